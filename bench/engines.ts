@@ -1,8 +1,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openWarehouse } from '../infra/clickhouse/client.ts';
-import type { Query, Warehouse } from '../infra/clickhouse/warehouse.ts';
+import type { ClickHouse, Query } from '../infra/clickhouse/clickhouse.ts';
+import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { openDataFolder } from '../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../infra/embedded/start.ts';
 import { migrate } from '../infra/migrations/migrate.ts';
@@ -10,7 +10,7 @@ import { type Database, openDatabase } from '../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../infra/telemetry/logger.ts';
 
 export interface BenchEngines {
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
   readonly logger: Logger;
 }
@@ -25,13 +25,13 @@ export async function withEngines<T>(work: (engines: BenchEngines) => Promise<T>
   const folder = await openDataFolder(path);
   const engines = await startEmbedded({ folder, needs: { clickhouse: true, database: true }, logger });
   const timeoutMs = 600_000;
-  const warehouse = withoutCaches(openWarehouse({ url: String(engines.clickhouseUrl), logger, timeoutMs }));
+  const clickhouse = withoutCaches(openClickHouse({ url: String(engines.clickhouseUrl), logger, timeoutMs }));
   const database = openDatabase({ url: String(engines.databaseUrl), logger, timeoutMs });
   try {
-    await migrate({ warehouse, database, logger });
-    return await work({ warehouse, database, logger });
+    await migrate({ clickhouse, database, logger });
+    return await work({ clickhouse, database, logger });
   } finally {
-    await warehouse.close();
+    await clickhouse.close();
     await database.close();
     await engines.stop();
     await folder.close();
@@ -39,7 +39,7 @@ export async function withEngines<T>(work: (engines: BenchEngines) => Promise<T>
   }
 }
 
-function withoutCaches(inner: Warehouse): Warehouse {
+function withoutCaches(inner: ClickHouse): ClickHouse {
   return {
     ...inner,
     query: <Row>(query: Query) => inner.query<Row>({ ...query, settings: { ...query.settings, ...fresh } }),

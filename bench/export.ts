@@ -30,7 +30,7 @@ const daySeconds = 86_400;
 const targets = { memoryGrowth: 1.15, memoryMib: 700, loopDelayMs: 50 };
 
 await withStack(
-  async ({ environment, warehouse, apiKey, s3 }) => {
+  async ({ environment, clickhouse, apiKey, s3 }) => {
     const settings = { ...environment, RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true' };
     const api = await startRole('api', settings);
     const worker = await startRole('exports', settings);
@@ -59,7 +59,7 @@ await withStack(
         const { id: project } = await ask<{ id: string }>('/sessions', { name });
         const load = { tenant, project, total, beginSeconds, spanSeconds: daySeconds, bytes };
         for (let first = 0; first < total; first += pieceRows) {
-          await insertRuns(warehouse, load, first, Math.min(pieceRows, total - first));
+          await insertRuns(clickhouse, load, first, Math.min(pieceRows, total - first));
         }
         return project;
       };
@@ -89,7 +89,7 @@ await withStack(
       /** The same query, by ClickHouse alone, into one file. */
       const floor = (project: string) =>
         timedMs(() =>
-          warehouse.queryToFile({
+          clickhouse.queryToFile({
             name: 'bench-floor',
             sql: `SELECT ${selectOf(exportFields)} FROM runs FINAL
               PREWHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}

@@ -24,7 +24,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { openWarehouse } from '../infra/clickhouse/client.ts';
+import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { openDatabase } from '../infra/postgres/pool.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
 import { addKey, addOrganization } from '../test/api/start-api.ts';
@@ -63,7 +63,7 @@ const runlake = await startRunlake({
 const at = { main: runlake.url, agents: agents.url };
 const logger = createLogger('warn', 'bench');
 const { clickhouseUrl, databaseUrl } = runlake.stores();
-const warehouse = openWarehouse({ url: clickhouseUrl, logger, timeoutMs: 600_000 });
+const clickhouse = openClickHouse({ url: clickhouseUrl, logger, timeoutMs: 600_000 });
 const database = openDatabase({ url: databaseUrl, logger, timeoutMs: 60_000 });
 try {
   await untilItAnswers(agents.url);
@@ -107,7 +107,7 @@ try {
   console.log(JSON.stringify({ bench: 'fairness', ratio, target, higher_is_better: false, ...figures }));
 } finally {
   await disconnect();
-  await warehouse.close();
+  await clickhouse.close();
   await database.close();
   await runlake.remove();
   rmSync(root, { recursive: true, force: true });
@@ -174,7 +174,7 @@ async function addTenant(name: string): Promise<Tenant> {
   const spanSeconds = days * daySeconds;
   const load = { tenant: workspaceId, project: projectId, total: runsOfProject, beginSeconds, spanSeconds, bytes: 300 };
   const batch = Math.min(50_000, runsOfProject);
-  for (let first = 0; first < runsOfProject; first += batch) await insertRuns(warehouse, load, first, batch);
+  for (let first = 0; first < runsOfProject; first += batch) await insertRuns(clickhouse, load, first, batch);
   const tenant = { key, workspaceId, projectId };
   return { ...tenant, destinationId: await addDestination(at, tenant) };
 }

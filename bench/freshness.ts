@@ -10,7 +10,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Warehouse } from '../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../infra/clickhouse/clickhouse.ts';
 import { startRole } from '../test/role-process.ts';
 import { quantile, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
@@ -29,14 +29,14 @@ const lookEveryMs = 50;
 const targets = { p50: 1_000, p99: 2_000 };
 
 await withStack(async (stack) => {
-  const { warehouse, environment } = stack;
+  const { clickhouse, environment } = stack;
   const ingest = await startRole('ingest', environment);
   const topic = await openBareTopic(stack);
   try {
     const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: topic.schemaId };
-    const rate = (await sinkRate(topic, owner, warehouse)) / 2;
+    const rate = (await sinkRate(topic, owner, clickhouse)) / 2;
     const batchRows = Math.max(1, Math.round(rate / batchesPerSecond));
-    const probes = new Probes(warehouse, owner.tenantId, lookEveryMs);
+    const probes = new Probes(clickhouse, owner.tenantId, lookEveryMs);
     const sends: Promise<void>[] = [];
     const began = performance.now();
     for (let batch = 0; batch < seconds * batchesPerSecond; batch++) {
@@ -75,13 +75,13 @@ await withStack(async (stack) => {
 });
 
 /** Records a second from the first send to the last one visible. */
-async function sinkRate(topic: BareTopic, owner: RecordOwner, warehouse: Warehouse): Promise<number> {
+async function sinkRate(topic: BareTopic, owner: RecordOwner, clickhouse: ClickHouse): Promise<number> {
   const batches = Array.from({ length: measuredRecords / 1_000 }, () => parsed(makeRuns(1_000)));
   const encoded = batches.map((runs) => encodeParsed(runs, owner));
   const began = performance.now();
   for (const [index, runs] of batches.entries()) await topic.produce(runs, encoded[index]!, owner.tenantId);
   for (;;) {
-    const visible = await visibleRuns(warehouse, owner.tenantId);
+    const visible = await visibleRuns(clickhouse, owner.tenantId);
     if (visible >= measuredRecords) return (measuredRecords / (performance.now() - began)) * 1_000;
     await pause(lookEveryMs);
   }

@@ -7,7 +7,7 @@
  * target 0.6). Beside it, without a target: gzip and zstd bodies, one request alone, CPU seconds, memory.
  */
 import { gzipSync } from 'node:zlib';
-import { openWarehouse } from '../infra/clickhouse/client.ts';
+import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
 import { startRunlake } from '../test/runlake-process.ts';
 import { median, quantile, round } from './figures.ts';
@@ -16,7 +16,7 @@ import { insertFloor } from './ingest-load/floor.ts';
 import { otlpBody, otlpType } from './ingest-load/otlp-bodies.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { type SendOptions, sendAll } from './ingest-load/send.ts';
-import { cutsSoFar } from './ingest-load/stored.ts';
+import { insertBatchesSoFar } from './ingest-load/stored.ts';
 import { zstdBodies } from './ingest-load/zstd-bodies.ts';
 
 const rounds = 5;
@@ -25,7 +25,7 @@ const bodiesBeside = 100;
 const target = 0.35;
 
 const runlake = await startRunlake();
-const warehouse = openWarehouse({
+const clickhouse = openClickHouse({
   url: runlake.stores().clickhouseUrl,
   logger: createLogger('warn', 'bench'),
   timeoutMs: 60_000,
@@ -66,7 +66,7 @@ try {
       otlp_spans_per_second: of(({ spans }) => spans, 0),
       gzip_runs_per_second: round(gzip, 0),
       zstd_runs_per_second: zstd === undefined ? null : round(zstd, 0),
-      mean_cut_rows: of(({ cut }) => cut, 0),
+      mean_insert_batch_rows: of(({ cut }) => cut, 0),
       p50_ms_of_8_clients: of(({ p50 }) => p50),
       p99_ms_of_8_clients: of(({ p99 }) => p99),
       alone_p50_ms: round(quantile(alone, 0.5)),
@@ -78,7 +78,7 @@ try {
     }),
   );
 } finally {
-  await warehouse.close();
+  await clickhouse.close();
   await runlake.remove();
 }
 
@@ -90,7 +90,7 @@ async function measure() {
   const prepared = bodies(bodiesPerRound);
   const spans = bodies(bodiesPerRound, otlpBody);
   const runs = bodiesPerRound * runsPerBody;
-  const before = await cutsSoFar(runlake.url);
+  const before = await insertBatchesSoFar(runlake.url);
   const clientBefore = process.cpuUsage();
   const serverBefore = cpuSeconds(runlake.pid);
   const began = performance.now();
@@ -98,11 +98,11 @@ async function measure() {
   const seconds = (performance.now() - began) / 1_000;
   const clientCpu = process.cpuUsage(clientBefore);
   const server = ((cpuSeconds(runlake.pid) - serverBefore) / runs) * 1e6;
-  const after = await cutsSoFar(runlake.url);
+  const after = await insertBatchesSoFar(runlake.url);
   const cut = (after.rows - before.rows) / (after.count - before.count);
   return {
     product: runs / seconds,
-    floor: await insertFloor(makeRuns(runs), Math.round(cut), warehouse),
+    floor: await insertFloor(makeRuns(runs), Math.round(cut), clickhouse),
     spans: await throughput(spans, otlp),
     cut,
     server,

@@ -108,7 +108,7 @@ async function addNames({ database }: BenchEngines) {
 }
 
 async function insertAll(
-  { warehouse }: BenchEngines,
+  { clickhouse }: BenchEngines,
   workspaceId: string,
   projectIds: readonly string[],
 ): Promise<void> {
@@ -126,13 +126,13 @@ async function insertAll(
         spanSeconds: days * 86_400,
         bytes: 1_000,
       };
-      await insertRuns(warehouse, load, piece * count, count);
+      await insertRuns(clickhouse, load, piece * count, count);
     }
   }
 }
 
 async function measure(
-  { warehouse, database, logger }: BenchEngines,
+  { clickhouse, database, logger }: BenchEngines,
   key: string,
   workspaceId: string,
   projectId: string,
@@ -140,7 +140,7 @@ async function measure(
   const config = { ...loadConfig({}).config, port: 0 };
   const authenticator = createAuthenticator({ database, logger });
   const attachmentSigner = createTokenSigner('secret of the bench', 'attachments');
-  const services = { config, database, warehouse, authenticator, attachmentSigner } as Partial<Services> as Services;
+  const services = { config, database, clickhouse, authenticator, attachmentSigner } as Partial<Services> as Services;
   const server = await buildServer({ config, services, logger, operations: [queryRuns] });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -155,7 +155,7 @@ async function measure(
     for (let done = -1; done < rounds; done++) {
       let expected: string[] = [];
       const plainMs = await timedMs(async () => {
-        expected = (await warehouse.query<{ id: string }>({ name: 'bench-plain', sql, params })).map((row) => row.id);
+        expected = (await clickhouse.query<{ id: string }>({ name: 'bench-plain', sql, params })).map((row) => row.id);
       });
       const httpMs: number[] = [];
       for (let sent = 0; sent < requestsPerRound; sent++) {

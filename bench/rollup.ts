@@ -7,8 +7,8 @@
  * count alone.
  */
 
-import { noteHours } from '../pipelines/usage/note-hours.ts';
-import { rollUpPass } from '../pipelines/usage/roll-up-pass.ts';
+import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
+import { runRollUp } from '../pipelines/usage/run-roll-up.ts';
 import { withEngines } from './engines.ts';
 import { median, ownCost, round, timedMs } from './figures.ts';
 import { fillUsage, hoursOf, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
@@ -18,7 +18,7 @@ const lateHours = 1_000;
 const rounds = 7;
 
 await withEngines(async (engines) => {
-  const { warehouse } = engines;
+  const { clickhouse } = engines;
   const filled = await fillUsage(engines, load);
   const all = hoursOf(load, filled.workspaceId);
   const [passes, counts]: [number[], number[]] = [[], []];
@@ -31,7 +31,7 @@ await withEngines(async (engines) => {
       structure: 'tenant_id UUID, hour_seconds UInt32',
       rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
     };
-    await warehouse.command({
+    await clickhouse.command({
       name: 'bench-late',
       sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
         SELECT tenant_id, generateUUIDv4(1), toDateTime64(hour_seconds, 6, 'UTC') AS began, generateUUIDv4(2) AS trace, trace,
@@ -40,9 +40,9 @@ await withEngines(async (engines) => {
       external,
       settings: { max_partitions_per_insert_block: '0' },
     });
-    await noteHours(engines.database, hours);
+    await markHoursDirty(engines.database, hours);
     const countMs = await timedMs(() =>
-      warehouse.queryText({
+      clickhouse.queryText({
         name: 'bench-count',
         sql: `SELECT tenant_id, entry.1 AS dimension, hour, entry.2 AS id, count()
           FROM traces FINAL
@@ -55,7 +55,7 @@ await withEngines(async (engines) => {
         format: 'Null',
       }),
     );
-    const passMs = await timedMs(() => rollUpPass(engines));
+    const passMs = await timedMs(() => runRollUp(engines));
     if (turn < 0) continue;
     counts.push(countMs);
     passes.push(passMs);

@@ -16,7 +16,7 @@ import { makeRuns } from './ingest-load/bodies.ts';
 import { insertAvro } from './ingest-load/floor.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
-import { cutsSoFar, visibleRuns } from './ingest-load/stored.ts';
+import { insertBatchesSoFar, visibleRuns } from './ingest-load/stored.ts';
 import { openBareTopic } from './ingest-load/topic.ts';
 import { withStack } from './stack.ts';
 
@@ -25,7 +25,7 @@ const recordsPerTurn = 200_000;
 const batchRows = 1_000;
 
 await withStack(async (stack) => {
-  const { warehouse, environment } = stack;
+  const { clickhouse, environment } = stack;
   // Makes tables, topics and schemas.
   await (await startRole('ingest', environment)).end();
   const topic = await openBareTopic(stack);
@@ -39,13 +39,13 @@ await withStack(async (stack) => {
     const product = await store(owner.tenantId);
     const consumeMs = await topic.consume(recordsPerTurn * (turn + 1));
     const floorOwner = { ...owner, tenantId: randomUUID() };
-    const cutRows = Math.round(product.cut);
+    const insertBatchRows = Math.round(product.cut);
     let insertMs = 0;
-    for (let done = 0; done < recordsPerTurn; done += cutRows) {
-      const records = encodeParsed(parsed(makeRuns(Math.min(cutRows, recordsPerTurn - done))), floorOwner);
+    for (let done = 0; done < recordsPerTurn; done += insertBatchRows) {
+      const records = encodeParsed(parsed(makeRuns(Math.min(insertBatchRows, recordsPerTurn - done))), floorOwner);
       const body = avroContainer(runEvents.schema, records);
       const began = performance.now();
-      await insertAvro(body, warehouse);
+      await insertAvro(body, clickhouse);
       insertMs += performance.now() - began;
     }
     const floor = recordsPerTurn / (consumeMs / (turn + 1) + insertMs);
@@ -58,7 +58,7 @@ await withStack(async (stack) => {
     const ingest = await startRole('ingest', environment);
     let [firstMs, firstRows, cpuBefore] = [0, 0, 0];
     for (;;) {
-      const rows = await visibleRuns(warehouse, tenantId);
+      const rows = await visibleRuns(clickhouse, tenantId);
       if (rows > 0 && firstRows === 0) {
         [firstMs, firstRows, cpuBefore] = [performance.now(), rows, cpuSeconds(ingest.pid)];
       }
@@ -67,7 +67,7 @@ await withStack(async (stack) => {
     }
     const handled = recordsPerTurn - firstRows;
     const product = (handled / (performance.now() - firstMs)) * 1_000;
-    const cuts = await cutsSoFar(ingest.url);
+    const cuts = await insertBatchesSoFar(ingest.url);
     const figures = {
       product,
       cut: cuts.rows / cuts.count,
@@ -88,7 +88,7 @@ await withStack(async (stack) => {
       higher_is_better: true,
       runs_per_second: of(({ product }) => product),
       floor_runs_per_second: of(({ floor }) => floor),
-      mean_cut_rows: of(({ cut }) => cut),
+      mean_insert_batch_rows: of(({ cut }) => cut),
       sink_cpu_us_per_run: of(({ cpu }) => cpu, 1),
       peak_memory_mib: of(({ mib }) => mib),
       records_per_turn: recordsPerTurn,

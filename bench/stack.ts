@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openWarehouse, type Warehouse } from '../infra/clickhouse/client.ts';
+import { type ClickHouse, openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
 import { bringUp } from '../test/stack/bring-up.ts';
 import type { PartValues } from '../test/stack/part.ts';
@@ -16,7 +16,7 @@ export interface BenchStack {
   readonly apiKey: string;
   /** What the roles are started with. */
   readonly environment: Readonly<Record<string, string>>;
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   /** Addresses, names and passwords of the S3 store, where it was asked for. */
   readonly s3: PartValues;
 }
@@ -33,7 +33,7 @@ export async function withStack<T>(work: (stack: BenchStack) => Promise<T>, more
     const exports: Record<string, string> = {};
     for (const part of Object.values(state.parts)) Object.assign(exports, part.status === 'up' ? part.exports : {});
     const apiKey = `bench-${randomBytes(16).toString('hex')}`;
-    const warehouse = openWarehouse({
+    const clickhouse = openClickHouse({
       url: exports.RUNLAKE_CLICKHOUSE_URL ?? '',
       logger: createLogger('warn', 'bench'),
       timeoutMs: 60_000,
@@ -49,11 +49,11 @@ export async function withStack<T>(work: (stack: BenchStack) => Promise<T>, more
           RUNLAKE_SECRET_KEY: randomBytes(24).toString('hex'),
           RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
         },
-        warehouse,
+        clickhouse,
         s3: state.parts.s3?.status === 'up' ? state.parts.s3.values : {},
       });
     } finally {
-      await warehouse.close();
+      await clickhouse.close();
     }
   } finally {
     await takeDown(folder);

@@ -71,7 +71,7 @@ await withEngines(async (engines) => {
     }
   }
   for (const { close } of [product, uncached, floor]) await close();
-  const [rows] = await engines.warehouse.query<{ facts: number; kept: number; entries: number }>({
+  const [rows] = await engines.clickhouse.query<{ facts: number; kept: number; entries: number }>({
     name: 'bench-rows',
     sql: `SELECT (SELECT count() FROM traces FINAL) AS facts,
       (SELECT count() FROM usage_hourly FINAL) + (SELECT count() FROM usage_daily FINAL) AS kept,

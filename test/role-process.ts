@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { builtProgram } from './built-program.ts';
 
-const startWithinMs = 120_000;
+const startTimeoutMs = 120_000;
 /** Starts of a test file, two at a time: all at once, on two processors, none would be up before the last one. */
 const slots: Promise<unknown>[] = [Promise.resolve(), Promise.resolve()];
 let taken = 0;
@@ -43,7 +43,7 @@ async function start(
   let output = '';
   const url = await new Promise<string>((resolve, reject) => {
     const failed = (why: string) => reject(new Error(`runlake ${role} ${why}:\n${output}`));
-    const timer = setTimeout(() => failed('did not come up'), startWithinMs);
+    const timer = setTimeout(() => failed('did not come up'), startTimeoutMs);
     const read = (chunk: Buffer) => {
       output += chunk;
       const [, address] = /(?:Runlake answers at|metrics and readiness:) (http:[^\s)]+)/.exec(output) ?? [];

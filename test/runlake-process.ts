@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { builtProgram } from './built-program.ts';
 
-const startWithinMs = 120_000;
+const startTimeoutMs = 120_000;
 
 /** A `runlake all` of its own: built code, a throw-away data folder, a free port. */
 export interface RunlakeProcess {
@@ -73,7 +73,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
   let output = '';
   const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
   const url = await new Promise<string>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`runlake did not answer:\n${output}`)), startWithinMs);
+    const timer = setTimeout(() => reject(new Error(`runlake did not answer:\n${output}`)), startTimeoutMs);
     const read = (chunk: Buffer) => {
       output += chunk;
       const [, address] = /Runlake answers at (\S+)/.exec(output) ?? [];

@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
@@ -39,6 +39,6 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     ...(ownAccess && { ownAccess }),
     ...(parts && app && { ownRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: ofApp } }),
     crossOrigin,
-    ...(watch && { refusal: () => (watch.isDeleted ? fault('DEPLOYMENT_DELETED') : undefined) }),
+    ...(watch && { refusal: () => (watch.isDeleted ? runlakeError('DEPLOYMENT_DELETED') : undefined) }),
   };
 }

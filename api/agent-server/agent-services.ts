@@ -3,11 +3,11 @@ import type { Database } from '../../infra/postgres/database.ts';
 import type { RecentAssistants } from '../../pipelines/agents/assistants/recent-assistants.ts';
 import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
 import type { HeaderRule } from '../../pipelines/agents/runs/copied-headers.ts';
-import type { Seat } from '../../pipelines/agents/runs/request-run.ts';
+import type { WorkerSlot } from '../../pipelines/agents/runs/request-run.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
-import type { StreamHub } from '../../pipelines/agents/streams/stream-ports.ts';
-import type { TellState } from '../../pipelines/agents/streams/tell-state.ts';
+import type { PublishState } from '../../pipelines/agents/streams/publish-state.ts';
+import type { StreamHub } from '../../pipelines/agents/streams/stream-types.ts';
 import type { ThreadTtl } from '../../pipelines/agents/threads/create-thread.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
@@ -18,7 +18,7 @@ export interface ServedGraph {
   readonly name: string;
   readonly description: string | null;
   /** The reason why the graph cannot be used; its assistant is still listed. */
-  readonly fault?: string;
+  readonly runlakeError?: string;
 }
 
 /** The services that operations of the agent server use, created once by its role. */
@@ -43,7 +43,7 @@ export interface Agents {
   /** Source of the events of runs. */
   readonly hub: StreamHub;
   /** Notifies readers of threads of state that was written outside a run. */
-  readonly tellState: TellState;
+  readonly publishState: PublishState;
   /** Graphs by id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
   /** Returns the nodes of a graph if they are known before it runs. Unset: unknown for all graphs. */
@@ -55,7 +55,7 @@ export interface Agents {
   /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
   /** Reserves a worker slot of this process, for a run that then starts without waiting to be claimed. */
-  readonly takeSeat?: () => Seat | undefined;
+  readonly takeWorkerSlot?: () => WorkerSlot | undefined;
   /** Cache of assistants, which saves a run the look-up of its assistant. Unset: no cache. */
   readonly recentAssistants?: RecentAssistants;
   /** False for protocols that `http` of the langgraph.json disables. */

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { pathOf } from '../server/register-operation.ts';
 import type { Agents } from './agent-services.ts';
 
@@ -9,5 +9,5 @@ export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request
 }
 
 export function noRoute({ method, originalUrl }: FastifyRequest): RunlakeError {
-  return fault('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
+  return runlakeError('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
 }

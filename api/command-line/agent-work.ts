@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import { graphTracing } from '../../infra/config/graph-tracing.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -14,7 +14,7 @@ import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { ServedDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { showAgentMetrics } from '../../pipelines/agents/show-agent-metrics.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
-import type { StreamPublisher } from '../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamPublisher } from '../../pipelines/agents/streams/stream-types.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
@@ -31,7 +31,7 @@ export interface AgentParts {
   readonly config: Config & { readonly agentsFile: string };
   readonly logger: Logger;
   readonly databaseUrl: string;
-  readonly stores: Pick<Stores, 'database' | 'warehouse'>;
+  readonly stores: Pick<Stores, 'database' | 'clickhouse'>;
   readonly log: EventLog;
   /** Signs webhooks; must be equal on all processes. */
   readonly secretKey: string;
@@ -68,7 +68,9 @@ export async function isolateGraphs(
   ends.add('account of graph code', () => account.close());
   const rows = account.isBound ? 'only rows of its deployment' : 'rows of every deployment';
   if (!account.isBound && config.agentsIsolation === 'required') {
-    throw fault('GRAPH_CODE_NOT_ISOLATED', { reason: `the Postgres account of graph code has access to ${rows}` });
+    throw runlakeError('GRAPH_CODE_NOT_ISOLATED', {
+      reason: `the Postgres account of graph code has access to ${rows}`,
+    });
   }
   const words = `${ofIds}; in Postgres it can access ${rows}: see SECURITY.md`;
   logger.info(`graph code has ${words}`);

@@ -6,11 +6,11 @@ import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
+import { destinationDeps } from '../../pipelines/exports/destinations/destination-deps.ts';
 import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
-import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
-import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
+import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
+import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -29,13 +29,13 @@ export interface AnsweringParts {
   readonly secretKey: string;
   readonly healthChecks: readonly HealthCheck[];
   readonly jobs: Pick<Jobs, 'enqueue'>;
-  readonly countRuns: AcceptPorts['count'];
+  readonly countRuns: AcceptDeps['count'];
 }
 
 /** Creates the services of the main API: the given parts, and the authenticator and accept ports of this process. */
 export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
-  const { database, warehouse } = parts.stores;
+  const { database, clickhouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });
   ends.add('authenticator', () => authenticator.close());
   const rateLimiter = openRateLimiter({
@@ -48,20 +48,20 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   });
   if (rateLimiter) ends.add('rate limits', () => rateLimiter.close());
   const projects = createProjectResolver(database, config.maxProjects);
-  const runPlaces = new RunPlaces((workspaceId, runIds) => locateRuns(warehouse, workspaceId, runIds));
+  const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
   return {
     config,
     database,
-    warehouse,
+    clickhouse,
     authenticator,
     rateLimiter,
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     feedbackSigner: feedbackSigner(secretKey),
-    usageCounts: createUsageCounts({ warehouse, database, cacheBytes: config.usageCacheBytes }),
+    usageCounts: createUsageCounts({ clickhouse, database, cacheBytes: config.usageCacheBytes }),
     recentFeedback: new RecentFeedback(),
-    accept: { log, projects, runPlaces, config, count: countRuns },
-    destinations: destinationPorts(config, database, secretKey),
+    accept: { log, projects, runLocations, config, count: countRuns },
+    destinations: destinationDeps(config, database, secretKey),
     exports: { database, log, jobs, limits: config, logger, now: () => new Date() },
     healthChecks,
     ...enqueueDeletions(jobs),

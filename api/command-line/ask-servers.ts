@@ -1,6 +1,6 @@
-import { inspectWarehouseRights, warehouseClockMs } from '../../infra/clickhouse/inspect-warehouse.ts';
+import { clickhouseClockMs, inspectClickHouseRights } from '../../infra/clickhouse/inspect-clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
 import { databaseClockMs, inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -20,7 +20,7 @@ const maxClockDifferenceMs = 5_000;
 
 /** Returns a check for every server with a known address, in the order in which a start needs them. */
 export function serverChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
-  const { warehouse, database } = stores;
+  const { clickhouse, database } = stores;
   const logger = createLogger('silent', 'doctor');
   const { redisUrl, kafkaBrokers, schemaRegistryUrl } = config;
   const { databaseUrl, clickhouseUrl } = addresses;
@@ -37,10 +37,10 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
   }
   if (clickhouseUrl !== undefined) {
     const check = async () => {
-      const release = await warehouse.version();
+      const release = await clickhouse.version();
       requireVersion('ClickHouse', release);
-      await inspectWarehouseRights(warehouse);
-      await compareClock('ClickHouse', () => warehouseClockMs(warehouse));
+      await inspectClickHouseRights(clickhouse);
+      await compareClock('ClickHouse', () => clickhouseClockMs(clickhouse));
       return `release ${release}`;
     };
     checks.push({ name: 'ClickHouse', address: clickhouseUrl, check });
@@ -66,14 +66,14 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
   return checks;
 }
 
-/** @throws PART_UNFIT */
+/** @throws PART_UNUSABLE */
 async function compareClock(name: ServerName, ask: () => Promise<number>): Promise<void> {
   const requestedAtMs = Date.now();
   const serverMs = await ask();
   // The server read its clock at some time between request and response.
   const aheadMs = Math.max(requestedAtMs - serverMs, serverMs - Date.now());
   if (aheadMs <= maxClockDifferenceMs) return;
-  throw fault('PART_UNFIT', {
+  throw runlakeError('PART_UNUSABLE', {
     reason: `The clock of ${name} differs from the clock of this host by ${Math.round(aheadMs / 1_000)} s`,
     remedy: 'Synchronise the clocks of both hosts, for example with NTP. Usage is counted per hour of these times.',
   });

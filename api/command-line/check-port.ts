@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { Config } from '../../infra/config/settings.ts';
-import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
 const reasons: ReadonlyMap<string, string> = new Map([
   ['EADDRNOTAVAIL', 'this host has no such address'],
@@ -28,10 +28,14 @@ export function agentServerAddress(config: Pick<Config, 'agentsHost' | 'agentsPo
 }
 
 /** Converts an error of `listen` to an error of the catalogue. */
-export function listenFault(cause: unknown, address: ListenAddress): RunlakeError {
+export function listenError(cause: unknown, address: ListenAddress): RunlakeError {
   const { code } = cause as NodeJS.ErrnoException;
-  if (code === 'EADDRINUSE') return fault('PORT_IN_USE', { ...address }, { cause });
-  return fault('HOST_UNUSABLE', { ...address, reason: reasons.get(code ?? '') ?? code ?? String(cause) }, { cause });
+  if (code === 'EADDRINUSE') return runlakeError('PORT_IN_USE', { ...address }, { cause });
+  return runlakeError(
+    'HOST_UNUSABLE',
+    { ...address, reason: reasons.get(code ?? '') ?? code ?? String(cause) },
+    { cause },
+  );
 }
 
 /**
@@ -55,7 +59,7 @@ export async function checkPort(address: ListenAddress): Promise<void> {
     probe.listen(address.port, address.host);
     await once(probe, 'listening');
   } catch (error) {
-    throw listenFault(error, address);
+    throw listenError(error, address);
   } finally {
     probe.close();
   }

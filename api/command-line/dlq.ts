@@ -1,11 +1,11 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { DeadLetterFilter, DeadLetterHead } from '../../infra/event-log/dead-letters.ts';
-import { replaysOf } from '../../pipelines/dead-letters/letter-replays.ts';
-import { decodeRecord, replayLetter } from '../../pipelines/dead-letters/replay-letter.ts';
+import { replaysOf } from '../../pipelines/dead-letters/dead-letter-replays.ts';
+import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { topics } from '../../schemas/topics.ts';
-import { type DeadLetterAccess, withDeadLetters } from './letter-access.ts';
-import { deadLetterAsJson, deadLetterAsText } from './letter-text.ts';
+import { type DeadLetterAccess, withDeadLetters } from './dead-letter-access.ts';
+import { deadLetterAsJson, deadLetterAsText } from './dead-letter-text.ts';
 import { printTable } from './print-table.ts';
 
 export interface DeadLetterOptions {
@@ -22,8 +22,8 @@ const maxDeadLetters = 1_000;
 export async function listDeadLetters(choice: DeadLetterOptions & { readonly json?: boolean }): Promise<void> {
   const filter = parseFilter(choice);
   const limit = parseLimit(choice);
-  await withDeadLetters(async ({ letters, stores }) => {
-    const heads = await letters.list(filter, limit);
+  await withDeadLetters(async ({ deadLetters, stores }) => {
+    const heads = await deadLetters.list(filter, limit);
     const replays = await replaysOf(
       stores.database,
       heads.map(({ id }) => id),
@@ -50,13 +50,14 @@ export async function listDeadLetters(choice: DeadLetterOptions & { readonly jso
 
 /** `runlake dlq show <id>` */
 export async function showDeadLetter(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
-  await withDeadLetters(async ({ letters, stores, schemaOf }) => {
-    const letter = await letters.find(id);
-    if (letter === undefined) throw fault('LETTER_UNKNOWN', { letter: id });
-    const record = await decodeRecord(letter, schemaOf);
+  await withDeadLetters(async ({ deadLetters, stores, schemaOf }) => {
+    const deadLetter = await deadLetters.find(id);
+    if (deadLetter === undefined) throw runlakeError('DEAD_LETTER_UNKNOWN', { deadLetter: id });
+    const record = await decodeRecord(deadLetter, schemaOf);
     const replayedAt = (await replaysOf(stores.database, [id])).get(id);
-    if (json) console.log(JSON.stringify(deadLetterAsJson(letter, replayedAt, { ...letter, record }), undefined, 2));
-    else for (const line of deadLetterAsText(letter, replayedAt, record)) console.log(line);
+    if (json)
+      console.log(JSON.stringify(deadLetterAsJson(deadLetter, replayedAt, { ...deadLetter, record }), undefined, 2));
+    else for (const line of deadLetterAsText(deadLetter, replayedAt, record)) console.log(line);
   });
 }
 
@@ -70,10 +71,10 @@ export async function replayDeadLetters(
   const chosen = [choice.topic, choice.step, choice.since, choice.until].some((given) => given !== undefined);
   if (ids.length > 0 === (chosen || choice.all === true)) {
     const reason = 'Select records either by their ids or by --topic, --step, --since, --until or --all.';
-    throw fault('BAD_REQUEST', { reason });
+    throw runlakeError('BAD_REQUEST', { reason });
   }
   await withDeadLetters(async (access) => {
-    const wanted = ids.length > 0 ? ids : (await access.letters.list(filter, limit)).map(({ id }) => id).reverse();
+    const wanted = ids.length > 0 ? ids : (await access.deadLetters.list(filter, limit)).map(({ id }) => id).reverse();
     if (wanted.length === 0) return console.log('No matching dead-letter records.');
     console.log('Replayed events are appended to their topics, so their values overwrite those of earlier patches.');
     let left = 0;
@@ -86,13 +87,13 @@ export async function replayDeadLetters(
 }
 
 async function replayOne(id: string, access: DeadLetterAccess, force: boolean): Promise<boolean> {
-  const letter = await access.letters.find(id);
-  if (letter === undefined) {
+  const deadLetter = await access.deadLetters.find(id);
+  if (deadLetter === undefined) {
     console.log(`${id}: not replayed: no such record.`);
     return false;
   }
-  const { database, warehouse } = access.stores;
-  const replay = await replayLetter(letter, { ...access, database, warehouse }, { force });
+  const { database, clickhouse } = access.stores;
+  const replay = await replayDeadLetter(deadLetter, { ...access, database, clickhouse }, { force });
   if (replay.outcome === 'replayed') console.log(`${id}: replayed.`);
   else console.log(`${id}: not replayed: ${replay.reason}. Use --force to replay it anyway.`);
   return replay.outcome === 'replayed';
@@ -102,7 +103,7 @@ function parseFilter({ topic, step, since, until }: DeadLetterOptions): DeadLett
   const wanted = topics.filter(({ name }) => topic === undefined || name === topic);
   if (wanted.length === 0) {
     const names = topics.map(({ name }) => name).join(', ');
-    throw fault('BAD_REQUEST', { reason: `Unknown topic '${topic}'. Topics: ${names}.` });
+    throw runlakeError('BAD_REQUEST', { reason: `Unknown topic '${topic}'. Topics: ${names}.` });
   }
   return {
     topics: wanted,
@@ -116,14 +117,18 @@ function parseMilliseconds(option: string, text: string | undefined): number | u
   if (text === undefined) return undefined;
   const micros = parseTime(text);
   if (micros === undefined) {
-    throw fault('BAD_REQUEST', { reason: `${option} must be a time such as 2026-01-31T12:00:00Z, not '${text}'.` });
+    throw runlakeError('BAD_REQUEST', {
+      reason: `${option} must be a time such as 2026-01-31T12:00:00Z, not '${text}'.`,
+    });
   }
   return Math.floor(micros / 1_000);
 }
 
 function parseLimit({ limit }: DeadLetterOptions): number {
   if (/^\d{1,4}$/.test(limit) && Number(limit) >= 1 && Number(limit) <= maxDeadLetters) return Number(limit);
-  throw fault('BAD_REQUEST', { reason: `--limit must be a number from 1 to ${maxDeadLetters}, not '${limit}'.` });
+  throw runlakeError('BAD_REQUEST', {
+    reason: `--limit must be a number from 1 to ${maxDeadLetters}, not '${limit}'.`,
+  });
 }
 
 function formatTime({ deadAtMs }: DeadLetterHead): string {

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /**
@@ -16,7 +16,7 @@ export class Ends {
       void Promise.resolve()
         .then(end)
         .catch(() => undefined);
-      throw fault('DRAINING');
+      throw runlakeError('DRAINING');
     }
     this.#ends.push([name, end]);
   }

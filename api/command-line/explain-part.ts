@@ -15,7 +15,7 @@ export interface CheckedServer {
   readonly address: string;
 }
 
-const tls: Readonly<Record<ServerName, Omit<ServerAddress, 'place'>>> = {
+const tls: Readonly<Record<ServerName, Omit<ServerAddress, 'location'>>> = {
   ClickHouse: { variable: 'RUNLAKE_CLICKHOUSE_URL', withTls: 'https:// there', withoutTls: 'http:// there' },
   Postgres: { variable: 'RUNLAKE_DATABASE_URL', withTls: 'sslmode=verify-full there', withoutTls: 'no sslmode there' },
   Redis: { variable: 'RUNLAKE_REDIS_URL', withTls: 'rediss:// there', withoutTls: 'redis:// there' },
@@ -123,13 +123,13 @@ const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: 
 /** Explains why a server is not usable, with a remedy. Undefined if the message of the error is explanation enough. */
 export function explainPart(error: unknown, { name, address }: CheckedServer): Explanation | undefined {
   // Errors of an inspection already contain the explanation.
-  const found = ['PART_UNFIT', 'STORE_TOO_OLD', 'TOPIC_UNFIT', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];
+  const found = ['PART_UNUSABLE', 'STORE_TOO_OLD', 'TOPIC_UNUSABLE', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];
   if (isRunlakeError(error) && found.includes(error.code)) return undefined;
-  const place = hostOrAddress(address);
+  const location = hostOrAddress(address);
   const signs = signsOf(error);
   const refusal = refusals.find(([server, pattern]) => server === name && pattern.test(signs));
-  if (refusal !== undefined) return { words: `${name} at ${place} ${refusal[2]}`, remedy: refusal[3] };
-  return explainConnection(error, { place, ...tls[name] });
+  if (refusal !== undefined) return { words: `${name} at ${location} ${refusal[2]}`, remedy: refusal[3] };
+  return explainConnection(error, { location, ...tls[name] });
 }
 
 function hostOrAddress(address: string): string {

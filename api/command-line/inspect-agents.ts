@@ -91,7 +91,7 @@ async function inspectProject(
       maxBufferedBytes: config.agentsWorkerBufferBytes,
       silentMs: config.agentsSilentMs,
       heapMegabytes: config.agentsWorkerHeapMegabytes,
-      loadWithinMs: importTimeoutMs,
+      loadTimeoutMs: importTimeoutMs,
       logger,
     });
     try {

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import type { Config } from '../../infra/config/settings.ts';
 import { findLibrary } from '../../infra/embedded/clickhouse/library.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { engineLogs } from './part-remedy.ts';
 
 const tailBytes = 16 * 1024;
@@ -44,14 +44,14 @@ export function lastEngineLines(config: Config): { readonly path: string; readon
 function inspectFolder(folder: string): string {
   const there = statSync(folder, { throwIfNoEntry: false });
   if (there !== undefined && !there.isDirectory()) {
-    throw fault('DATA_FOLDER_UNUSABLE', { folder, reason: 'it is a file' });
+    throw runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: 'it is a file' });
   }
   let path = folder;
   while (statSync(path, { throwIfNoEntry: false }) === undefined) path = dirname(path);
   try {
     accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
-    throw fault(
+    throw runlakeError(
       'DATA_FOLDER_UNUSABLE',
       { folder, reason: `this user has no write permission for ${path}` },
       { cause: error },

@@ -1,6 +1,6 @@
 import Format from 'typebox/format';
 import { loadConfig } from '../../infra/config/load.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -43,7 +43,7 @@ const unlimited = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POS
 /** `runlake keys create` prints only the key to standard output. */
 export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
-    throw fault('BAD_REQUEST', { reason: `'${options.email}' is not an email address.` });
+    throw runlakeError('BAD_REQUEST', { reason: `'${options.email}' is not an email address.` });
   }
   await asOperator(async (database, operator) => {
     const workspaceId = options.workspace ?? operator.workspaceId;
@@ -67,7 +67,7 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
 /** `runlake keys revoke <id>` */
 export async function revokeKey(id: string): Promise<void> {
   if (!/^[0-9a-f-]{36}$/i.test(id))
-    throw fault('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
+    throw runlakeError('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
   await asOperator(async (database, operator) => {
     const authenticator = createAuthenticator({ database, logger: createLogger('error', 'keys') });
     const ended = await endKey({ database, authenticator }, operator, id, null);

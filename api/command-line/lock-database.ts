@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type SessionLock, takeSessionLock } from '../../infra/postgres/session-lock.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
@@ -15,7 +15,7 @@ export async function lockDatabase(url: string, config: Config, logger: Logger):
   const lock = await takeSessionLock({ url, authorities: trustedAuthorities(config), key: logLockKey, logger });
   if (lock === undefined) {
     const { host, pathname } = new URL(url);
-    throw fault('LOG_IN_USE', { database: `${host}${pathname}` });
+    throw runlakeError('LOG_IN_USE', { database: `${host}${pathname}` });
   }
   return lock;
 }

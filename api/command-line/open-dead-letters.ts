@@ -13,7 +13,7 @@ export async function openDeadLetters(
 ): Promise<DeadLetters> {
   if (config.kafkaBrokers === undefined) return storedDeadLetters(stores.database);
   const { openKafkaDeadLetters } = await import('../../infra/event-log/kafka/kafka-dead-letters.ts');
-  const letters = openKafkaDeadLetters({ config, topics, logger });
-  ends.add('dead letters', () => letters.close());
-  return letters;
+  const deadLetters = openKafkaDeadLetters({ config, topics, logger });
+  ends.add('dead letters', () => deadLetters.close());
+  return deadLetters;
 }

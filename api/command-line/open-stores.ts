@@ -1,14 +1,14 @@
-import { openWarehouse } from '../../infra/clickhouse/client.ts';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { readRunFile } from '../../infra/embedded/run-file.ts';
-import { settlesWithin } from '../../infra/event-log/kafka/pause.ts';
+import { settlesBeforeTimeout } from '../../infra/event-log/kafka/pause.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 
 export interface Stores {
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
   close(): Promise<void>;
 }
@@ -23,14 +23,14 @@ export interface StoreAddresses {
 /** @throws TLS_FILE_UNUSABLE */
 export function openStores(addresses: StoreAddresses, config: Config, logger: Logger): Stores {
   const shared = { authorities: trustedAuthorities(config), logger, timeoutMs: config.queryTimeoutMs };
-  const warehouse = openWarehouse({ ...shared, url: addresses.clickhouseUrl });
+  const clickhouse = openClickHouse({ ...shared, url: addresses.clickhouseUrl });
   const database = openDatabase({ ...shared, url: addresses.databaseUrl });
   return {
-    warehouse,
+    clickhouse,
     database,
     close: async () => {
       // Nothing uses the stores any more. Only connections to an unresponsive server can remain open.
-      await settlesWithin(Promise.all([warehouse.close(), database.close()]), closeTimeoutMs);
+      await settlesBeforeTimeout(Promise.all([clickhouse.close(), database.close()]), closeTimeoutMs);
     },
   };
 }

@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import Format from 'typebox/format';
 import { loadConfig } from '../../infra/config/load.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -43,10 +43,12 @@ export async function createOrganization(name: string, options: CreateOrganizati
   const { workspace: workspaceName, handle, email: adminEmail } = options;
   for (const [what, text] of Object.entries({ name, ...options })) requireName(what, text);
   if (handle !== undefined && !/^[a-z0-9][a-z0-9_-]{0,63}$/.test(handle)) {
-    throw fault('BAD_REQUEST', { reason: `'${handle}' is not a handle: a-z, 0-9, - and _, at most 64 characters.` });
+    throw runlakeError('BAD_REQUEST', {
+      reason: `'${handle}' is not a handle: a-z, 0-9, - and _, at most 64 characters.`,
+    });
   }
   if (adminEmail !== undefined && !Format.Test('email', adminEmail)) {
-    throw fault('BAD_REQUEST', { reason: `'${adminEmail}' is not an email address.` });
+    throw runlakeError('BAD_REQUEST', { reason: `'${adminEmail}' is not an email address.` });
   }
   await asOperator(async ({ database, operator }) => {
     // The limit applies only to callers of the API.
@@ -62,7 +64,7 @@ export async function createOrganization(name: string, options: CreateOrganizati
 /** `runlake organizations delete <id>` prompts for the name of the organisation, unless `--confirm` gives it. */
 export async function deleteOrganization(id: string, { confirm }: { readonly confirm?: string }): Promise<void> {
   const unknown = () =>
-    fault('BAD_REQUEST', { reason: `No organisation '${id}'. See \`runlake organizations list\`.` });
+    runlakeError('BAD_REQUEST', { reason: `No organisation '${id}'. See \`runlake organizations list\`.` });
   if (!Format.Test('uuid', id)) throw unknown();
   await asOperator(async (access) => {
     const all = await list(access.database, access.operator, { includeDeleted: true });
@@ -70,7 +72,7 @@ export async function deleteOrganization(id: string, { confirm }: { readonly con
     if (found === undefined) throw unknown();
     const { display_name: name, workspaces } = found;
     if ((confirm ?? (await promptForName(name, workspaces))) !== name) {
-      throw fault('BAD_REQUEST', { reason: `Nothing was deleted: the name of the organisation is '${name}'.` });
+      throw runlakeError('BAD_REQUEST', { reason: `Nothing was deleted: the name of the organisation is '${name}'.` });
     }
     const authenticator = { forgetAll: () => undefined };
     const deleted = await remove({ ...access, authenticator }, access.operator, id);
@@ -97,7 +99,7 @@ async function promptForName(name: string, workspaces: number): Promise<string> 
 function requireName(what: string, text: string | undefined): void {
   if (text === undefined) return;
   if (text.length === 0 || text.length > 256 || /[\0\p{Surrogate}]/u.test(text)) {
-    throw fault('BAD_REQUEST', { reason: `The ${what} must have 1 to 256 characters.` });
+    throw runlakeError('BAD_REQUEST', { reason: `The ${what} must have 1 to 256 characters.` });
   }
 }
 

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Stores } from './open-stores.ts';
 
 const needed = {
@@ -7,8 +7,8 @@ const needed = {
 } as const;
 
 /** @throws STORE_TOO_OLD, and the errors of the stores if they are unreachable. */
-export async function requireStoreVersions({ warehouse, database }: Omit<Stores, 'close'>): Promise<void> {
-  requireVersion('ClickHouse', await warehouse.version());
+export async function requireStoreVersions({ clickhouse, database }: Omit<Stores, 'close'>): Promise<void> {
+  requireVersion('ClickHouse', await clickhouse.version());
   requireVersion('Postgres', await database.version());
 }
 
@@ -19,5 +19,5 @@ export function requireVersion(store: keyof typeof needed, found: string): void 
   const [major = 0, minor = 0] = present ?? [];
   const [minMajor = 0, minMinor = 0] = (wanted ?? []).map((part) => (Number.isNaN(part) ? 0 : part));
   if (major > minMajor || (major === minMajor && (minor || 0) >= minMinor)) return;
-  throw fault('STORE_TOO_OLD', { store, found, needed: release, variable });
+  throw runlakeError('STORE_TOO_OLD', { store, found, needed: release, variable });
 }

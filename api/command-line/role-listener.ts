@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { startTelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
@@ -32,7 +32,7 @@ export async function listenForRole(
   const start: HealthCheck = {
     name: 'start',
     check: async () => {
-      if (what !== undefined) throw fault('STARTING', { what });
+      if (what !== undefined) throw runlakeError('STARTING', { what });
     },
   };
   let healthChecks: readonly HealthCheck[] = [start, ...servers];

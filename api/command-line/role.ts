@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents';
 
@@ -25,14 +25,14 @@ export function checkRole(role: Role, config: Config): void {
   };
   const missing = Object.entries(needed).flatMap(([variable, value]) => (value === undefined ? [variable] : []));
   if (role !== 'all' && missing.length > 0) {
-    throw fault('ADDRESS_REQUIRED', { role, variables: missing.join(', ') });
+    throw runlakeError('ADDRESS_REQUIRED', { role, variables: missing.join(', ') });
   }
   if (role === 'agents' && config.agentsFile === undefined) {
-    throw fault('ADDRESS_REQUIRED', { role, variables: 'RUNLAKE_AGENTS_FILE' });
+    throw runlakeError('ADDRESS_REQUIRED', { role, variables: 'RUNLAKE_AGENTS_FILE' });
   }
   if (!embedsEngines(config) && config.secretKey === undefined) {
     const faults = '  - RUNLAKE_SECRET_KEY is required if both stores have addresses (no embedded engine).';
-    throw fault('INVALID_CONFIG', { count: 1, faults });
+    throw runlakeError('INVALID_CONFIG', { count: 1, faults });
   }
 }
 

@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import { buildServer, type ServerOptions } from '../server/build-server.ts';
-import { type ListenAddress, listenFault } from './check-port.ts';
+import { type ListenAddress, listenError } from './check-port.ts';
 import type { Ends } from './ends.ts';
 
 export interface HttpListener {
@@ -19,7 +19,7 @@ export async function listenHttp(parts: {
     await server.listen({ host: parts.at.host, port: parts.at.port });
   } catch (error) {
     await server.close();
-    throw listenFault(error, parts.at);
+    throw listenError(error, parts.at);
   }
   const address = server.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;

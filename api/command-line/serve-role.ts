@@ -59,7 +59,7 @@ export interface ServedRole {
 /** Starts the parts of the role. @throws LOG_IN_USE and the errors of the parts. */
 export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   const { role, part, loaded, config, logger, addresses, stores, ends, listener } = parts;
-  const { database, warehouse } = stores;
+  const { database, clickhouse } = stores;
   const lock =
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
   if (lock !== undefined) ends.add('lock', () => lock.release());
@@ -79,7 +79,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   await exporting?.startExports({ config, logger, stores, log, jobs, secretKey }, ends);
 
   const healthChecks: readonly HealthCheck[] = [
-    { name: 'clickhouse', check: () => warehouse.ping() },
+    { name: 'clickhouse', check: () => clickhouse.ping() },
     { name: 'postgres', check: () => database.ping() },
     ...logChecks,
     ...storingChecks,

@@ -13,7 +13,7 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/ensure-system-assistants.ts';
 import { RecentAssistants } from '../../pipelines/agents/assistants/recent-assistants.ts';
-import { openAuthDesk } from '../../pipelines/agents/auth/auth-desk.ts';
+import { openAuthProcess } from '../../pipelines/agents/auth/auth-process.ts';
 import { makeCronRun } from '../../pipelines/agents/crons/make-cron-run.ts';
 import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
@@ -26,10 +26,10 @@ import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
 import { deleteExpiredItems } from '../../pipelines/agents/store/delete-items.ts';
 import { storeRules } from '../../pipelines/agents/store/store-rules.ts';
+import { publishStateBy } from '../../pipelines/agents/streams/publish-state.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
-import { tellStateBy } from '../../pipelines/agents/streams/tell-state.ts';
+import { defaultTtl } from '../../pipelines/agents/threads/default-ttl.ts';
 import { expireThreads } from '../../pipelines/agents/threads/expire-threads.ts';
-import { usualTtl } from '../../pipelines/agents/threads/usual-ttl.ts';
 import { type DeploymentWatch, watchDeployment } from '../../pipelines/agents/watch-deployment.ts';
 import { webhookSecret } from '../../pipelines/agents/webhooks/sign-webhook.ts';
 import { startWebhooks } from '../../pipelines/agents/webhooks/start-webhooks.ts';
@@ -113,7 +113,7 @@ export async function openAgents(
   part: Exclude<AgentsPart, 'work'> = 'both',
 ): Promise<OpenedAgents> {
   const { config, logger, log } = parts;
-  const { database, warehouse } = parts.stores;
+  const { database, clickhouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile);
   if (file.ignored.length > 0)
     logger.warn({ file: file.path, fields: file.ignored }, 'unsupported fields of langgraph.json are ignored');
@@ -124,9 +124,9 @@ export async function openAgents(
 
   const isolated = await isolateGraphs(parts, file, deploymentId, ends);
   const { accounts, words: graphCode } = isolated;
-  const forDesk = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
-  const desk = file.auth && (await openAuthDesk(forDesk));
-  if (desk) ends.add('custom authentication', () => desk.close());
+  const forAuthProcess = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
+  const authProcess = file.auth && (await openAuthProcess(forAuthProcess));
+  if (authProcess) ends.add('custom authentication', () => authProcess.close());
   const app = await openCustomApp(file, { config, logger, accounts }, ends);
   const pool = await openGraphPool(parts, isolated, part, ends);
   const served = file.graphs.map(({ graphId, description }) => ({
@@ -135,7 +135,7 @@ export async function openAgents(
   }));
   await ensureSystemAssistants(database, deploymentId, served);
 
-  const hub = await openStreamHub({ log, warehouse, deploymentId, gapTimeoutMs: config.agentsLeaseMs + 10_000 });
+  const hub = await openStreamHub({ log, clickhouse, deploymentId, gapTimeoutMs: config.agentsLeaseMs + 10_000 });
   ends.add('streams', () => hub.close());
   const { executor, publisher } = startWork(parts, { served: deployment, file, watch }, pool, ends);
   if (app) watch.onDeleted(() => app.close());
@@ -149,7 +149,7 @@ export async function openAgents(
   const graphs = Object.fromEntries(
     served.map(({ graphId, name, description }) => {
       const reason = pool.faults[graphId];
-      return [graphId, { name, description, ...(reason !== undefined && { fault: reason }) }];
+      return [graphId, { name, description, ...(reason !== undefined && { runlakeError: reason }) }];
     }),
   );
   const types = readTypesInBackground({
@@ -173,7 +173,8 @@ export async function openAgents(
   const wake = () => executor.wake();
   const copiesHeader = headerRule(file.http.configurable_headers);
   const takesFeedback = config.publicUrl !== undefined;
-  const ownAccess = desk && customAccess({ desk, database, deploymentId, operator, graphIds: Object.keys(graphs) });
+  const ownAccess =
+    authProcess && customAccess({ authProcess, database, deploymentId, operator, graphIds: Object.keys(graphs) });
   return {
     agents: {
       deploymentId,
@@ -184,7 +185,7 @@ export async function openAgents(
       pool,
       types,
       hub,
-      tellState: tellStateBy(publisher, logger),
+      publishState: publishStateBy(publisher, logger),
       graphs,
       nodesOf: (graphId) => pool.nodes[graphId],
       libraryVersion: await libraryVersion(file),
@@ -193,9 +194,9 @@ export async function openAgents(
       webhooks,
       copiesHeader,
       takesFeedback,
-      threadTtl: usualTtl(file.checkpointer),
+      threadTtl: defaultTtl(file.checkpointer),
       wake,
-      takeSeat: () => executor.takeSeat(),
+      takeWorkerSlot: () => executor.takeWorkerSlot(),
       recentAssistants: new RecentAssistants(),
     },
     executor,

@@ -4,7 +4,7 @@ import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
+import { destinationDeps } from '../../pipelines/exports/destinations/destination-deps.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../pipelines/exports/destinations/reseal-destinations.ts';
 import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
@@ -31,10 +31,10 @@ export async function startExports(
   ends: Ends,
 ): Promise<void> {
   const { config, logger, log, jobs, secretKey, now = () => new Date() } = parts;
-  const { database, warehouse } = parts.stores;
+  const { database, clickhouse } = parts.stores;
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   ends.add('encoders', () => encoders.close());
-  const destinations = destinationPorts(config, database, secretKey);
+  const destinations = destinationDeps(config, database, secretKey);
   if (config.formerSecretKeys !== undefined) {
     const resealed = await resealDestinations(destinations, logger);
     logger.info({ resealed }, 'resealed credentials of former secret keys');
@@ -48,7 +48,7 @@ export async function startExports(
       logger,
       now,
       openStore: (destination) => openDestination(destinations, destination),
-      openSource: sliceSources({ warehouse, encoders }, config),
+      openSource: sliceSources({ clickhouse, encoders }, config),
     },
     {
       workFolder: resolve(config.exportWorkDir ?? `${config.dataDir}/exports`),

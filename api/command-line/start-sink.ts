@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { waitingDeadLetters } from '../../infra/event-log/event-log-metrics.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { countUnreplayed } from '../../pipelines/dead-letters/waiting-letters.ts';
+import { countUnreplayed } from '../../pipelines/dead-letters/count-unreplayed.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
@@ -25,11 +25,11 @@ export async function startSink(
   ends: Ends,
 ): Promise<Sink> {
   const { config, logger, log, onHoursNoted } = parts;
-  const { database, warehouse } = parts.stores;
+  const { database, clickhouse } = parts.stores;
   const deadLetters = await openDeadLetters(parts, ends);
   const hide = waitingDeadLetters.showing(() => countUnreplayed({ deadLetters, database }, topics));
   ends.add('dead-letter metric', async () => hide());
-  const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted });
+  const sink = new Sink({ log, clickhouse, database, config, logger, onHoursNoted });
   ends.add('sink', () => sink.stop());
   await sink.start(topics);
   // In-flight batches need both log and sink. The log was opened before the sink, so its own end would close it too late.

@@ -16,8 +16,8 @@ export async function startStoring(
   ends: Ends,
 ): Promise<HealthCheck[]> {
   const { config, logger } = parts;
-  const { database, warehouse } = parts.stores;
-  const rollUp = startRollUp({ database, warehouse, intervalMs: config.rollupIntervalMs, logger });
+  const { database, clickhouse } = parts.stores;
+  const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
   ends.add('roll-up', () => rollUp.stop());
   const sink = await startSink({ ...parts, onHoursNoted: () => rollUp.wake() }, ends);
   return [

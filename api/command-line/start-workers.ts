@@ -2,8 +2,8 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { publishStoredLetter } from '../../pipelines/dead-letters/replay-through-job.ts';
-import { expireParkedEvents } from '../../pipelines/ingest/expire-parked-events.ts';
+import { publishStoredDeadLetter } from '../../pipelines/dead-letters/replay-through-job.ts';
+import { expireDeferredEvents } from '../../pipelines/ingest/expire-deferred-events.ts';
 import { deleteProjectRuns } from '../../pipelines/projects/delete-project-runs.ts';
 import { requeueDeletions } from '../../pipelines/projects/requeue-deletions.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
@@ -21,16 +21,18 @@ export async function startWorkers(parts: {
   readonly jobs: Jobs;
 }): Promise<void> {
   const { config, logger, log, jobs } = parts;
-  const { database, warehouse } = parts.stores;
+  const { database, clickhouse } = parts.stores;
   jobs.work('expire-parked-events', async (_payload, { signal }) => {
-    await expireParkedEvents({ log, database, logger }, { hours: config.parkedEventHours, signal });
+    await expireDeferredEvents({ log, database, logger }, { hours: config.deferredEventHours, signal });
   });
   jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
-    deleteProjectRuns({ warehouse, database }, { workspaceId, projectId, signal }),
+    deleteProjectRuns({ clickhouse, database }, { workspaceId, projectId, signal }),
   );
-  jobs.work('replay-dead-letter', ({ letter_id: letterId }) => publishStoredLetter({ log, database }, letterId));
+  jobs.work('replay-dead-letter', ({ dead_letter_id: deadLetterId }) =>
+    publishStoredDeadLetter({ log, database }, deadLetterId),
+  );
   jobs.work('delete-workspace-data', ({ workspace_id: workspaceId }, { signal }) =>
-    deleteWorkspaceData({ warehouse, database, jobs, logger }, { workspaceId, signal }),
+    deleteWorkspaceData({ clickhouse, database, jobs, logger }, { workspaceId, signal }),
   );
   jobs.work('requeue-deletions', async () => {
     const deps = { database, ...enqueueDeletions(jobs) };

@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
-import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
-import { backoffMs, pause, settlesWithin } from '../../infra/event-log/kafka/pause.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { backoffMs, pause, settlesBeforeTimeout } from '../../infra/event-log/kafka/pause.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
@@ -9,7 +9,7 @@ import type { Stores } from './open-stores.ts';
 
 /** Errors of an unavailable server. Any other error at start needs the operator and ends the process. */
 const awayCodes: ReadonlySet<ErrorCode> = new Set([
-  'WAREHOUSE_UNAVAILABLE',
+  'CLICKHOUSE_UNAVAILABLE',
   'DATABASE_UNAVAILABLE',
   'KAFKA_UNAVAILABLE',
   'REGISTRY_UNAVAILABLE',
@@ -31,7 +31,7 @@ export function isAway(error: unknown): error is RunlakeError {
 /** Returns a health check for each server of the role. Each connects at its first check; embedded engines are already up. */
 export async function openServerProbes(
   config: Config,
-  { warehouse, database }: Stores,
+  { clickhouse, database }: Stores,
   logger: Logger,
 ): Promise<{ readonly healthChecks: readonly HealthCheck[]; close(): Promise<void> }> {
   const { kafkaBrokers, redisUrl } = config;
@@ -43,7 +43,7 @@ export async function openServerProbes(
   return {
     healthChecks: [
       { name: 'postgres', check: () => database.ping() },
-      { name: 'clickhouse', check: () => warehouse.ping() },
+      { name: 'clickhouse', check: () => clickhouse.ping() },
       ...(kafka?.healthChecks ?? []),
       ...(redis ? [{ name: 'redis', check: () => redis(redisUrl as string, trustedAuthorities(config)) }] : []),
     ],
@@ -89,8 +89,8 @@ export async function waitForServers(
 async function probeServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
   const answer = check();
   try {
-    if (!(await settlesWithin(answer, probeTimeoutMs)))
-      throw fault('PART_SILENT', { part: name, limitMs: probeTimeoutMs });
+    if (!(await settlesBeforeTimeout(answer, probeTimeoutMs)))
+      throw runlakeError('PART_SILENT', { part: name, limitMs: probeTimeoutMs });
     await answer;
     return undefined;
   } catch (err) {

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
-import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import { type Caller, requirePermission } from '../../pipelines/tenants/caller.ts';
 import type { Access } from './operation.ts';
@@ -28,16 +28,16 @@ export async function identifyCaller(
   if ('public' in access) return undefined;
   const { headers } = request;
   const key = readApiKey(headers);
-  if (key === undefined) throw fault('API_KEY_MISSING');
+  if (key === undefined) throw runlakeError('API_KEY_MISSING');
   const named = readHeader(headers['x-tenant-id']);
   const caller = await authenticator
     .authenticate({ key, workspace: named ?? onlyWorkspace, organization: readHeader(headers['x-organization-id']) })
     .catch((error: unknown) => {
       const unreached = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
-      throw onlyWorkspace !== undefined && unreached ? fault('DEPLOYMENT_FORBIDDEN') : error;
+      throw onlyWorkspace !== undefined && unreached ? runlakeError('DEPLOYMENT_FORBIDDEN') : error;
     });
-  if (onlyWorkspace !== undefined && caller.workspaceId !== onlyWorkspace) throw fault('DEPLOYMENT_FORBIDDEN');
-  if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw fault('WORKSPACE_REQUIRED');
+  if (onlyWorkspace !== undefined && caller.workspaceId !== onlyWorkspace) throw runlakeError('DEPLOYMENT_FORBIDDEN');
+  if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');
   requirePermission(caller, access.permission);
   return caller;
 }

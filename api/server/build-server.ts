@@ -9,7 +9,7 @@ import Fastify, {
   LogController,
 } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
-import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
@@ -29,7 +29,7 @@ import { answerMalformedRequest } from './malformed-request.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { pathOf, refuseUnknownMethods, registerOperation, routedPath, shapeOf } from './register-operation.ts';
-import { noteError, noteRequest } from './request-metrics.ts';
+import { recordError, recordRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
 import { compileWriter } from './schema-writer.ts';
 import { acceptWebSockets, WebSocketOrPlain } from './web-sockets.ts';
@@ -150,7 +150,7 @@ export async function buildServer({
     else if (error.class === 'transient') logger.warn(line, 'request failed, client may retry');
     else logger.debug(line, 'request refused');
     request.span?.failed(error.code);
-    noteError(operation?.operationId ?? 'none', error.code);
+    recordError(operation?.operationId ?? 'none', error.code);
     const seconds = retryAfterSeconds(error);
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');
@@ -190,7 +190,7 @@ export async function buildServer({
     const shared = crossOriginOf(request.routeOptions.url ?? '');
     const preflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
     const what = counted ? waitsFor() : undefined;
-    if (what !== undefined) throw fault('STARTING', { what }, { retryAfterSeconds: startingRetrySeconds });
+    if (what !== undefined) throw runlakeError('STARTING', { what }, { retryAfterSeconds: startingRetrySeconds });
     if (counted) refuseIfClosed();
     if (counted) drain.enter();
     if (operation && counted && !operation.untraced) request.span = startSpan(request, operation);
@@ -198,10 +198,10 @@ export async function buildServer({
       if (counted) drain.leave();
       const status = error ? 'aborted' : reply.statusCode;
       request.span?.end(status, request.caller?.workspaceId);
-      noteRequest(operation?.operationId ?? 'none', status, startedAtMs);
+      recordRequest(operation?.operationId ?? 'none', status, startedAtMs);
     });
     if (Buffer.byteLength(request.originalUrl) > config.maxUrlBytes) {
-      throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
+      throw runlakeError('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
     }
     if (preflight) return reply.code(204).send();
     // Before the body is read, so that its type and size do not matter.
@@ -226,7 +226,7 @@ export async function buildServer({
     refuseIfClosed();
     if (form.ownAccess) return form.ownAccess.identify(request);
     const caller = await identifyCaller(request, access, services.authenticator, form.workspaceId);
-    if (caller === undefined) throw fault('API_KEY_MISSING');
+    if (caller === undefined) throw runlakeError('API_KEY_MISSING');
     return caller;
   }
 
@@ -247,7 +247,7 @@ export async function buildServer({
 }
 
 function notFound({ method, originalUrl }: FastifyRequest): Error {
-  return fault('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
+  return runlakeError('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
 }
 
 /** Registers the catch-all route: requests that match no operation, and those rewritten to `ownRoute`. */
@@ -259,7 +259,7 @@ function registerCatchAllRoute(scope: FastifyInstance, { handle }: OwnRoutes): v
     schema: { hide: true },
     // Otherwise the WebSocket plugin takes the request over and the handler is not called.
     preHandler: async ({ headers }) => {
-      if (/^websocket$/i.test(headers.upgrade ?? '')) throw fault('WEBSOCKET_NOT_TAKEN');
+      if (/^websocket$/i.test(headers.upgrade ?? '')) throw runlakeError('WEBSOCKET_NOT_ACCEPTED');
     },
     handler: async (request, reply) => {
       await handle(request, reply);
@@ -277,11 +277,11 @@ function registerJsonParser(server: FastifyInstance, config: Config, { takesAnyC
   const readJson = async ({ headers }: FastifyRequest, body: Buffer) => {
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
-      throw fault('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
+      throw runlakeError('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
     return parseJsonBody(body, config.maxJsonDepth);
   };
   const otherType = ({ headers }: FastifyRequest) =>
-    fault('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });
+    runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });
   server.removeAllContentTypeParsers();
   server.addContentTypeParser(/^application\/(?:[\w.-]+\+)?json\b/i, { parseAs: 'buffer' }, readJson);
   if (!takesAnyContentType) {

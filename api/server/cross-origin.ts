@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 export interface SharedOrigins {
   readonly origins: '*' | { includes(origin: string): boolean };
@@ -45,7 +45,7 @@ export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply,
   if (origins !== '*') reply.header('vary', 'origin');
   if (origin === undefined) return false;
   if (origins !== '*' && !origins.includes(origin)) {
-    if (isPreflight && settings !== undefined) throw fault('ORIGIN_NOT_ALLOWED', { origin, settings });
+    if (isPreflight && settings !== undefined) throw runlakeError('ORIGIN_NOT_ALLOWED', { origin, settings });
     return false;
   }
   reply.header('access-control-allow-origin', origins === '*' ? '*' : origin);

@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /**
  * Counts in-flight requests and refuses new ones at shutdown.
@@ -29,7 +29,7 @@ export class Drain {
 
   /** @throws DRAINING after {@link Drain.start} was called. */
   enter(): void {
-    if (this.#draining) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#draining) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     this.#inFlight++;
   }
 

@@ -1,4 +1,4 @@
-import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { otlpFailure } from '../../pipelines/ingest/otlp/otlp-response.ts';
 import type { ErrorStyle } from './operation.ts';
 
@@ -7,14 +7,14 @@ export interface RequestLimits {
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
 }
 
-const badRequest = (reason: string) => () => fault('BAD_REQUEST', { reason });
+const badRequest = (reason: string) => () => runlakeError('BAD_REQUEST', { reason });
 const cutOff = (cause: unknown) =>
-  fault('BAD_REQUEST', { reason: 'The connection closed before the whole request arrived.' }, { cause });
+  runlakeError('BAD_REQUEST', { reason: 'The connection closed before the whole request arrived.' }, { cause });
 
 /** Errors of Fastify and Node that a request can cause. */
 const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLimits) => RunlakeError>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: (_raw, { bodyLimit }) =>
-    fault('BODY_TOO_LARGE', { limitBytes: bodyLimit.bytes, limit: bodyLimit.setting }),
+    runlakeError('BODY_TOO_LARGE', { limitBytes: bodyLimit.bytes, limit: bodyLimit.setting }),
   FST_ERR_CTP_INVALID_MEDIA_TYPE: badRequest('The header Content-Type is not valid.'),
   FST_ERR_CTP_INVALID_TYPE: badRequest('The header Content-Type is not valid.'),
   FST_ERR_CTP_EMPTY_TYPE: badRequest('The header Content-Type is empty.'),
@@ -44,9 +44,9 @@ export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeErro
   }
   // A newer Fastify may have errors that the table does not contain.
   if (code?.startsWith('FST_ERR_') && isClientStatus(raw)) {
-    return fault('BAD_REQUEST', { reason: 'The server cannot process this request.' }, { cause: raw });
+    return runlakeError('BAD_REQUEST', { reason: 'The server cannot process this request.' }, { cause: raw });
   }
-  return fault('INTERNAL', {}, { cause: raw });
+  return runlakeError('INTERNAL', {}, { cause: raw });
 }
 
 function isClientStatus(raw: unknown): boolean {

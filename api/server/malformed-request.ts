@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { errorBody } from './error-answer.ts';
 
 export interface ConnectionLimits {
@@ -29,10 +29,13 @@ export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socke
 function toConnectionError(raw: NodeJS.ErrnoException, limits: ConnectionLimits): RunlakeError {
   switch (raw.code) {
     case 'HPE_HEADER_OVERFLOW':
-      return fault('HEADERS_TOO_LARGE', { limitBytes: limits.maxHeaderBytes, limit: 'RUNLAKE_MAX_URL_BYTES + 1 MiB' });
+      return runlakeError('HEADERS_TOO_LARGE', {
+        limitBytes: limits.maxHeaderBytes,
+        limit: 'RUNLAKE_MAX_URL_BYTES + 1 MiB',
+      });
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return fault('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs, limit: 'RUNLAKE_REQUEST_TIMEOUT_MS' });
+      return runlakeError('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs, limit: 'RUNLAKE_REQUEST_TIMEOUT_MS' });
     default:
-      return fault('BAD_REQUEST', { reason: 'The request is not valid HTTP.' }, { cause: raw });
+      return runlakeError('BAD_REQUEST', { reason: 'The request is not valid HTTP.' }, { cause: raw });
   }
 }

@@ -3,7 +3,7 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyError, FastifyInstance, FastifySchema } from 'fastify';
 import type { TObject } from 'typebox';
 import { catalogue } from '../../infra/errors/catalogue.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Operation } from './operation.ts';
 import { errorsOf } from './operation-errors.ts';
 import { pathOf } from './register-operation.ts';
@@ -59,7 +59,9 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
     pages.setErrorHandler<FastifyError>((error, request) => {
       // The static file server rejects some paths, such as those outside its folder, with 4xx.
       const refused = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
-      throw refused ? fault('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) }) : error;
+      throw refused
+        ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) })
+        : error;
     });
     await pages.register(swaggerUi, {
       routePrefix: '/docs',

@@ -13,9 +13,9 @@ export const errorsOfAnyRequest: readonly ErrorCode[] = [
 ];
 
 /** For `errors` of an operation that queries ClickHouse. */
-export const warehouseErrors = [
-  'WAREHOUSE_UNAVAILABLE',
-  'WAREHOUSE_QUERY_FAILED',
+export const clickhouseErrors = [
+  'CLICKHOUSE_UNAVAILABLE',
+  'CLICKHOUSE_QUERY_FAILED',
   'ACCESS_DENIED_BY_STORE',
   'OVERLOADED',
 ] as const;

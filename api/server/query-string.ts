@@ -1,5 +1,5 @@
 import type { TObject, TSchema } from 'typebox';
-import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
 export type QueryValues = Record<string, string | string[]>;
 
@@ -36,11 +36,12 @@ function decode(text: string): string {
   try {
     const decoded = decodeURIComponent(text.replaceAll('+', ' '));
     // Postgres rejects NUL characters, so no stored text contains one.
-    if (decoded.includes('\0')) throw fault('BAD_REQUEST', { reason: 'The URL has a NUL character in a parameter.' });
+    if (decoded.includes('\0'))
+      throw runlakeError('BAD_REQUEST', { reason: 'The URL has a NUL character in a parameter.' });
     return decoded;
   } catch (cause) {
     if (isRunlakeError(cause)) throw cause;
-    throw fault('BAD_REQUEST', { reason: 'The URL has invalid percent-encoding.' }, { cause });
+    throw runlakeError('BAD_REQUEST', { reason: 'The URL has invalid percent-encoding.' }, { cause });
   }
 }
 

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
@@ -74,7 +74,9 @@ function forTenant<Result>(
   const disconnected = new AbortController();
   response.once('close', () => {
     if (response.writableFinished) return;
-    disconnected.abort(fault('BAD_REQUEST', { reason: 'The client disconnected before the response was complete.' }));
+    disconnected.abort(
+      runlakeError('BAD_REQUEST', { reason: 'The client disconnected before the response was complete.' }),
+    );
   });
   return runForTenant({ organizationId, disconnected: disconnected.signal }, work);
 }
@@ -119,7 +121,7 @@ export function refuseUnknownMethods(server: FastifyInstance, operations: readon
       // Before the body is read, so that its type and size do not matter.
       onRequest: async (request, reply) => {
         reply.header('allow', allow);
-        throw fault('METHOD_NOT_ALLOWED', { method: request.method, path: pathOf(request.originalUrl) });
+        throw runlakeError('METHOD_NOT_ALLOWED', { method: request.method, path: pathOf(request.originalUrl) });
       },
       handler: async () => undefined,
     });
@@ -181,7 +183,7 @@ function refuseUnsupported(values: unknown, names: readonly string[] = [], flags
   for (const name of names) {
     const value = Object.hasOwn(values, name) ? (values as Record<string, unknown>)[name] : undefined;
     const isNo = flags.includes(name) && /^(?:false|0|no|off)$/i.test(String(value));
-    if (!isNo && !isAbsent(value)) throw fault('PARAMETER_NOT_SUPPORTED', { parameter: name });
+    if (!isNo && !isAbsent(value)) throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: name });
   }
 }
 

@@ -15,11 +15,11 @@ const errors = counter(
 );
 
 /** Counts an error response. */
-export function noteError(operation: string, code: ErrorCode): void {
+export function recordError(operation: string, code: ErrorCode): void {
   errors.inc({ operation, code });
 }
 
 /** Records one request. `status` is `aborted` if the client disconnects before the response is complete. */
-export function noteRequest(operation: string, status: number | 'aborted', startedAtMs: number): void {
+export function recordRequest(operation: string, status: number | 'aborted', startedAtMs: number): void {
   durations.observe({ operation, status: String(status) }, (performance.now() - startedAtMs) / 1_000);
 }

@@ -1,13 +1,13 @@
 import type { FastifySchemaCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
-import { type FieldFault, fault } from '../../infra/errors/runlake-error.ts';
+import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /**
  * An error of a compiled TypeBox schema. `Errors` yields at most eight per value, so that a hostile body cannot produce
  * millions.
  */
-interface SchemaFault {
+interface SchemaError {
   readonly keyword: string;
   readonly schemaPath: string;
   readonly instancePath: string;
@@ -36,8 +36,8 @@ export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart 
     if (check.Check(value)) return { value };
     const fields = exceedsMaxElements(value)
       ? [{ loc: [location], msg: 'does not match the schema (too many elements to report where)', type: 'value_error' }]
-      : fieldFaults(check.Errors(value), schema, location);
-    return { error: fault('INVALID_REQUEST', {}, { fields }) };
+      : fieldErrors(check.Errors(value), schema, location);
+    return { error: runlakeError('INVALID_REQUEST', {}, { fields }) };
   };
 };
 
@@ -54,7 +54,7 @@ export function exceedsMaxElements(value: unknown): boolean {
   return false;
 }
 
-function fieldFaults(faults: readonly SchemaFault[], schema: TSchema, location: string): FieldFault[] {
+function fieldErrors(faults: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
   const listed = new Set<string>();
   return withoutAlternatives(faults).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
@@ -80,8 +80,8 @@ function fieldFaults(faults: readonly SchemaFault[], schema: TSchema, location: 
 /**
  * A nullable value is a union. It yields two errors without information: the value is not null, and no alternative matches.
  */
-function withoutAlternatives(faults: readonly SchemaFault[]): readonly SchemaFault[] {
-  const isAlternative = ({ keyword, params }: SchemaFault) =>
+function withoutAlternatives(faults: readonly SchemaError[]): readonly SchemaError[] {
+  const isAlternative = ({ keyword, params }: SchemaError) =>
     keyword === 'anyOf' || (keyword === 'type' && params.type === 'null');
   const informative = faults.filter((each) => !isAlternative(each));
   return informative.length > 0 ? informative : faults;
@@ -129,5 +129,5 @@ function splitPointer(pointer: string): Array<string | number> {
 function formatErrorType(keyword: string, params: Readonly<Record<string, unknown>>): string {
   if (keyword === 'type') return `${String(params.type)}_type`;
   if (keyword === 'format') return `${String(params.format).replaceAll('-', '_')}_format`;
-  return keyword.replace(/^~/, '').replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return keyword.replace(/^~/, '').replace(/[A-Z]/g, (deadLetter) => `_${deadLetter.toLowerCase()}`);
 }

@@ -1,13 +1,13 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
-import type { DestinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
-import type { ExportPorts } from '../../pipelines/exports/export-ports.ts';
+import type { DestinationDeps } from '../../pipelines/exports/destinations/destination-deps.ts';
+import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
-import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
+import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ReadUsageCounts } from '../../pipelines/usage/usage-counts.ts';
@@ -19,7 +19,7 @@ import type { ReadUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 export interface Services {
   readonly config: Config;
   readonly database: Database;
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   readonly authenticator: Authenticator;
   /** Unset: no rate limit. */
   readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
@@ -29,15 +29,15 @@ export interface Services {
   /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;
   /** Connects to and checks the destinations of bulk exports. */
-  readonly destinations: DestinationPorts;
+  readonly destinations: DestinationDeps;
   /** Appends runs to the event log. */
-  readonly accept: AcceptPorts;
+  readonly accept: AcceptDeps;
   /** Signs links that give access to attachments without a key. */
   readonly attachmentSigner: TokenSigner;
   /** Verifies links that accept feedback without a key. */
   readonly feedbackSigner: TokenSigner;
   /** Creates, reads and cancels bulk exports; processes with export workers execute them. */
-  readonly exports: ExportPorts;
+  readonly exports: ExportDeps;
   /** Dependencies that must be up for this process to serve; `/ready` lists them. */
   readonly healthChecks: readonly HealthCheck[];
   /** Queues the deletion of a deleted project's runs. */

@@ -1,9 +1,9 @@
-import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /** Builds the error for unknown fields of a body or a query: at most eight, in the form of SPEC 2.3. */
-export function unknownFields(place: 'body' | 'query', names: readonly string[]): RunlakeError {
+export function unknownFields(location: 'body' | 'query', names: readonly string[]): RunlakeError {
   const fields = names
     .slice(0, 8)
-    .map((name) => ({ loc: [place, name], msg: 'Field not known', type: 'extra_forbidden' }));
-  return fault('INVALID_REQUEST', {}, { fields });
+    .map((name) => ({ loc: [location, name], msg: 'Field not known', type: 'extra_forbidden' }));
+  return runlakeError('INVALID_REQUEST', {}, { fields });
 }

@@ -2,7 +2,7 @@ import { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /**
  * Makes Node ignore every `Upgrade` except WebSocket. The HTTP client of Java sends `Upgrade: h2c` by default and
@@ -47,7 +47,7 @@ export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   });
   server.addHook('onRequest', async (request, reply) => {
     if (request.headers.upgrade !== undefined && isForeignPage(request, reply)) {
-      throw fault('AUTH_FORBIDDEN', { reason: 'Pages of this origin must not open a WebSocket here.' });
+      throw runlakeError('AUTH_FORBIDDEN', { reason: 'Pages of this origin must not open a WebSocket here.' });
     }
   });
   await server.register(websocket, {

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { freePorts } from '../../infra/embedded/free-port.ts';
 
 const graphsFile = fileURLToPath(new URL('graphs/langgraph.json', import.meta.url));
-const answersWithinMs = 60_000;
+const answerTimeoutMs = 60_000;
 
 /** Settings of an agent server with the graph on a free port, and where it will answer. */
 export async function agentsAt(): Promise<{
@@ -17,7 +17,7 @@ export async function agentsAt(): Promise<{
 
 /** Resolves when the agent server at `url` answers. */
 export async function untilItAnswers(url: string): Promise<void> {
-  const untilMs = performance.now() + answersWithinMs;
+  const untilMs = performance.now() + answerTimeoutMs;
   for (;;) {
     const answer = await fetch(`${url}/ok`).catch(() => undefined);
     if (answer?.ok) return;

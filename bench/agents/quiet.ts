@@ -3,14 +3,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 const lookMs = 500;
 const quietShare = 0.1;
-const mostLooks = 40;
+const maxLooks = 40;
 
 /**
  * Resolves when the processors of this machine have little to do, or after 20 s. What a server puts off until its load
  * is over, such as writing its state to a file or merging what it stored, is not to slow down what is measured next.
  */
 export async function untilQuiet(): Promise<void> {
-  for (let look = 0; look < mostLooks; look += 1) {
+  for (let look = 0; look < maxLooks; look += 1) {
     const before = times();
     await pause(lookMs);
     const after = times();

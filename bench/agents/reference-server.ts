@@ -9,7 +9,7 @@ import type { AgentServer } from './agent-server.ts';
 
 const folder = fileURLToPath(new URL('reference/', import.meta.url));
 const graph = fileURLToPath(new URL('graphs/burst.js', import.meta.url));
-const startWithinMs = 60_000;
+const startTimeoutMs = 60_000;
 
 /** The open reference server with its usual ten workers, in a process of its own. Its first start installs it. */
 export async function startReference(): Promise<AgentServer> {
@@ -33,7 +33,7 @@ export async function startReference(): Promise<AgentServer> {
   };
   try {
     const [{ url }] = (await Promise.race([
-      once(child, 'message', { signal: AbortSignal.timeout(startWithinMs) }),
+      once(child, 'message', { signal: AbortSignal.timeout(startTimeoutMs) }),
       once(child, 'exit').then(([code]) => Promise.reject(new Error(`it ended with ${code}`))),
     ])) as [{ url: string }];
     return { url, headers: {}, memoryMib: () => memoryMib(child.pid!, 'VmRSS'), end };

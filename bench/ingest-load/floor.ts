@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { avroContainer } from '../../infra/event-log/avro-container.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { LoadRun } from './bodies.ts';
@@ -9,20 +9,24 @@ import { encodeParsed, parsed } from './records.ts';
  * The floor: one process encodes rows that are parsed already with the product's encoder and inserts cuts of the product's
  * size, one after the other. @returns runs a second.
  */
-export async function insertFloor(runs: readonly LoadRun[], cutRows: number, warehouse: Warehouse): Promise<number> {
+export async function insertFloor(
+  runs: readonly LoadRun[],
+  insertBatchRows: number,
+  clickhouse: ClickHouse,
+): Promise<number> {
   const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: 1 };
   const rows = parsed(runs);
   const began = performance.now();
-  for (let at = 0; at < rows.length; at += cutRows) {
-    const records = encodeParsed(rows.slice(at, at + cutRows), owner);
-    await insertAvro(avroContainer(runEvents.schema, records), warehouse);
+  for (let at = 0; at < rows.length; at += insertBatchRows) {
+    const records = encodeParsed(rows.slice(at, at + insertBatchRows), owner);
+    await insertAvro(avroContainer(runEvents.schema, records), clickhouse);
   }
   return (runs.length / (performance.now() - began)) * 1_000;
 }
 
 /** One insert, as the sink makes it. */
-export function insertAvro(body: Buffer, warehouse: Warehouse): Promise<void> {
-  return warehouse.insertBody({
+export function insertAvro(body: Buffer, clickhouse: ClickHouse): Promise<void> {
+  return clickhouse.insertBody({
     name: 'bench-floor',
     table: runEvents.table,
     columns: runEvents.columns,

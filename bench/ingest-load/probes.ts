@@ -1,9 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
 /** Runs that were accepted and are looked for, all of them with one query at a time. */
 export class Probes {
-  readonly #warehouse: Warehouse;
+  readonly #clickhouse: ClickHouse;
   readonly #tenantId: string;
   readonly #lookEveryMs: number;
   readonly #waiting = new Map<string, number>();
@@ -11,8 +11,8 @@ export class Probes {
   readonly #looking: Promise<void>;
   #last = false;
 
-  constructor(warehouse: Warehouse, tenantId: string, lookEveryMs: number) {
-    this.#warehouse = warehouse;
+  constructor(clickhouse: ClickHouse, tenantId: string, lookEveryMs: number) {
+    this.#clickhouse = clickhouse;
     this.#tenantId = tenantId;
     this.#lookEveryMs = lookEveryMs;
     this.#looking = this.#look();
@@ -35,7 +35,7 @@ export class Probes {
       const found =
         ids.length === 0
           ? []
-          : await this.#warehouse.query<{ id: string }>({
+          : await this.#clickhouse.query<{ id: string }>({
               name: 'bench-look',
               sql: 'SELECT DISTINCT id FROM run_locator WHERE tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)}',
               params: { tenant: this.#tenantId, ids },

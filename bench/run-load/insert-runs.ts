@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
 /** Runs of one project, evenly over a stretch of time. */
 export interface RunLoad {
@@ -17,7 +17,7 @@ export interface RunLoad {
  * outputs, so that the newest are not merged. Traces of five runs; inputs, metadata and outputs are random letters,
  * which no codec makes small. Two of a hundred failed.
  */
-export async function insertRuns(warehouse: Warehouse, load: RunLoad, first: number, count: number): Promise<void> {
+export async function insertRuns(clickhouse: ClickHouse, load: RunLoad, first: number, count: number): Promise<void> {
   const id = (text: string) => `toUUID(lower(hex(MD5(concat({project:String}, ${text})))))`;
   const text = (share: number, seed: number) =>
     `hex(randomString(${Math.round((load.bytes * share) / 2)} + number % 2, ${seed}))`;
@@ -28,7 +28,7 @@ export async function insertRuns(warehouse: Warehouse, load: RunLoad, first: num
     ['post_name, post_run_type, post_started_at, post_inputs, post_extra, post_bytes', post],
     ['patch_ended_at, patch_outputs, patch_error, patch_bytes', patch],
   ]) {
-    await warehouse.command({
+    await clickhouse.command({
       name: 'bench-insert',
       sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id,
           dotted_order, ${columns})

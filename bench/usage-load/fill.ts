@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { loadConfig } from '../../infra/config/load.ts';
-import type { TouchedHour } from '../../infra/event-log/event-log.ts';
+import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
-import { noteHours } from '../../pipelines/usage/note-hours.ts';
-import { rollUpPass } from '../../pipelines/usage/roll-up-pass.ts';
+import { markHoursDirty } from '../../pipelines/usage/mark-hours-dirty.ts';
+import { runRollUp } from '../../pipelines/usage/run-roll-up.ts';
 import type { BenchEngines } from '../engines.ts';
 import { timedMs } from '../figures.ts';
 
@@ -45,15 +45,15 @@ const runsOfPiece = 200_000;
 export async function fillUsage(engines: BenchEngines, load: UsageLoad): Promise<FilledUsage> {
   const { key, workspaceId } = await addNames(engines, load);
   const insertMs = await timedMs(() => insertRuns(engines, load, workspaceId));
-  await noteHours(engines.database, hoursOf(load, workspaceId));
+  await markHoursDirty(engines.database, hoursOf(load, workspaceId));
   const rollUpMs = await timedMs(async () => {
-    while ((await rollUpPass(engines)).more);
+    while ((await runRollUp(engines)).more);
   });
   return { key, workspaceId, insertSeconds: insertMs / 1_000, rollUpSeconds: rollUpMs / 1_000 };
 }
 
 /** All hours of the load. */
-export function hoursOf({ startSeconds, days }: UsageLoad, workspaceId: string): TouchedHour[] {
+export function hoursOf({ startSeconds, days }: UsageLoad, workspaceId: string): DirtyHour[] {
   return Array.from({ length: days * 24 }, (_, hour) => ({
     tenantId: workspaceId,
     hourSeconds: startSeconds + hour * 3_600,
@@ -87,12 +87,12 @@ async function addNames({ database }: BenchEngines, { projects, users, keys }: U
   return { key, workspaceId };
 }
 
-async function insertRuns({ warehouse }: BenchEngines, load: UsageLoad, workspaceId: string): Promise<void> {
+async function insertRuns({ clickhouse }: BenchEngines, load: UsageLoad, workspaceId: string): Promise<void> {
   const { traces, runsPerTrace, startSeconds, days, projects, users, keys } = load;
   const id = (text: string) => `toUUID(lower(hex(MD5(${text}))))`;
   const runs = traces * runsPerTrace;
   for (let first = 0; first < runs; first += runsOfPiece) {
-    await warehouse.command({
+    await clickhouse.command({
       name: 'bench-insert',
       sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
         WITH intDiv(number, ${runsPerTrace}) AS trace, number % ${runsPerTrace} AS step,

@@ -4,7 +4,7 @@ import { Agent, get, type IncomingMessage } from 'node:http';
 import { getGranularUsage } from '../../api/main/billing/granular-usage.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Services } from '../../api/server/services.ts';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Grouping } from '../../pipelines/usage/grouping.ts';
@@ -29,20 +29,20 @@ export interface UsageServer {
  * what it counted where told so.
  */
 export async function serveUsage(
-  { database, warehouse, logger }: BenchEngines,
+  { database, clickhouse, logger }: BenchEngines,
   { key, workspaceId }: { readonly key: string; readonly workspaceId: string },
   { sqlOf, cacheBytes = 0 }: { readonly sqlOf?: (groupBy: Grouping) => string; readonly cacheBytes?: number } = {},
 ): Promise<UsageServer> {
   const config = loadConfig({}).config;
   const authenticator = createAuthenticator({ database, logger });
-  const answering: Warehouse =
+  const answering: ClickHouse =
     sqlOf === undefined
-      ? warehouse
+      ? clickhouse
       : {
-          ...warehouse,
-          queryText: (query) => warehouse.queryText({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
+          ...clickhouse,
+          queryText: (query) => clickhouse.queryText({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
         };
-  const usageCounts = createUsageCounts({ warehouse: answering, database, cacheBytes });
+  const usageCounts = createUsageCounts({ clickhouse: answering, database, cacheBytes });
   const services = { config, database, usageCounts, authenticator } as Partial<Services> as Services;
   const server = await buildServer({ config, services, logger, operations: [getGranularUsage] });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });

@@ -17,8 +17,8 @@ export interface RunlakeChild {
 }
 
 const program = fileURLToPath(new URL('../../dist/api/command-line/runlake.js', import.meta.url));
-const startWithinMs = 60_000;
-const stopWithinMs = 40_000;
+const startTimeoutMs = 60_000;
+const stopTimeoutMs = 40_000;
 
 export function startChild(settings: Readonly<Record<string, string>>): RunlakeChild {
   const child = spawn(process.execPath, [program, 'all'], {
@@ -41,7 +41,7 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
   });
   ended.catch(() => {});
   const answers = new Promise<{ url: string; agentsUrl: string }>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`Runlake did not answer in time:\n${output}`)), startWithinMs);
+    const timer = setTimeout(() => reject(new Error(`Runlake did not answer in time:\n${output}`)), startTimeoutMs);
     void exited.then(() => clearTimeout(timer));
     const read = (chunk: Buffer) => {
       output = (output + chunk).slice(-20_000);
@@ -59,7 +59,7 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
     ended,
     async end(signal) {
       stopping = true;
-      const timer = setTimeout(() => child.kill('SIGKILL'), stopWithinMs);
+      const timer = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
       if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) {
         child.kill(signal);
         await exited;

@@ -3,7 +3,7 @@ import { errorsOf, errorsOfAnyRequest } from '../../api/server/operation-errors.
 import { catalogue, type ErrorCode, type ErrorEntry } from '../../infra/errors/catalogue.ts';
 import { code, type Page, page, table } from './markdown.ts';
 
-const mostNamed = 4;
+const maxNamed = 4;
 
 export function errorsPage(): Page {
   const rows = Object.entries<ErrorEntry>(catalogue).map(([name, entry]) => [
@@ -40,5 +40,5 @@ function answeredBy(name: ErrorCode): string {
     .filter((operation) => errorsOf(operation).includes(name))
     .map(({ operationId }) => operationId);
   if (ids.length === 0) return 'start, commands, log';
-  return ids.length > mostNamed ? `${ids.length} operations` : ids.map(code).join(', ');
+  return ids.length > maxNamed ? `${ids.length} operations` : ids.map(code).join(', ');
 }

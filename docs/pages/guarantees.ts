@@ -70,7 +70,7 @@ export function guaranteesPage(): Page {
       '- **Order between traces.** Events of a trace keep their order; those of two traces have none.',
       '- **A moment.** What was accepted can be read a little later, usually within a second; usage follows. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` say how much later.',
-      '- **A trace that nobody names a project for.** Its events wait for `RUNLAKE_PARKED_EVENT_HOURS`, then go to the dead letters.',
+      '- **A trace that nobody names a project for.** Its events wait for `RUNLAKE_DEFERRED_EVENT_HOURS`, then go to the dead letters.',
     ].join('\n'),
     '## Each step of the path, with Kafka',
     'Each role is held at the step by a proxy and killed there with SIGKILL. After that, and after everything below: every accepted ' +

@@ -4,19 +4,19 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { runForRunlake, tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
+import { clickhouseError, type Statement } from './clickhouse-error.ts';
 import { type Connection, openConnection } from './connection.ts';
 import { externalTable } from './external-table.ts';
-import { type Statement, warehouseFault } from './faults.ts';
 import { QuerySlots } from './query-slots.ts';
 import { type Answer, readAnswer } from './read-answer.ts';
 import { saveAnswer } from './save-answer.ts';
 import { searchOf } from './search-of.ts';
 import { newerInsertSettings, type Profile, profiles } from './settings.ts';
-import type { InsertBody, Query, Warehouse } from './warehouse.ts';
 
-export type { Warehouse } from './warehouse.ts';
+export type { ClickHouse } from './clickhouse.ts';
 
-export interface WarehouseOptions {
+export interface ClickHouseOptions {
   /** `http(s)://user:password@host:port/database`; without a path the database `default`. */
   readonly url: string;
   /** Certificate authorities to trust, in PEM. */
@@ -58,14 +58,14 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
 type TakeAnswer<T> = (answer: Answer, signal: AbortSignal) => Promise<T>;
 
 /** Opens a ClickHouse client. It connects at the first statement, and keeps connections alive and reuses them. */
-export function openWarehouse({
+export function openClickHouse({
   url,
   authorities,
   logger,
   timeoutMs,
   maxConnections = 16,
   querySlots,
-}: WarehouseOptions): Warehouse {
+}: ClickHouseOptions): ClickHouse {
   const address = new URL(url);
   const ownConnection = openConnection({ address, authorities, maxConnections });
   const sharedConnection = openConnection({ address, authorities });
@@ -116,7 +116,7 @@ export function openWarehouse({
       // The error does not come from the server.
       if (isRunlakeError(raw)) throw raw;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
-      throw warehouseFault(timeout.aborted ? timeout.reason : raw, {
+      throw clickhouseError(timeout.aborted ? timeout.reason : raw, {
         ...request.statement,
         name: request.name,
         queryId,

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { ExternalTable } from './warehouse.ts';
+import type { ExternalTable } from './clickhouse.ts';
 
 interface Encoded {
   readonly body: Buffer;

@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import { fault } from '../errors/runlake-error.ts';
-import { workFileFault } from '../errors/work-file-fault.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
+import { workFileError } from '../errors/work-file-error.ts';
 import { chunksOf } from './chunks-of.ts';
 import { type Answer, codeInHead, maxExceptionBytes, readAnswer, throwExceptionIn } from './read-answer.ts';
 
@@ -36,7 +36,7 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
       throwExceptionIn(tail, headers);
     }
     signal.throwIfAborted();
-    if (!tail.subarray(-parquetEnd.length).equals(parquetEnd)) throw fault('WAREHOUSE_UNAVAILABLE');
+    if (!tail.subarray(-parquetEnd.length).equals(parquetEnd)) throw runlakeError('CLICKHOUSE_UNAVAILABLE');
     await onDisk(path, () => (file as FileHandle).close());
     return { bytes };
   } finally {
@@ -54,6 +54,6 @@ async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    throw workFileFault(path, error);
+    throw workFileError(path, error);
   }
 }

@@ -1,5 +1,5 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { QueryParameter } from './warehouse.ts';
+import type { QueryParameter } from './clickhouse.ts';
 
 /** URL parameters of a ClickHouse request, including settings. */
 export interface AddressFields extends ClickHouseSettings {

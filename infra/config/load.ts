@@ -1,7 +1,7 @@
 import { type TStringOptions, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import Format from 'typebox/format';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { sslModes, unknownSslMode } from '../postgres/address.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
@@ -34,7 +34,7 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
       continue;
     }
     const value = convert(raw.trim(), setting);
-    const reason = value === undefined ? 'is not a valid value' : firstFault(setting, value);
+    const reason = value === undefined ? 'is not a valid value' : firstError(setting, value);
     if (reason !== undefined)
       faults.push(
         `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.about}`,
@@ -44,7 +44,10 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
   }
   faults.push(...contradictions(values), ...unknownVariables(environment));
   if (faults.length > 0) {
-    throw fault('INVALID_CONFIG', { count: faults.length, faults: faults.map((line) => `  - ${line}`).join('\n') });
+    throw runlakeError('INVALID_CONFIG', {
+      count: faults.length,
+      faults: faults.map((line) => `  - ${line}`).join('\n'),
+    });
   }
   return Object.freeze({
     config: Object.freeze(values) as Config,
@@ -66,7 +69,7 @@ function convert(raw: string, setting: Setting): unknown {
   return raw;
 }
 
-function firstFault(setting: Setting, value: unknown): string | undefined {
+function firstError(setting: Setting, value: unknown): string | undefined {
   const { schema } = setting;
   const { format, schemes } = schema as TStringOptions & { schemes?: readonly string[] };
   if (format && !Format.Test(format, String(value))) return `must be a valid ${format}`;

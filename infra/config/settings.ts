@@ -280,22 +280,32 @@ export const settings = {
     1,
     'Number of partitions of each topic of the in-process event log.',
   ),
-  cutRows: required('RUNLAKE_CUT_ROWS', count(1, 1_000_000), 20_000, 'Row count at which an insert batch is complete.'),
-  cutBytes: required('RUNLAKE_CUT_BYTES', bytes(), 64 * MIB, 'Size at which an insert batch is complete.'),
-  cutMs: required(
-    'RUNLAKE_CUT_MS',
+  insertBatchRows: required(
+    'RUNLAKE_INSERT_BATCH_ROWS',
+    count(1, 1_000_000),
+    20_000,
+    'Row count at which an insert batch is complete.',
+  ),
+  insertBatchBytes: required(
+    'RUNLAKE_INSERT_BATCH_BYTES',
+    bytes(),
+    64 * MIB,
+    'Size at which an insert batch is complete.',
+  ),
+  insertBatchMs: required(
+    'RUNLAKE_INSERT_BATCH_MS',
     count(10, 60_000),
     500,
     'How long a Kafka fetch waits for more events before it returns a small batch, in milliseconds.',
   ),
-  knownTraces: required(
-    'RUNLAKE_KNOWN_TRACES',
+  traceLocationCache: required(
+    'RUNLAKE_TRACE_LOCATION_CACHE',
     count(1_000, 100_000_000),
     1_000_000,
     'Number of traces whose location (project and time) the sink caches in memory.',
   ),
-  parkedEventHours: required(
-    'RUNLAKE_PARKED_EVENT_HOURS',
+  deferredEventHours: required(
+    'RUNLAKE_DEFERRED_EVENT_HOURS',
     count(1, 8_760),
     24,
     'How long an event is deferred while its trace is unknown before it goes to the dead-letter queue, in hours.',

@@ -19,7 +19,7 @@ export interface EncodedColumn {
   /** Column of the source file. Without it and without `beside`, all values are null. */
   readonly from?: string | undefined;
   /** Column of the side file; its non-null values override those of the source. */
-  readonly beside?: string | undefined;
+  readonly derived?: string | undefined;
 }
 
 export type ParquetCompression = 'none' | 'gzip' | 'snappy' | 'zstandard';
@@ -31,7 +31,7 @@ export interface EncodeRequest {
   readonly source: string;
   readonly target: string;
   /** A side file with one line for each row of the source. */
-  readonly beside?: BesideFile | undefined;
+  readonly derived?: DerivedFile | undefined;
   readonly columns: readonly EncodedColumn[];
   readonly compression: ParquetCompression;
   /** At least 1. A row group may be larger by up to 2,047 rows. */
@@ -39,10 +39,10 @@ export interface EncodeRequest {
 }
 
 /** CSV as in RFC 4180, with `\n` line endings; an empty field is null. Lines must not be empty. */
-export interface BesideFile {
+export interface DerivedFile {
   readonly file: string;
   readonly columns: readonly string[];
-  readonly longestLineBytes: number;
+  readonly maxLineBytes: number;
 }
 
 /** Contents of the footer of a Parquet file. */

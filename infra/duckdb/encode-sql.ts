@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type {
-  BesideFile,
   ColumnForm,
+  DerivedFile,
   EncodedColumn,
   EncodeRequest,
   ListRequest,
@@ -53,15 +53,15 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
 
 /** The SQL of an {@link EncodeRequest}. It reads only the requested columns. */
 export function encodeSql(request: EncodeRequest): string {
-  const { folder, source, target, beside, columns, compression, rowGroupRows } = request;
-  const values = columns.map((column) => `${forms[column.form](sourceOf(column, beside))} AS ${name(column.name)}`);
-  return `COPY (SELECT ${values.join(', ')} FROM ${parquet(join(folder, source))} AS s${besideSql(folder, beside)})
+  const { folder, source, target, derived, columns, compression, rowGroupRows } = request;
+  const values = columns.map((column) => `${forms[column.form](sourceOf(column, derived))} AS ${name(column.name)}`);
+  return `COPY (SELECT ${values.join(', ')} FROM ${parquet(join(folder, source))} AS s${derivedSql(folder, derived)})
     TO ${text(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
 }
 
-function sourceOf({ form, from, beside }: EncodedColumn, file: BesideFile | undefined): string {
+function sourceOf({ form, from, derived }: EncodedColumn, file: DerivedFile | undefined): string {
   const values = [
-    ...(beside !== undefined && file?.columns.includes(beside) ? [`b.${name(beside)}`] : []),
+    ...(derived !== undefined && file?.columns.includes(derived) ? [`b.${name(derived)}`] : []),
     ...(from === undefined ? [] : [`s.${name(from)}`]),
   ];
   if (values.length === 0) return 'NULL';
@@ -76,11 +76,11 @@ export function listSql({ folder, source, target, columns }: ListRequest): strin
 }
 
 /** Joins by row position: DuckDB streams both files, without sorting, hashing or buffering. */
-function besideSql(folder: string, beside: BesideFile | undefined): string {
-  if (beside === undefined) return '';
-  const columns = beside.columns.map((column) => `${text(column)}: 'VARCHAR'`).join(', ');
-  const lineBytes = beside.longestLineBytes + 2;
-  return ` POSITIONAL JOIN read_csv(${text(join(folder, beside.file))}, columns = {${columns}}, header = false, auto_detect = false,
+function derivedSql(folder: string, derived: DerivedFile | undefined): string {
+  if (derived === undefined) return '';
+  const columns = derived.columns.map((column) => `${text(column)}: 'VARCHAR'`).join(', ');
+  const lineBytes = derived.maxLineBytes + 2;
+  return ` POSITIONAL JOIN read_csv(${text(join(folder, derived.file))}, columns = {${columns}}, header = false, auto_detect = false,
     delim = ',', quote = '"', escape = '"', new_line = '\\n', nullstr = '', allow_quoted_nulls = false, parallel = false,
     max_line_size = ${lineBytes}, buffer_size = ${Math.max(4 * 1024 * 1024, 2 * lineBytes)}) AS b`;
 }

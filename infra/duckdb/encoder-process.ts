@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os';
 import { forkProgram } from '../embedded/child-program.ts';
 import { LastLines } from '../embedded/last-lines.ts';
-import { fault, type RunlakeError } from '../errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { ParquetFacts } from './encode-request.ts';
 import type { ChildAnswer, ChildRequest, Work } from './messages.ts';
 
@@ -23,8 +23,8 @@ function refusal(text: string): RunlakeError {
     /^(?:Error: )?(([A-Z][A-Za-z ]+ Error)[^\n]*)/.exec(text) ?? [];
   const cause = text.slice(0, 2_000);
   if (/no space left/i.test(text))
-    return fault('WORK_FILE_UNUSABLE', { file: 'of the encoder', reason: 'ENOSPC' }, { cause });
-  return fault(
+    return runlakeError('WORK_FILE_UNUSABLE', { file: 'of the encoder', reason: 'ENOSPC' }, { cause });
+  return runlakeError(
     'PARQUET_ENCODER_FAILED',
     { reason: kind === 'Out of Memory Error' ? whole.slice(0, 200) : kind },
     { cause },
@@ -47,7 +47,7 @@ export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
 
   const end = (reason: string) => {
     hasEnded = true;
-    asked?.reject(fault('PARQUET_ENCODER_FAILED', { reason }));
+    asked?.reject(runlakeError('PARQUET_ENCODER_FAILED', { reason }));
     asked = undefined;
   };
   const gone = new Promise<void>((resolve) => {

@@ -11,7 +11,7 @@
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import type { EncodeRequest, ListRequest, ParquetFacts } from './encode-request.ts';
 import { type EncoderProcess, startEncoderProcess } from './encoder-process.ts';
 import type { Work } from './messages.ts';
@@ -53,7 +53,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   let closed = false;
 
   async function run(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
-    if (closed) throw fault('PARQUET_ENCODER_FAILED', { reason: 'the encoder is closed' });
+    if (closed) throw runlakeError('PARQUET_ENCODER_FAILED', { reason: 'the encoder is closed' });
     signal?.throwIfAborted();
     if (process === undefined || process.hasEnded) process = startEncoderProcess(memoryLimitBytes);
     const current = process;

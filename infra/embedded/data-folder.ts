@@ -1,6 +1,6 @@
 import { accessSync, constants, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { fault, isRunlakeError, type RunlakeError } from '../errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { lockFolder } from './folder-lock.ts';
 import { isSystemError } from './private-file.ts';
 import { type RunAddresses, removeRunFile, writeRunFile } from './run-file.ts';
@@ -23,7 +23,7 @@ export interface DataFolder {
 export async function openDataFolder(path: string): Promise<DataFolder> {
   const folder = makeFolder(resolve(path));
   const lock = takeLock(folder);
-  if (typeof lock === 'number') throw fault('DATA_FOLDER_IN_USE', { folder, pid: lock });
+  if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder, pid: lock });
   // A killed process leaves its run file.
   removeRunFile(folder);
   let open = true;
@@ -43,7 +43,8 @@ function makeFolder(path: string): string {
   try {
     makeMissing(path);
     const folder = realpathSync(path);
-    if (!statSync(folder).isDirectory()) throw fault('DATA_FOLDER_UNUSABLE', { folder: path, reason: 'it is a file' });
+    if (!statSync(folder).isDirectory())
+      throw runlakeError('DATA_FOLDER_UNUSABLE', { folder: path, reason: 'it is a file' });
     accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
     return folder;
   } catch (error) {
@@ -62,7 +63,7 @@ function takeLock(folder: string): ReturnType<typeof lockFolder> {
 }
 
 function unusable(folder: string, cause: unknown): RunlakeError {
-  return fault('DATA_FOLDER_UNUSABLE', { folder, reason: reasonOf(cause) }, { cause });
+  return runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: reasonOf(cause) }, { cause });
 }
 
 /** Does not use Node's `recursive`, which retries forever on file systems without mkdir, such as /proc. */

@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import type { EngineProcess } from './supervise-engine.ts';
 
 export interface EngineChild {
@@ -14,9 +14,9 @@ export interface EngineChild {
   readonly explain: () => string | undefined;
   /** Requests a graceful shutdown. Must not throw. */
   readonly endGently: () => unknown;
-  readonly readyWithinMs: number;
+  readonly readyTimeoutMs: number;
   /** After this time the child is killed. */
-  readonly stopWithinMs: number;
+  readonly stopTimeoutMs: number;
 }
 
 const pollMs = 15;
@@ -29,7 +29,7 @@ const remainingOutputMs = 200;
  * @throws ENGINE_START_FAILED with the engine's error message; the child has exited then.
  */
 export async function untilReady(options: EngineChild): Promise<EngineProcess> {
-  const { engine, child, ask, explain, endGently, readyWithinMs, stopWithinMs } = options;
+  const { engine, child, ask, explain, endGently, readyTimeoutMs, stopTimeoutMs } = options;
   let gone = false;
   const exited = new Promise<string>((resolve) => {
     child.once('error', (error) => resolve(error.message));
@@ -43,21 +43,21 @@ export async function untilReady(options: EngineChild): Promise<EngineProcess> {
   });
   const stop = async (gently: () => unknown) => {
     if (gone) return;
-    const deadline = setTimeout(() => child.kill('SIGKILL'), stopWithinMs);
+    const deadline = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
     gently();
     await exited;
     clearTimeout(deadline);
   };
 
-  const deadlineMs = Date.now() + readyWithinMs;
+  const deadlineMs = Date.now() + readyTimeoutMs;
   try {
     for (;;) {
       const answer = await ask();
-      if (gone) throw fault('ENGINE_START_FAILED', { engine, reason: await exited });
+      if (gone) throw runlakeError('ENGINE_START_FAILED', { engine, reason: await exited });
       if (answer === 'ready') break;
       if (Date.now() > deadlineMs) {
-        const reason = `it did not become ready within ${readyWithinMs / 1_000} s: ${answer}`;
-        throw fault('ENGINE_START_FAILED', { engine, reason });
+        const reason = `it did not become ready within ${readyTimeoutMs / 1_000} s: ${answer}`;
+        throw runlakeError('ENGINE_START_FAILED', { engine, reason });
       }
       await delay(pollMs);
     }

@@ -20,7 +20,7 @@ export async function onFreePorts<T>(count: number, start: (ports: readonly numb
     try {
       return await start(ports);
     } catch (error) {
-      const taken = await Promise.all(ports.map(isPortTaken));
+      const taken = await Promise.all(ports.map(isPortInUse));
       if (attempt === attempts || !taken.includes(true)) throw error;
     }
   }
@@ -42,7 +42,7 @@ export async function freePorts(count: number): Promise<number[]> {
 }
 
 /** Used after a failed start to detect a taken port without parsing error messages. */
-export async function isPortTaken(port: number): Promise<boolean> {
+export async function isPortInUse(port: number): Promise<boolean> {
   const server = createServer().listen(port, loopback);
   try {
     await once(server, 'listening');

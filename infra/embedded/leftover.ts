@@ -2,7 +2,7 @@ import { readFileIfThere, writePrivateFile } from './private-file.ts';
 import { isSameProcess, processIdentity } from './process-identity.ts';
 import { untilGone } from './until-gone.ts';
 
-const goneWithinMs = 5_000;
+const exitTimeoutMs = 5_000;
 
 /** Records the server process, so that the next start can identify it. */
 export function recordProcess(path: string, pid: number): void {
@@ -21,7 +21,7 @@ export async function endLeftover(path: string): Promise<void> {
   } catch {
     // The process has just exited.
   }
-  await untilGone(() => !isSameProcess(pid, identity), goneWithinMs);
+  await untilGone(() => !isSameProcess(pid, identity), exitTimeoutMs);
 }
 
 function parse(text: string | undefined): [pid: number, identity: string] {

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
 import { isSameProcess, processIdentity } from './process-identity.ts';
 
@@ -60,11 +60,11 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
     run = JSON.parse(readFileIfThere(runFilePath(folder)) ?? 'null');
   } catch (error) {
     if (isSystemError(error, 'EACCES')) {
-      throw fault('DATA_FOLDER_UNUSABLE', { folder, reason: 'it belongs to another user' }, { cause: error });
+      throw runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: 'it belongs to another user' }, { cause: error });
     }
     if (!(error instanceof SyntaxError)) throw error;
   }
-  if (!Value.Check(RunFile, run) || !isSameProcess(run.pid, run.process)) throw fault('NOT_RUNNING', { folder });
+  if (!Value.Check(RunFile, run) || !isSameProcess(run.pid, run.process)) throw runlakeError('NOT_RUNNING', { folder });
   return {
     pid: run.pid,
     startedAt: run.started_at,

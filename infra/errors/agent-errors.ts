@@ -54,7 +54,7 @@ export const agentErrors = {
     "The auth handler of '{event}' returned an invalid value: {reason}.",
     'The handler must return true, false, or a filter with plain values, $eq and $contains.',
   ),
-  WEBSOCKET_NOT_TAKEN: terminal(
+  WEBSOCKET_NOT_ACCEPTED: terminal(
     501,
     'The custom app of this deployment cannot serve WebSockets.',
     'Stream the response of the app instead, for example as server-sent events.',
@@ -138,7 +138,7 @@ export const agentErrors = {
   ),
   GRAPHS_FILE_INVALID: terminal(
     500,
-    '{file} cannot be used: {place}: {reason}.',
+    '{file} cannot be used: {location}: {reason}.',
     'Correct the langgraph.json, or set RUNLAKE_AGENTS_FILE to another file.',
   ),
   FEEDBACK_ADDRESS_UNSET: caller(

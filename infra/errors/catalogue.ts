@@ -200,7 +200,7 @@ export const catalogue = {
     'Partition {partition} of {topic} was assigned to another process.',
     'No action is needed: the other process consumes its events.',
   ),
-  WAREHOUSE_UNAVAILABLE: transient(
+  CLICKHOUSE_UNAVAILABLE: transient(
     503,
     'ClickHouse cannot be reached, or did not respond in time.',
     'Retry; see `runlake doctor`.',
@@ -211,7 +211,7 @@ export const catalogue = {
     'Retry; see `runlake doctor`.',
   ),
   PART_SILENT: transient(503, '{part} did not respond within {limitMs} ms.', 'Retry; see `runlake doctor`.'),
-  WAREHOUSE_QUERY_FAILED: terminal(
+  CLICKHOUSE_QUERY_FAILED: terminal(
     500,
     'ClickHouse rejected a query of Runlake.',
     'See the server log for the query id.',
@@ -228,12 +228,12 @@ export const catalogue = {
   ),
   REPLAY_UNCONFIRMED: transient(
     503,
-    'The process that runs the event log did not confirm within {limitMs} ms that it replayed dead-letter record {letter}.',
+    'The process that runs the event log did not confirm within {limitMs} ms that it replayed dead-letter record {deadLetter}.',
     'See the log of that process. If none is running, the record is replayed at the next start; `runlake dlq list` shows replayed records.',
   ),
-  LETTER_UNKNOWN: terminal(
+  DEAD_LETTER_UNKNOWN: terminal(
     500,
-    'There is no dead-letter record {letter}.',
+    'There is no dead-letter record {deadLetter}.',
     'See `runlake dlq list` for the existing records.',
   ),
   JOB_TIMED_OUT: transient(
@@ -302,7 +302,7 @@ export const catalogue = {
     '{path} is not the pinned file of {part}: its SHA-256 is {found}, expected {pinned}.',
     'Delete its folder so that it is downloaded again. If the error persists, the upstream file has changed: find out why before you change the pin.',
   ),
-  STACK_PORT_TAKEN: terminal(
+  STACK_PORT_IN_USE: terminal(
     500,
     '{part} cannot listen on port {port}: the port is in use.',
     'Stop the program that uses it, or set {variable} to another port; 0 picks a free port.',
@@ -318,7 +318,7 @@ export const catalogue = {
     'The role {role} requires {variables}; only `runlake all` works without them.',
     'Set {variables}, or run `runlake all`.',
   ),
-  PART_UNFIT: terminal(500, '{reason}.', '{remedy}'),
+  PART_UNUSABLE: terminal(500, '{reason}.', '{remedy}'),
   TLS_FILE_UNUSABLE: terminal(
     500,
     'The TLS file {file} cannot be used: {reason}.',
@@ -369,7 +369,7 @@ export const catalogue = {
     'The schema registry rejected the schema of {subject}: {reason}.',
     'Run the newest release in all roles; set the compatibility of the subject to FULL.',
   ),
-  TOPIC_UNFIT: terminal(
+  TOPIC_UNUSABLE: terminal(
     500,
     'The Kafka topic {topic} cannot be used: its {property} is {found}; required: {needed}.',
     'Alter the topic, or change {variable}; Runlake does not alter existing topics.',

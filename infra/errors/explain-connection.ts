@@ -6,7 +6,7 @@ export interface Explanation {
 
 export interface ServerAddress {
   /** `host:port`, without user and password. */
-  readonly place: string;
+  readonly location: string;
   /** Name of the setting with the address. */
   readonly variable: string;
   /** How to enable and disable TLS, as text that follows the word "use". */
@@ -24,71 +24,71 @@ const trust = 'set RUNLAKE_TLS_CA_FILE to a PEM file with the authority that sig
 const rules: readonly Rule[] = [
   [
     /\b(ENOTFOUND|EAI_AGAIN)\b|getaddrinfo EINVAL/,
-    ({ place, variable }) => ({
-      words: `the host name of ${place} cannot be resolved`,
+    ({ location, variable }) => ({
+      words: `the host name of ${location} cannot be resolved`,
       remedy: `Correct the host in ${variable}, or the DNS configuration of this machine.`,
     }),
   ],
   [
     /\bECONNREFUSED\b/,
-    ({ place, variable }) => ({
-      words: `nothing listens at ${place}`,
+    ({ location, variable }) => ({
+      words: `nothing listens at ${location}`,
       remedy: `Start the server, or correct the host and port in ${variable}.`,
     }),
   ],
   [
     /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(_LOCALLY)?)\b|self-signed certificate|unable to (verify|get local issuer)/i,
-    ({ place }) => ({
-      words: `the certificate of ${place} is signed by an authority that is not trusted`,
+    ({ location }) => ({
+      words: `the certificate of ${location} is signed by an authority that is not trusted`,
       remedy: `If it is the right server, ${trust}.`,
     }),
   ],
   [
     /\bERR_TLS_CERT_ALTNAME_INVALID\b|altnames/i,
-    ({ place, variable }) => ({
-      words: `the certificate of ${place} is for another name`,
+    ({ location, variable }) => ({
+      words: `the certificate of ${location} is for another name`,
       remedy: `Use the host name of the certificate in ${variable}.`,
     }),
   ],
   [
     /\bCERT_(HAS_EXPIRED|NOT_YET_VALID)\b/,
-    ({ place }) => ({
-      words: `the certificate of ${place} has expired or is not valid yet`,
+    ({ location }) => ({
+      words: `the certificate of ${location} has expired or is not valid yet`,
       remedy: 'Renew the certificate, or correct the clock of this machine.',
     }),
   ],
   [
     /wrong version number|packet length too long|\bERR_SSL_\w+|does not support SSL connections/i,
-    ({ place, variable, withoutTls }) => ({
-      words: `${place} does not speak TLS`,
+    ({ location, variable, withoutTls }) => ({
+      words: `${location} does not speak TLS`,
       remedy: `Use its TLS port in ${variable}, or use ${withoutTls}.`,
     }),
   ],
   [
     /before secure TLS connection was established/i,
-    ({ place, withoutTls }) => ({
-      words: `${place} closes the connection during the TLS handshake`,
+    ({ location, withoutTls }) => ({
+      words: `${location} closes the connection during the TLS handshake`,
       remedy: `If the server does not speak TLS, use ${withoutTls}; otherwise see its log.`,
     }),
   ],
   [
     /no encryption|\bHPE_\w+|socket hang up|Parse Error|HTTP request to an HTTPS|TLS required/i,
-    ({ place, variable, withTls }) => ({
-      words: `${place} does not respond like this kind of server; it may expect TLS`,
+    ({ location, variable, withTls }) => ({
+      words: `${location} does not respond like this kind of server; it may expect TLS`,
       remedy: `Use ${withTls}, or correct the port in ${variable}.`,
     }),
   ],
   [
     /\b(ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|TimeoutError)\b|timed? ?out|no answer within/i,
-    ({ place, variable }) => ({
-      words: `${place} cannot be reached, or does not respond in time`,
+    ({ location, variable }) => ({
+      words: `${location} cannot be reached, or does not respond in time`,
       remedy: `Check firewalls, the host and port in ${variable}, and whether TLS is enabled on both sides.`,
     }),
   ],
   [
     /\bECONNRESET\b|closed|terminated unexpectedly|socket disconnected/i,
-    ({ place, variable, withTls, signIn }) => ({
-      words: `${place} closes the connection without a response`,
+    ({ location, variable, withTls, signIn }) => ({
+      words: `${location} closes the connection without a response`,
       remedy: `If the server accepts only TLS, use ${withTls}. ${signIn ? `${signIn} ` : ''}Otherwise check the port in ${variable}.`,
     }),
   ],

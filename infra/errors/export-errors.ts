@@ -44,7 +44,7 @@ export const exportErrors = {
     'The object {where} does not exist.',
     'Check whether the object was deleted.',
   ),
-  DESTINATION_FILE_GONE: caller(
+  DESTINATION_FILE_MISSING: caller(
     400,
     'A file of the export was changed or deleted in the destination: {reason} ({where}).',
     'The bucket was deleted, emptied or modified during the export. Restore the bucket, and create a new export.',

@@ -3,7 +3,7 @@ import { catalogue, type ErrorClass, type ErrorCode, type ErrorEntry } from './c
 export type ErrorParameters = Readonly<Record<string, string | number>>;
 
 /** One invalid field of a request, in the shape that SPEC 2.3 defines for the items of a validation error. */
-export interface FieldFault {
+export interface FieldError {
   readonly loc: ReadonlyArray<string | number>;
   readonly msg: string;
   readonly type: string;
@@ -16,7 +16,7 @@ export interface ErrorOptionsOfRunlake {
    */
   readonly cause?: unknown;
   /** Invalid fields, for responses that list them. */
-  readonly fields?: readonly FieldFault[];
+  readonly fields?: readonly FieldError[];
   /** Status that user code chose; overrides the status of the catalogue. */
   readonly status?: number;
   /** Seconds after which the client should retry; sent as `Retry-After`. */
@@ -31,7 +31,7 @@ export class RunlakeError extends Error {
   readonly class: ErrorClass;
   readonly retryable: boolean;
   readonly remedy: string;
-  readonly fields: readonly FieldFault[] | undefined;
+  readonly fields: readonly FieldError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   /** The parameters of {@link fault}, so that another process can recreate the same error. */
   declare readonly parameters: ErrorParameters;
@@ -56,7 +56,7 @@ export class RunlakeError extends Error {
  * `caller` have no stack trace: it would not help the caller, and capturing one for each run of a large invalid batch
  * is expensive.
  */
-export function fault(
+export function runlakeError(
   code: ErrorCode,
   parameters: ErrorParameters = {},
   options: ErrorOptionsOfRunlake = {},

@@ -28,10 +28,10 @@ export interface InsertBatch {
   /** Deduplication token: table, topic, partition, first and last offset, schema id and a digest of the body. */
   readonly token: string;
   /** Usage hours that the rows belong to. */
-  readonly hours: readonly TouchedHour[];
+  readonly hours: readonly DirtyHour[];
 }
 
-export interface TouchedHour {
+export interface DirtyHour {
   readonly tenantId: string;
   /** Start of the hour, in seconds since 1970. */
   readonly hourSeconds: number;

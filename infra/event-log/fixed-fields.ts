@@ -3,7 +3,7 @@
  * Positions are byte offsets in the framed value. Source: Apache Avro 1.12, "Binary Encoding".
  */
 import { type FixedKind, fixedWidthBytes, type Topic } from '../../schemas/topics.ts';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { prefixBytes } from './wire-format.ts';
 
 /** Accepted range of a time field by kind of field, in microseconds since 1970, both ends inclusive. */
@@ -12,12 +12,12 @@ export type TimeBounds = Readonly<Partial<Record<FixedKind, readonly [earliestMi
 /** Byte offset of a field in a framed record of the topic. @throws INTERNAL if the topic has no such field. */
 export function fieldOffset(topic: Topic, name: string): number {
   const field = topic.fixed.find((known) => known.name === name);
-  if (field === undefined) throw fault('INTERNAL', {}, { cause: `${topic.name} has no fixed field ${name}` });
+  if (field === undefined) throw runlakeError('INTERNAL', {}, { cause: `${topic.name} has no fixed field ${name}` });
   return prefixBytes + field.at;
 }
 
 /** Returns why the fixed-width fields cannot be read in place or hold an invalid value, or undefined if they are valid. */
-export function fixedFieldsFault(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
+export function fixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
   const { fixed } = topic;
   const last = fixed.at(-1);
   if (last === undefined) return undefined;
@@ -35,10 +35,10 @@ export function fixedFieldsFault(framed: Buffer, topic: Topic, bounds: TimeBound
 type Check = (framed: Buffer, at: number, bounds: TimeBounds[FixedKind]) => string | undefined;
 
 const checks: Readonly<Record<FixedKind, Check>> = {
-  uuid: uuidFault,
-  key_time: timeFault,
-  expiry: timeFault,
-  time: timeFault,
+  uuid: uuidError,
+  key_time: timeError,
+  expiry: timeError,
+  time: timeError,
   position: () => undefined,
   flag: (framed, at) => ((framed[at] as number) <= 1 ? undefined : 'a flag is neither true nor false'),
 };
@@ -92,7 +92,7 @@ const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
 const kindAtPosition = Uint8Array.from({ length: 36 }, (_, position) => ([8, 13, 18, 23].includes(position) ? 2 : 1));
 
 /** Lookups compare keys as text, so each UUID must have one spelling. */
-function uuidFault(framed: Buffer, at: number): string | undefined {
+function uuidError(framed: Buffer, at: number): string | undefined {
   if (framed[at] !== uuidLength) return 'an identifier is not 36 characters long';
   for (let position = 0; position < 36; position++) {
     const kind = kindOfByte[framed[at + 1 + position] as number];
@@ -101,7 +101,7 @@ function uuidFault(framed: Buffer, at: number): string | undefined {
   return undefined;
 }
 
-function timeFault(framed: Buffer, at: number, bounds: TimeBounds[FixedKind]): string | undefined {
+function timeError(framed: Buffer, at: number, bounds: TimeBounds[FixedKind]): string | undefined {
   if (!isEightByteLong(framed, at)) return 'a time does not take eight bytes';
   if (bounds === undefined) return undefined;
   const micros = timeMicrosAt(framed, at);

@@ -12,7 +12,7 @@
  *   3. A waiter leaves the queue when its signal is aborted or its wait times out. A full queue refuses immediately.
  *      Each tenant has its own queue, so one tenant cannot fill the queue of another.
  */
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { counter, histogram } from '../telemetry/metrics.ts';
 import { scrapedGauge } from '../telemetry/scraped-gauge.ts';
 
@@ -202,5 +202,5 @@ export class FairSlots {
 }
 
 function overloaded(name: string): Error {
-  return fault('OVERLOADED', { what: name }, { retryAfterSeconds: 1 });
+  return runlakeError('OVERLOADED', { what: name }, { retryAfterSeconds: 1 });
 }

@@ -65,7 +65,7 @@ export async function openProcessAccounts(given: {
       await rm(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }).catch(() => undefined);
     },
   };
-  const reason = await whyUnfit(accounts, given);
+  const reason = await whyUnusable(accounts, given);
   if (reason === undefined) return accounts;
   await accounts.close();
   return reason;
@@ -134,7 +134,7 @@ console.log(JSON.stringify({
   groups: process.getgroups(),
 }));`;
 
-async function whyUnfit(
+async function whyUnusable(
   accounts: AccountSource,
   { readable, closed }: { readonly readable: readonly string[]; readonly closed: readonly string[] },
 ): Promise<string | undefined> {

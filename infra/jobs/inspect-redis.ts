@@ -1,21 +1,21 @@
 import { Redis } from 'ioredis';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { redisTls } from './redis-backend.ts';
 
 const minRelease = 7;
-const answerWithinMs = 5_000;
+const answerTimeoutMs = 5_000;
 
 /**
  * Connects to Redis once and returns its version.
- * @throws STORE_TOO_OLD; PART_UNFIT if Redis evicts entries when its memory is full; the client's error if Redis cannot
+ * @throws STORE_TOO_OLD; PART_UNUSABLE if Redis evicts entries when its memory is full; the client's error if Redis cannot
  *   be reached.
  */
 export async function inspectRedis(url: string, authorities: readonly string[] | undefined): Promise<string> {
   const redis = new Redis(url, {
     lazyConnect: true,
     retryStrategy: () => null,
-    connectTimeout: answerWithinMs,
-    commandTimeout: answerWithinMs,
+    connectTimeout: answerTimeoutMs,
+    commandTimeout: answerTimeoutMs,
     enableReadyCheck: false,
     ...redisTls(url, authorities),
   });
@@ -30,7 +30,7 @@ export async function inspectRedis(url: string, authorities: readonly string[] |
     const field = (name: string) => new RegExp(`^${name}:(.*)$`, 'm').exec(info)?.[1]?.trim() ?? '';
     const release = field('redis_version');
     if (Number.parseInt(release, 10) < minRelease) {
-      throw fault('STORE_TOO_OLD', {
+      throw runlakeError('STORE_TOO_OLD', {
         store: 'Redis',
         found: release,
         needed: String(minRelease),
@@ -39,7 +39,7 @@ export async function inspectRedis(url: string, authorities: readonly string[] |
     }
     const policy = field('maxmemory_policy');
     if (policy !== '' && policy !== 'noeviction') {
-      throw fault('PART_UNFIT', {
+      throw runlakeError('PART_UNUSABLE', {
         reason: `Redis evicts entries, including queued jobs, when its memory is full (maxmemory-policy is ${policy})`,
         remedy: 'Run: CONFIG SET maxmemory-policy noeviction, and set it in the Redis configuration file.',
       });

@@ -11,14 +11,14 @@
  */
 import type { Job, Queue, Worker } from 'bullmq';
 import { type JobCatalogue, type JobName, type JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Jobs } from './jobs.ts';
-import { logLosses } from './note-loss.ts';
+import { logLosses } from './log-losses.ts';
 import { openPostgresBackend, postgresStore } from './postgres-backend.ts';
 import { openRedisBackend, redisStore } from './redis-backend.ts';
 import { checkPayload, entryOf, rulesOf } from './rules.ts';
-import { withinTime } from './within-time.ts';
+import { withTimeout } from './with-timeout.ts';
 
 export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
@@ -31,7 +31,7 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
 }
 
 /** Timeout of calls: BullMQ waits forever for an unavailable store. A job that is added after the timeout does no harm. */
-const answerWithinMs = 5_000;
+const answerTimeoutMs = 5_000;
 /** How often a job may crash its process before it counts as failed. */
 const maxStalledCount = 5;
 
@@ -77,9 +77,9 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   ) {
     checkPayload(catalogue, name, payload);
     try {
-      await withinTime(answerWithinMs, () => send(queueOf(name)));
+      await withTimeout(answerTimeoutMs, () => send(queueOf(name)));
     } catch (cause) {
-      throw fault('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
+      throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
     }
   }
 
@@ -109,7 +109,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       const concurrency = options?.concurrency ?? defaultConcurrency;
       const run = async (job: Job) => {
         checkPayload(catalogue, name, job.data);
-        await withinTime(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
+        await withTimeout(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
       };
       const worker = backend.openWorker(name, run, { concurrency, maxStalledCount });
       worker.on('error', (err) => onLoss(err, name));
@@ -118,8 +118,8 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     },
     check: async () => {
       const [name] = Object.keys(catalogue);
-      await withinTime(answerWithinMs, () => queueOf(name!).count()).catch((cause) => {
-        throw fault('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
+      await withTimeout(answerTimeoutMs, () => queueOf(name!).count()).catch((cause) => {
+        throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
       });
     },
     close: async () => {

@@ -1,7 +1,7 @@
 import { createPostgresBackend, Queue, runMigrations, Worker } from 'bullmq';
 import pg from 'pg';
 import { postgresAddress } from '../postgres/address.ts';
-import { databaseFault } from '../postgres/faults.ts';
+import { databaseError } from '../postgres/database-error.ts';
 import type { JobBackend } from './backend.ts';
 
 /** Schema of BullMQ's tables; its migrations and functions use only this schema. */
@@ -48,7 +48,7 @@ export async function openPostgresBackend(
     }
   } catch (raw) {
     await pool.end();
-    throw databaseFault(raw);
+    throw databaseError(raw);
   }
   // BullMQ accepts a pool; only its types differ slightly from those of pg.
   const connection = pool as unknown as Parameters<typeof createPostgresBackend>[1]['connection'];

@@ -1,6 +1,6 @@
 import { Queue, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import type { JobBackend } from './backend.ts';
 
 const connectTimeoutMs = 10_000;
@@ -81,9 +81,9 @@ export async function askRedis(url: string, authorities: readonly string[] | und
     const cause = reason ?? error;
     const words = cause instanceof Error ? cause.message : '';
     if (accessErrors.test(words)) {
-      throw fault('ACCESS_DENIED_BY_STORE', { store: 'Redis', reason: words.slice(0, 200) }, { cause });
+      throw runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Redis', reason: words.slice(0, 200) }, { cause });
     }
-    throw fault('JOBS_UNAVAILABLE', redisStore, { cause });
+    throw runlakeError('JOBS_UNAVAILABLE', redisStore, { cause });
   } finally {
     clearTimeout(timer);
     probe.disconnect();

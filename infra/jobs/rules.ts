@@ -1,6 +1,6 @@
 import { Compile } from 'typebox/compile';
 import type { JobCatalogue, JobEntry } from '../../schemas/jobs/catalogue.ts';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 
 const weekSeconds = 7 * 86_400;
 
@@ -17,7 +17,7 @@ export function rulesOf({ attempts, retryDelayMs, growing }: JobEntry) {
 /** @throws INVALID_JOB if the catalogue has no such kind. */
 export function entryOf(catalogue: JobCatalogue, name: string): JobEntry {
   const entry = catalogue[name];
-  if (entry === undefined) throw fault('INVALID_JOB', { job: name, reason: 'unknown kind of job' });
+  if (entry === undefined) throw runlakeError('INVALID_JOB', { job: name, reason: 'unknown kind of job' });
   return entry;
 }
 
@@ -26,7 +26,7 @@ export function checkPayload(catalogue: JobCatalogue, name: string, payload: unk
   const check = Compile(entryOf(catalogue, name).payload);
   if (check.Check(payload)) return;
   const [first] = check.Errors(payload);
-  throw fault('INVALID_JOB', {
+  throw runlakeError('INVALID_JOB', {
     job: name,
     reason: `${first?.instancePath || 'payload'} ${first?.message ?? 'is invalid'}`,
   });

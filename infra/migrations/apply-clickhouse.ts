@@ -11,9 +11,9 @@
  * Completed statements must not change; the others may, so that a release can correct a failing migration.
  */
 
-import type { Warehouse } from '../clickhouse/client.ts';
-import { warehouseCodeOf } from '../clickhouse/faults.ts';
-import { fault } from '../errors/runlake-error.ts';
+import { clickhouseCodeOf } from '../clickhouse/clickhouse-error.ts';
+import type { ClickHouse } from '../clickhouse/client.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { migrationFailure } from './failure.ts';
 import { checksumOf, type Migration } from './load.ts';
 import type { Applied } from './pending.ts';
@@ -33,27 +33,27 @@ const existsAlready = new Set([15, 57, 82]);
 const unknownTable = 60;
 
 /** Reads the completed ClickHouse migrations, with one statement. */
-export function readAppliedClickHouse(warehouse: Warehouse): Promise<Applied[]> {
-  return readRecords<Applied>(warehouse, 'SELECT version, name, checksum FROM runlake_migrations WHERE statement = 0');
+export function readAppliedClickHouse(clickhouse: ClickHouse): Promise<Applied[]> {
+  return readRecords<Applied>(clickhouse, 'SELECT version, name, checksum FROM runlake_migrations WHERE statement = 0');
 }
 
-/** @throws MIGRATION_FAILED, MIGRATION_CHANGED; WAREHOUSE_UNAVAILABLE if a retry may succeed. */
-export async function applyClickHouse(warehouse: Warehouse, migration: Migration, timeoutMs: number): Promise<void> {
+/** @throws MIGRATION_FAILED, MIGRATION_CHANGED; CLICKHOUSE_UNAVAILABLE if a retry may succeed. */
+export async function applyClickHouse(clickhouse: ClickHouse, migration: Migration, timeoutMs: number): Promise<void> {
   const { version, name, checksum } = migration;
-  const record = (step: Step) => writeRecord(warehouse, { version, name, ...step });
+  const record = (step: Step) => writeRecord(clickhouse, { version, name, ...step });
   try {
-    await warehouse.command({ name: 'migrate', sql: recordTable });
-    const past = await readSteps(warehouse, version);
+    await clickhouse.command({ name: 'migrate', sql: recordTable });
+    const past = await readSteps(clickhouse, version);
     for (const [index, sql] of splitStatements(migration.sql).entries()) {
       const step = { statement: index + 1, checksum: checksumOf(sql) };
       const before = past.filter(({ statement }) => statement === step.statement);
       const done = before.find(({ state }) => state === 'done');
       if (done !== undefined && done.checksum !== step.checksum) {
-        throw fault('MIGRATION_CHANGED', { store: 'clickhouse', name });
+        throw runlakeError('MIGRATION_CHANGED', { store: 'clickhouse', name });
       }
       if (done !== undefined) continue;
       await record({ ...step, state: 'started' });
-      await runOnce(warehouse, sql, timeoutMs, before.length > 0);
+      await runOnce(clickhouse, sql, timeoutMs, before.length > 0);
       await record({ ...step, state: 'done' });
     }
     await record({ statement: 0, state: 'done', checksum });
@@ -62,31 +62,31 @@ export async function applyClickHouse(warehouse: Warehouse, migration: Migration
   }
 }
 
-async function runOnce(warehouse: Warehouse, sql: string, timeoutMs: number, begunBefore: boolean): Promise<void> {
+async function runOnce(clickhouse: ClickHouse, sql: string, timeoutMs: number, begunBefore: boolean): Promise<void> {
   try {
-    await warehouse.command({ name: 'migrate', sql, timeoutMs });
+    await clickhouse.command({ name: 'migrate', sql, timeoutMs });
   } catch (error) {
-    if (!begunBefore || !existsAlready.has(warehouseCodeOf(error) ?? 0)) throw error;
+    if (!begunBefore || !existsAlready.has(clickhouseCodeOf(error) ?? 0)) throw error;
   }
 }
 
-function readSteps(warehouse: Warehouse, version: number): Promise<Step[]> {
+function readSteps(clickhouse: ClickHouse, version: number): Promise<Step[]> {
   return readRecords<Step>(
-    warehouse,
+    clickhouse,
     'SELECT statement, state, checksum FROM runlake_migrations WHERE version = {version:UInt32}',
     { version },
   );
 }
 
 async function readRecords<Row>(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   sql: string,
   params: Record<string, number> = {},
 ): Promise<Row[]> {
   try {
-    return await warehouse.query<Row>({ name: 'read-migrations', sql, params });
+    return await clickhouse.query<Row>({ name: 'read-migrations', sql, params });
   } catch (error) {
-    if (warehouseCodeOf(error) === unknownTable) return [];
+    if (clickhouseCodeOf(error) === unknownTable) return [];
     throw error;
   }
 }
@@ -96,8 +96,8 @@ interface StepRecord extends Step {
   readonly name: string;
 }
 
-async function writeRecord(warehouse: Warehouse, record: StepRecord): Promise<void> {
-  await warehouse.command({
+async function writeRecord(clickhouse: ClickHouse, record: StepRecord): Promise<void> {
+  await clickhouse.command({
     name: 'record-migration',
     sql: `INSERT INTO runlake_migrations (version, name, statement, state, checksum)
       SELECT {version:UInt32}, {name:String}, {statement:UInt32}, {state:String}, {checksum:String}`,

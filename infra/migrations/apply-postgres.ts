@@ -1,5 +1,5 @@
 import { isRunlakeError } from '../errors/runlake-error.ts';
-import { sqlStateOf } from '../postgres/faults.ts';
+import { sqlStateOf } from '../postgres/database-error.ts';
 import type { Database } from '../postgres/pool.ts';
 import { migrationFailure } from './failure.ts';
 import type { Migration } from './load.ts';

@@ -1,4 +1,4 @@
-import { fault, isRunlakeError } from '../errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { Store } from './load.ts';
 
 /**
@@ -7,7 +7,7 @@ import type { Store } from './load.ts';
  */
 export function migrationFailure(store: Store, name: string, error: unknown): unknown {
   if (!isRunlakeError(error)) return error;
-  if (error.code !== 'WAREHOUSE_QUERY_FAILED' && error.code !== 'DATABASE_QUERY_FAILED') return error;
+  if (error.code !== 'CLICKHOUSE_QUERY_FAILED' && error.code !== 'DATABASE_QUERY_FAILED') return error;
   const reason = error.cause instanceof Error ? error.cause.message : error.message;
-  return fault('MIGRATION_FAILED', { store, name, reason }, { cause: error });
+  return runlakeError('MIGRATION_FAILED', { store, name, reason }, { cause: error });
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 
 export type Store = 'postgres' | 'clickhouse';
 
@@ -31,11 +31,11 @@ export function loadMigrations(store: Store, folder = join(schemasFolder, store)
   return files.map((file, index) => {
     const [, name, number] = fileName.exec(file) ?? [];
     if (name === undefined)
-      throw fault('MIGRATION_FAILED', { store, name: file, reason: 'its file name must be NNNN_name.sql' });
+      throw runlakeError('MIGRATION_FAILED', { store, name: file, reason: 'its file name must be NNNN_name.sql' });
     const version = Number(number);
     if (version !== index + 1) {
       const reason = version <= index ? 'its number is a duplicate' : `migration number ${index + 1} is missing`;
-      throw fault('MIGRATION_FAILED', { store, name, reason });
+      throw runlakeError('MIGRATION_FAILED', { store, name, reason });
     }
     // Line endings are normalised, because a checkout may change them.
     const sql = readFileSync(join(folder, file), 'utf8').replaceAll('\r\n', '\n');

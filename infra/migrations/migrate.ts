@@ -8,7 +8,7 @@
  *   4. Apply the Postgres migrations, then those of ClickHouse, one by one. Each uses its own connection (so `database`
  *      needs two).
  */
-import type { Warehouse } from '../clickhouse/client.ts';
+import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Database } from '../postgres/pool.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { applyClickHouse, readAppliedClickHouse } from './apply-clickhouse.ts';
@@ -17,7 +17,7 @@ import { loadMigrations, type Migration } from './load.ts';
 import { pendingMigrations } from './pending.ts';
 
 export interface MigrationStores {
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
 }
 
@@ -46,7 +46,7 @@ export async function migrate(
   stores: MigrationStores & { readonly logger: Logger },
   folders?: MigrationFolders,
 ): Promise<{ applied: string[] }> {
-  const { database, warehouse, logger } = stores;
+  const { database, clickhouse, logger } = stores;
   if (namesOf(await readPending(stores, folders)).length === 0) return { applied: [] };
   const applied: string[] = [];
   const note = (name: string) => {
@@ -62,7 +62,7 @@ export async function migrate(
         note(`postgres/${migration.name}`);
       }
       for (const migration of pending.clickhouse) {
-        await applyClickHouse(warehouse, migration, statementTimeoutMs);
+        await applyClickHouse(clickhouse, migration, statementTimeoutMs);
         note(`clickhouse/${migration.name}`);
       }
     },
@@ -83,11 +83,11 @@ export async function checkMigrations(
   return { pending: namesOf(await readPending(stores, folders)) };
 }
 
-async function readPending({ database, warehouse }: MigrationStores, folders?: MigrationFolders): Promise<Pending> {
-  const [postgres, clickhouse] = await Promise.all([readAppliedPostgres(database), readAppliedClickHouse(warehouse)]);
+async function readPending({ database, clickhouse }: MigrationStores, folders?: MigrationFolders): Promise<Pending> {
+  const applied = await Promise.all([readAppliedPostgres(database), readAppliedClickHouse(clickhouse)]);
   return {
-    postgres: pendingMigrations('postgres', loadMigrations('postgres', folders?.postgres), postgres),
-    clickhouse: pendingMigrations('clickhouse', loadMigrations('clickhouse', folders?.clickhouse), clickhouse),
+    postgres: pendingMigrations('postgres', loadMigrations('postgres', folders?.postgres), applied[0]),
+    clickhouse: pendingMigrations('clickhouse', loadMigrations('clickhouse', folders?.clickhouse), applied[1]),
   };
 }
 

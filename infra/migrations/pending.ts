@@ -1,4 +1,4 @@
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import type { Migration, Store } from './load.ts';
 
 /** A migration that a store has recorded as complete. */
@@ -15,12 +15,12 @@ export interface Applied {
  */
 export function pendingMigrations(store: Store, known: readonly Migration[], applied: readonly Applied[]): Migration[] {
   const newest = Math.max(0, ...applied.map(({ version }) => version));
-  if (newest > known.length) throw fault('STORE_NEWER', { store, found: newest, known: known.length });
+  if (newest > known.length) throw runlakeError('STORE_NEWER', { store, found: newest, known: known.length });
   const byVersion = new Map(applied.map((one) => [one.version, one]));
   return known.filter((migration) => {
     const there = byVersion.get(migration.version);
     if (there !== undefined && there.checksum !== migration.checksum) {
-      throw fault('MIGRATION_CHANGED', { store, name: there.name });
+      throw runlakeError('MIGRATION_CHANGED', { store, name: there.name });
     }
     return there === undefined;
   });

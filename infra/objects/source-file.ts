@@ -1,11 +1,11 @@
 import type { Hash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 
 /** Opens the file of an upload. Runlake created it, so a missing file is an internal error. */
 export function openSource(path: string): Promise<FileHandle> {
   return open(path, 'r').catch((cause) => {
-    throw fault('INTERNAL', {}, { cause });
+    throw runlakeError('INTERNAL', {}, { cause });
   });
 }
 
@@ -22,7 +22,7 @@ export async function fillFrom(
   for (let filled = 0; filled < buffer.length; ) {
     const length = Math.min(chunkBytes, buffer.length - filled);
     const { bytesRead } = await file.read(buffer, filled, length, position + filled);
-    if (bytesRead === 0) throw fault('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
+    if (bytesRead === 0) throw runlakeError('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
     const chunk = buffer.subarray(filled, filled + bytesRead);
     for (const hash of hashes) hash.update(chunk);
     filled += bytesRead;

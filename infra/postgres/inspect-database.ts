@@ -1,9 +1,9 @@
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import type { Sql } from './database.ts';
 
 /**
  * Checks that the user has the permissions that Runlake needs: to create tables, and a schema for the job queues.
- * @throws PART_UNFIT with the missing permission.
+ * @throws PART_UNUSABLE with the missing permission.
  */
 export async function inspectDatabaseRights(database: Sql): Promise<void> {
   const [row] = await database.query<
@@ -15,7 +15,7 @@ export async function inspectDatabaseRights(database: Sql): Promise<void> {
   );
   if (row === undefined || (row.tables && row.schemas)) return;
   const [right, on] = row.tables ? ['CREATE', `DATABASE ${row.database}`] : ['CREATE', `SCHEMA ${row.schema}`];
-  throw fault('PART_UNFIT', {
+  throw runlakeError('PART_UNUSABLE', {
     reason: `The Postgres user ${row.user} lacks the privilege ${right} on ${on.toLowerCase()}`,
     remedy: `Run as its owner: GRANT ${right} ON ${on} TO ${row.user}`,
   });

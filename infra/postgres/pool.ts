@@ -3,7 +3,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { postgresAddress } from './address.ts';
 import { Connection, sqlThrough } from './connection.ts';
 import type { Database } from './database.ts';
-import { databaseFault } from './faults.ts';
+import { databaseError } from './database-error.ts';
 import { runTransaction } from './transaction.ts';
 import { valueTypes } from './value-types.ts';
 
@@ -50,7 +50,7 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
 
   async function withConnection<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
     const client = await pool.connect().catch((raw) => {
-      throw databaseFault(raw);
+      throw databaseError(raw);
     });
     const connection = new Connection(client);
     try {

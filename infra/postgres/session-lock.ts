@@ -16,7 +16,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
 import { type PostgresAddress, postgresAddress } from './address.ts';
-import { databaseFault } from './faults.ts';
+import { databaseError } from './database-error.ts';
 
 export interface SessionLockOptions {
   /** `postgres://user:password@host:port/database` */
@@ -49,14 +49,14 @@ interface SessionName {
   readonly started_at: string;
 }
 
-/** Takes the lock. @returns undefined if another process holds it. @throws errors of {@link databaseFault}. */
+/** Takes the lock. @returns undefined if another process holds it. @throws errors of {@link databaseError}. */
 export async function takeSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
   const { key, logger, waitMs = 5_000 } = options;
   const address = postgresAddress(options.url, options.authorities);
   let released = false;
   const earlier: SessionName[] = [];
   let session = await connect(address, earlier).catch((raw) => {
-    throw databaseFault(raw);
+    throw databaseError(raw);
   });
   const deadline = Date.now() + waitMs;
   try {
@@ -69,7 +69,7 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
     }
   } catch (raw) {
     await session.client.end().catch(() => undefined);
-    throw databaseFault(raw);
+    throw databaseError(raw);
   }
 
   /** Steps 2 and 3. @returns whether this process holds the lock again. */

@@ -1,4 +1,4 @@
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { type Connection, sqlThrough } from './connection.ts';
 import type { Sql } from './database.ts';
 
@@ -22,7 +22,7 @@ export async function runTransaction<Result>(
   try {
     const result = await work(sqlThrough((sql, params, options) => connection.send(sql, statementMs, params, options)));
     const { command } = await connection.send('COMMIT', statementMs);
-    if (command !== 'COMMIT') throw fault('DATABASE_QUERY_FAILED');
+    if (command !== 'COMMIT') throw runlakeError('DATABASE_QUERY_FAILED');
     return result;
   } catch (error) {
     // A failing ROLLBACK marks the connection as broken; closing it also ends the transaction.

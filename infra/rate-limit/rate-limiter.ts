@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { redisTls } from '../jobs/redis-backend.ts';
 import type { Database } from '../postgres/database.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -85,7 +85,7 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
           if (!(refused instanceof RateLimiterRes)) throw refused;
           refusals.inc({ limit });
           const retryAfterSeconds = Math.max(1, Math.ceil(refused.msBeforeNext / 1_000));
-          throw fault('RATE_LIMITED', { points, limit }, { retryAfterSeconds });
+          throw runlakeError('RATE_LIMITED', { points, limit }, { retryAfterSeconds });
         }
       }
     },

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 
 /**
  * Encrypts short secrets for storage. A sealed text contains the id of its key, and can be opened only for the row it
@@ -62,9 +62,9 @@ export function createSealer({ secretKey, formerSecretKeys = [], purpose, what }
     open(sealed, row) {
       const [, keyId = '', body = ''] = /^s1\.([\w-]+)\.([\w-]+)$/.exec(sealed) ?? [];
       const content = Buffer.from(body, 'base64url');
-      if (content.length < nonceBytes + tagBytes) throw fault('SEAL_BROKEN', { what });
+      if (content.length < nonceBytes + tagBytes) throw runlakeError('SEAL_BROKEN', { what });
       const key = keys.get(keyId);
-      if (key === undefined) throw fault('SEAL_KEY_UNKNOWN', { what, keyId });
+      if (key === undefined) throw runlakeError('SEAL_KEY_UNKNOWN', { what, keyId });
       try {
         const nonce = content.subarray(0, nonceBytes);
         const decipher = createDecipheriv('aes-256-gcm', key.bytes, nonce, { authTagLength: tagBytes });
@@ -74,7 +74,7 @@ export function createSealer({ secretKey, formerSecretKeys = [], purpose, what }
           decipher.update(content.subarray(nonceBytes, -tagBytes), undefined, 'utf8') + decipher.final('utf8');
         return { text, isUnderFormerKey: keyId !== current.id };
       } catch {
-        throw fault('SEAL_BROKEN', { what });
+        throw runlakeError('SEAL_BROKEN', { what });
       }
     },
   };

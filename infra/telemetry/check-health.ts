@@ -1,4 +1,4 @@
-import { fault, isRunlakeError } from '../errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { HealthCheck } from './health-check.ts';
 
 /** Health of a part. `code`, `reason` and `remedy` come from the catalogue if it is down. */
@@ -24,13 +24,13 @@ async function checkPart(part: HealthCheck, timeoutMs: number): Promise<PartHeal
   const startedAtMs = performance.now();
   let timer: NodeJS.Timeout | undefined;
   const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(fault('PART_SILENT', { part: part.name, limitMs: timeoutMs })), timeoutMs);
+    timer = setTimeout(() => reject(runlakeError('PART_SILENT', { part: part.name, limitMs: timeoutMs })), timeoutMs);
   });
   try {
     await Promise.race([part.check(), tooLate]);
     return { up: true, latency_ms: Math.round(performance.now() - startedAtMs) };
   } catch (raw) {
-    const error = isRunlakeError(raw) ? raw : fault('INTERNAL', {}, { cause: raw });
+    const error = isRunlakeError(raw) ? raw : runlakeError('INTERNAL', {}, { cause: raw });
     return {
       up: false,
       latency_ms: Math.round(performance.now() - startedAtMs),

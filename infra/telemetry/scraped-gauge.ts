@@ -77,7 +77,7 @@ class Looking<Label extends string> {
   readonly #look: Look<Label>;
   readonly #everyMs: number;
   #begunAtMs = Number.NEGATIVE_INFINITY;
-  #underWay: Promise<readonly Sample<Label>[] | undefined> | undefined;
+  #inFlight: Promise<readonly Sample<Label>[] | undefined> | undefined;
   #found: readonly Sample<Label>[] | undefined;
 
   constructor(name: string, look: Look<Label>, everyMs: number) {
@@ -87,18 +87,18 @@ class Looking<Label extends string> {
   }
 
   async samples(): Promise<readonly Sample<Label>[] | undefined> {
-    if (this.#underWay === undefined) {
+    if (this.#inFlight === undefined) {
       if (performance.now() - this.#begunAtMs < this.#everyMs) return this.#found;
       this.#begunAtMs = performance.now();
-      this.#underWay = this.#lookNow().finally(() => {
-        this.#underWay = undefined;
+      this.#inFlight = this.#lookNow().finally(() => {
+        this.#inFlight = undefined;
       });
     }
     let timer: NodeJS.Timeout | undefined;
     const tooLate = new Promise<'too late'>((resolve) => {
       timer = setTimeout(resolve, maxWaitMs, 'too late');
     });
-    const found = await Promise.race([this.#underWay, tooLate]);
+    const found = await Promise.race([this.#inFlight, tooLate]);
     clearTimeout(timer);
     if (found !== 'too late') return found;
     failures.inc({ metric: this.#name });

@@ -1,6 +1,6 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import { checkHealth } from './check-health.ts';
 import type { HealthCheck } from './health-check.ts';
 import type { Logger } from './logger.ts';
@@ -92,7 +92,7 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
 function listen(server: Server, host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
-      reject(fault('METRICS_PORT_UNUSABLE', { host, port, reason: cause.code ?? String(cause) }, { cause }));
+      reject(runlakeError('METRICS_PORT_UNUSABLE', { host, port, reason: cause.code ?? String(cause) }, { cause }));
     });
     server.listen(port, host, resolve);
   });

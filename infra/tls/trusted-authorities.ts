@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { rootCertificates } from 'node:tls';
 import type { Config } from '../config/settings.ts';
-import { fault } from '../errors/runlake-error.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 
 const certificate = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
@@ -26,11 +26,11 @@ export function trustedAuthorities({ tlsCaFile }: Pick<Config, 'tlsCaFile'>): st
 /** Reads and validates the certificates of a PEM file. @throws TLS_FILE_UNUSABLE */
 export function certificatesIn(file: string): string[] {
   const found = readTlsFile(file).match(certificate) ?? [];
-  if (found.length === 0) throw fault('TLS_FILE_UNUSABLE', { file, reason: 'it contains no PEM certificate' });
+  if (found.length === 0) throw runlakeError('TLS_FILE_UNUSABLE', { file, reason: 'it contains no PEM certificate' });
   try {
     for (const text of found) new X509Certificate(text);
   } catch (cause) {
-    throw fault('TLS_FILE_UNUSABLE', { file, reason: 'it contains an invalid certificate' }, { cause });
+    throw runlakeError('TLS_FILE_UNUSABLE', { file, reason: 'it contains an invalid certificate' }, { cause });
   }
   return found;
 }
@@ -41,6 +41,6 @@ export function readTlsFile(file: string): string {
     return readFileSync(file, 'utf8');
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
-    throw fault('TLS_FILE_UNUSABLE', { file, reason: reasons.get(String(code)) ?? String(code) }, { cause });
+    throw runlakeError('TLS_FILE_UNUSABLE', { file, reason: reasons.get(String(code)) ?? String(code) }, { cause });
   }
 }

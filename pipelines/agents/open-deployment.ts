@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { operatorOf } from '../tenants/operator.ts';
@@ -36,10 +36,11 @@ export async function openDeployment(
      WHERE deployment_id = $1`,
     [deploymentId],
   );
-  if (row === undefined) throw fault('NOT_FOUND', { what: `Deployment ${deploymentId} (RUNLAKE_AGENTS_DEPLOYMENT)` });
+  if (row === undefined)
+    throw runlakeError('NOT_FOUND', { what: `Deployment ${deploymentId} (RUNLAKE_AGENTS_DEPLOYMENT)` });
   const { organization_id: organizationId, workspace_id: workspaceId } = row;
   if (row.workspace_deleted) {
-    throw fault('DEPLOYMENT_WITHOUT_WORKSPACE', { deployment: deploymentId, workspace: workspaceId });
+    throw runlakeError('DEPLOYMENT_WITHOUT_WORKSPACE', { deployment: deploymentId, workspace: workspaceId });
   }
   return { deploymentId, operator: { ...(await operatorOf(database, organizationId)), workspaceId } };
 }

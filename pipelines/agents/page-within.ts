@@ -1,4 +1,4 @@
-import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 
 /** Columns that the statement adds to those of the page. */
@@ -54,5 +54,5 @@ export function selectedColumns(columns: string, select: readonly string[] | nul
 }
 
 function tooLarge(limitBytes: number): RunlakeError {
-  return fault('ANSWER_TOO_LARGE', { limitBytes, limit: 'RUNLAKE_MAX_PAGE_BYTES' });
+  return runlakeError('ANSWER_TOO_LARGE', { limitBytes, limit: 'RUNLAKE_MAX_PAGE_BYTES' });
 }

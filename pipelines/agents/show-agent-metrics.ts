@@ -5,13 +5,13 @@ import { countUnfinishedRuns } from './runs/count-unfinished-runs.ts';
 import type { WorkerPool } from './workers/worker-pool.ts';
 
 /** Starts to report unfinished runs and run slots in the metrics. @returns a function that stops it. */
-export function showAgentMetrics(ports: {
+export function showAgentMetrics(deps: {
   readonly database: Sql;
   readonly deploymentId: string;
   readonly executor: Pick<Executor, 'running'>;
   readonly pool: Pick<WorkerPool, 'freeSlots'>;
 }): () => void {
-  const { database, deploymentId, executor, pool } = ports;
+  const { database, deploymentId, executor, pool } = deps;
   const hideRuns = unfinishedRuns.showing(async () => {
     const counts = await countUnfinishedRuns(database, deploymentId);
     return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));

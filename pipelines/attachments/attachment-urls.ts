@@ -1,9 +1,9 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { signAttachmentToken } from './attachment-token.ts';
 
-export interface LinkPorts {
-  readonly warehouse: Warehouse;
+export interface LinkDeps {
+  readonly clickhouse: ClickHouse;
   readonly signer: TokenSigner;
   /** Prefix of a link; with a token appended it is an absolute URL. */
   readonly linkBase: string;
@@ -16,12 +16,12 @@ export interface LinkPorts {
  * @throws errors of ClickHouse.
  */
 export async function attachmentUrls(
-  { warehouse, signer, linkBase }: LinkPorts,
+  { clickhouse, signer, linkBase }: LinkDeps,
   tenantId: string,
   runIds: readonly string[],
 ): Promise<Map<string, string>> {
   if (runIds.length === 0) return new Map();
-  const rows = await warehouse.query<{ run_id: string; name: string; mime_type: string }>({
+  const rows = await clickhouse.query<{ run_id: string; name: string; mime_type: string }>({
     name: 'list-attachments',
     sql: `SELECT run_id, name, mime_type FROM attachments FINAL
           WHERE tenant_id = {tenant:UUID} AND run_id IN runs ORDER BY run_id, name`,

@@ -1,6 +1,6 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { isLiveWorkspace } from '../tenants/read-workspace.ts';
@@ -20,26 +20,26 @@ export interface StoredAttachment {
  */
 export async function getAttachment(
   {
-    warehouse,
+    clickhouse,
     database,
     signer,
-  }: { readonly warehouse: Warehouse; readonly database: Database; readonly signer: TokenSigner },
+  }: { readonly clickhouse: ClickHouse; readonly database: Database; readonly signer: TokenSigner },
   token: string,
 ): Promise<StoredAttachment> {
   const opened = openAttachmentToken(signer, token);
   switch (opened.kind) {
     case 'expired':
-      throw fault('LINK_EXPIRED');
+      throw runlakeError('LINK_EXPIRED');
     case 'invalid':
-      throw fault('NOT_FOUND', { what: 'Attachment' });
+      throw runlakeError('NOT_FOUND', { what: 'Attachment' });
     case 'valid':
       break;
     default:
       opened satisfies never;
   }
   const { tenantId, runId, name } = opened.key;
-  if (!(await isLiveWorkspace(database, tenantId))) throw fault('NOT_FOUND', { what: 'Attachment' });
-  const answer = await warehouse.queryText({
+  if (!(await isLiveWorkspace(database, tenantId))) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+  const answer = await clickhouse.queryText({
     name: 'read-attachment',
     sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL
           WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String}`,
@@ -47,6 +47,6 @@ export async function getAttachment(
     format: 'RowBinary',
   });
   const [mimeType, content] = readNullableTextRows(answer, 2)[0] ?? [];
-  if (mimeType === undefined || content === undefined) throw fault('NOT_FOUND', { what: 'Attachment' });
+  if (mimeType === undefined || content === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
   return { name, mimeType: mimeType.toString('latin1'), content };
 }

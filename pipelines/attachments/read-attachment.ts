@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../infra/event-log/wire-format.ts';
@@ -34,7 +34,7 @@ export function readAttachment(
 ): LogMessage {
   const reason = validateName(name);
   if (reason !== undefined)
-    throw fault('INVALID_ATTACHMENT', { attachment: `${name.slice(0, 64)} of ${runId}`, reason });
+    throw runlakeError('INVALID_ATTACHMENT', { attachment: `${name.slice(0, 64)} of ${runId}`, reason });
   const writer = new AvroWriter(content.length + 1_024);
   writer.raw(wirePrefix(log.schemaId(attachmentEvents)));
   encodeAttachment(writer, {
@@ -48,7 +48,7 @@ export function readAttachment(
   const value = writer.since(0);
   if (value.length > config.maxRunBytes) {
     const run = `${runId} with attachment ${name}`;
-    throw fault('RUN_TOO_LARGE', { run, limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
+    throw runlakeError('RUN_TOO_LARGE', { run, limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
   }
   return { key: `${sender.workspaceId}:${runId}`, value };
 }

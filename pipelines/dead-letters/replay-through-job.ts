@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { DeadLetter } from '../../infra/event-log/dead-letters.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { lastReplayOf, markReplayed } from '../../infra/event-log/in-process/mark-replayed.ts';
@@ -21,16 +21,16 @@ export async function replayThroughJob(
   { jobs, database, limitMs = waitMs }: { readonly jobs: Jobs; readonly database: Database; readonly limitMs?: number },
 ): Promise<void> {
   const before = await lastReplayOf(database, deadLetter.id);
-  await jobs.enqueue('replay-dead-letter', { letter_id: deadLetter.id }, { jobId: deadLetter.id });
+  await jobs.enqueue('replay-dead-letter', { dead_letter_id: deadLetter.id }, { jobId: deadLetter.id });
   const deadline = Date.now() + limitMs;
   while ((await lastReplayOf(database, deadLetter.id)) === before) {
-    if (Date.now() >= deadline) throw fault('REPLAY_UNCONFIRMED', { letter: deadLetter.id, limitMs });
+    if (Date.now() >= deadline) throw runlakeError('REPLAY_UNCONFIRMED', { deadLetter: deadLetter.id, limitMs });
     await pause(pollMs);
   }
 }
 
 /** Handles the job: publishes the event of a dead-letter record. Does nothing if the record is gone. */
-export async function publishStoredLetter(
+export async function publishStoredDeadLetter(
   { log, database }: { readonly log: EventLog; readonly database: Database },
   deadLetterId: string,
 ): Promise<void> {

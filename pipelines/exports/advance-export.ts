@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { enqueueRun } from './enqueue.ts';
-import type { WorkPorts } from './export-ports.ts';
+import type { WorkDeps } from './export-deps.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 import { endExport, enqueueWaiting, finishExport } from './finish-export.ts';
 import { writeManifest } from './manifest.ts';
@@ -21,8 +21,8 @@ const maxNewRuns = 2;
  * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then
  *   calls this again.
  */
-export async function advanceExport(ports: WorkPorts, exportId: string, signal?: AbortSignal): Promise<void> {
-  const { database, limits, now } = ports;
+export async function advanceExport(deps: WorkDeps, exportId: string, signal?: AbortSignal): Promise<void> {
+  const { database, limits, now } = deps;
   const [at] = await database.query<{ open: number; completed: number }>(
     `SELECT count(*) FILTER (WHERE finished_at IS NULL) AS open, count(*) FILTER (WHERE status = 'COMPLETED') AS completed
      FROM bulk_export_runs WHERE bulk_export_id = $1`,
@@ -33,7 +33,7 @@ export async function advanceExport(ports: WorkPorts, exportId: string, signal?:
     // Below the limit all unfinished export runs are queued already.
     if (at.open < limits.exportRunsAtOnce) return;
     for (const run of await dueRuns(database, limits, now(), { exportId, newest: maxNewRuns }))
-      await enqueueRun(ports, run);
+      await enqueueRun(deps, run);
     return;
   }
   const [of] = await database.query<ExportRecord>(
@@ -41,32 +41,32 @@ export async function advanceExport(ports: WorkPorts, exportId: string, signal?:
     [exportId],
   );
   if (of === undefined || at.completed === 0) return;
-  await completeExport(ports, of, signal);
-  if (of.sourceExportId !== null) await spawnDue(ports, of.sourceExportId);
+  await completeExport(deps, of, signal);
+  if (of.sourceExportId !== null) await spawnDue(deps, of.sourceExportId);
 }
 
-async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: AbortSignal): Promise<void> {
+async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: AbortSignal): Promise<void> {
   try {
-    const store = await ports.openStore(of);
+    const store = await deps.openStore(of);
     try {
-      const check = await verifyFiles(ports, of, store, signal);
-      if (check.kind === 'gone') return await failExport(ports, of, check);
+      const check = await verifyFiles(deps, of, store, signal);
+      if (check.kind === 'gone') return await failExport(deps, of, check);
       if (check.unchecked > 0) {
         const about = { exportId: of.id, files: check.unchecked };
-        ports.logger.warn(about, 'cannot check files of a bulk export: its destination denies reading');
+        deps.logger.warn(about, 'cannot check files of a bulk export: its destination denies reading');
       }
-      const manifest = await writeManifest(ports, of, store, { uncheckedFiles: check.unchecked, signal });
-      const completed = await finishExport(ports, of.id, { to: 'COMPLETED', reason: null });
+      const manifest = await writeManifest(deps, of, store, { uncheckedFiles: check.unchecked, signal });
+      const completed = await finishExport(deps, of.id, { to: 'COMPLETED', reason: null });
       // If the export was cancelled or timed out meanwhile, no manifest may say that it is complete. If another worker
       // completed it, the manifest stays.
-      if (!completed && !(await isCompleted(ports, of.id))) await manifest.takeBack();
+      if (!completed && !(await isCompleted(deps, of.id))) await manifest.takeBack();
     } finally {
       await store.close();
     }
   } catch (err) {
     if (!isRunlakeError(err) || err.class !== 'caller') throw err;
-    ports.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
-    await finishExport(ports, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
+    deps.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
+    await finishExport(deps, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
   }
 }
 
@@ -75,13 +75,13 @@ async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: Abort
  * and its `errors` names the cause too.
  */
 async function failExport(
-  ports: WorkPorts,
+  deps: WorkDeps,
   of: ExportRecord,
   { runId, error }: Extract<FilesCheck, { kind: 'gone' }>,
 ): Promise<void> {
-  ports.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is missing in its destination');
-  const now = ports.now();
-  const ended = await ports.database.transaction(async (tx) => {
+  deps.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is missing in its destination');
+  const now = deps.now();
+  const ended = await deps.database.transaction(async (tx) => {
     const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: textOf(error) }, now);
     if (workspaceId === undefined) return undefined;
     await tx.execute(
@@ -92,10 +92,10 @@ async function failExport(
     );
     return workspaceId;
   });
-  if (ended !== undefined) await enqueueWaiting(ports, ended);
+  if (ended !== undefined) await enqueueWaiting(deps, ended);
 }
 
-async function isCompleted({ database }: Pick<WorkPorts, 'database'>, exportId: string): Promise<boolean> {
+async function isCompleted({ database }: Pick<WorkDeps, 'database'>, exportId: string): Promise<boolean> {
   const [of] = await database.query(`SELECT FROM bulk_exports WHERE id = $1 AND status = 'COMPLETED'`, [exportId]);
   return of !== undefined;
 }

@@ -1,5 +1,5 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
-import type { ExportPorts } from './export-ports.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ExportDeps } from './export-deps.ts';
 import { finishExport } from './finish-export.ts';
 import { type ExportWithProgress, readExport } from './read-export.ts';
 
@@ -10,14 +10,14 @@ import { type ExportWithProgress, readExport } from './read-export.ts';
  * @throws NOT_FOUND; EXPORT_FINISHED if the export ended in another state.
  */
 export async function cancelExport(
-  ports: ExportPorts,
+  deps: ExportDeps,
   workspaceId: string,
   exportId: string,
 ): Promise<ExportWithProgress> {
-  const { database } = ports;
+  const { database } = deps;
   await readExport(database, workspaceId, exportId);
-  await finishExport(ports, exportId, { to: 'CANCELLED', reason: 'It was cancelled.' });
+  await finishExport(deps, exportId, { to: 'CANCELLED', reason: 'It was cancelled.' });
   const now = await readExport(database, workspaceId, exportId);
-  if (now.status !== 'CANCELLED') throw fault('EXPORT_FINISHED', { status: now.status });
+  if (now.status !== 'CANCELLED') throw runlakeError('EXPORT_FINISHED', { status: now.status });
   return now;
 }

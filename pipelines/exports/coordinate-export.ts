@@ -20,8 +20,8 @@ import { topics } from '../../schemas/topics.ts';
 import { advanceExport } from './advance-export.ts';
 import { dayWindows } from './day-windows.ts';
 import { enqueueRun } from './enqueue.ts';
-import { isProjectDeleted } from './export-places.ts';
-import type { ExportPorts, WorkPorts } from './export-ports.ts';
+import type { ExportDeps, WorkDeps } from './export-deps.ts';
+import { isProjectDeleted } from './export-locations.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 import { statesBefore } from './export-states.ts';
 import { finishExport } from './finish-export.ts';
@@ -33,31 +33,30 @@ const defaultLogTimeoutMs = 10_000;
 
 /** @throws errors of the log, the database and the object store; the sweep then calls this again. */
 export async function coordinateExport(
-  ports: WorkPorts,
+  deps: WorkDeps,
   exportId: string,
   signal?: AbortSignal,
   logTimeoutMs = defaultLogTimeoutMs,
 ): Promise<void> {
-  const [of] = await ports.database.query<ExportRecord>(
+  const [of] = await deps.database.query<ExportRecord>(
     `SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1 AND interval_hours IS NULL`,
     [exportId],
   );
   if (of === undefined) return;
   if (of.status === 'CREATED') {
-    if (!(await isLogStored(ports, of, signal, logTimeoutMs))) return;
-    if (await isProjectDeleted(ports.database, of)) {
-      await finishExport(ports, exportId, { to: 'FAILED', reason: 'Its project was deleted.' });
+    if (!(await isLogStored(deps, of, signal, logTimeoutMs))) return;
+    if (await isProjectDeleted(deps.database, of)) {
+      await finishExport(deps, exportId, { to: 'FAILED', reason: 'Its project was deleted.' });
       return;
     }
-    if (!(await startExport(ports, of))) return;
+    if (!(await startExport(deps, of))) return;
   } else if (of.status !== 'RUNNING') return;
-  for (const run of await dueRuns(ports.database, ports.limits, ports.now(), { exportId }))
-    await enqueueRun(ports, run);
-  if (of.status === 'RUNNING') await advanceExport(ports, exportId);
+  for (const run of await dueRuns(deps.database, deps.limits, deps.now(), { exportId })) await enqueueRun(deps, run);
+  if (of.status === 'RUNNING') await advanceExport(deps, exportId);
 }
 
 async function isLogStored(
-  { log }: ExportPorts,
+  { log }: ExportDeps,
   { logPosition }: ExportRecord,
   signal: AbortSignal | undefined,
   logTimeoutMs: number,
@@ -74,7 +73,7 @@ async function isLogStored(
   return true;
 }
 
-async function startExport({ database, limits, now }: ExportPorts, of: ExportRecord): Promise<boolean> {
+async function startExport({ database, limits, now }: ExportDeps, of: ExportRecord): Promise<boolean> {
   const windows = dayWindows(of.startTime, of.endTime as string);
   const at = now().toISOString();
   return database.transaction(async (tx) => {

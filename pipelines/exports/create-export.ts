@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { type FieldFault, fault } from '../../infra/errors/runlake-error.ts';
+import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { feedbackEvents, runEvents } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { liveProjectIds } from '../runs/live-projects.ts';
 import { allTimes } from '../runs/run-key.ts';
 import { enqueueExport } from './enqueue.ts';
+import type { ExportDeps } from './export-deps.ts';
 import { resolveFields } from './export-fields.ts';
-import type { ExportPorts } from './export-ports.ts';
 import type { ExportFormat } from './export-scope.ts';
 import { insertExport } from './insert-export.ts';
 import { type ExportWithProgress, readExport } from './read-export.ts';
-import { requireExportQuota } from './require-room.ts';
+import { requireExportQuota } from './require-export-quota.ts';
 
 export interface NewExport {
   readonly destinationId: string;
@@ -38,28 +38,28 @@ const maxNamedFields = 5;
  *   destination; errors of the log and the database.
  */
 export async function createExport(
-  ports: ExportPorts,
+  deps: ExportDeps,
   owner: { readonly workspaceId: string; readonly keyId: string },
   request: NewExport,
 ): Promise<ExportWithProgress> {
-  const faults = validateExport(request, ports.limits.exportMaxDays, ports.now());
-  if (faults.length > 0) throw fault('INVALID_REQUEST', {}, { fields: faults });
+  const faults = validateExport(request, deps.limits.exportMaxDays, deps.now());
+  if (faults.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: faults });
   const { workspaceId } = owner;
-  const { database, limits } = ports;
+  const { database, limits } = deps;
   const [project] = await liveProjectIds(database, workspaceId, [request.projectId]);
-  if (project === undefined) throw fault('NOT_FOUND', { what: 'Session' });
+  if (project === undefined) throw runlakeError('NOT_FOUND', { what: 'Session' });
 
   const id = randomUUID();
-  const createdAt = ports.now();
+  const createdAt = deps.now();
   const schedule = request.intervalHours !== undefined;
-  const logPosition = schedule ? null : await readLogEndOffsets(ports);
+  const logPosition = schedule ? null : await readLogEndOffsets(deps);
   await database.transaction(async (tx) => {
     // The lock keeps a concurrent deletion of the destination waiting.
     const [destination] = await tx.query(
       `SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR SHARE`,
       [request.destinationId, workspaceId],
     );
-    if (destination === undefined) throw fault('NOT_FOUND', { what: 'Bulk export destination' });
+    if (destination === undefined) throw runlakeError('NOT_FOUND', { what: 'Bulk export destination' });
     await insertExport(tx, {
       id,
       workspaceId,
@@ -79,49 +79,49 @@ export async function createExport(
     });
     await requireExportQuota(tx, workspaceId, schedule, limits);
   });
-  if (!schedule) await enqueueExport(ports, id);
+  if (!schedule) await enqueueExport(deps, id);
   return readExport(database, workspaceId, id);
 }
 
 /** Log-end offsets of the topics whose events an export contains, by topic. */
-export async function readLogEndOffsets({ log }: Pick<ExportPorts, 'log'>) {
+export async function readLogEndOffsets({ log }: Pick<ExportDeps, 'log'>) {
   const topics = [runEvents, feedbackEvents];
   const ends = await Promise.all(topics.map(async (topic) => [topic.name, await log.position(topic)] as const));
   return Object.fromEntries(ends);
 }
 
-function validateExport(request: NewExport, maxDays: number, now: Date): FieldFault[] {
+function validateExport(request: NewExport, maxDays: number, now: Date): FieldError[] {
   const { startTimeMicros: start, endTimeMicros: end, intervalHours, exportFields } = request;
-  const faults: FieldFault[] = [];
-  const addFault = (field: string, type: string, msg: string) => faults.push({ loc: ['body', field], msg, type });
+  const faults: FieldError[] = [];
+  const addError = (field: string, type: string, msg: string) => faults.push({ loc: ['body', field], msg, type });
   const { fromMicros, untilMicrosExclusive } = allTimes;
   if (start < fromMicros || start >= untilMicrosExclusive) {
-    addFault('start_time', 'out_of_range', 'must lie between 1970 and 2260');
+    addError('start_time', 'out_of_range', 'must lie between 1970 and 2260');
   } else if (intervalHours !== undefined && start < now.getTime() * 1_000 - maxDays * dayMicros) {
     // A schedule catches up on all past intervals, one after another.
-    addFault('start_time', 'out_of_range', `must lie at most ${maxDays} days ago (RUNLAKE_EXPORT_MAX_DAYS)`);
+    addError('start_time', 'out_of_range', `must lie at most ${maxDays} days ago (RUNLAKE_EXPORT_MAX_DAYS)`);
   }
   if (intervalHours === undefined && end === undefined) {
-    addFault('end_time', 'missing', 'is required if interval_hours is absent');
+    addError('end_time', 'missing', 'is required if interval_hours is absent');
   } else if (intervalHours !== undefined && end !== undefined) {
-    addFault('end_time', 'not_allowed', 'must be absent if interval_hours is given');
+    addError('end_time', 'not_allowed', 'must be absent if interval_hours is given');
   } else if (end !== undefined) {
-    if (end <= start) addFault('end_time', 'out_of_range', 'must be later than start_time');
-    else if (end > untilMicrosExclusive) addFault('end_time', 'out_of_range', 'must lie between 1970 and 2260');
+    if (end <= start) addError('end_time', 'out_of_range', 'must be later than start_time');
+    else if (end > untilMicrosExclusive) addError('end_time', 'out_of_range', 'must lie between 1970 and 2260');
     else if (end - start > maxDays * dayMicros) {
-      addFault(
+      addError(
         'end_time',
         'out_of_range',
         `must be at most ${maxDays} days after start_time (RUNLAKE_EXPORT_MAX_DAYS)`,
       );
     }
   }
-  if (exportFields?.length === 0) addFault('export_fields', 'too_short', 'must name at least one field, or be absent');
+  if (exportFields?.length === 0) addError('export_fields', 'too_short', 'must name at least one field, or be absent');
   const { unknown } = resolveFields(exportFields);
   if (unknown.length > 0) {
     const names = unknown.slice(0, maxNamedFields).map((name) => `'${name}'`);
     const more = unknown.length > maxNamedFields ? ` and ${unknown.length - maxNamedFields} more` : '';
-    addFault('export_fields', 'unknown_field', `unknown field ${names.join(', ')}${more}`);
+    addError('export_fields', 'unknown_field', `unknown field ${names.join(', ')}${more}`);
   }
   return faults;
 }

@@ -1,12 +1,12 @@
-import type { ExportPorts } from './export-ports.ts';
+import type { ExportDeps } from './export-deps.ts';
 
-type Ports = Pick<ExportPorts, 'jobs' | 'logger'>;
+type Deps = Pick<ExportDeps, 'jobs' | 'logger'>;
 
 /**
  * Queues a job that coordinates the export. The job id is the export id, so at most one job per export is queued. A
  * failure is only logged: the sweep finds the export by its row.
  */
-export async function enqueueExport({ jobs, logger }: Ports, exportId: string): Promise<void> {
+export async function enqueueExport({ jobs, logger }: Deps, exportId: string): Promise<void> {
   await jobs
     .enqueue('coordinate-export', { export_id: exportId }, { jobId: exportId })
     .catch((err) => logger.warn({ err, exportId }, 'cannot queue a bulk export; the next sweep queues it'));
@@ -17,7 +17,7 @@ export async function enqueueExport({ jobs, logger }: Ports, exportId: string): 
  * attempt is accepted while the job of the last one is still ending. A failure is only logged, as above.
  */
 export async function enqueueRun(
-  { jobs, logger }: Ports,
+  { jobs, logger }: Deps,
   { id, fence }: { readonly id: string; readonly fence: number },
   delayMs = 0,
 ): Promise<void> {

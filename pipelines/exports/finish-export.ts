@@ -1,6 +1,6 @@
 import type { Sql } from '../../infra/postgres/database.ts';
 import { enqueueExport } from './enqueue.ts';
-import type { ExportPorts } from './export-ports.ts';
+import type { ExportDeps } from './export-deps.ts';
 import { type ExportStatus, statesBefore } from './export-states.ts';
 
 export interface ExportEnd {
@@ -19,12 +19,12 @@ const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIM
  * @returns whether this call ended it.
  */
 export async function finishExport(
-  ports: Pick<ExportPorts, 'database' | 'now' | 'jobs' | 'logger'>,
+  deps: Pick<ExportDeps, 'database' | 'now' | 'jobs' | 'logger'>,
   exportId: string,
   end: ExportEnd,
 ): Promise<boolean> {
-  const finished = await ports.database.transaction((tx) => endExport(tx, exportId, end, ports.now()));
-  if (finished !== undefined) await enqueueWaiting(ports, finished);
+  const finished = await deps.database.transaction((tx) => endExport(tx, exportId, end, deps.now()));
+  if (finished !== undefined) await enqueueWaiting(deps, finished);
   return finished !== undefined;
 }
 
@@ -60,12 +60,12 @@ export async function endExport(
 
 /** Queues the oldest exports of a workspace that wait for a slot. */
 export async function enqueueWaiting(
-  ports: Pick<ExportPorts, 'database' | 'jobs' | 'logger'>,
+  deps: Pick<ExportDeps, 'database' | 'jobs' | 'logger'>,
   workspaceId: string,
 ): Promise<void> {
-  const waiting = await ports.database.query<{ id: string }>(
+  const waiting = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports WHERE workspace_id = $1 AND status = 'CREATED' ORDER BY created_at, id LIMIT 2`,
     [workspaceId],
   );
-  for (const { id } of waiting) await enqueueExport(ports, id);
+  for (const { id } of waiting) await enqueueExport(deps, id);
 }

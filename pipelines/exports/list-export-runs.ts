@@ -1,9 +1,9 @@
 import { dirname } from 'node:path/posix';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { joinKey } from '../../infra/objects/object-key.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { DestinationConfig } from './destinations/destination-config.ts';
-import { keyOfManifest, keyOfPart } from './export-places.ts';
+import { keyOfManifest, keyOfPart } from './export-locations.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 import { type ExportRunRecord, runColumns } from './runs/run-record.ts';
 
@@ -61,7 +61,7 @@ export async function readExportRun(
   runId: string,
 ): Promise<ExportRunWithFiles> {
   const [found] = await find(database, 'e.id = $2 AND r.id = $3', [workspaceId, exportId, runId]);
-  if (found === undefined) throw fault('NOT_FOUND', { what: 'Bulk export run' });
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: 'Bulk export run' });
   return found;
 }
 

@@ -1,6 +1,6 @@
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { formatOf, keyOfManifest } from './export-places.ts';
+import { formatOf, keyOfManifest } from './export-locations.ts';
 import type { ExportRecord } from './export-record.ts';
 
 /** Version of the manifest's format. Adding a field does not change it. */

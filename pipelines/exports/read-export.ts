@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 
@@ -50,7 +50,7 @@ export async function readExport(
     `${exportsWithProgress} WHERE e.id = $1 AND e.workspace_id = $2`,
     [exportId, workspaceId],
   );
-  if (found === undefined) throw fault('NOT_FOUND', { what: 'Bulk export' });
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: 'Bulk export' });
   return found;
 }
 

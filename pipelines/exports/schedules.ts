@@ -15,8 +15,8 @@ import { randomUUID } from 'node:crypto';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { readLogEndOffsets } from './create-export.ts';
 import { enqueueExport } from './enqueue.ts';
-import { isProjectDeleted, microsOf } from './export-places.ts';
-import type { ExportPorts } from './export-ports.ts';
+import type { ExportDeps } from './export-deps.ts';
+import { isProjectDeleted, microsOf } from './export-locations.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 import { finishExport } from './finish-export.ts';
 import { insertExport } from './insert-export.ts';
@@ -24,28 +24,28 @@ import { insertExport } from './insert-export.ts';
 const hourMicros = 3_600_000_000;
 
 /** Spawns all due exports of one schedule, or of all schedules. @throws errors of the log and the database. */
-export async function spawnDue(ports: ExportPorts, scheduleId?: string): Promise<void> {
-  const due = await ports.database.query<{ id: string }>(
+export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<void> {
+  const due = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports
      WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
        AND next_start_time + make_interval(hours => interval_hours) <= $2
      ORDER BY next_start_time, id`,
-    [scheduleId ?? null, lastDueEnd(ports)],
+    [scheduleId ?? null, lastDueEnd(deps)],
   );
   for (const { id } of due) {
-    while ((await spawnNext(ports, id)) === 'spawned');
+    while ((await spawnNext(deps, id)) === 'spawned');
   }
 }
 
 /** Intervals that end at this time or earlier are due. */
-function lastDueEnd({ now, limits }: ExportPorts): string {
+function lastDueEnd({ now, limits }: ExportDeps): string {
   return new Date(now().getTime() - limits.exportScheduleDelayMs).toISOString();
 }
 
-async function spawnNext(ports: ExportPorts, scheduleId: string): Promise<'spawned' | 'not due'> {
-  const { database, limits } = ports;
-  const createdAt = ports.now();
-  const logPosition = await readLogEndOffsets(ports);
+async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned' | 'not due'> {
+  const { database, limits } = deps;
+  const createdAt = deps.now();
+  const logPosition = await readLogEndOffsets(deps);
   const outcome = await database.transaction(async (tx) => {
     const [schedule] = await tx.query<ExportRecord & { createdByKeyId: string | null; behind: boolean; busy: boolean }>(
       `SELECT ${exportColumns}, e.created_by_key_id AS "createdByKeyId",
@@ -54,7 +54,7 @@ async function spawnNext(ports: ExportPorts, scheduleId: string): Promise<'spawn
        FROM bulk_exports AS e
        WHERE id = $1 AND status = 'RUNNING' AND next_start_time + make_interval(hours => interval_hours) <= $2
        FOR UPDATE OF e`,
-      [scheduleId, lastDueEnd(ports)],
+      [scheduleId, lastDueEnd(deps)],
     );
     if (schedule === undefined || (schedule.behind && schedule.busy)) return 'not due';
     if (await isProjectDeleted(tx, schedule)) return 'no project';
@@ -86,10 +86,10 @@ async function spawnNext(ports: ExportPorts, scheduleId: string): Promise<'spawn
     return added ? { id } : 'spawned';
   });
   if (outcome === 'no project') {
-    await finishExport(ports, scheduleId, { to: 'FAILED', reason: 'Its project was deleted.' });
+    await finishExport(deps, scheduleId, { to: 'FAILED', reason: 'Its project was deleted.' });
     return 'not due';
   }
   if (typeof outcome === 'string') return outcome;
-  await enqueueExport(ports, outcome.id);
+  await enqueueExport(deps, outcome.id);
   return 'spawned';
 }

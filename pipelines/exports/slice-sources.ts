@@ -1,6 +1,6 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { EncoderPool } from '../../infra/duckdb/encoder-pool.ts';
-import type { WorkPorts } from './export-ports.ts';
+import type { WorkDeps } from './export-deps.ts';
 import type { SliceSource } from './runs/export-run.ts';
 import { countMembers } from './slices/count-members.ts';
 import { encodeSlice } from './slices/encode-slice.ts';
@@ -12,15 +12,15 @@ import { readSlice, type SliceFiles } from './slices/read-slice.ts';
  * for one attempt.
  */
 export function sliceSources(
-  { warehouse, encoders }: { readonly warehouse: Warehouse; readonly encoders: EncoderPool },
-  { exportSliceRows: rows, exportSliceBytes: bytes }: WorkPorts['limits'],
-): WorkPorts['openSource'] {
+  { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },
+  { exportSliceRows: rows, exportSliceBytes: bytes }: WorkDeps['limits'],
+): WorkDeps['openSource'] {
   return (scope, format): SliceSource<unknown> => {
     const encoder = encoders.borrow();
     const source: SliceSource<SliceFiles> = {
-      count: (signal) => countMembers(warehouse, scope, signal),
-      find: (after, signal) => findSlice(warehouse, scope, after, { rows, bytes }, signal),
-      read: (slice, folder, signal) => readSlice({ warehouse, encoder }, { scope, slice, format, folder }, signal),
+      count: (signal) => countMembers(clickhouse, scope, signal),
+      find: (after, signal) => findSlice(clickhouse, scope, after, { rows, bytes }, signal),
+      read: (slice, folder, signal) => readSlice({ clickhouse, encoder }, { scope, slice, format, folder }, signal),
       encode: (files, folder, signal) => encodeSlice({ encoder }, files, { folder, format }, signal),
       close: () => encoders.giveBack(encoder),
     };

@@ -5,11 +5,11 @@
  * On stop the process claims nothing more. Its running export runs are released at once, without a retry, so that
  * another worker can claim them.
  */
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { coordinateExport } from './coordinate-export.ts';
+import type { WorkDeps } from './export-deps.ts';
 import { unfinishedExports } from './export-metrics.ts';
-import type { WorkPorts } from './export-ports.ts';
 import { FairAttempts } from './runs/fair-attempts.ts';
 import { LiveAttempts } from './runs/live-attempts.ts';
 import { sweepExports } from './sweep-exports.ts';
@@ -22,10 +22,10 @@ export interface ExportWorkers {
 
 /** @throws WORK_FILE_UNUSABLE if the work folder cannot be used. */
 export async function startExportWorkers(
-  ports: WorkPorts & { readonly jobs: Jobs },
+  deps: WorkDeps & { readonly jobs: Jobs },
   options: { readonly workFolder: string; readonly concurrency: number; readonly sweepMs: number },
 ): Promise<ExportWorkers> {
-  const { database, jobs, limits, logger } = ports;
+  const { database, jobs, limits, logger } = deps;
   const folders = await openWorkFolders(options.workFolder);
   const attempts = new LiveAttempts(database, limits, logger);
   const inFlight = new Set<Promise<void>>();
@@ -35,15 +35,15 @@ export async function startExportWorkers(
     return tracked;
   };
   jobs.work('coordinate-export', ({ export_id: exportId }, { signal }) =>
-    attempts.stopping ? Promise.resolve() : coordinateExport(ports, exportId, signal),
+    attempts.stopping ? Promise.resolve() : coordinateExport(deps, exportId, signal),
   );
-  const fair = new FairAttempts({ ...ports, attempts, folders }, options.concurrency);
+  const fair = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
   jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
   // The first sweep starts at once and continues what was interrupted when the last process ended.
   let nextSweep: NodeJS.Timeout | undefined;
   const stopped = new AbortController();
   const sweep = async () => {
-    await track(sweepExports(ports, stopped.signal));
+    await track(sweepExports(deps, stopped.signal));
     if (!attempts.stopping) nextSweep = setTimeout(() => void sweep(), options.sweepMs);
   };
   void sweep();
@@ -56,7 +56,7 @@ export async function startExportWorkers(
   return {
     stop: async () => {
       attempts.stop();
-      stopped.abort(fault('DRAINING'));
+      stopped.abort(runlakeError('DRAINING'));
       clearTimeout(nextSweep);
       await Promise.allSettled(inFlight);
       hide();

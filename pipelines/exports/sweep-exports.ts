@@ -22,7 +22,7 @@ import { advanceExport } from './advance-export.ts';
 import { coordinateExport } from './coordinate-export.ts';
 import { eachAtMost } from './each-at-most.ts';
 import { enqueueRun } from './enqueue.ts';
-import type { WorkPorts } from './export-ports.ts';
+import type { WorkDeps } from './export-deps.ts';
 import { finishExport } from './finish-export.ts';
 import { dueRuns } from './runs/due-runs.ts';
 import { tidyRun } from './runs/tidy-run.ts';
@@ -39,79 +39,76 @@ const maxBucketsPerSweep = 200;
 const bucketDeadlineMs = 15_000;
 
 /** @param signal If aborted, no further bucket is processed, and writing manifests stops. */
-export async function sweepExports(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
+export async function sweepExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
   const runStep = (name: string, step: Promise<void>) =>
-    step.catch((err) => ports.logger.warn({ err, step: name }, 'a step of the export sweep failed'));
-  await runStep('orphans', cancelOrphans(ports));
-  await runStep('overdue exports', timeOutExports(ports));
-  await runStep('schedules', spawnDue(ports));
-  await runStep('waiting exports', startExports(ports));
-  await runStep('runs', queueRuns(ports));
-  await Promise.all([runStep('manifests', endExports(ports, signal)), runStep('tidying', tidyRuns(ports, signal))]);
+    step.catch((err) => deps.logger.warn({ err, step: name }, 'a step of the export sweep failed'));
+  await runStep('orphans', cancelOrphans(deps));
+  await runStep('overdue exports', timeOutExports(deps));
+  await runStep('schedules', spawnDue(deps));
+  await runStep('waiting exports', startExports(deps));
+  await runStep('runs', queueRuns(deps));
+  await Promise.all([runStep('manifests', endExports(deps, signal)), runStep('tidying', tidyRuns(deps, signal))]);
 }
 
-async function cancelOrphans(ports: WorkPorts): Promise<void> {
-  const orphans = await ports.database.query<{ id: string }>(
+async function cancelOrphans(deps: WorkDeps): Promise<void> {
+  const orphans = await deps.database.query<{ id: string }>(
     `SELECT e.id FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
      WHERE e.finished_at IS NULL AND w.deleted_at IS NOT NULL`,
   );
-  for (const { id } of orphans)
-    await finishExport(ports, id, { to: 'CANCELLED', reason: 'Its workspace was deleted.' });
+  for (const { id } of orphans) await finishExport(deps, id, { to: 'CANCELLED', reason: 'Its workspace was deleted.' });
 }
 
-async function timeOutExports(ports: WorkPorts): Promise<void> {
-  const { database, limits, now } = ports;
+async function timeOutExports(deps: WorkDeps): Promise<void> {
+  const { database, limits, now } = deps;
   const startedBefore = new Date(now().getTime() - limits.exportTimeoutMs).toISOString();
   const overdue = await database.query<{ id: string }>(
     `SELECT id FROM bulk_exports WHERE status = 'RUNNING' AND interval_hours IS NULL AND started_at <= $1`,
     [startedBefore],
   );
   const reason = `It took longer than ${limits.exportTimeoutMs} ms (RUNLAKE_EXPORT_TIMEOUT_MS). Export a smaller range, or fewer fields.`;
-  for (const { id } of overdue) await finishExport(ports, id, { to: 'TIMEDOUT', reason });
+  for (const { id } of overdue) await finishExport(deps, id, { to: 'TIMEDOUT', reason });
 }
 
-async function startExports(ports: WorkPorts): Promise<void> {
-  const waiting = await ports.database.query<{ id: string }>(
+async function startExports(deps: WorkDeps): Promise<void> {
+  const waiting = await deps.database.query<{ id: string }>(
     `SELECT id FROM (
        SELECT id, row_number() OVER (PARTITION BY workspace_id ORDER BY created_at, id) AS ordinal FROM bulk_exports
        WHERE status = 'CREATED') AS waiting
      WHERE ordinal <= $1`,
-    [ports.limits.exportsPerWorkspace],
+    [deps.limits.exportsPerWorkspace],
   );
   for (const { id } of waiting) {
-    await coordinateExport(ports, id, undefined, 0).catch((err) =>
-      ports.logger.warn({ err, exportId: id }, 'cannot start a bulk export'),
+    await coordinateExport(deps, id, undefined, 0).catch((err) =>
+      deps.logger.warn({ err, exportId: id }, 'cannot start a bulk export'),
     );
   }
 }
 
-async function queueRuns(ports: WorkPorts): Promise<void> {
-  for (const run of await dueRuns(ports.database, ports.limits, ports.now())) await enqueueRun(ports, run);
+async function queueRuns(deps: WorkDeps): Promise<void> {
+  for (const run of await dueRuns(deps.database, deps.limits, deps.now())) await enqueueRun(deps, run);
 }
 
-async function endExports(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
-  const ended = await ports.database.query<{ id: string }>(
+async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
+  const ended = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
        AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)
      ORDER BY random() LIMIT $1`,
     [maxBucketsPerSweep],
   );
   const end = ({ id }: { readonly id: string }) =>
-    advanceExport(ports, id, signal).catch((err) =>
-      ports.logger.warn({ err, exportId: id }, 'cannot end a bulk export'),
-    );
+    advanceExport(deps, id, signal).catch((err) => deps.logger.warn({ err, exportId: id }, 'cannot end a bulk export'));
   await eachAtMost(maxConcurrentManifests, ended, end, bucketDeadline(signal));
 }
 
-async function tidyRuns(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
-  const untidy = await ports.database.query<{ id: string }>(
+async function tidyRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
+  const untidy = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_export_runs
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
      ORDER BY random() LIMIT $2`,
-    [new Date(ports.now().getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
+    [new Date(deps.now().getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
-  await eachAtMost(maxConcurrentTidies, untidy, (run) => tidyRun(ports, run), bucketDeadline(signal));
+  await eachAtMost(maxConcurrentTidies, untidy, (run) => tidyRun(deps, run), bucketDeadline(signal));
 }
 
 function bucketDeadline(signal?: AbortSignal): AbortSignal {

@@ -5,11 +5,11 @@
  * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a
  * few minutes are checked again, because they may have been deleted meanwhile.
  */
-import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { eachAtMost } from './each-at-most.ts';
-import { keyOfPart } from './export-places.ts';
+import { keyOfPart } from './export-locations.ts';
 import type { ExportRecord } from './export-record.ts';
 
 const requestsAtOnce = 8;
@@ -56,7 +56,7 @@ export async function verifyFiles(
       else if (state === 'unreadable') unchecked++;
       else {
         const params = { where: file.path, reason: state };
-        gone = { runId: file.runId, error: fault('DESTINATION_FILE_GONE', params) };
+        gone = { runId: file.runId, error: runlakeError('DESTINATION_FILE_MISSING', params) };
       }
     };
     await eachAtMost(requestsAtOnce, files.slice(from, from + chunkFiles), check, signal);

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeProcessFolder } from '../../infra/embedded/process-folder.ts';
-import { workFileFault } from '../../infra/errors/work-file-fault.ts';
+import { workFileError } from '../../infra/errors/work-file-error.ts';
 
 /**
  * Folders for files before their upload: one below `root` for this process, with one subfolder for each attempt. Their
@@ -18,13 +18,13 @@ export interface WorkFolders {
 /** @throws WORK_FILE_UNUSABLE if `root` cannot be created, read or written. */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
   const own = await makeProcessFolder(root).catch((cause: unknown) => {
-    throw workFileFault(root, cause);
+    throw workFileError(root, cause);
   });
   return {
     async during(name, work) {
       const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
       await mkdir(folder).catch((cause: unknown) => {
-        throw workFileFault(root, cause);
+        throw workFileError(root, cause);
       });
       try {
         return await work(folder);

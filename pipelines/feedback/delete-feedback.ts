@@ -1,10 +1,10 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
+import type { FeedbackDeps } from './feedback-deps.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { feedbackMessage } from './feedback-message.ts';
 import { runExclusive } from './in-turn.ts';
 import { readLastEvent } from './last-event.ts';
-import type { FeedbackPorts } from './ports.ts';
 import { versionAfter } from './version.ts';
 
 /**
@@ -12,13 +12,14 @@ import { versionAfter } from './version.ts';
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the log and the stores.
  */
-export async function deleteFeedback(ports: FeedbackPorts, tenantId: string, id: string): Promise<void> {
+export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: string): Promise<void> {
   await runExclusive(`${tenantId}:${id}`, async () => {
-    const last = await readLastEvent(ports, { tenantId, id, waitMs: ports.waitMs });
-    if (last === undefined || last.deletedAtMicros !== undefined) throw fault('NOT_FOUND', { what: `Feedback ${id}` });
+    const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
+    if (last === undefined || last.deletedAtMicros !== undefined)
+      throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
     const deletion = buildDeletion(last);
-    await ports.log.publish(feedbackEvents, [feedbackMessage(deletion, ports.log, ports.config)]);
-    ports.recent.remember(deletion);
+    await deps.log.publish(feedbackEvents, [feedbackMessage(deletion, deps.log, deps.config)]);
+    deps.recent.remember(deletion);
   });
 }
 

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { MemberReader } from '../ingest/accept/read-members.ts';
 import type { JsonValue } from '../ingest/accept/run-members.ts';
 import { KeySet } from '../ingest/json/key-set.ts';
@@ -47,14 +47,17 @@ export function feedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMe
   }
   for (const key of notSupported) {
     const member = members[key];
-    if (member !== undefined && member.kind !== 'null') throw fault('PARAMETER_NOT_SUPPORTED', { parameter: key });
+    if (member !== undefined && member.kind !== 'null')
+      throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: key });
   }
   return members;
 }
 
 /** A reader of the members, whose errors are INVALID_FEEDBACK. */
 export function feedbackReader(feedback: string, members: FeedbackMembers): MemberReader<FeedbackKey> {
-  return new MemberReader(feedback, members, (name, reason) => fault('INVALID_FEEDBACK', { feedback: name, reason }));
+  return new MemberReader(feedback, members, (name, reason) =>
+    runlakeError('INVALID_FEEDBACK', { feedback: name, reason }),
+  );
 }
 
 /** The id as sent, which names the feedback in an error; truncated, because it may be any string. */

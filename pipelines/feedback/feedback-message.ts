@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../infra/event-log/wire-format.ts';
@@ -25,7 +25,7 @@ export function feedbackMessage(
   const about = event.runId === nilUuid ? (event.projectId ?? nilUuid) : event.runId;
   if (value.length > maxRunBytes) {
     const run = `${about} with feedback ${event.id}`;
-    throw fault('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
+    throw runlakeError('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
   }
   return { key: `${event.tenantId}:${about}`, value };
 }

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
 /** Maximum number and size of the comments and labels in the statistics of one key of one run. */
 const maxComments = 10;
@@ -39,18 +39,18 @@ const current = `SELECT * FROM feedback FINAL
  * @throws errors of ClickHouse.
  */
 export async function feedbackStats(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   runIds: readonly string[],
 ): Promise<Map<string, string>> {
   if (runIds.length === 0) return new Map();
-  const place = {
+  const location = {
     params: { tenant: tenantId },
     external: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
   };
   const [figures, labels] = await Promise.all([
-    warehouse.query<FiguresRow>({
-      ...place,
+    clickhouse.query<FiguresRow>({
+      ...location,
       name: 'feedback-figures',
       sql: `SELECT run_id, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
               stddevPop(number) AS stdev, countIf(error = true) AS errors,
@@ -60,8 +60,8 @@ export async function feedbackStats(
                   FROM (${current}) ORDER BY created_at DESC, id)
             GROUP BY run_id, key ORDER BY run_id, key`,
     }),
-    warehouse.query<LabelRow>({
-      ...place,
+    clickhouse.query<LabelRow>({
+      ...location,
       name: 'feedback-labels',
       sql: `SELECT run_id, key, value, count() AS n FROM (${current})
             WHERE startsWith(value, '"') AND length(value) <= ${maxLabelBytes}

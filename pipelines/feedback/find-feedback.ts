@@ -1,5 +1,5 @@
+import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
-import type { QueryParameter, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
@@ -46,13 +46,13 @@ export interface FeedbackConditions {
  * wide columns are then read only for those.
  */
 export async function findFeedback(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   { sql, params }: FeedbackConditions,
   { limitRows, offsetRows }: { readonly limitRows: number; readonly offsetRows: number },
 ): Promise<FeedbackEvent[]> {
   const order = 'ORDER BY created_at DESC, id DESC';
-  const answer = await warehouse.queryText({
+  const answer = await clickhouse.queryText({
     name: 'find-feedback',
     sql: `SELECT ${select} FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND isNull(deleted_at) AND (run_id, id) IN (
@@ -67,11 +67,11 @@ export async function findFeedback(
 
 /** The last event of one feedback, which may be its deletion; undefined if there is none. */
 export async function findLastEvent(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   id: string,
 ): Promise<FeedbackEvent | undefined> {
-  const answer = await warehouse.queryText({
+  const answer = await clickhouse.queryText({
     name: 'find-last-feedback-event',
     sql: `SELECT ${select} FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND id = {id:UUID}
           ORDER BY received_at DESC LIMIT 1`,

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { findLastEvent } from './find-feedback.ts';
 
@@ -27,8 +27,8 @@ export class RecentFeedback {
   }
 }
 
-export interface LastEventPorts {
-  readonly warehouse: Warehouse;
+export interface LastEventDeps {
+  readonly clickhouse: ClickHouse;
   readonly recent: RecentFeedback;
 }
 
@@ -37,13 +37,13 @@ export interface LastEventPorts {
  * another process may have sent it, so this polls for up to `waitMs`.
  */
 export async function readLastEvent(
-  { warehouse, recent }: LastEventPorts,
+  { clickhouse, recent }: LastEventDeps,
   { tenantId, id, waitMs }: { readonly tenantId: string; readonly id: string; readonly waitMs: number },
 ): Promise<FeedbackEvent | undefined> {
   const deadline = Date.now() + waitMs;
   for (;;) {
     const own = recent.get(tenantId, id);
-    const stored = await findLastEvent(warehouse, tenantId, id);
+    const stored = await findLastEvent(clickhouse, tenantId, id);
     const last = own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
     if (last !== undefined || Date.now() >= deadline) return last;
     await pause(Math.min(pollIntervalMs, Math.max(1, deadline - Date.now())));

@@ -1,9 +1,9 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { isLiveWorkspace } from '../tenants/read-workspace.ts';
 import { createFeedback } from './create-feedback.ts';
+import type { FeedbackDeps } from './feedback-deps.ts';
 import { type FeedbackGrant, grantedFeedbackId, openFeedbackToken } from './feedback-token.ts';
-import type { FeedbackPorts } from './ports.ts';
 
 /** Content of a feedback that is submitted with a token. */
 export interface LeftFeedback {
@@ -22,24 +22,27 @@ export interface LeftFeedback {
  *   content; the errors of {@link createFeedback}.
  */
 export async function leaveFeedback(
-  ports: FeedbackPorts & { readonly signer: TokenSigner },
+  deps: FeedbackDeps & { readonly signer: TokenSigner },
   token: string,
   { score, value, comment, correction, metadata }: LeftFeedback,
 ): Promise<FeedbackGrant> {
-  const opened = openFeedbackToken(ports.signer, token);
-  if (opened.kind === 'expired') throw fault('LINK_EXPIRED');
-  if (opened.kind === 'invalid') throw fault('NOT_FOUND', { what: 'Link' });
+  const opened = openFeedbackToken(deps.signer, token);
+  if (opened.kind === 'expired') throw runlakeError('LINK_EXPIRED');
+  if (opened.kind === 'invalid') throw runlakeError('NOT_FOUND', { what: 'Link' });
   // Link previews open links too; they send no content.
   if ([score, value, comment, correction].every((content) => content === undefined || content === null)) {
-    throw fault('INVALID_FEEDBACK', { feedback: 'the link', reason: 'must have score, value, comment or correction' });
+    throw runlakeError('INVALID_FEEDBACK', {
+      feedback: 'the link',
+      reason: 'must have score, value, comment or correction',
+    });
   }
   const { grant } = opened;
   const { workspaceId, userId, runId, key } = grant;
-  if (!(await isLiveWorkspace(ports.database, workspaceId))) throw fault('NOT_FOUND', { what: 'Link' });
+  if (!(await isLiveWorkspace(deps.database, workspaceId))) throw runlakeError('NOT_FOUND', { what: 'Link' });
   const feedback = {
     ...{ id: grantedFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
     feedback_source: { type: 'api', metadata: metadata ?? {} },
   };
-  await createFeedback({ workspaceId, userId }, Buffer.from(JSON.stringify(feedback)), ports);
+  await createFeedback({ workspaceId, userId }, Buffer.from(JSON.stringify(feedback)), deps);
   return grant;
 }

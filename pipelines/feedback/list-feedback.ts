@@ -1,8 +1,8 @@
-import type { QueryParameter } from '../../infra/clickhouse/warehouse.ts';
+import type { QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import { type FeedbackConditions, findFeedback } from './find-feedback.ts';
-import { type ShowPorts, showFeedback } from './show-feedback.ts';
+import { type ShowDeps, showFeedback } from './show-feedback.ts';
 
 export interface FeedbackFilter {
   readonly runIds?: readonly string[] | undefined;
@@ -29,11 +29,11 @@ export interface FeedbackQuery {
 }
 
 /** A page of feedback as a JSON list, newest first. @throws errors of the stores. */
-export async function listFeedback(ports: ShowPorts, query: FeedbackQuery): Promise<Buffer> {
-  const events = await findFeedback(ports.warehouse, query.tenantId, buildConditions(query.filter), query);
+export async function listFeedback(deps: ShowDeps, query: FeedbackQuery): Promise<Buffer> {
+  const events = await findFeedback(deps.clickhouse, query.tenantId, buildConditions(query.filter), query);
   const json = new JsonChunks();
   let before = '[';
-  for (const feedback of await showFeedback(ports, query.tenantId, events, query)) {
+  for (const feedback of await showFeedback(deps, query.tenantId, events, query)) {
     json.add(before);
     json.add(feedback);
     before = ',';

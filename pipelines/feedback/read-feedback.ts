@@ -32,14 +32,14 @@ export interface FeedbackText {
 export function readFeedbackPart(
   sender: Sender,
   bytes: Buffer,
-  ports: {
+  deps: {
     readonly part: string;
     readonly log: Pick<EventLog, 'schemaId'>;
     readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
   },
 ): { readonly runId: string; readonly message: LogMessage } {
-  const event = readFeedback(sender, { bytes, part: ports.part }, ports.config);
-  return { runId: event.runId, message: feedbackMessage(event, ports.log, ports.config) };
+  const event = readFeedback(sender, { bytes, part: deps.part }, deps.config);
+  return { runId: event.runId, message: feedbackMessage(event, deps.log, deps.config) };
 }
 
 /**

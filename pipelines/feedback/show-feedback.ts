@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
@@ -7,8 +7,8 @@ import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { sourceMetadata } from './feedback-source.ts';
 
-export interface ShowPorts {
-  readonly warehouse: Warehouse;
+export interface ShowDeps {
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
 }
 
@@ -23,14 +23,14 @@ interface RelatedData {
  * those of the run, once it is stored.
  */
 export async function showFeedback(
-  { warehouse, database }: ShowPorts,
+  { clickhouse, database }: ShowDeps,
   tenantId: string,
   events: readonly FeedbackEvent[],
   { withUserNames }: { readonly withUserNames: boolean },
 ): Promise<Buffer[]> {
   const [located, userNames] = await Promise.all([
     locateRuns(
-      warehouse,
+      clickhouse,
       tenantId,
       events.flatMap(({ runId }) => (runId === nilUuid ? [] : runId)),
     ),

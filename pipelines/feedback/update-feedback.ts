@@ -1,11 +1,11 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
+import type { FeedbackDeps } from './feedback-deps.ts';
 import { feedbackMembers, feedbackReader } from './feedback-members.ts';
 import { feedbackMessage } from './feedback-message.ts';
 import { readChangedValues } from './feedback-values.ts';
 import { runExclusive } from './in-turn.ts';
 import { readLastEvent } from './last-event.ts';
-import type { FeedbackPorts } from './ports.ts';
 import { showFeedback } from './show-feedback.ts';
 import { versionAfter } from './version.ts';
 
@@ -17,20 +17,21 @@ import { versionAfter } from './version.ts';
  * PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
  */
 export async function updateFeedback(
-  ports: FeedbackPorts,
+  deps: FeedbackDeps,
   { tenantId, id }: { readonly tenantId: string; readonly id: string },
   body: Buffer,
 ): Promise<Buffer> {
-  const members = feedbackMembers(body, { part: 'the body', maxDepth: ports.config.maxJsonDepth });
+  const members = feedbackMembers(body, { part: 'the body', maxDepth: deps.config.maxJsonDepth });
   const changes = readChangedValues(feedbackReader(id, members), members);
   return runExclusive(`${tenantId}:${id}`, async () => {
-    const last = await readLastEvent(ports, { tenantId, id, waitMs: ports.waitMs });
-    if (last === undefined || last.deletedAtMicros !== undefined) throw fault('NOT_FOUND', { what: `Feedback ${id}` });
+    const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
+    if (last === undefined || last.deletedAtMicros !== undefined)
+      throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
     const receivedAtMicros = versionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
-    await ports.log.publish(feedbackEvents, [feedbackMessage(event, ports.log, ports.config)]);
-    ports.recent.remember(event);
-    const [json] = await showFeedback(ports, tenantId, [event], { withUserNames: false });
+    await deps.log.publish(feedbackEvents, [feedbackMessage(event, deps.log, deps.config)]);
+    deps.recent.remember(event);
+    const [json] = await showFeedback(deps, tenantId, [event], { withUserNames: false });
     return json as Buffer;
   });
 }

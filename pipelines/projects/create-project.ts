@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import {
   extraColumns,
@@ -8,7 +8,7 @@ import {
   projectColumns,
   toProjectRecord,
 } from './project-record.ts';
-import { requireProjectQuota } from './require-room-for-project.ts';
+import { requireProjectQuota } from './require-project-quota.ts';
 
 export interface NewProject {
   readonly id?: string | null | undefined;
@@ -65,7 +65,7 @@ export async function createProject(
       await requireProjectQuota(tx, workspaceId, maxProjects);
       return toProjectRecord(made);
     }
-    if (!upsert) throw fault('CONFLICT', { reason: 'Session already exists.' });
+    if (!upsert) throw runlakeError('CONFLICT', { reason: 'Session already exists.' });
     const [changed] = await tx.query<ProjectRow>(
       `UPDATE projects SET
          description = coalesce($3, description),
@@ -83,7 +83,7 @@ export async function createProject(
        WHERE workspace_id = $1 AND name = $2 AND deleted_at IS NULL RETURNING ${projectColumns}`,
       fields,
     );
-    if (!changed) throw fault('CONFLICT', { reason: 'A session with this id already exists.' });
+    if (!changed) throw runlakeError('CONFLICT', { reason: 'A session with this id already exists.' });
     return toProjectRecord(changed);
   });
 }

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { DeletedProject } from './delete-projects.ts';
 
@@ -18,7 +18,7 @@ const deletions = [
  * projects. Does nothing if the project is not deleted.
  */
 export async function deleteProjectRuns(
-  { warehouse, database }: { warehouse: Warehouse; database: Database },
+  { clickhouse, database }: { clickhouse: ClickHouse; database: Database },
   { workspaceId, projectId, signal }: DeletedProject & { readonly signal?: AbortSignal },
 ): Promise<void> {
   const [deleted] = await database.query(
@@ -27,7 +27,7 @@ export async function deleteProjectRuns(
   );
   if (deleted === undefined) return;
   for (const { table, condition } of deletions) {
-    await warehouse.command({
+    await clickhouse.command({
       name: `delete-project-${table}`,
       sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
       params: { tenant: workspaceId, project: projectId },

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
@@ -34,7 +34,7 @@ export async function deleteProjects(
        WHERE id = ANY ($1::uuid[]) AND workspace_id = $2 AND deleted_at IS NULL`,
       [[...wanted], workspaceId],
     );
-    if (count !== wanted.size) throw fault('NOT_FOUND', { what: 'Session' });
+    if (count !== wanted.size) throw runlakeError('NOT_FOUND', { what: 'Session' });
   });
   projects.forget();
   for (const projectId of wanted) await enqueueProjectDeletion({ workspaceId, projectId });

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /** Project of runs that name none. */
 export const DEFAULT_PROJECT = 'default';
@@ -19,6 +19,6 @@ export function checkProjectName(name: string): string {
         : /[\0\p{Surrogate}]/u.test(name)
           ? 'contains NUL characters or lone surrogates'
           : undefined;
-  if (reason !== undefined) throw fault('BAD_REQUEST', { reason: `The name of the project ${reason}.` });
+  if (reason !== undefined) throw runlakeError('BAD_REQUEST', { reason: `The name of the project ${reason}.` });
   return name;
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toProjectRecord } from './project-record.ts';
 
@@ -8,6 +8,6 @@ export async function readProject(database: Database, workspaceId: string, proje
     `SELECT ${projectColumns} FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,
     [projectId, workspaceId],
   );
-  if (!row) throw fault('NOT_FOUND', { what: 'Session' });
+  if (!row) throw runlakeError('NOT_FOUND', { what: 'Session' });
   return toProjectRecord(row);
 }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project-name.ts';
-import { requireProjectQuota } from './require-room-for-project.ts';
+import { requireProjectQuota } from './require-project-quota.ts';
 
 /** The project reference of a run event. Empty names count as absent. */
 export interface ProjectReference {
@@ -45,7 +45,7 @@ export function createProjectResolver(database: Database, maxProjects: number): 
       if (sessionId) {
         const id = sessionId.toLowerCase();
         const found = await known.get(`${workspaceId} id ${id}`, () => findById(database, workspaceId, id));
-        if (found === undefined) throw fault('PROJECT_UNKNOWN', { project: id });
+        if (found === undefined) throw runlakeError('PROJECT_UNKNOWN', { project: id });
         return found;
       }
       if (!sessionName && forPatch) return nilUuid;

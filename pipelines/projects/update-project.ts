@@ -1,5 +1,5 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
-import { violatedConstraint } from '../../infra/postgres/faults.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import {
   extraColumns,
@@ -38,7 +38,7 @@ export async function updateProject(
         'SELECT name FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR UPDATE',
         [projectId, workspaceId],
       );
-      if (!before) throw fault('NOT_FOUND', { what: 'Session' });
+      if (!before) throw runlakeError('NOT_FOUND', { what: 'Session' });
       if (change.name && change.name !== before.name) {
         await tx.execute(
           `INSERT INTO project_former_names (workspace_id, name, project_id) VALUES ($1, $2, $3)
@@ -72,7 +72,9 @@ export async function updateProject(
     })
     .catch((error: unknown) => {
       const taken = violatedConstraint(error) === 'projects_by_name';
-      throw taken ? fault('CONFLICT', { reason: 'A session with this name already exists.' }, { cause: error }) : error;
+      throw taken
+        ? runlakeError('CONFLICT', { reason: 'A session with this name already exists.' }, { cause: error })
+        : error;
     });
   if (change.name) projects.forget();
   return changed;

@@ -11,7 +11,7 @@
  *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the
  *      traces, and the query is repeated with them.
  */
-import type { Query, QueryParameter, Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { ancestorIds, dottedOrderOf } from './dotted-orders.ts';
 import { type RunColumn, runColumns } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
@@ -63,14 +63,14 @@ const unwalkedMarker = '00000000-0000-0000-0000-000000000000';
  * @throws errors of ClickHouse.
  */
 export async function sumDescendants(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   request: FigureRequest,
 ): Promise<ReadonlyMap<string, Figures>> {
-  const ranges = await findTimeRanges(warehouse, request);
+  const ranges = await findTimeRanges(clickhouse, request);
   if (ranges.length === 0) return new Map();
-  const sums = await sumCalls(warehouse, request, ranges, []);
+  const sums = await sumCalls(clickhouse, request, ranges, []);
   if (!sums.has(unwalkedMarker)) return sums;
-  const walked = await sumCalls(warehouse, request, ranges, await walkAncestors(warehouse, request, ranges));
+  const walked = await sumCalls(clickhouse, request, ranges, await walkAncestors(clickhouse, request, ranges));
   return new Map([...walked].filter(([runId]) => runId !== unwalkedMarker));
 }
 
@@ -80,8 +80,8 @@ interface TimeRange {
 }
 
 /** Time ranges that contain the runs of the traces; a few, in order. */
-async function findTimeRanges(warehouse: Warehouse, request: FigureRequest): Promise<TimeRange[]> {
-  const rows = await warehouse.query<TimeRange>({
+async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): Promise<TimeRange[]> {
+  const rows = await clickhouse.query<TimeRange>({
     ...bindRequest(request),
     name: 'find-trace-spans',
     // Grouped by hour, which bounds the number of rows.
@@ -109,7 +109,7 @@ const statedDetails = detailNames.map(
 );
 
 async function sumCalls(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   request: FigureRequest,
   ranges: readonly TimeRange[],
   walked: readonly (readonly [id: string, ancestors: string])[],
@@ -117,7 +117,7 @@ async function sumCalls(
   const times = ranges.map(
     ({ from, to }) => `start_time BETWEEN fromUnixTimestamp64Micro(${from}) AND fromUnixTimestamp64Micro(${to})`,
   );
-  const rows = await warehouse.query<{ target: string; figures: [name: string, sum: string][] }>({
+  const rows = await clickhouse.query<{ target: string; figures: [name: string, sum: string][] }>({
     ...bindRequest(request),
     name: 'sum-descendants',
     external: { name: 'walked', structure: 'id UUID, ancestors String', rows: walked },
@@ -156,12 +156,12 @@ async function sumCalls(
 
 /** Ancestors of runs without dotted_order, joined by dots. For runs above the limit, only the parent counts. */
 async function walkAncestors(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   request: FigureRequest,
   ranges: readonly TimeRange[],
 ): Promise<[string, string][]> {
   const window = { fromMicros: ranges[0]?.from ?? 0, untilMicrosExclusive: (ranges.at(-1)?.to ?? 0) + 1 };
-  const traces = await warehouse.query<{ trace_id: string }>({
+  const traces = await clickhouse.query<{ trace_id: string }>({
     ...bindRequest(request),
     name: 'list-traces',
     sql: `SELECT DISTINCT trace_id FROM trace_spans WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces}`,
@@ -170,7 +170,7 @@ async function walkAncestors(
   for (let at = 0; at < traces.length; at += maxWalkedTraces) {
     const ids = traces.slice(at, at + maxWalkedTraces).map(({ trace_id }) => trace_id);
     for (const list of (
-      await readMembersOfTraces(warehouse, request.scope, ids, { window, maxOfTrace: maxWalkedRuns })
+      await readMembersOfTraces(clickhouse, request.scope, ids, { window, maxOfTrace: maxWalkedRuns })
     ).values()) {
       const byId = new Map(list.map((member) => [member.runId, member]));
       for (const member of list) {

@@ -12,7 +12,7 @@
  *
  * The number of queries for a page is therefore bounded, however few runs match and wherever they are.
  */
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { PageCursor } from './page-cursor.ts';
 import { runBytes } from './run-columns.ts';
 import { keyConditions, type RunFilter, valueConditions } from './run-filter.ts';
@@ -45,30 +45,30 @@ const minSliceMicros = 1_000_000;
  *
  * @throws errors of ClickHouse.
  */
-export async function findPage(warehouse: Warehouse, request: PageRequest): Promise<FoundRun[]> {
+export async function findPage(clickhouse: ClickHouse, request: PageRequest): Promise<FoundRun[]> {
   const { scope, filter, order, after, among, limitRows } = request;
   const wanted = limitRows + 1;
   if (among !== undefined) {
     if (among.length === 0) return [];
-    return findKeys(warehouse, request, keysCondition(scope.tenantId, among), wanted);
+    return findKeys(clickhouse, request, keysCondition(scope.tenantId, among), wanted);
   }
   if (scope.projectIds.length === 0) return [];
   const range = boundTimeRange(request);
   // The index on trace ids finds a trace in any time range.
-  if (filter.traceId !== undefined) return findKeys(warehouse, request, scopeCondition(scope, range), wanted);
+  if (filter.traceId !== undefined) return findKeys(clickhouse, request, scopeCondition(scope, range), wanted);
   const found: FoundRun[] = [];
-  const begin = order === 'asc' && after === undefined ? await startAtOldest(warehouse, range) : range;
-  for await (const slice of slices(warehouse, request, begin)) {
-    found.push(...(await findKeys(warehouse, request, scopeCondition(scope, slice), wanted - found.length)));
+  const begin = order === 'asc' && after === undefined ? await startAtOldest(clickhouse, range) : range;
+  for await (const slice of slices(clickhouse, request, begin)) {
+    found.push(...(await findKeys(clickhouse, request, scopeCondition(scope, slice), wanted - found.length)));
     if (found.length >= wanted) break;
   }
   return found;
 }
 
 /** Generates the slices of `range` in order, each only when the previous ones did not fill the page. */
-async function* slices(warehouse: Warehouse, request: PageRequest, range: TimeWindow): AsyncGenerator<TimeWindow> {
+async function* slices(clickhouse: ClickHouse, request: PageRequest, range: TimeWindow): AsyncGenerator<TimeWindow> {
   for (const window of timeWindows(range, request.order, Date.now() * 1_000)) {
-    const { rows, oldest, newest } = await probe(warehouse, request, window);
+    const { rows, oldest, newest } = await probe(clickhouse, request, window);
     if (rows === 0) continue;
     if (rows < maxProbedRows) {
       yield window;
@@ -105,8 +105,8 @@ function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
 }
 
 /** `range`, starting at the oldest run of the whole table, which ClickHouse reads from partition metadata. */
-async function startAtOldest(warehouse: Warehouse, range: TimeWindow): Promise<TimeWindow> {
-  const [row] = await warehouse.query<{ micros: number }>({
+async function startAtOldest(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
+  const [row] = await clickhouse.query<{ micros: number }>({
     name: 'oldest-run',
     sql: 'SELECT toUnixTimestamp64Micro(min(start_time)) AS micros FROM runs',
   });
@@ -114,10 +114,10 @@ async function startAtOldest(warehouse: Warehouse, range: TimeWindow): Promise<T
 }
 
 /** Counts rows of the window, up to the limit, in reading order; returns the count and the time range of these rows. */
-async function probe(warehouse: Warehouse, { scope, filter, order }: PageRequest, window: TimeWindow) {
+async function probe(clickhouse: ClickHouse, { scope, filter, order }: PageRequest, window: TimeWindow) {
   const keyRange = scopeCondition(scope, window);
   const conditions = keyConditions(filter);
-  const [row] = await warehouse.query<{ rows: number; oldest: number; newest: number }>({
+  const [row] = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
     ...bind(keyRange, conditions.params),
     name: 'probe-runs',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
@@ -137,7 +137,7 @@ interface KeyRow {
 }
 
 async function findKeys(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   request: PageRequest,
   keyRange: KeyCondition,
   limit: number,
@@ -148,7 +148,7 @@ async function findKeys(
   const keys = keyConditions(filter);
   const values = valueConditions(filter);
   const position = after === undefined ? undefined : afterCursor({ order, after });
-  const rows = await warehouse.query<KeyRow>({
+  const rows = await clickhouse.query<KeyRow>({
     ...bind(keyRange, keys.params, values.params, position?.params, { wanted: limit }),
     name: 'find-runs',
     sql: `SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunKey } from './run-key.ts';
 
 /** Key of a run, and the start time of its trace. */
@@ -16,12 +16,12 @@ interface LocatorRow {
 
 /** Finds runs of a workspace by id; ids that are not stored are left out. */
 export async function locateRuns(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   runIds: readonly string[],
 ): Promise<LocatedRun[]> {
   if (runIds.length === 0) return [];
-  const rows = await warehouse.query<LocatorRow>({
+  const rows = await clickhouse.query<LocatorRow>({
     name: 'locate-runs',
     sql: `SELECT id, toUnixTimestamp64Micro(start_time) AS micros, trace_id,
             toUnixTimestamp64Micro(trace_time) AS trace_micros, session_id
@@ -41,16 +41,16 @@ export async function locateRuns(
 
 /** Finds one run; undefined if it is not stored (yet). */
 export async function locateRun(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   runId: string,
 ): Promise<LocatedRun | undefined> {
-  return (await locateRuns(warehouse, tenantId, [runId]))[0];
+  return (await locateRuns(clickhouse, tenantId, [runId]))[0];
 }
 
 /** The project of a trace; empty if it is not stored (yet). */
-export async function locateTrace(warehouse: Warehouse, tenantId: string, traceId: string): Promise<string[]> {
-  const rows = await warehouse.query<{ session_id: string }>({
+export async function locateTrace(clickhouse: ClickHouse, tenantId: string, traceId: string): Promise<string[]> {
+  const rows = await clickhouse.query<{ session_id: string }>({
     name: 'locate-trace',
     sql: `SELECT min(pick).3 AS session_id FROM trace_locations
           WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} GROUP BY trace_id`,

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { allTimes, type Order, type RunKey } from './run-key.ts';
 
 /** The last run of a page. The next page begins after it, whatever was stored since. */
@@ -33,7 +33,7 @@ export function readCursor(text: string, order: Order): PageCursor {
   const micros = bytes.readBigInt64BE(2);
   if (bytes[1]! > 1 || micros < 0n || micros >= BigInt(allTimes.untilMicrosExclusive)) throw malformed();
   if ((bytes[1] === 0 ? 'desc' : 'asc') !== order) {
-    throw fault('BAD_REQUEST', { reason: 'The cursor belongs to a query in another order.' });
+    throw runlakeError('BAD_REQUEST', { reason: 'The cursor belongs to a query in another order.' });
   }
   const after: RunKey = {
     startTimeMicros: Number(micros),
@@ -45,7 +45,7 @@ export function readCursor(text: string, order: Order): PageCursor {
 }
 
 function malformed(): Error {
-  return fault('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
+  return runlakeError('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
 }
 
 function writeUuid(bytes: Buffer, at: number, uuid: string): void {

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
@@ -13,8 +13,8 @@ import type { Order, RunKey } from './run-key.ts';
 import { type SelectName, selectFields } from './run-select.ts';
 import { JsonChunks, writeRun } from './write-runs.ts';
 
-export interface ReadPorts {
-  readonly warehouse: Warehouse;
+export interface ReadDeps {
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
   readonly extras: RunExtras;
   readonly config: Pick<Config, 'maxPageBytes'>;
@@ -43,13 +43,13 @@ export interface RunQuery {
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of the stores.
  */
-export async function queryRuns(ports: ReadPorts, query: RunQuery): Promise<Buffer> {
+export async function queryRuns(deps: ReadDeps, query: RunQuery): Promise<Buffer> {
   const selected = selectFields(query.select);
-  const request = await pageRequest(ports, query);
-  const page = await readPage(ports, request, (keys) =>
-    readRunRows(ports.warehouse, query.tenantId, keys, selected.columns),
+  const request = await pageRequest(deps, query);
+  const page = await readPage(deps, request, (keys) =>
+    readRunRows(deps.clickhouse, query.tenantId, keys, selected.columns),
   );
-  const related = await readRelatedData(ports, query.tenantId, page.rows, selected.relatedKinds);
+  const related = await readRelatedData(deps, query.tenantId, page.rows, selected.relatedKinds);
   const json = new JsonChunks();
   let before = '{"runs":[';
   for (const row of page.rows) {
@@ -64,26 +64,26 @@ export async function queryRuns(ports: ReadPorts, query: RunQuery): Promise<Buff
 }
 
 /** Narrows the scope of the query as far as ids allow. */
-async function pageRequest({ warehouse, database }: ReadPorts, query: RunQuery): Promise<PageRequest> {
+async function pageRequest({ clickhouse, database }: ReadDeps, query: RunQuery): Promise<PageRequest> {
   const { tenantId, runIds, order, limitRows, cursor, filter } = query;
   const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
   if (runIds !== undefined) {
-    const located = await locateRuns(warehouse, tenantId, runIds);
+    const located = await locateRuns(clickhouse, tenantId, runIds);
     const live = new Set(await liveProjectIds(database, tenantId, distinctProjects(located)));
     const among = located.filter((key) => live.has(key.projectId));
     return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
   }
   const projectIds = await liveProjectIds(database, tenantId, query.projectIds?.length ? query.projectIds : undefined);
-  const traceId = filter.traceId ?? (await locateParentTrace(warehouse, tenantId, filter.parentRunId));
+  const traceId = filter.traceId ?? (await locateParentTrace(clickhouse, tenantId, filter.parentRunId));
   if (traceId === undefined) return { ...paging, scope: { tenantId, projectIds }, filter };
-  const projectsOfTrace = new Set(await locateTrace(warehouse, tenantId, traceId));
+  const projectsOfTrace = new Set(await locateTrace(clickhouse, tenantId, traceId));
   const scope = { tenantId, projectIds: projectIds.filter((id) => projectsOfTrace.has(id)) };
   return { ...paging, scope, filter: { ...filter, traceId } };
 }
 
 /** Children are in the trace of their parent. A parent that is not stored does not narrow the query. */
-async function locateParentTrace(warehouse: Warehouse, tenantId: string, parentRunId: string | undefined) {
-  return parentRunId === undefined ? undefined : (await locateRun(warehouse, tenantId, parentRunId))?.traceId;
+async function locateParentTrace(clickhouse: ClickHouse, tenantId: string, parentRunId: string | undefined) {
+  return parentRunId === undefined ? undefined : (await locateRun(clickhouse, tenantId, parentRunId))?.traceId;
 }
 
 function distinctProjects(keys: readonly RunKey[]): string[] {
@@ -97,12 +97,12 @@ interface Page {
 }
 
 async function readPage(
-  { warehouse, config }: ReadPorts,
+  { clickhouse, config }: ReadDeps,
   request: PageRequest,
   read: (keys: readonly RunKey[]) => Promise<RunRow[]>,
 ): Promise<Page> {
   for (let { after } = request; ; ) {
-    const found = await findPage(warehouse, { ...request, after });
+    const found = await findPage(clickhouse, { ...request, after });
     const keys = takeFitting(found.slice(0, request.limitRows), config.maxPageBytes);
     const last = keys.length < found.length ? keys.at(-1) : undefined;
     const rows = await read(keys);

@@ -1,5 +1,5 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { type RunColumn, runColumns } from './run-columns.ts';
 import type { RunKey } from './run-key.ts';
 import { keysCondition } from './run-scope.ts';
@@ -22,7 +22,7 @@ const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const sati
  * @throws errors of ClickHouse.
  */
 export async function readRunRows(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   keys: readonly RunKey[],
   wanted: ReadonlySet<RunColumn>,
@@ -30,7 +30,7 @@ export async function readRunRows(
   if (keys.length === 0) return [];
   const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
   const { sql, ...binding } = keysCondition(tenantId, keys);
-  const answer = await warehouse.queryText({
+  const answer = await clickhouse.queryText({
     ...binding,
     name: 'read-runs',
     sql: `SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { sumDescendants } from './descendant-figures.ts';
 import { ancestorIds, dottedOrderOf, type Unplaced } from './dotted-orders.ts';
 import type { RunRow } from './read-run-rows.ts';
@@ -12,12 +12,12 @@ type Members = ReadonlyMap<string, readonly TraceMember[]>;
 
 /** Reads the data that the response needs beyond the rows: at most one query for each kind, all concurrently. */
 export async function readRelatedData(
-  ports: { readonly warehouse: Warehouse; readonly extras: RunExtras },
+  deps: { readonly clickhouse: ClickHouse; readonly extras: RunExtras },
   tenantId: string,
   rows: readonly RunRow[],
   wanted: ReadonlySet<RelatedKind>,
 ): Promise<RelatedData> {
-  const { warehouse, extras } = ports;
+  const { clickhouse, extras } = deps;
   const runIds = rows.map((row) => row.key.runId);
   const scope: RunScope = { tenantId, projectIds: [...new Set(rows.map((row) => row.key.projectId))] };
   const runs = rows.map(asMember);
@@ -27,20 +27,20 @@ export async function readRelatedData(
     wanted.has(kind) && rows.length > 0 ? read() : Promise.resolve(new Map<string, T>());
   const [members, feedbackStats, attachmentUrls, figures, firstReceived, spans] = await Promise.all([
     toWalk.length > 0
-      ? readTraceMembers(warehouse, scope, distinctTraceIds(toWalk))
+      ? readTraceMembers(clickhouse, scope, distinctTraceIds(toWalk))
       : Promise.resolve(new Map<string, never>()),
     ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
     ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
     ifWanted('figures', () =>
-      sumDescendants(warehouse, {
+      sumDescendants(clickhouse, {
         scope,
         traces: '{figure_traces:Array(UUID)}',
         targets: '{figure_targets:Array(UUID)}',
         params: { figure_traces: distinctTraceIds(runs), figure_targets: runIds },
       }),
     ),
-    ifWanted('firstReceived', () => readFirstReceived(warehouse, tenantId, runs)),
-    ifWanted('spans', () => readTraceSpans(warehouse, tenantId, distinctTraceIds(runs))),
+    ifWanted('firstReceived', () => readFirstReceived(clickhouse, tenantId, runs)),
+    ifWanted('spans', () => readTraceSpans(clickhouse, tenantId, distinctTraceIds(runs))),
   ]);
   const dottedOrders = buildDottedOrders(runs, members);
   const children = wanted.has('children') ? findChildren(runs, members) : new Map();

@@ -1,4 +1,4 @@
-import type { QueryParameter } from '../../infra/clickhouse/warehouse.ts';
+import type { QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { allTimes } from './run-key.ts';
 

@@ -1,4 +1,4 @@
-import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/warehouse.ts';
+import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
 import type { RunKey, TimeWindow } from './run-key.ts';
 

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
 /** A trace id and trace time, as stored with a run. */
 export interface TraceOfRun {
@@ -10,12 +10,12 @@ const hourMicros = 3_600_000_000;
 
 /** Time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
 export async function readFirstReceived(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   traces: readonly TraceOfRun[],
 ): Promise<ReadonlyMap<string, number>> {
   const hours = new Set(traces.map(({ traceTimeMicros }) => Math.floor(traceTimeMicros / hourMicros) * 3_600));
-  const rows = await warehouse.query<{ trace_id: string; micros: number }>({
+  const rows = await clickhouse.query<{ trace_id: string; micros: number }>({
     name: 'read-first-received',
     // `pick` is read by position. The minimum over unmerged parts equals the merged value.
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(tupleElement(pick, 1))) AS micros
@@ -35,11 +35,11 @@ export interface TraceSpan {
 
 /** Reads the span of each trace, by trace. */
 export async function readTraceSpans(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   tenantId: string,
   traceIds: readonly string[],
 ): Promise<ReadonlyMap<string, TraceSpan>> {
-  const rows = await warehouse.query<{ trace_id: string; first: number; last: number }>({
+  const rows = await clickhouse.query<{ trace_id: string; first: number; last: number }>({
     name: 'read-trace-spans',
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
           FROM trace_spans

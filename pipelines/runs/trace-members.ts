@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { allTimes, type TimeWindow } from './run-key.ts';
 import { type RunScope, scopeCondition } from './run-scope.ts';
 
@@ -38,19 +38,19 @@ export interface MemberLimits {
  * are divided over several queries.
  */
 export async function readMembersOfTraces(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   scope: RunScope,
   traceIds: readonly string[],
   limits: MemberLimits = {},
 ): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
   if (traceIds.length === 0) return new Map();
-  const members = await readTraceMembers(warehouse, scope, traceIds, limits);
+  const members = await readTraceMembers(clickhouse, scope, traceIds, limits);
   const count = [...members.values()].reduce((sum, list) => sum + list.length, 0);
   if (count < maxMembers || traceIds.length === 1) return members;
   const half = Math.ceil(traceIds.length / 2);
   const parts = [traceIds.slice(0, half), traceIds.slice(half)];
   return new Map(
-    (await Promise.all(parts.map((part) => readMembersOfTraces(warehouse, scope, part, limits)))).flatMap((map) => [
+    (await Promise.all(parts.map((part) => readMembersOfTraces(clickhouse, scope, part, limits)))).flatMap((map) => [
       ...map,
     ]),
   );
@@ -58,13 +58,13 @@ export async function readMembersOfTraces(
 
 /** Reads the members of some traces, by trace, oldest first; at most {@link maxMembers}. */
 export async function readTraceMembers(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   scope: RunScope,
   traceIds: readonly string[],
   { window = allTimes, maxOfTrace = maxMembersOfTrace }: MemberLimits = {},
 ): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
   const { sql, params, ...binding } = scopeCondition(scope, window);
-  const rows = await warehouse.query<MemberRow>({
+  const rows = await clickhouse.query<MemberRow>({
     ...binding,
     params: { ...params, traces: traceIds },
     name: 'read-trace-members',

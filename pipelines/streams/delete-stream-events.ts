@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
 /** Keeps a list within the size limit of a parameter. */
 const maxIdsPerStatement = 1_000;
@@ -20,12 +20,12 @@ export interface DeletedStreams {
  * @throws errors of ClickHouse.
  */
 export async function deleteStreamEvents(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   { deploymentId, threadIds, runIds, signal }: DeletedStreams,
 ): Promise<void> {
   for (const threads of chunks(threadIds)) {
     for (const runs of runIds === undefined ? [undefined] : chunks(runIds)) {
-      await warehouse.command({
+      await clickhouse.command({
         name: 'delete-stream-events',
         sql: `ALTER TABLE stream_events DELETE WHERE organization_id = {deployment:UUID}
           AND thread_id IN {threads:Array(UUID)} ${runs ? 'AND run_id IN {runs:Array(UUID)}' : ''}`,

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
 /** Outcome of an attempt at a run: a later attempt has begun, or the run has ended. */
 export type AttemptFate = 'superseded' | 'ended';
@@ -9,7 +9,7 @@ export type AttemptFate = 'superseded' | 'ended';
  * @throws errors of ClickHouse.
  */
 export async function readAttemptFate(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   attempt: {
     readonly deploymentId: string;
     readonly threadId: string;
@@ -18,7 +18,7 @@ export async function readAttemptFate(
     readonly signal?: AbortSignal;
   },
 ): Promise<AttemptFate | undefined> {
-  const [row] = await warehouse.query<{ superseded: number; ended: number }>({
+  const [row] = await clickhouse.query<{ superseded: number; ended: number }>({
     name: 'read-attempt-fate',
     sql: `SELECT countIf(seq = 1 AND attempt > {attempt:Int64}) AS superseded, countIf(is_end) AS ended FROM stream_events
       WHERE organization_id = {deployment:UUID} AND thread_id = {thread:UUID} AND run_id = {run:UUID}

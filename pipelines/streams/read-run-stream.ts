@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readStreamPage, type StreamLimits, type StreamPage } from './stream-page.ts';
 
 export interface RunStreamQuery extends StreamLimits {
@@ -15,11 +15,11 @@ export interface RunStreamQuery extends StreamLimits {
  * @throws errors of ClickHouse.
  */
 export function readRunStream(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   { deploymentId, threadId, runId, after = { attempt: 0, seq: 0 }, ...limits }: RunStreamQuery,
 ): Promise<StreamPage> {
   return readStreamPage(
-    warehouse,
+    clickhouse,
     {
       name: 'read-run-stream',
       scope: 'organization_id = {deployment:UUID} AND thread_id = {thread:UUID} AND run_id = {run:UUID}',

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readStreamPage, type StreamLimits, type StreamPage } from './stream-page.ts';
 
 export interface ThreadStreamQuery extends StreamLimits {
@@ -15,11 +15,11 @@ export interface ThreadStreamQuery extends StreamLimits {
  * @throws errors of ClickHouse.
  */
 export function readThreadStream(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   { deploymentId, threadId, after = -1, ...limits }: ThreadStreamQuery,
 ): Promise<StreamPage> {
   return readStreamPage(
-    warehouse,
+    clickhouse,
     {
       name: 'read-thread-stream',
       scope: 'organization_id = {deployment:UUID} AND thread_id = {thread:UUID}',

@@ -1,5 +1,5 @@
+import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
-import type { Query, QueryParameter, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 
 /** One stored event. */
 export interface StreamRow {
@@ -74,7 +74,7 @@ const columns = [
  * @throws errors of ClickHouse.
  */
 export async function readStreamPage(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   read: StreamRead,
   { limitRows, limitBytes, nowMicros = Date.now() * 1_000, signal }: StreamLimits,
 ): Promise<StreamPage> {
@@ -98,8 +98,8 @@ export async function readStreamPage(
     ...(signal && { signal }),
   });
 
-  const keyed = query('keys', `[${read.order.join(', ')}] AS place, data_bytes`);
-  const keys = await warehouse.query<{ place: number[]; data_bytes: number }>({
+  const keyed = query('keys', `[${read.order.join(', ')}] AS location, data_bytes`);
+  const keys = await clickhouse.query<{ location: number[]; data_bytes: number }>({
     ...keyed,
     sql: `${keyed.sql} LIMIT ${rows + 1}`,
   });
@@ -113,15 +113,15 @@ export async function readStreamPage(
   const last = keys[fitting - 1];
   if (last === undefined) return { rows: [], more: false };
 
-  const bound = `AND (${read.order.join(', ')}) <= (${last.place.join(', ')})`;
+  const bound = `AND (${read.order.join(', ')}) <= (${last.location.join(', ')})`;
   const select = columns.map((column) => `CAST(${column} AS Nullable(String))`).join(', ');
-  const answer = await warehouse.queryText({ ...query('events', select, bound), format: 'RowBinary' });
+  const answer = await clickhouse.queryText({ ...query('events', select, bound), format: 'RowBinary' });
   return { rows: readNullableTextRows(answer, columns.length).map(toRow), more: fitting < keys.length };
 }
 
 function toRow(values: readonly (Buffer | undefined)[]): StreamRow {
-  const text = (place: number) => values[place]?.toString('utf8') ?? '';
-  const number = (place: number) => Number(text(place));
+  const text = (location: number) => values[location]?.toString('utf8') ?? '';
+  const number = (location: number) => Number(text(location));
   return {
     runId: text(0),
     attempt: number(1),

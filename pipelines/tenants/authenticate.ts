@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { Caller } from './caller.ts';
@@ -83,9 +83,10 @@ export function createAuthenticator({ database, logger }: { database: Database; 
         known = await keys.get(name, () => readKey(database, hash));
       }
       const expiresAt = known?.caller.expiresAt;
-      if (known === undefined || (expiresAt && expiresAt.getTime() <= Date.now())) throw fault('API_KEY_INVALID');
+      if (known === undefined || (expiresAt && expiresAt.getTime() <= Date.now()))
+        throw runlakeError('API_KEY_INVALID');
       if (organization && organization.toLowerCase() !== known.caller.organizationId) {
-        throw fault('ORGANIZATION_FORBIDDEN');
+        throw runlakeError('ORGANIZATION_FORBIDDEN');
       }
       const caller = { ...known.caller, workspaceId: chooseWorkspace(known, workspace?.toLowerCase()) };
       recordUse(caller.keyId);
@@ -104,12 +105,13 @@ function chooseWorkspace(
 ): string | undefined {
   if (named !== undefined) {
     if (liveWorkspaceIds.has(named)) return named;
-    throw fault('WORKSPACE_FORBIDDEN', { workspace: uuid.test(named) ? named : 'that X-Tenant-Id names' });
+    throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: uuid.test(named) ? named : 'that X-Tenant-Id names' });
   }
   if (defaultWorkspaceId !== undefined && liveWorkspaceIds.has(defaultWorkspaceId)) return defaultWorkspaceId;
   if (caller.organizationWide) return undefined;
   const [only, ...others] = liveWorkspaceIds;
-  if (only === undefined) throw fault('WORKSPACE_FORBIDDEN', { workspace: 'that it was made for: it was deleted' });
+  if (only === undefined)
+    throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: 'that it was made for: it was deleted' });
   return others.length === 0 ? only : undefined;
 }
 

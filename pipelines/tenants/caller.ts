@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Permission } from './permissions.ts';
 
 /** The authenticated caller of a request: its API key, combined with the request headers. */
@@ -25,5 +25,5 @@ export type WorkspaceCaller = Caller & { readonly workspaceId: string };
 
 /** @throws FORBIDDEN with the name of the permission if the caller lacks it. */
 export function requirePermission(caller: Caller, permission: Permission): void {
-  if (!caller.permissions.has(permission)) throw fault('FORBIDDEN', { permission });
+  if (!caller.permissions.has(permission)) throw runlakeError('FORBIDDEN', { permission });
 }

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import { requirePermission } from './caller.ts';
+import { enforceLimit } from './enforce-limit.ts';
 import { generateKey, hashKey, shortKey } from './key-format.ts';
 import { type KeyRecord, keyColumns, keyTables } from './key-record.ts';
 import type { Permission } from './permissions.ts';
-import { requireMemberQuota, type TenantLimits } from './require-room-for-member.ts';
-import { stayWithin } from './stay-within.ts';
+import { requireMemberQuota, type TenantLimits } from './require-member-quota.ts';
 
 export interface NewKey {
   readonly description: string;
@@ -45,7 +45,7 @@ export async function createKey(
   const defaultWorkspaceId = wanted.defaultWorkspaceId?.toLowerCase() ?? null;
   const reach = workspaceIds ?? [...caller.readableWorkspaceIds];
   if (defaultWorkspaceId !== null && !reach.includes(defaultWorkspaceId)) {
-    throw fault('WORKSPACE_FORBIDDEN', { workspace: defaultWorkspaceId });
+    throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: defaultWorkspaceId });
   }
   const key = generateKey();
   return database.transaction(async (tx) => {
@@ -68,8 +68,8 @@ export async function createKey(
         expiresAt,
       ],
     );
-    await stayWithin(tx, caller, { most: limits.maxApiKeys, count: countKeys }, () =>
-      fault('LIMIT_REACHED', {
+    await enforceLimit(tx, caller, { most: limits.maxApiKeys, count: countKeys }, () =>
+      runlakeError('LIMIT_REACHED', {
         limit: limits.maxApiKeys,
         what: 'API keys',
         setting: 'RUNLAKE_MAX_API_KEYS',
@@ -85,11 +85,11 @@ export async function createKey(
 function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
   const named = wanted.workspaceIds?.map((id) => id.toLowerCase()) ?? [];
   for (const id of named) {
-    if (!caller.readableWorkspaceIds.has(id)) throw fault('WORKSPACE_FORBIDDEN', { workspace: id });
+    if (!caller.readableWorkspaceIds.has(id)) throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: id });
   }
   if (named.length > 0) return [...new Set(named)];
   if (!wanted.organizationWide) {
-    if (caller.workspaceId === undefined) throw fault('WORKSPACE_REQUIRED');
+    if (caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');
     return [caller.workspaceId];
   }
   // Keys restricted to some workspaces never have this permission.
@@ -100,9 +100,11 @@ function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
 function allowedExpiry(caller: Caller, wanted: string | null | undefined): string | null {
   if (wanted === null || wanted === undefined) return caller.expiresAt?.toISOString() ?? null;
   const at = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(wanted) ? wanted : `${wanted}Z`);
-  if (at.getTime() <= Date.now()) throw fault('BAD_REQUEST', { reason: 'expires_at is in the past.' });
+  if (at.getTime() <= Date.now()) throw runlakeError('BAD_REQUEST', { reason: 'expires_at is in the past.' });
   if (caller.expiresAt && at > caller.expiresAt) {
-    throw fault('BAD_REQUEST', { reason: 'expires_at is later than the expiry of the key that creates this one.' });
+    throw runlakeError('BAD_REQUEST', {
+      reason: 'expires_at is later than the expiry of the key that creates this one.',
+    });
   }
   return at.toISOString();
 }
@@ -130,6 +132,7 @@ async function findOrCreateUser(
     [caller.organizationId, email],
   );
   // The user was removed between the two statements.
-  if (known === undefined) throw fault('CONFLICT', { reason: 'The user was just removed. Send the request again.' });
+  if (known === undefined)
+    throw runlakeError('CONFLICT', { reason: 'The user was just removed. Send the request again.' });
   return known.id;
 }

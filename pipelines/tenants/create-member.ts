@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import type { MemberRecord } from './list-members.ts';
-import { requireMemberQuota, type TenantLimits } from './require-room-for-member.ts';
+import { requireMemberQuota, type TenantLimits } from './require-member-quota.ts';
 
 /** @throws CONFLICT if the organisation has a user with that email, ignoring case; LIMIT_REACHED. */
 export async function createMember(
@@ -19,7 +19,7 @@ export async function createMember(
      RETURNING id, organization_id, created_at, email, full_name`,
       [randomUUID(), caller.organizationId, email, fullName ?? null],
     );
-    if (!member) throw fault('CONFLICT', { reason: 'A member with this email already exists.' });
+    if (!member) throw runlakeError('CONFLICT', { reason: 'A member with this email already exists.' });
     await requireMemberQuota(tx, caller, limits);
     return member;
   });

@@ -1,14 +1,14 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
-import { violatedConstraint } from '../../infra/postgres/faults.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import { workspaceConflict } from './create-workspace.ts';
+import { enforceLimit } from './enforce-limit.ts';
 import { generateKey, hashKey, shortKey } from './key-format.ts';
 import { requireOperator } from './operator.ts';
 import { EVERYTHING } from './permissions.ts';
-import { stayWithin } from './stay-within.ts';
 import { maxHandleLength } from './workspace-record.ts';
 
 export interface NewOrganization {
@@ -66,8 +66,8 @@ export async function createOrganization(
       });
       const limit = config.maxOrganizations;
       // All organisations are created by callers of the operator's organisation, so locking its row serialises them.
-      await stayWithin(tx, caller, { most: limit, count: countOrganizations }, () =>
-        fault('ORGANIZATION_LIMIT_REACHED', { limit }),
+      await enforceLimit(tx, caller, { most: limit, count: countOrganizations }, () =>
+        runlakeError('ORGANIZATION_LIMIT_REACHED', { limit }),
       );
       const [made] = await tx.query<{ created_at: string }>('SELECT created_at FROM organizations WHERE id = $1', [
         seed.organizationId,
@@ -76,7 +76,7 @@ export async function createOrganization(
     });
   } catch (error) {
     if (violatedConstraint(error) === 'organizations_pkey') {
-      throw fault('CONFLICT', { reason: 'An organization with this id already exists.' });
+      throw runlakeError('CONFLICT', { reason: 'An organization with this id already exists.' });
     }
     throw workspaceConflict(error) ?? error;
   }

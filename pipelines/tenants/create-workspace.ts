@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
-import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
-import { violatedConstraint } from '../../infra/postgres/faults.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
-import { stayWithin } from './stay-within.ts';
+import { enforceLimit } from './enforce-limit.ts';
 import { type WorkspaceRecord, workspaceColumns } from './workspace-record.ts';
 
 export interface NewWorkspace {
@@ -14,7 +14,7 @@ export interface NewWorkspace {
   readonly handle?: string | null | undefined;
 }
 
-interface CreatePorts {
+interface CreateDeps {
   readonly database: Database;
   readonly authenticator: Authenticator;
   readonly config: Pick<Config, 'maxWorkspaces'>;
@@ -24,7 +24,7 @@ const countWorkspaces = 'SELECT count(*) AS there FROM workspaces WHERE organiza
 
 /** @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED. */
 export async function createWorkspace(
-  { database, authenticator, config }: CreatePorts,
+  { database, authenticator, config }: CreateDeps,
   caller: Caller,
   { id = randomUUID(), displayName, handle = null }: NewWorkspace,
 ): Promise<WorkspaceRecord> {
@@ -36,8 +36,8 @@ export async function createWorkspace(
         [id, caller.organizationId, displayName, handle],
       );
       const limit = config.maxWorkspaces;
-      await stayWithin(tx, caller, { most: limit, count: countWorkspaces }, () =>
-        fault('LIMIT_REACHED', {
+      await enforceLimit(tx, caller, { most: limit, count: countWorkspaces }, () =>
+        runlakeError('LIMIT_REACHED', {
           limit,
           what: 'workspaces',
           setting: 'RUNLAKE_MAX_WORKSPACES',
@@ -60,9 +60,9 @@ export async function createWorkspace(
 export function workspaceConflict(error: unknown): RunlakeError | undefined {
   switch (violatedConstraint(error)) {
     case 'workspaces_pkey':
-      return fault('CONFLICT', { reason: 'A workspace with this id already exists.' });
+      return runlakeError('CONFLICT', { reason: 'A workspace with this id already exists.' });
     case 'workspaces_by_handle':
-      return fault('CONFLICT', { reason: 'A workspace with this handle already exists.' });
+      return runlakeError('CONFLICT', { reason: 'A workspace with this handle already exists.' });
     default:
       return undefined;
   }

@@ -10,7 +10,7 @@
  * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` then queues them, as
  * does a repeated request.
  */
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
@@ -39,9 +39,11 @@ export async function deleteOrganization(
   const deleted = await database.transaction(async (tx) => {
     await requireOperator(tx, caller);
     const [found] = await tx.query('SELECT FROM organizations WHERE id = $1 FOR UPDATE', [id]);
-    if (found === undefined) throw fault('NOT_FOUND', { what: 'Organization' });
+    if (found === undefined) throw runlakeError('NOT_FOUND', { what: 'Organization' });
     if (id === caller.organizationId) {
-      throw fault('CONFLICT', { reason: 'The first organization belongs to the operator and cannot be deleted.' });
+      throw runlakeError('CONFLICT', {
+        reason: 'The first organization belongs to the operator and cannot be deleted.',
+      });
     }
     await tx.execute('UPDATE organizations SET deleted_at = coalesce(deleted_at, now()) WHERE id = $1', [id]);
     await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE organization_id = $1 AND deleted_at IS NULL', [

@@ -18,7 +18,7 @@
  * is not counted in another hour again.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -26,7 +26,7 @@ import { finishExport } from '../exports/finish-export.ts';
 
 export interface WorkspaceDeletionDeps {
   readonly database: Database;
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly logger: Logger;
 }
@@ -62,7 +62,7 @@ export async function deleteWorkspaceData(
   deps: WorkspaceDeletionDeps,
   { workspaceId, signal }: { readonly workspaceId: string; readonly signal?: AbortSignal },
 ): Promise<void> {
-  const { database, warehouse } = deps;
+  const { database, clickhouse } = deps;
   const [deleted] = await database.query<{ isSecond: boolean; deploymentIds: string[] }>(
     `SELECT deleted_at + ${secondPurgeDelay} <= now() AS "isSecond",
        ARRAY(SELECT deployment_id FROM agents.deployments WHERE workspace_id = workspaces.id) AS "deploymentIds"
@@ -80,7 +80,7 @@ export async function deleteWorkspaceData(
   await execute(closing, [deploymentIds]);
   await waitForProcesses(deps, deploymentIds, signal);
   for (const deletion of agentDeletions) await execute(deletion, [deploymentIds]);
-  await execute('DELETE FROM parked_events WHERE tenant_id = $1', [workspaceId]);
+  await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   // Keys of all topics begin with the id of the workspace or of the deployment.
   await execute(`DELETE FROM dead_letters WHERE encode(substring(key FOR 36), 'escape') = ANY ($1::uuid[]::text[])`, [
     [workspaceId, ...deploymentIds],
@@ -94,7 +94,7 @@ export async function deleteWorkspaceData(
     params: { deployments: deploymentIds },
   };
   for (const { table, condition, params } of [...deletions, streams]) {
-    await warehouse.command({
+    await clickhouse.command({
       name: `delete-workspace-${table}`,
       sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
       params,

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
@@ -32,10 +32,10 @@ export async function deleteWorkspace(
     );
     const reached = caller.organizationWide || caller.readableWorkspaceIds.has(workspaceId.toLowerCase());
     if (!reached || !living.some(({ id }) => id === workspaceId.toLowerCase())) {
-      throw fault('NOT_FOUND', { what: 'Workspace' });
+      throw runlakeError('NOT_FOUND', { what: 'Workspace' });
     }
     if (living.length === 1)
-      throw fault('CONFLICT', { reason: 'The last workspace of an organization cannot be deleted.' });
+      throw runlakeError('CONFLICT', { reason: 'The last workspace of an organization cannot be deleted.' });
     await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
   });
   authenticator.forgetAll();

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { type Caller, requirePermission } from './caller.ts';
@@ -26,7 +26,7 @@ export async function operatorOf(database: Database, organizationId?: string): P
      ORDER BY o.created_at, o.id, u.created_at, u.id LIMIT 1`,
     [organizationId ?? null],
   );
-  if (first === undefined) throw fault('NOT_FOUND', { what: 'Organisation (start `runlake all` once)' });
+  if (first === undefined) throw runlakeError('NOT_FOUND', { what: 'Organisation (start `runlake all` once)' });
   return {
     organizationId: first.organization_id,
     workspaceId: first.workspaces[0],
@@ -51,5 +51,5 @@ export async function isOperator(sql: Sql, caller: Caller): Promise<boolean> {
 /** @throws FORBIDDEN, OPERATOR_ONLY if the caller may not manage organisations. */
 export async function requireOperator(sql: Sql, caller: Caller): Promise<void> {
   requirePermission(caller, 'organizations:manage');
-  if (!(await isOperator(sql, caller))) throw fault('OPERATOR_ONLY');
+  if (!(await isOperator(sql, caller))) throw runlakeError('OPERATOR_ONLY');
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import { type WorkspaceRecord, workspaceColumns } from './workspace-record.ts';
@@ -16,6 +16,6 @@ export async function readWorkspace(database: Database, caller: Caller, workspac
      WHERE id = $1 AND organization_id = $2 AND ($3 OR id = ANY ($4::uuid[])) AND deleted_at IS NULL`,
     [workspaceId, caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds]],
   );
-  if (!workspace) throw fault('NOT_FOUND', { what: 'Workspace' });
+  if (!workspace) throw runlakeError('NOT_FOUND', { what: 'Workspace' });
   return workspace;
 }

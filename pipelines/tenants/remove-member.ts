@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
@@ -24,7 +24,7 @@ export async function removeMember(
       userId,
       caller.organizationId,
     ]);
-    if (member === undefined) throw fault('NOT_FOUND', { what: 'Member' });
+    if (member === undefined) throw runlakeError('NOT_FOUND', { what: 'Member' });
     const keys = await tx.query<{ permissions: string[]; read_only: boolean; organization_wide: boolean }>(
       `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys
        WHERE user_id = $1 AND revoked_at IS NULL FOR UPDATE`,
@@ -43,7 +43,9 @@ export async function removeMember(
       [caller.organizationId, userId, [EVERYTHING, 'organization:manage']],
     );
     if (admin === undefined) {
-      throw fault('CONFLICT', { reason: 'No other member has a key that manages the organization. Create one first.' });
+      throw runlakeError('CONFLICT', {
+        reason: 'No other member has a key that manages the organization. Create one first.',
+      });
     }
     await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL', [userId]);
     await tx.execute('UPDATE users SET removed_at = now() WHERE id = $1', [userId]);

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
@@ -33,7 +33,7 @@ export async function revokeKey(
     `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys WHERE ${isRevocable}`,
     key,
   );
-  if (!held) throw fault('NOT_FOUND', { what: 'API key' });
+  if (!held) throw runlakeError('NOT_FOUND', { what: 'API key' });
   for (const permission of effectivePermissions(held.permissions, held.read_only, held.organization_wide)) {
     requirePermission(caller, permission);
   }
@@ -46,7 +46,7 @@ export async function revokeKey(
      SELECT ${keyColumns}, revoked.hash FROM ${keyTables} JOIN revoked ON revoked.id = k.id`,
     key,
   );
-  if (!revoked) throw fault('NOT_FOUND', { what: 'API key' });
+  if (!revoked) throw runlakeError('NOT_FOUND', { what: 'API key' });
   const { hash, ...record } = revoked;
   authenticator.forgetKey(hash);
   return record;

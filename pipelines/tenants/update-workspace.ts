@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import { workspaceConflict } from './create-workspace.ts';
@@ -34,7 +34,7 @@ export async function updateWorkspace(
         handle,
       ],
     );
-    if (!workspace) throw fault('NOT_FOUND', { what: 'Workspace' });
+    if (!workspace) throw runlakeError('NOT_FOUND', { what: 'Workspace' });
     return workspace;
   } catch (error) {
     throw workspaceConflict(error) ?? error;

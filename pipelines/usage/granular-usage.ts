@@ -47,17 +47,17 @@ export interface UsageRow extends BucketBounds {
  * @throws errors of ClickHouse and Postgres.
  */
 export async function granularUsage(
-  ports: { readonly usageCounts: ReadUsageCounts; readonly database: Pick<Database, 'query'> },
+  deps: { readonly usageCounts: ReadUsageCounts; readonly database: Pick<Database, 'query'> },
   request: GranularUsageRequest,
 ): Promise<GranularUsage> {
   const plan = planBuckets(request.range);
   const { organizationId, workspaceIds, groupBy } = request;
   const [{ ids, rows }, all] = await Promise.all([
-    ports.usageCounts(plan, workspaceIds, groupBy),
-    allNames(ports.database, organizationId, groupBy),
+    deps.usageCounts(plan, workspaceIds, groupBy),
+    allNames(deps.database, organizationId, groupBy),
   ]);
   const known = ids.filter((id) => id !== nilUuid);
-  const names = all ?? (await namesOf(ports.database, organizationId, groupBy, known));
+  const names = all ?? (await namesOf(deps.database, organizationId, groupBy, known));
   const { dimensions, ranks } = rank(groupBy, ids, names);
   const buckets = sumBuckets(rows, ranks, dimensions.length);
   return {

@@ -16,10 +16,10 @@ export interface OrganizationUsage {
  * @throws errors of ClickHouse and Postgres.
  */
 export async function organizationUsage(
-  ports: Parameters<typeof granularUsage>[0],
+  deps: Parameters<typeof granularUsage>[0],
   request: Omit<GranularUsageRequest, 'groupBy'>,
 ): Promise<OrganizationUsage> {
-  const usage = await granularUsage(ports, { ...request, groupBy: 'workspace' });
+  const usage = await granularUsage(deps, { ...request, groupBy: 'workspace' });
   const byWorkspace: Record<string, number> = {};
   let total = 0;
   for (const { dimensions, traces } of usageRows(usage)) {

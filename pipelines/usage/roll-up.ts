@@ -15,19 +15,19 @@
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import {
   defaultMaxHours,
-  hasNotes,
-  type PassLimits,
-  type PassOutcome,
-  type PassPorts,
-  rollUpPass,
-} from './roll-up-pass.ts';
-import { ageOfOldestNote, countedHours, oldestNoteAge, passSeconds } from './usage-metrics.ts';
+  hasDirtyHours,
+  type RollUpDeps,
+  type RollUpLimits,
+  type RollUpOutcome,
+  runRollUp,
+} from './run-roll-up.ts';
+import { ageOfOldestDirtyHour, countedHours, oldestDirtyHourAge, rollUpSeconds } from './usage-metrics.ts';
 
-export interface RollUpOptions extends PassPorts {
+export interface RollUpOptions extends RollUpDeps {
   /** Maximum time between two checks for dirty hours, in milliseconds. */
   readonly intervalMs: number;
   readonly logger: Logger;
-  readonly limits?: PassLimits;
+  readonly limits?: RollUpLimits;
 }
 
 export interface RollUp {
@@ -39,9 +39,9 @@ export interface RollUp {
    * Executes a roll-up run after any running one. When it resolves, all hours marked dirty before the call are counted,
    * unless the outcome is `busy` or `more` is set.
    *
-   * @throws errors of {@link rollUpPass}.
+   * @throws errors of {@link runRollUp}.
    */
-  passNow(): Promise<PassOutcome>;
+  runNow(): Promise<RollUpOutcome>;
   /** @throws the last error after several consecutive failures; usage then lags behind. */
   check(): Promise<void>;
   /** Stops the loop; resolves when a running roll-up run has finished. */
@@ -58,19 +58,19 @@ const minBackoffMs = 250;
 const maxBackoffMs = 5_000;
 
 /** Starts the roll-up loop of a process. */
-export function startRollUp({ database, warehouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
+export function startRollUp({ database, clickhouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
   let stopping = false;
   let woken = true;
   let wakePause = () => {};
   let lagging: { readonly error: unknown } | undefined;
   let running: Promise<unknown> = Promise.resolve();
 
-  function passNow(passLimits = limits): Promise<PassOutcome> {
-    const pass = running.then(async () => {
-      const observe = passSeconds.startTimer();
-      let outcome: PassOutcome['outcome'] | 'failed' = 'failed';
+  function runNow(rollUpLimits = limits): Promise<RollUpOutcome> {
+    const rollUp = running.then(async () => {
+      const observe = rollUpSeconds.startTimer();
+      let outcome: RollUpOutcome['outcome'] | 'failed' = 'failed';
       try {
-        const result = await rollUpPass({ database, warehouse }, passLimits);
+        const result = await runRollUp({ database, clickhouse }, rollUpLimits);
         outcome = result.outcome;
         countedHours.inc(result.hours);
         logger.debug(result, 'usage roll-up run finished');
@@ -79,8 +79,8 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
         observe({ outcome });
       }
     });
-    running = pass.catch(() => undefined);
-    return pass;
+    running = rollUp.catch(() => undefined);
+    return rollUp;
   }
 
   /** Waits for `ms`, or until `over` returns true; `over` is evaluated when the loop is woken or stopped. */
@@ -102,11 +102,11 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
     while (!stopping) {
       const startedMs = performance.now();
       try {
-        if (woken || (await hasNotes(database))) {
+        if (woken || (await hasDirtyHours(database))) {
           woken = false;
           // A failed run may have been too large for the memory of ClickHouse.
           const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
-          woken = (await passNow({ ...limits, hours })).more || woken;
+          woken = (await runNow({ ...limits, hours })).more || woken;
           const tookMs = performance.now() - startedMs;
           await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), () => stopping);
         }
@@ -124,13 +124,13 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
   }
 
   const looping = loop();
-  const hideMetrics = oldestNoteAge.showing(() => ageOfOldestNote(database));
+  const hideMetrics = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(database));
   return {
     wake: () => {
       woken = true;
       wakePause();
     },
-    passNow: () => passNow(),
+    runNow: () => runNow(),
     check: async () => {
       if (lagging !== undefined) throw lagging.error;
     },

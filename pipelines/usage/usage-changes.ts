@@ -1,17 +1,17 @@
-import type { TouchedHour } from '../../infra/event-log/event-log.ts';
+import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 
 /**
- * Records that roll-up run `pass` counted these hours again. Call it in the transaction of the run, after the counts
+ * Records that roll-up run `rollUp` counted these hours again. Call it in the transaction of the run, after the counts
  * are stored.
  */
-export async function recordChanges(transaction: Sql, hours: readonly TouchedHour[], pass: number): Promise<void> {
+export async function recordChanges(transaction: Sql, hours: readonly DirtyHour[], rollUp: number): Promise<void> {
   await transaction.query(
-    `INSERT INTO usage_changes (workspace_id, day, pass)
+    `INSERT INTO usage_changes (workspace_id, day, roll_up)
      SELECT DISTINCT tenant_id, (to_timestamp(hour_seconds) AT TIME ZONE 'UTC')::date, $3::bigint
-     FROM unnest($1::uuid[], $2::bigint[]) AS touched (tenant_id, hour_seconds)
-     ON CONFLICT (workspace_id, day) DO UPDATE SET pass = excluded.pass`,
-    [hours.map(({ tenantId }) => tenantId), hours.map(({ hourSeconds }) => hourSeconds), pass],
+     FROM unnest($1::uuid[], $2::bigint[]) AS dirty_hours (tenant_id, hour_seconds)
+     ON CONFLICT (workspace_id, day) DO UPDATE SET roll_up = excluded.roll_up`,
+    [hours.map(({ tenantId }) => tenantId), hours.map(({ hourSeconds }) => hourSeconds), rollUp],
   );
 }
 
@@ -25,12 +25,12 @@ export async function lastChange(
   workspaceIds: readonly string[],
   range: { readonly startSeconds: number; readonly endSeconds: number },
 ): Promise<number> {
-  const [found] = await database.query<{ pass: number }>(
-    `SELECT coalesce(max(pass), 0)::float8 AS pass FROM usage_changes
+  const [found] = await database.query<{ roll_up: number }>(
+    `SELECT coalesce(max(roll_up), 0)::float8 AS roll_up FROM usage_changes
      WHERE workspace_id = ANY ($1::uuid[])
        AND day >= (to_timestamp($2::float8) AT TIME ZONE 'UTC')::date AND day <= (to_timestamp($3::float8 - 1) AT TIME ZONE 'UTC')::date`,
     [workspaceIds, range.startSeconds, range.endSeconds],
     { name: 'last-usage-change' },
   );
-  return found?.pass ?? 0;
+  return found?.roll_up ?? 0;
 }

@@ -14,7 +14,7 @@
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Grouping } from './grouping.ts';
 import { readUsageRows, type UsageCounts } from './read-usage-rows.ts';
@@ -23,8 +23,8 @@ import { lastChange } from './usage-changes.ts';
 import { readReports } from './usage-metrics.ts';
 import { usageQuery } from './usage-query.ts';
 
-export interface UsageCountsPorts {
-  readonly warehouse: Pick<Warehouse, 'queryText'>;
+export interface UsageCountsDeps {
+  readonly clickhouse: Pick<ClickHouse, 'queryText'>;
   readonly database: Pick<Database, 'query'>;
   /** Maximum memory of cached counts, in bytes; 0 disables the cache. */
   readonly cacheBytes: number;
@@ -40,7 +40,7 @@ export type ReadUsageCounts = (
 const none: UsageCounts = { ids: [], rows: [] };
 const maxCachedMs = 60_000;
 
-export function createUsageCounts({ warehouse, database, cacheBytes }: UsageCountsPorts): ReadUsageCounts {
+export function createUsageCounts({ clickhouse, database, cacheBytes }: UsageCountsDeps): ReadUsageCounts {
   const cached = new LRUCache<string, { readonly change: number; readonly counts: UsageCounts }>({
     maxSize: Math.max(1, cacheBytes),
     sizeCalculation: ({ counts }, key) => key.length + estimateBytes(counts),
@@ -51,7 +51,7 @@ export function createUsageCounts({ warehouse, database, cacheBytes }: UsageCoun
     if (query === undefined) return none;
     const read = async () => {
       readReports.inc({ source: 'clickhouse' });
-      return readUsageRows(await warehouse.queryText({ ...query, format: 'RowBinary' }));
+      return readUsageRows(await clickhouse.queryText({ ...query, format: 'RowBinary' }));
     };
     if (cacheBytes === 0) return read();
 

@@ -2,8 +2,8 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { scrapedGauge } from '../../infra/telemetry/scraped-gauge.ts';
 
-export const passSeconds = histogram(
-  'runlake_usage_pass_seconds',
+export const rollUpSeconds = histogram(
+  'runlake_usage_roll_up_seconds',
   'Duration of a usage roll-up run, by outcome: counted, idle (no dirty hours), busy (another process runs one), failed.',
   ['outcome'],
   [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
@@ -22,8 +22,8 @@ export const delaySeconds = histogram(
   [0.1, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800],
 );
 
-export const oldestNoteAge = scrapedGauge(
-  'runlake_usage_oldest_note_age_seconds',
+export const oldestDirtyHourAge = scrapedGauge(
+  'runlake_usage_oldest_dirty_hour_age_seconds',
   'Age of the oldest dirty hour that is not counted yet; 0 if there is none.',
   [],
 );
@@ -35,10 +35,10 @@ export const readReports = counter(
 );
 
 /** Costs one index lookup. */
-export async function ageOfOldestNote(database: Pick<Database, 'query'>): Promise<number> {
+export async function ageOfOldestDirtyHour(database: Pick<Database, 'query'>): Promise<number> {
   const [oldest] = await database.query<{ seconds: number }>(
-    `SELECT greatest(0, extract(epoch FROM clock_timestamp() - noted_at))::float8 AS seconds
-     FROM usage_notes ORDER BY sequence LIMIT 1`,
+    `SELECT greatest(0, extract(epoch FROM clock_timestamp() - marked_at))::float8 AS seconds
+     FROM usage_dirty_hours ORDER BY sequence LIMIT 1`,
   );
   return oldest?.seconds ?? 0;
 }

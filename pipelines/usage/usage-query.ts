@@ -1,4 +1,4 @@
-import type { Query } from '../../infra/clickhouse/warehouse.ts';
+import type { Query } from '../../infra/clickhouse/clickhouse.ts';
 import type { Grouping } from './grouping.ts';
 import type { BucketPlan } from './stride.ts';
 

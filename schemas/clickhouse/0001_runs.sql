@@ -64,7 +64,7 @@ CREATE TABLE runs (
 ENGINE = CoalescingMergeTree
 PARTITION BY toMonday(start_time)
 ORDER BY (tenant_id, session_id, start_time, trace_id, id)
--- The window counts table partitions, not cuts: one cut may touch fifty.
+-- The window counts table partitions, not insert batches: one batch may touch fifty.
 SETTINGS non_replicated_deduplication_window = 10000;
 
 -- The billing fact: one row a trace. `pick` is chosen by a minimum, which no order of arrival can upset.

@@ -32,7 +32,7 @@ export const jobCatalogue = {
   },
   /** Replays a dead-letter record of the in-process log, which only the process that runs the log can do. */
   'replay-dead-letter': {
-    payload: Type.Object({ letter_id: Type.String({ minLength: 1, maxLength: 200 }) }, closed),
+    payload: Type.Object({ dead_letter_id: Type.String({ minLength: 1, maxLength: 200 }) }, closed),
     timeoutMs: 120_000,
     attempts: 3,
     retryDelayMs: 2_000,

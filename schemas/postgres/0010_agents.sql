@@ -76,7 +76,7 @@ CREATE TABLE agents.runs (
   thread_id uuid NOT NULL,
   run_id uuid NOT NULL,
   -- Order of creation, in which the runs of a thread are taken up.
-  place bigint GENERATED ALWAYS AS IDENTITY,
+  queue_position bigint GENERATED ALWAYS AS IDENTITY,
   assistant_id uuid NOT NULL,
   graph_id text NOT NULL,
   status text NOT NULL DEFAULT 'pending'
@@ -117,8 +117,8 @@ CREATE TABLE agents.runs (
 );
 -- One run of a thread runs at a time, whatever any process believes.
 CREATE UNIQUE INDEX runs_running ON agents.runs (organization_id, thread_id) WHERE status = 'running';
-CREATE INDEX runs_pending ON agents.runs (organization_id, thread_id, due_at, place) WHERE status = 'pending';
+CREATE INDEX runs_pending ON agents.runs (organization_id, thread_id, due_at, queue_position) WHERE status = 'pending';
 CREATE UNIQUE INDEX runs_leased ON agents.runs (lease_token) WHERE status = 'running';
-CREATE INDEX runs_of_thread ON agents.runs (organization_id, thread_id, place DESC);
+CREATE INDEX runs_of_thread ON agents.runs (organization_id, thread_id, queue_position DESC);
 CREATE INDEX runs_of_assistant ON agents.runs (organization_id, assistant_id);
 CREATE INDEX runs_without_end ON agents.runs (organization_id, ended_at) WHERE end_published = false;

@@ -54,7 +54,7 @@ CREATE INDEX checkpoint_writes_of_run ON agents.checkpoint_writes (thread_id, ru
 -- The row stays locked to the end of the transaction, so that nobody takes the run or the thread over between this answer and
 -- the commit of what was written on it. Runs with the rights of its owner: graph code can ask for a token that it has, and
 -- read none.
-CREATE FUNCTION agents.lease_holds(organization uuid, thread uuid, token uuid) RETURNS boolean
+CREATE FUNCTION agents.lease_is_valid(organization uuid, thread uuid, token uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM FROM agents.runs

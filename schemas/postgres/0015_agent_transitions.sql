@@ -4,7 +4,7 @@
 
 -- Settles what the row of a thread says of its runs: busy while one waits or runs, and when the next one is due; and what its
 -- metadata says of them. Last of what is done under the lock of the thread. A thread that is not kept for ever has its time again.
-CREATE FUNCTION agents.settle_thread(organization uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
+CREATE FUNCTION agents.update_thread_status(organization uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   any_running boolean := EXISTS (
@@ -62,7 +62,7 @@ BEGIN
     temporary, due_at, sender, created_at, updated_at)
   VALUES (organization, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
     is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at);
-  PERFORM agents.settle_thread(organization, thread, about);
+  PERFORM agents.update_thread_status(organization, thread, about);
   PERFORM pg_notify('agent_runs', '');
   outcome := 'made';
   RETURN NEXT;
@@ -108,7 +108,7 @@ BEGIN
     SELECT run_id FROM agents.runs waiting
     WHERE waiting.organization_id = started.organization_id AND waiting.thread_id = started.thread_id
       AND waiting.status = 'pending'
-    ORDER BY due_at, place LIMIT 1
+    ORDER BY due_at, queue_position LIMIT 1
   ) head
   WHERE run.organization_id = started.organization_id AND run.run_id = head.run_id
   RETURNING run.*;
@@ -137,7 +137,7 @@ BEGIN
       error = failure, state_updated_at = clock_timestamp()
     WHERE organization_id = organization AND thread_id = thread;
   END IF;
-  PERFORM agents.settle_thread(organization, thread);
+  PERFORM agents.update_thread_status(organization, thread);
   PERFORM pg_notify('agent_runs', '');
   RETURN NEXT ended;
 END $$;

@@ -10,7 +10,7 @@ ALTER TABLE agents.runs SET (fillfactor = 80);
 -- statement: each end of a run read through all runs. So only those indexes begin with it that find a single run by what follows.
 DROP INDEX agents.runs_of_assistant, agents.runs_of_thread, agents.runs_leased;
 CREATE INDEX runs_of_assistant ON agents.runs (assistant_id);
-CREATE INDEX runs_of_thread ON agents.runs (thread_id, place DESC);
+CREATE INDEX runs_of_thread ON agents.runs (thread_id, queue_position DESC);
 CREATE UNIQUE INDEX runs_leased ON agents.runs (lease_token) WHERE status = 'running' AND lease_token IS NOT NULL;
 
 DROP FUNCTION agents.add_run;
@@ -80,7 +80,7 @@ BEGIN
       temporary, due_at, sender, created_at, updated_at)
     VALUES (organization, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
       is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at);
-    PERFORM agents.settle_thread(organization, thread, about);
+    PERFORM agents.update_thread_status(organization, thread, about);
     PERFORM pg_notify('agent_runs', '');
   END IF;
   RETURN NEXT;

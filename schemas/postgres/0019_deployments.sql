@@ -35,12 +35,12 @@ ALTER TABLE agents.webhooks DROP CONSTRAINT webhooks_organization_id_fkey, ADD F
 ALTER TABLE agents.store_items DROP CONSTRAINT store_items_organization_id_fkey, ADD FOREIGN KEY (deployment_id) REFERENCES agents.deployments;
 
 -- The functions are those of 0011, 0015 and 0016 with the new column. They notify with the id of the deployment as payload.
-DROP FUNCTION agents.lease_holds, agents.settle_thread, agents.add_run, agents.claim_runs, agents.end_run;
+DROP FUNCTION agents.lease_is_valid, agents.update_thread_status, agents.add_run, agents.claim_runs, agents.end_run;
 
 -- Whether state of the thread may be written under the token: the lease of its running run, or the hold of a request that writes
 -- state. Locks the row until the transaction ends, so that nothing takes the run or the thread over before the commit. SECURITY
 -- DEFINER: graph code can test a token that it has, but cannot read any.
-CREATE FUNCTION agents.lease_holds(deployment uuid, thread uuid, token uuid) RETURNS boolean
+CREATE FUNCTION agents.lease_is_valid(deployment uuid, thread uuid, token uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM FROM agents.runs
@@ -56,7 +56,7 @@ END $$;
 
 -- Writes to the row of a thread what follows from its runs: `busy` while one is pending or running, and when the next one is due;
 -- merges `about` into its metadata and restarts its time to live. Called last under the lock of the thread.
-CREATE FUNCTION agents.settle_thread(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
+CREATE FUNCTION agents.update_thread_status(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   any_running boolean := EXISTS (
@@ -140,7 +140,7 @@ BEGIN
       temporary, due_at, sender, created_at, updated_at)
     VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
       is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at);
-    PERFORM agents.settle_thread(deployment, thread, about);
+    PERFORM agents.update_thread_status(deployment, thread, about);
     PERFORM pg_notify('agent_runs', deployment::text);
   END IF;
   RETURN NEXT;
@@ -186,7 +186,7 @@ BEGIN
     SELECT run_id FROM agents.runs waiting
     WHERE waiting.deployment_id = started.deployment_id AND waiting.thread_id = started.thread_id
       AND waiting.status = 'pending'
-    ORDER BY due_at, place LIMIT 1
+    ORDER BY due_at, queue_position LIMIT 1
   ) head
   WHERE run.deployment_id = started.deployment_id AND run.run_id = head.run_id
   RETURNING run.*;

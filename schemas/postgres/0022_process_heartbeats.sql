@@ -8,12 +8,12 @@ CREATE TABLE agents.processes (
 );
 ALTER TABLE agents.runs DROP COLUMN lease_until, ADD COLUMN process_id uuid;
 
-DROP FUNCTION agents.lease_holds, agents.add_run, agents.claim_runs;
+DROP FUNCTION agents.lease_is_valid, agents.add_run, agents.claim_runs;
 
 -- Whether state of the thread may be written under the token: the lease of its running run, or the hold of a request that writes
 -- state. Locks the row until the transaction ends, so that nothing takes the run or the thread over before the commit. SECURITY
 -- DEFINER: graph code can test a token that it has, but cannot read any.
-CREATE FUNCTION agents.lease_holds(deployment uuid, thread uuid, token uuid) RETURNS boolean
+CREATE FUNCTION agents.lease_is_valid(deployment uuid, thread uuid, token uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM FROM agents.runs
@@ -92,7 +92,7 @@ BEGIN
       temporary, due_at, sender, created_at, updated_at)
     VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
       is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at);
-    PERFORM agents.settle_thread(deployment, thread, about);
+    PERFORM agents.update_thread_status(deployment, thread, about);
     PERFORM pg_notify('agent_runs', deployment::text);
   END IF;
   RETURN NEXT;
@@ -138,7 +138,7 @@ BEGIN
     SELECT run_id FROM agents.runs waiting
     WHERE waiting.deployment_id = started.deployment_id AND waiting.thread_id = started.thread_id
       AND waiting.status = 'pending'
-    ORDER BY due_at, place LIMIT 1
+    ORDER BY due_at, queue_position LIMIT 1
   ) head
   WHERE run.deployment_id = started.deployment_id AND run.run_id = head.run_id
   RETURNING run.*;

@@ -18,12 +18,12 @@ LANGUAGE plpgsql AS $$
 BEGIN
   SELECT due_at, CASE WHEN due_at <= clock_timestamp() THEN coalesce(caller_id, deployment_id) END INTO due, caller
   FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'pending'
-  ORDER BY due_at, place LIMIT 1;
+  ORDER BY due_at, queue_position LIMIT 1;
 END $$;
 
 -- Writes to the row of a thread what follows from its runs: `busy` while one is pending or running, when the next one is due and who waits for it;
 -- merges `about` into its metadata and restarts its time to live. Called last under the lock of the thread.
-CREATE OR REPLACE FUNCTION agents.settle_thread(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
+CREATE OR REPLACE FUNCTION agents.update_thread_status(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   any_running boolean := EXISTS (
@@ -108,7 +108,7 @@ BEGIN
       temporary, due_at, sender, created_at, updated_at, caller_id)
     VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
       is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at, caller);
-    PERFORM agents.settle_thread(deployment, thread, about);
+    PERFORM agents.update_thread_status(deployment, thread, about);
     PERFORM pg_notify('agent_runs', deployment::text);
   END IF;
   RETURN NEXT;
@@ -229,7 +229,7 @@ BEGIN
       ) due
     ),
     ranked AS (
-      SELECT id, held, row_number() OVER (ORDER BY held, next_due_at) AS place FROM candidate
+      SELECT id, held, row_number() OVER (ORDER BY held, next_due_at) AS rank FROM candidate
     ),
     share AS (
       SELECT greatest(1, (SELECT sum(runs) FROM running) / (
@@ -238,7 +238,7 @@ BEGIN
     ),
     turn AS (
       SELECT id, count(*) AS runs FROM ranked
-      WHERE place <= slots OR (place <= slots + extra_slots AND held < (SELECT floor(runs) FROM share)) GROUP BY id
+      WHERE rank <= slots OR (rank <= slots + extra_slots AND held < (SELECT floor(runs) FROM share)) GROUP BY id
     )
     SELECT head.thread_id FROM turn CROSS JOIN LATERAL (
       SELECT thread_id FROM agents.threads
@@ -270,7 +270,7 @@ BEGIN
     SELECT run_id FROM agents.runs waiting
     WHERE waiting.deployment_id = started.deployment_id AND waiting.thread_id = started.thread_id
       AND waiting.status = 'pending'
-    ORDER BY due_at, place LIMIT 1
+    ORDER BY due_at, queue_position LIMIT 1
   ) head
   WHERE run.deployment_id = started.deployment_id AND run.run_id = head.run_id
   RETURNING run.*;

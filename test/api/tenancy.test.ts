@@ -3,7 +3,7 @@ import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
 import { hashKey } from '../../pipelines/tenants/key-format.ts';
-import { rollUpPass } from '../../pipelines/usage/roll-up-pass.ts';
+import { runRollUp } from '../../pipelines/usage/run-roll-up.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
@@ -311,7 +311,7 @@ beforeAll(async () => {
   const feedback = { id: victim.feedbackId, run_id: victim.runId, key: 'okapi', comment: 'okapi' };
   expect((await ask('POST', { url: '/feedback', payload: feedback }, key)).statusCode).toBe(200);
   await api.settled();
-  await rollUpPass(api.services);
+  await runRollUp(api.services);
   before = await victimNow();
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },

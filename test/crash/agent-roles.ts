@@ -141,7 +141,7 @@ export class AgentRoles {
       RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
-      RUNLAKE_CUT_MS: '100',
+      RUNLAKE_INSERT_BATCH_MS: '100',
       RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
       // Webhooks go to a server of the test.
       RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true',

@@ -19,7 +19,7 @@ const inputBytes = mib;
 /** Of it the sink may hold so much; what one fetch brings beyond that, and copies on the way, come on top. */
 const heldBytes = 8 * mib;
 /** Without a pause it is all of the backlog, and more. */
-const mostGrowthMiB = 60;
+const maxGrowthMiB = 60;
 /** Nothing else tells that the sink goes no further; without a pause it has everything before the last run is sent. */
 const watchedMs = 4_000;
 
@@ -54,7 +54,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
       } finally {
         clearInterval(sampling);
       }
-      expect(highest - before, 'MiB more than before').toBeLessThan(mostGrowthMiB);
+      expect(highest - before, 'MiB more than before').toBeLessThan(maxGrowthMiB);
       pipeline.ways.ingest.clickhouse.away(false);
       await pipeline.settled();
       const sql = 'SELECT id, lower(hex(MD5(post_inputs))) FROM runs FINAL FORMAT TSV';

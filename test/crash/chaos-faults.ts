@@ -4,7 +4,7 @@ import { startRole } from '../role-process.ts';
 import type { GateAt } from './fault-proxy.ts';
 import type { OwnServers } from './own-servers.ts';
 import type { Pipeline, PipelineRole, Ways } from './pipeline.ts';
-import { isCutNote, isDoneNote, isProduce, says } from './protocol.ts';
+import { isBatchBegun, isBatchCompleted, isProduce, says } from './protocol.ts';
 
 /** One thing that goes wrong, and its end: everything is as before when it resolves. */
 export interface ChaosFault {
@@ -66,10 +66,10 @@ function someStep({ random, pipeline }: Scene) {
   const { topicPrefix } = pipeline;
   const steps: readonly (readonly [string, PipelineRole, keyof Ways, (message: Buffer) => boolean])[] = [
     ['a batch for Kafka', 'api', 'kafka', isProduce(`${topicPrefix}run-events`)],
-    ['the note of a cut', 'ingest', 'kafka', isCutNote],
+    ['the note of a cut', 'ingest', 'kafka', isBatchBegun],
     ['an insert', 'ingest', 'clickhouse', says(/INSERT INTO runs /)],
-    ['the note of hours', 'ingest', 'postgres', says(/INSERT INTO usage_notes/)],
-    ['a commit', 'ingest', 'kafka', isDoneNote],
+    ['the note of hours', 'ingest', 'postgres', says(/INSERT INTO usage_dirty_hours/)],
+    ['a commit', 'ingest', 'kafka', isBatchCompleted],
     ['a count', 'ingest', 'clickhouse', says(/INSERT INTO usage_(hourly|daily)/)],
   ];
   return random.pick(steps);

@@ -37,15 +37,15 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       await until('runs to be accepted', () => ledger.acceptedCount >= 20, deadlineMs);
       const scene = { random, pipeline, own };
       const end = performance.now() + chaosMs;
-      const touched = new Set<string>();
+      const dirtyHours = new Set<string>();
       const hand = async () => {
         while (performance.now() < end) {
-          const fault = anyFault(scene);
-          if (!touched.has(fault.touches)) {
-            touched.add(fault.touches);
-            happened.push(`${Math.round((end - performance.now()) / 1_000)} s before the end: ${fault.what}`);
-            await fault.happen();
-            touched.delete(fault.touches);
+          const runlakeError = anyFault(scene);
+          if (!dirtyHours.has(runlakeError.touches)) {
+            dirtyHours.add(runlakeError.touches);
+            happened.push(`${Math.round((end - performance.now()) / 1_000)} s before the end: ${runlakeError.what}`);
+            await runlakeError.happen();
+            dirtyHours.delete(runlakeError.touches);
           }
           await pause(random.int(2_000));
         }

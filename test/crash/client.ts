@@ -11,7 +11,7 @@ export interface Answer {
 
 /** Sends posts of `entries` in one request, once. @returns undefined where no answer came. */
 export async function post(pipeline: Pipeline, entries: readonly Entry[]): Promise<Answer | undefined> {
-  const body = { post: entries.map((entry) => ({ ...placeOf(entry), ...postOf(entry) })) };
+  const body = { post: entries.map((entry) => ({ ...locationOf(entry), ...postOf(entry) })) };
   const answer = await send(pipeline, body);
   if (answer?.status === 202) for (const entry of entries) entry.accepted = true;
   return answer;
@@ -19,7 +19,7 @@ export async function post(pipeline: Pipeline, entries: readonly Entry[]): Promi
 
 /** Sends one post alone, once: the API remembers its place for patches by id alone. */
 export async function postAlone(pipeline: Pipeline, entry: Entry): Promise<Answer | undefined> {
-  const answer = await send(pipeline, { ...placeOf(entry), ...postOf(entry) }, '/runs');
+  const answer = await send(pipeline, { ...locationOf(entry), ...postOf(entry) }, '/runs');
   if (answer?.status === 202) entry.accepted = true;
   return answer;
 }
@@ -29,7 +29,7 @@ export async function patch(pipeline: Pipeline, entries: readonly Entry[]): Prom
   for (const entry of entries) entry.outputs ??= `out of ${entry.id}`;
   const body = {
     patch: entries.map((entry) => ({
-      ...placeOf(entry),
+      ...locationOf(entry),
       outputs: { text: entry.outputs },
       end_time: new Date(entry.startMs + 1_000).toISOString(),
     })),
@@ -95,7 +95,7 @@ async function send(pipeline: Pipeline, body: object, path = '/runs/batch'): Pro
   }
 }
 
-function placeOf({ id, traceId, startMs }: Entry) {
+function locationOf({ id, traceId, startMs }: Entry) {
   const order = `${new Date(startMs).toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
   return { id, trace_id: traceId, dotted_order: order };
 }

@@ -62,20 +62,20 @@ test('SIGTERM while an insert is under way: it is finished, others are told to c
   // Of a trace that is known, so that nothing is asked of ClickHouse before the insert.
   const release = instance.stallClickhouse();
   const run = childOf(before);
-  const underWay = instance.send('POST', '/runs/batch', { post: [run] });
-  await until('the insert to be under way', async () => (await instance.rowsOf('pending_cuts')) === 1, deadlineMs);
-  underWay.catch(() => undefined);
+  const inFlight = instance.send('POST', '/runs/batch', { post: [run] });
+  await until('the insert to be under way', async () => (await instance.rowsOf('in_flight_inserts')) === 1, deadlineMs);
+  inFlight.catch(() => undefined);
   const stopped = instance.runlake.stop();
   const refusals = await untilRefused();
   expect(refusals).toMatchObject({ status: 503 });
   expect(Number(refusals.headers.get('retry-after'))).toBeGreaterThan(0);
   release();
-  expect((await underWay).status).toBe(202);
+  expect((await inFlight).status).toBe(202);
   expect(await stopped, instance.runlake.output()).toBe(0);
 
   await instance.restart();
   expect(await since.storedRuns()).toEqual(new Set([before.id, run.id]));
-  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+  expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
   expect(await since.countedTraces()).toBe(1);
 });
 

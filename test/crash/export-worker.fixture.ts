@@ -1,15 +1,15 @@
 /** A process with the workers of exports and nothing else, which kills itself, or waits, where it is told. */
 import { once } from 'node:events';
-import { openWarehouse } from '../../infra/clickhouse/client.ts';
+import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
+import { destinationDeps } from '../../pipelines/exports/destinations/destination-deps.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
-import type { WorkPorts } from '../../pipelines/exports/export-ports.ts';
+import type { WorkDeps } from '../../pipelines/exports/export-deps.ts';
 import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
 import { startExportWorkers } from '../../pipelines/exports/start-export-workers.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -19,7 +19,7 @@ import type { ToldToWorker } from './export-worker.ts';
 const told = JSON.parse(process.argv[2] ?? '{}') as ToldToWorker;
 const logger = createLogger('warn', 'exports');
 const timeoutMs = 30_000;
-const warehouse = openWarehouse({ url: told.clickhouseUrl, logger, timeoutMs });
+const clickhouse = openClickHouse({ url: told.clickhouseUrl, logger, timeoutMs });
 const database = openDatabase({ url: told.databaseUrl, logger, timeoutMs });
 const config = {
   ...loadConfig({}).config,
@@ -29,8 +29,8 @@ const config = {
 };
 const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
 const jobs = await openJobs({ databaseUrl: told.databaseUrl, redisUrl: told.redisUrl, logger });
-const destinations = destinationPorts(config, database, 'secret of the tests');
-const ports: WorkPorts = {
+const destinations = destinationDeps(config, database, 'secret of the tests');
+const deps: WorkDeps = {
   database,
   log,
   jobs,
@@ -38,7 +38,7 @@ const ports: WorkPorts = {
   logger,
   now: () => new Date(),
   openStore: (place) => openDestination(destinations, place),
-  openSource: sliceSources({ warehouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
+  openSource: sliceSources({ clickhouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
 };
 let hasWaited = false;
 const reached = async (): Promise<void> => {
@@ -49,6 +49,6 @@ const reached = async (): Promise<void> => {
   await once(process, 'message');
 };
 await startExportWorkers(
-  { ...(told.at === undefined ? ports : portsThatDie(ports, told.at, reached)), jobs },
+  { ...(told.at === undefined ? deps : portsThatDie(deps, told.at, reached)), jobs },
   { workFolder: told.workFolder, concurrency: 2, sweepMs: 200 },
 );

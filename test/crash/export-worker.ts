@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { ExportLimits } from '../../pipelines/exports/export-ports.ts';
+import type { ExportLimits } from '../../pipelines/exports/export-deps.ts';
 import { childOfSuite } from '../engines/child-of-suite.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';

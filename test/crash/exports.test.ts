@@ -88,7 +88,7 @@ describe.runIf(stack)('kill -9 of the worker while a file is on its way to a buc
     const recorded = await shop.recorded(made.id);
     expect(recorded).toHaveLength(filesDone);
     await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() WHERE lease_until IS NOT NULL`);
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     await shop.work();
     await bucket.expectWhole(made.id);
     expect(await shop.read(made.id)).toMatchObject({ retries: 0 });

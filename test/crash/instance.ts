@@ -128,7 +128,7 @@ export class Instance {
 
   /** Traces as usage counts them over all time, by workspace; waits until everything is counted. */
   async countedTraces(): Promise<number> {
-    await until('usage to be counted', async () => (await this.rowsOf('usage_notes')) === 0, deadlineMs);
+    await until('usage to be counted', async () => (await this.rowsOf('usage_dirty_hours')) === 0, deadlineMs);
     return countedTraces(this.runlake);
   }
 }

@@ -54,7 +54,7 @@ test('kill -9 under load: what the SDK was told to be taken is there once, and c
   const stored = await since.storedRuns();
   expect([...load.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
   expect(await since.countedTraces()).toBe(stored.size);
-  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+  expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
 });
 
 test('no process outlives kill -9, and a second one on the folder is refused in one sentence', async () => {
@@ -76,14 +76,14 @@ test('killed between writing the cut down and the insert: each run is there or n
   const release = instance.stallClickhouse();
   const sent = instance.send('POST', '/runs/batch', { post: [child] });
   sent.catch(() => undefined);
-  await until('the cut to be written down', async () => (await instance.rowsOf('pending_cuts')) === 1, deadlineMs);
+  await until('the cut to be written down', async () => (await instance.rowsOf('in_flight_inserts')) === 1, deadlineMs);
   await instance.runlake.kill();
   await expect(sent).rejects.toThrow();
   release();
   await instance.restart();
 
   expect(await since.countedTraces()).toBe(1);
-  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+  expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
   expect((await instance.send('POST', '/runs/batch', { post: [child] })).status).toBe(202);
   expect(await since.storedRuns()).toEqual(new Set([root.id, child.id]));
   expect(await since.countedTraces()).toBe(1);
@@ -96,17 +96,17 @@ test('killed between the insert and the note of its hour: the next start counts 
   blocker.on('error', () => undefined);
   await blocker.connect();
   await blocker.query('BEGIN');
-  await blocker.query('LOCK TABLE usage_notes IN ACCESS EXCLUSIVE MODE');
+  await blocker.query('LOCK TABLE usage_dirty_hours IN ACCESS EXCLUSIVE MODE');
   const run = rootRun();
   const sent = instance.send('POST', '/runs', run);
   sent.catch(() => undefined);
   await until('the run to be stored', async () => (await since.storedRuns()).has(run.id), deadlineMs);
-  expect(await instance.rowsOf('pending_cuts')).toBe(1);
+  expect(await instance.rowsOf('in_flight_inserts')).toBe(1);
   await instance.runlake.kill();
   await blocker.end().catch(() => undefined);
   await instance.restart();
 
-  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+  expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
   expect(await since.countedTraces()).toBe(1);
 });
 
@@ -116,15 +116,15 @@ test('a patch that waits for its trace survives kill -9 and joins later', async 
   const place = { id, trace_id: id, dotted_order: dottedOrder(id) };
   const patch = { patch: [{ ...place, outputs: { late: true }, end_time: new Date().toISOString() }] };
   expect((await instance.send('POST', '/runs/batch', patch)).status).toBe(202);
-  expect(await instance.rowsOf('parked_events')).toBe(1);
+  expect(await instance.rowsOf('deferred_events')).toBe(1);
   expect(await since.storedRuns()).toEqual(new Set());
   await instance.runlake.kill();
   await instance.restart();
-  expect(await instance.rowsOf('parked_events')).toBe(1);
+  expect(await instance.rowsOf('deferred_events')).toBe(1);
 
   const post = { post: [{ ...place, name: 'root', run_type: 'chain', start_time: new Date().toISOString() }] };
   expect((await instance.send('POST', '/runs/batch', post)).status).toBe(202);
-  expect(await instance.rowsOf('parked_events')).toBe(0);
+  expect(await instance.rowsOf('deferred_events')).toBe(0);
   const headers = { 'x-api-key': instance.runlake.apiKey };
   const read = await (await fetch(`${instance.runlake.url}/runs/${id}`, { headers })).json();
   expect(read).toMatchObject({ name: 'root', outputs: { late: true }, status: 'success' });

@@ -102,7 +102,7 @@ export class Pipeline {
       RUNLAKE_BOOTSTRAP_API_KEY: this.apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
       RUNLAKE_SERVE_METRICS: 'true',
-      RUNLAKE_CUT_MS: '100',
+      RUNLAKE_INSERT_BATCH_MS: '100',
       RUNLAKE_ROLLUP_INTERVAL_MS: '200',
       RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
       RUNLAKE_QUERY_TIMEOUT_MS: '10000',
@@ -127,9 +127,9 @@ export class Pipeline {
   /** Waits until everything in the topics is done with, and counted. */
   async settled(): Promise<void> {
     await until('all events to be stored', () => this.#positions.atEnd().catch(() => false), deadlineMs);
-    const noNotes = async () =>
-      (await askPostgres(this.servers.databaseUrl, 'SELECT count(*)::int FROM usage_notes'))[0] === 0;
-    await until('usage to be counted', noNotes, deadlineMs);
+    const noDirtyHours = async () =>
+      (await askPostgres(this.servers.databaseUrl, 'SELECT count(*)::int FROM usage_dirty_hours'))[0] === 0;
+    await until('usage to be counted', noDirtyHours, deadlineMs);
   }
 
   async close(): Promise<void> {

@@ -9,14 +9,14 @@ export interface Protocol {
   rewriteAnswer(message: Buffer): Buffer;
 }
 
-export interface Ports {
+export interface Deps {
   /** Of the server, and that of the proxy in front of it. */
   readonly from: number;
   readonly to: number;
 }
 
 /** As it comes: for HTTP and Postgres, whose clients here have one request a connection under way. */
-export function plain(_ports: Ports): Protocol {
+export function plain(_ports: Deps): Protocol {
   const divide = () => (data: Buffer) => [data];
   return {
     divideRequests: divide,
@@ -31,7 +31,7 @@ export function plain(_ports: Ports): Protocol {
  * Kafka's: length, then for requests API key, version and correlation id, for answers the correlation id. Brokers say
  * under which address they want to be reached; here that becomes the proxy's, which takes the same number of bytes.
  */
-export function kafkaProtocol({ from, to }: Ports): Protocol {
+export function kafkaProtocol({ from, to }: Deps): Protocol {
   const theirs = advertised(from);
   const ours = advertised(to);
   return {
@@ -83,10 +83,11 @@ export const isProduce = (topic: string) => (message: Buffer) =>
   message.readInt16BE(4) === produceKey && message.includes(topic);
 
 /** A cut that is written down, as metadata of a commit of the unmoved offset. */
-export const isCutNote = (message: Buffer) => message.readInt16BE(4) === offsetCommitKey && message.includes('"cut":[');
+export const isBatchBegun = (message: Buffer) =>
+  message.readInt16BE(4) === offsetCommitKey && message.includes('"cut":[');
 
 /** A commit that says that everything before it is done. */
-export const isDoneNote = (message: Buffer) =>
+export const isBatchCompleted = (message: Buffer) =>
   message.readInt16BE(4) === offsetCommitKey && message.includes('"next":');
 
 /** A statement, also where it stands in the address of a request. */

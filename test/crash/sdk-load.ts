@@ -57,7 +57,7 @@ export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pause
 
 export function createdRun(entry: Entry) {
   return {
-    ...placeOf(entry),
+    ...locationOf(entry),
     name: `of ${entry.project}`,
     run_type: 'chain',
     project_name: entry.project,
@@ -67,11 +67,11 @@ export function createdRun(entry: Entry) {
 }
 
 function updatedRun(entry: Entry) {
-  const { id: _id, ...place } = placeOf(entry);
+  const { id: _id, ...place } = locationOf(entry);
   return { ...place, outputs: { text: entry.outputs }, end_time: entry.startMs + 1_000 };
 }
 
-function placeOf({ id, traceId, startMs }: Entry) {
+function locationOf({ id, traceId, startMs }: Entry) {
   const order = `${new Date(startMs).toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
   return { id, trace_id: traceId, dotted_order: order };
 }

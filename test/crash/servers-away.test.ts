@@ -63,7 +63,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         RUNLAKE_KAFKA_TOPIC_PREFIX: `away-${prefix}.`,
         RUNLAKE_KAFKA_PARTITIONS: '2',
         RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
-        RUNLAKE_CUT_MS: '100',
+        RUNLAKE_INSERT_BATCH_MS: '100',
         RUNLAKE_SECRET_KEY: 'a secret key of the tests',
         RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
         RUNLAKE_DATA_DIR: join(root, role),

@@ -13,7 +13,7 @@ import { openLanes } from './lanes.ts';
 import { type Entry, Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
 import { deadlineMs, type Pipeline, type PipelineRole, type Ways } from './pipeline.ts';
-import { isDoneNote, says } from './protocol.ts';
+import { isBatchCompleted, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000 });
 
@@ -116,9 +116,9 @@ const lostAnswers: readonly {
   readonly way: keyof Ways;
   readonly recognises: (message: Buffer) => boolean;
 }[] = [
-  { name: 'a commit of the sink', way: 'kafka', recognises: isDoneNote },
+  { name: 'a commit of the sink', way: 'kafka', recognises: isBatchCompleted },
   { name: 'an insert of the sink', way: 'clickhouse', recognises: says(/INSERT INTO runs /) },
-  { name: 'a note of hours', way: 'postgres', recognises: says(/INSERT INTO usage_notes/) },
+  { name: 'a note of hours', way: 'postgres', recognises: says(/INSERT INTO usage_dirty_hours/) },
 ];
 /**
  * The longest limit on a request is 15 s, and a group may wait as long for a member that it took for dead: 20 s on a quiet

@@ -5,7 +5,7 @@ import { askPostgres } from '../infra/embedded/processes.ts';
 import { patch, post, untilAccepted } from './client.ts';
 import { openLanes } from './lanes.ts';
 import { deadlineMs, type Pipeline, type PipelineRole } from './pipeline.ts';
-import { isCutNote, isDoneNote, isProduce, says } from './protocol.ts';
+import { isBatchBegun, isBatchCompleted, isProduce, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
@@ -46,32 +46,32 @@ const steps: readonly Step[] = [
     name: 'sink before an event is parked',
     role: 'ingest',
     sends: 'patches first',
-    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/INSERT INTO parked_events/)),
+    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/INSERT INTO deferred_events/)),
   },
   {
     name: 'sink while an event is parked, before that is committed',
     role: 'ingest',
     sends: 'patches first',
-    hold: (pipeline) => ingest(pipeline).postgres.hold('answered', says(/INSERT INTO parked_events/)),
+    hold: (pipeline) => ingest(pipeline).postgres.hold('answered', says(/INSERT INTO deferred_events/)),
     // Those of the other partition may be committed.
-    found: async (pipeline) => expect(await rowsOf(pipeline, 'parked_events')).toBeLessThan(runsOfStep),
+    found: async (pipeline) => expect(await rowsOf(pipeline, 'deferred_events')).toBeLessThan(runsOfStep),
   },
   {
     name: 'sink after an event was parked, before its offset is committed',
     role: 'ingest',
     sends: 'patches first',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isDoneNote),
-    found: async (pipeline) => expect(await rowsOf(pipeline, 'parked_events')).toBeGreaterThan(0),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isBatchCompleted),
+    found: async (pipeline) => expect(await rowsOf(pipeline, 'deferred_events')).toBeGreaterThan(0),
   },
   {
     name: 'sink before the cut is written down',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isCutNote),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isBatchBegun),
   },
   {
     name: 'sink after the cut is written down, before it knows',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isCutNote),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isBatchBegun),
   },
   {
     name: 'sink between cut and insert',
@@ -96,17 +96,17 @@ const steps: readonly Step[] = [
   {
     name: 'sink between insert and the note of its hours',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/INSERT INTO usage_notes/)),
+    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/INSERT INTO usage_dirty_hours/)),
   },
   {
     name: 'sink between insert and commit',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isDoneNote),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isBatchCompleted),
   },
   {
     name: 'sink after the commit, before it knows',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isDoneNote),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isBatchCompleted),
   },
   {
     name: 'roll-up while hours are counted',
@@ -121,8 +121,8 @@ const steps: readonly Step[] = [
   {
     name: 'roll-up after the count, before its notes are deleted',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/DELETE FROM usage_notes/)),
-    found: async (pipeline) => expect(await rowsOf(pipeline, 'usage_notes')).toBeGreaterThan(0),
+    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/DELETE FROM usage_dirty_hours/)),
+    found: async (pipeline) => expect(await rowsOf(pipeline, 'usage_dirty_hours')).toBeGreaterThan(0),
   },
 ];
 

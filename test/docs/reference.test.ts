@@ -130,7 +130,7 @@ describe('errors in the API description', () => {
     // An error of class `caller` answers an operation, stands in `errors` of an export run, or answers a preflight.
     const callers = unanswered.filter(([, entry]) => entry.class === 'caller').map(([code]) => code);
     expect(sorted(callers)).toEqual([
-      'DESTINATION_FILE_GONE',
+      'DESTINATION_FILE_MISSING',
       'DESTINATION_OBJECT_MISSING',
       'EXPORT_PROJECT_DELETED',
       'ORIGIN_NOT_ALLOWED',

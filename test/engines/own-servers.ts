@@ -42,7 +42,7 @@ export function ownKafka(
       // After a kill the group waits for the dead member for so long.
       RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
       // Tests mostly read at once what they sent, and would wait for a batch to gather.
-      RUNLAKE_CUT_MS: '50',
+      RUNLAKE_INSERT_BATCH_MS: '50',
     },
     clear: () => deleteTopics(kafkaBrokers, prefix),
   };

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { inject } from 'vitest';
-import { openWarehouse, type Warehouse } from '../../infra/clickhouse/client.ts';
+import { type ClickHouse, openClickHouse } from '../../infra/clickhouse/client.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -15,7 +15,7 @@ export interface FreshStores {
   /** Variables of the other servers, where tests run on the native stack: Kafka, registry and Redis, all of one's own. */
   readonly environment: Readonly<Record<string, string>>;
   /** Clients of both, open until `close`. */
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
   /** Closes the clients and drops both databases. */
   close(): Promise<void>;
@@ -51,13 +51,13 @@ export async function freshStores({
   const environment = { ...kafka.environment, ...(redis ? { RUNLAKE_REDIS_URL: redis.url } : {}) };
   const logger = createLogger('silent', 'test');
   const timeoutMs = 30_000;
-  const warehouse = openWarehouse({ url: clickhouseUrl.href, logger, timeoutMs });
+  const clickhouse = openClickHouse({ url: clickhouseUrl.href, logger, timeoutMs });
   const database = openDatabase({ url: databaseUrl.href, logger, timeoutMs });
   let open = true;
   const close = async () => {
     if (!open) return;
     open = false;
-    await Promise.all([warehouse.close(), database.close()]);
+    await Promise.all([clickhouse.close(), database.close()]);
     await Promise.all([
       onEngines(engines, `DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`),
       kafka.clear(),
@@ -65,13 +65,13 @@ export async function freshStores({
     ]);
   };
   try {
-    if (migrated && template === undefined) await migrate({ warehouse, database, logger });
+    if (migrated && template === undefined) await migrate({ clickhouse, database, logger });
   } catch (error) {
     await close();
     throw error;
   }
   const addresses = { clickhouseUrl: clickhouseUrl.href, databaseUrl: databaseUrl.href, environment };
-  return { ...addresses, warehouse, database, close, drop: close };
+  return { ...addresses, clickhouse, database, close, drop: close };
 }
 
 async function engineAddresses(): Promise<EngineAddresses> {

@@ -3,7 +3,7 @@
  * its own: a copy takes a fraction of the requests that the migrations and their records take.
  */
 import { randomBytes } from 'node:crypto';
-import { openWarehouse } from '../../infra/clickhouse/client.ts';
+import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -21,12 +21,12 @@ export async function makeTemplate(engines: Engines): Promise<string> {
   ]);
   const logger = createLogger('silent', 'test');
   const timeoutMs = 60_000;
-  const warehouse = openWarehouse({ url: named(engines.clickhouseUrl, name), logger, timeoutMs });
+  const clickhouse = openClickHouse({ url: named(engines.clickhouseUrl, name), logger, timeoutMs });
   const database = openDatabase({ url: named(engines.databaseUrl, name), logger, timeoutMs });
   try {
-    await migrate({ warehouse, database, logger });
+    await migrate({ clickhouse, database, logger });
   } finally {
-    await Promise.all([warehouse.close(), database.close()]);
+    await Promise.all([clickhouse.close(), database.close()]);
   }
   // It cannot be copied while anybody is connected to it.
   await askPostgresEngine(engines.databaseUrl, `ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);

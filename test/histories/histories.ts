@@ -45,8 +45,8 @@ export function makeHistory(random: Random, place: { workspace: number; lane: nu
   const traceId = random.uuid();
   const first = random.int(place.phases);
   // What is sent at one time lies in few weeks, mostly: an insert over many costs ClickHouse much.
-  const usual = days.filter((_, index) => index % place.phases === first);
-  const runs = makeRuns(random, traceId, random.chance(0.95) ? usual : days);
+  const defaults = days.filter((_, index) => index % place.phases === first);
+  const runs = makeRuns(random, traceId, random.chance(0.95) ? defaults : days);
   // Of some traces only a child ever arrives.
   const heard = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
   const said = heard.flatMap((run) => eventsOf(random, run));

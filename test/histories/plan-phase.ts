@@ -12,7 +12,7 @@ export interface PlannedRequest extends WireRequest {
   readonly once: boolean;
 }
 
-export interface PhasePorts {
+export interface PhaseDeps {
   readonly random: Random;
   readonly model: Model;
   readonly projects: Projects;
@@ -25,7 +25,7 @@ export interface PhasePorts {
  * The requests of one lane in one phase, which follow on each other. What is repeated until it is acknowledged is told
  * to the model at once.
  */
-export function planLane(workspace: number, drafts: readonly Draft[], ports: PhasePorts): PlannedRequest[] {
+export function planLane(workspace: number, drafts: readonly Draft[], ports: PhaseDeps): PlannedRequest[] {
   const { random, model } = ports;
   const names = namesOf(workspace, ports);
   const requests: PlannedRequest[] = [];
@@ -67,7 +67,7 @@ function takeEvents(route: Route, waiting: Draft[], random: Random): Draft[] {
 }
 
 /** What the drafts may call projects in this phase, so that no race between lanes decides who is meant. */
-function namesOf(workspace: number, { projects, phase }: PhasePorts) {
+function namesOf(workspace: number, { projects, phase }: PhaseDeps) {
   const living = projects.living(workspace);
   const former = projects.formerNames(workspace);
   const gone = projects.list
@@ -80,24 +80,24 @@ function namesOf(workspace: number, { projects, phase }: PhasePorts) {
 
 type Names = ReturnType<typeof namesOf>;
 
-function settle(draft: Draft, route: Route, names: Names, ports: PhasePorts): RunEvent {
+function settle(draft: Draft, route: Route, names: Names, ports: PhaseDeps): RunEvent {
   const project = projectOf(draft, names, ports);
   const event: RunEvent = { ...draft, project };
   if (route === 'otlp') return draft.kind === 'post' ? asSpan(event) : event;
-  return route === 'single' ? withoutPlace(event, ports) : event;
+  return route === 'single' ? withoutLocation(event, ports) : event;
 }
 
-function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhasePorts): ProjectReference | undefined {
+function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhaseDeps): ProjectReference | undefined {
   if (random.chance(kind === 'post' ? 0.1 : 0.6)) return undefined;
   const allowed = names[kind];
   // Mostly the same for all of a trace, while it lasts.
-  const usual = Number.parseInt(traceId.slice(0, 6), 16) % allowed.length;
+  const defaults = Number.parseInt(traceId.slice(0, 6), 16) % allowed.length;
   if (random.chance(0.25) && names.ids.length > 0) return { id: random.pick(names.ids) };
-  return { name: random.chance(0.75) ? (allowed[usual] as string) : random.pick(allowed) };
+  return { name: random.chance(0.75) ? (allowed[defaults] as string) : random.pick(allowed) };
 }
 
 /** Of some that travel alone the place is left to the server: posts without dotted_order, patches by id alone. */
-function withoutPlace(event: RunEvent, { random, model }: PhasePorts): RunEvent {
+function withoutLocation(event: RunEvent, { random, model }: PhaseDeps): RunEvent {
   const trace = model.traceOf(event);
   const isStored = trace?.project !== undefined && trace.runs.has(event.runId);
   if (random.chance(0.5) || (event.kind === 'patch' && !isStored)) return event;
@@ -108,7 +108,7 @@ function withoutPlace(event: RunEvent, { random, model }: PhasePorts): RunEvent 
   return { ...rest, traceMicros: event.keyMicros, values: { ...event.values, start_time: text } };
 }
 
-function newTraces(workspace: number, { random, projects, phase }: PhasePorts): RunEvent[] {
+function newTraces(workspace: number, { random, projects, phase }: PhaseDeps): RunEvent[] {
   const ids = projects.living(workspace).flatMap(({ id }) => id ?? []);
   return Array.from({ length: random.between(1, 4) }, () => {
     const traceId = random.uuid();

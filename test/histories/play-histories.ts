@@ -34,11 +34,11 @@ export interface Played {
  * Plays random histories of traces against a server of its own, kills it now and then, and compares everything that is stored
  * and counted with the model. The same seed gives the same histories, requests and moments.
  */
-export async function playHistories(seed: number, histories: number, mostKills?: number): Promise<Played> {
+export async function playHistories(seed: number, histories: number, maxKills?: number): Promise<Played> {
   const random = new Random(seed);
   const player = new Player(
     await startRunlake({ environment: { RUNLAKE_MAX_RUN_AGE_DAYS: '36500', RUNLAKE_PATCH_WAIT_MS: '30000' } }),
-    mostKills,
+    maxKills,
   );
   // Also where the test runs out of time.
   onTestFinished(() => player.runlake.remove());
@@ -133,7 +133,8 @@ async function untilCounted({ runlake }: Player): Promise<void> {
   // Over Kafka what was sent last may not have left a note yet: a read waits until it is stored.
   await ask(runlake, '/sessions?limit=1');
   const { databaseUrl } = runlake.stores();
-  const noNotes = async () => (await askPostgres(databaseUrl, 'SELECT count(*)::int FROM usage_notes'))[0] === 0;
-  await until('usage to be counted', noNotes, 90_000);
+  const noDirtyHours = async () =>
+    (await askPostgres(databaseUrl, 'SELECT count(*)::int FROM usage_dirty_hours'))[0] === 0;
+  await until('usage to be counted', noDirtyHours, 90_000);
   await ask(runlake, '/ok');
 }

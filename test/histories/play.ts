@@ -7,18 +7,18 @@ import type { RunlakeProcess } from '../runlake-process.ts';
 import type { PlannedRequest } from './plan-phase.ts';
 import type { Random } from './random.ts';
 
-const mostAttempts = 50;
+const maxAttempts = 50;
 
 export class Player {
   #runlake: RunlakeProcess;
   /** Pending while the server is being started again. */
   #up: Promise<void> = Promise.resolve();
-  readonly #mostKills: number;
+  readonly #maxKills: number;
   kills = 0;
 
-  constructor(runlake: RunlakeProcess, mostKills = Number.POSITIVE_INFINITY) {
+  constructor(runlake: RunlakeProcess, maxKills = Number.POSITIVE_INFINITY) {
     this.#runlake = runlake;
-    this.#mostKills = mostKills;
+    this.#maxKills = maxKills;
   }
 
   get runlake(): RunlakeProcess {
@@ -38,7 +38,7 @@ export class Player {
     let sent = 0;
     const playLane = async (requests: readonly PlannedRequest[]) => {
       for (const request of requests) {
-        if (killAt.has(sent++) && this.kills < this.#mostKills) this.#killSoon(pauses.pop() ?? 0);
+        if (killAt.has(sent++) && this.kills < this.#maxKills) this.#killSoon(pauses.pop() ?? 0);
         if (!(await this.#deliver(request, keys))) unknown.push(request);
       }
     };
@@ -78,7 +78,7 @@ export class Player {
         if (answer.status !== 503)
           throw new RefusedError(`${request.path}: ${answer.status} ${text} for ${request.body}`);
       } catch (error) {
-        if (error instanceof RefusedError || attempt === mostAttempts) throw error;
+        if (error instanceof RefusedError || attempt === maxAttempts) throw error;
         if (request.once) return false;
       }
       await this.#up;

@@ -1,19 +1,19 @@
 /** Properties of the schema without which ClickHouse or the log would lose or mix data in silence. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { InsertBody, Query, Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse, InsertBody, Query } from '../../infra/clickhouse/clickhouse.ts';
 import type { LogRecord } from '../../infra/event-log/event-log.ts';
-import { insertBatch } from '../../pipelines/ingest/sink/insert-cut.ts';
+import { insertBatch } from '../../pipelines/ingest/sink/insert-batch.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
 import { messageOf, openSink, type SinkUnderTest } from '../pipelines/ingest/sink/sink-under-test.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
 
 let under: SinkUnderTest;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 beforeAll(async () => {
   under = await openSink();
-  warehouse = under.stores.warehouse;
+  clickhouse = under.stores.clickhouse;
 });
 afterAll(() => under?.close());
 
@@ -76,7 +76,7 @@ describe('a cut', () => {
       return { ...messageOf(event), partition: 0, offset: index, headers: {} };
     });
 
-  const insert = (records: readonly LogRecord[], other: Warehouse = warehouse) =>
+  const insert = (records: readonly LogRecord[], other: ClickHouse = clickhouse) =>
     insertBatch(
       {
         topic: runEvents,
@@ -85,12 +85,12 @@ describe('a cut', () => {
         records: records.map((record) => ({ record, schemaId: 1 })),
         begin: async () => {},
       },
-      { log: under.log, warehouse: other, database: under.stores.database, inFlight: new Set() },
+      { log: under.log, clickhouse: other, database: under.stores.database, inFlight: new Set() },
     );
 
   const tokensOf = async (...cuts: (readonly LogRecord[])[]) => {
     const seen: InsertBody[] = [];
-    const noting = { ...warehouse, insertBody: async (body: InsertBody) => void seen.push(body) };
+    const noting = { ...clickhouse, insertBody: async (body: InsertBody) => void seen.push(body) };
     for (const cut of cuts) await insert(cut, noting);
     return seen.map(({ token }) => token);
   };
@@ -120,7 +120,7 @@ describe('a cut', () => {
       const at = noonMicros + week * weekMicros;
       const monday = `toMonday(fromUnixTimestamp64Micro(${at}, 'UTC'))`;
       const [row] = await under.rows<{ monday: string }>(`SELECT toString(${monday}) AS monday`);
-      await warehouse.command({ name: 'test', sql: `ALTER TABLE runs DROP PARTITION '${row!.monday}'` });
+      await clickhouse.command({ name: 'test', sql: `ALTER TABLE runs DROP PARTITION '${row!.monday}'` });
     }
     expect(await stored()).toEqual([{ ...whole[0], runs: 9, partitions: 9 }]);
     for (let time = 0; time < 2; time += 1) {
@@ -137,14 +137,14 @@ describe('the keys of a page', () => {
     const events = Array.from({ length: rows }, (_, index) =>
       runEvent({ projectId, startTimeMicros: noonMicros + index * 1_000_000 }),
     );
-    await insertEvents(warehouse, events);
-    await warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
+    await insertEvents(clickhouse, events);
+    await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
     const asked: Query[] = [];
-    const noting: Warehouse = {
-      ...warehouse,
+    const noting: ClickHouse = {
+      ...clickhouse,
       query(query) {
         asked.push(query);
-        return warehouse.query(query);
+        return clickhouse.query(query);
       },
     };
     const last = events[1_000]!;
@@ -166,7 +166,7 @@ describe('the keys of a page', () => {
     expect(found.length).toBeGreaterThan(0);
     for (const query of found) {
       const plan = (
-        await warehouse.queryText({ ...query, sql: `EXPLAIN indexes = 1 ${query.sql}`, format: 'TSVRaw' })
+        await clickhouse.queryText({ ...query, sql: `EXPLAIN indexes = 1 ${query.sql}`, format: 'TSVRaw' })
       ).toString();
       const granules = [...plan.matchAll(/Granules: (\d+)\/(\d+)/g)].map(([, read, of]) => ({
         read: Number(read),

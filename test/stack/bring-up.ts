@@ -2,7 +2,7 @@ import { fork } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Installation } from './part.ts';
 import { allParts } from './parts/all-parts.ts';
 import { makeStackFolder, stackFiles } from './stack-folder.ts';
@@ -25,7 +25,7 @@ export async function bringUp(settings: StackSettings, say: (line: string) => vo
   const state = readStackState(folder);
   if (failures.length > 0 || !state) {
     const reasons = failures.length > 0 ? failures : ['the supervisor exited; see its log'];
-    throw fault('STACK_START_FAILED', { reasons: reasons.join('\n'), log: stackFiles(folder).log });
+    throw runlakeError('STACK_START_FAILED', { reasons: reasons.join('\n'), log: stackFiles(folder).log });
   }
   return state;
 }

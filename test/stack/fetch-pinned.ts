@@ -14,7 +14,7 @@ import { createReadStream, existsSync, mkdirSync, readdirSync, renameSync, rmSyn
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { isSystemError } from '../../infra/embedded/private-file.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Pin } from './pins.ts';
 
 export interface PinnedDownload {
@@ -73,7 +73,7 @@ async function checkFiles(options: PinnedDownload, folder: string): Promise<void
   const there = readdirSync(folder);
   const missing = Object.keys(pin.files).filter((file) => expected(file) && !there.includes(file));
   if (missing.length > 0 && !allowsUnpinned) {
-    throw fault('STACK_DOWNLOAD_FAILED', {
+    throw runlakeError('STACK_DOWNLOAD_FAILED', {
       part,
       program: 'the download',
       reason: `${missing.join(', ')} is missing in ${folder}`,
@@ -84,7 +84,8 @@ async function checkFiles(options: PinnedDownload, folder: string): Promise<void
     const pinned = pin.files[file];
     if (pinned === undefined && allowsUnpinned) continue;
     const found = await sha256(path);
-    if (found !== pinned) throw fault('STACK_CHECKSUM_MISMATCH', { part, path, found, pinned: pinned ?? 'none' });
+    if (found !== pinned)
+      throw runlakeError('STACK_CHECKSUM_MISMATCH', { part, path, found, pinned: pinned ?? 'none' });
   }
 }
 

@@ -1,4 +1,4 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Tools } from './tools.ts';
 
 const minVersion = 17;
@@ -9,6 +9,7 @@ export async function findJava(part: string, tools: Tools): Promise<string> {
   const java = tools.need(part, ['java'], install);
   const output = await tools.run(part, java, ['-version'], '/');
   const [, major = '0'] = /version "(\d+)/.exec(output) ?? [];
-  if (Number(major) < minVersion) throw fault('STACK_TOOL_MISSING', { part, program: `java ${minVersion}`, install });
+  if (Number(major) < minVersion)
+    throw runlakeError('STACK_TOOL_MISSING', { part, program: `java ${minVersion}`, install });
   return java;
 }

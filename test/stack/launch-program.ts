@@ -22,8 +22,8 @@ export interface ProgramLaunch {
 }
 
 /** A JVM starts slowly on a busy machine. */
-const readyWithinMs = 180_000;
-const stopWithinMs = 8_000;
+const readyTimeoutMs = 180_000;
+const stopTimeoutMs = 8_000;
 
 /**
  * Starts one server process and waits until it is ready. It inherits no environment and gets a marker variable, by
@@ -58,8 +58,8 @@ export async function launchProgram(launch: ProgramLaunch): Promise<EngineProces
     ask: launch.ask,
     explain: () => output.map((lines) => lines.last(launch.explains)).find((line) => line !== undefined),
     endGently: () => child.kill('SIGTERM'),
-    readyWithinMs,
-    stopWithinMs,
+    readyTimeoutMs,
+    stopTimeoutMs,
   });
 }
 

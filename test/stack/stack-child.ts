@@ -17,7 +17,7 @@
 import { once } from 'node:events';
 import { lockFolder } from '../../infra/embedded/folder-lock.ts';
 import { processIdentity } from '../../infra/embedded/process-identity.ts';
-import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { allParts } from './parts/all-parts.ts';
 import { clearStack, stackFiles } from './stack-folder.ts';
@@ -41,7 +41,7 @@ if (process.connected) process.disconnect();
 async function own({ folder, ports, parts, skipped }: StackPlan): Promise<void> {
   const lock = lockFolder(folder);
   if (typeof lock === 'number')
-    return answer({ failed: [describe(fault('STACK_FOLDER_IN_USE', { folder, pid: lock }))] });
+    return answer({ failed: [describe(runlakeError('STACK_FOLDER_IN_USE', { folder, pid: lock }))] });
   const running: RunningPart[] = [];
   try {
     await clearStack(folder);

@@ -8,7 +8,7 @@ import { processNote } from './launch-program.ts';
 import { markedProcesses } from './marked-processes.ts';
 import { stackParts } from './stack-settings.ts';
 
-const goneWithinMs = 5_000;
+const exitTimeoutMs = 5_000;
 
 /** Paths in the folder of a stack. Other files in it are never deleted. */
 export function stackFiles(folder: string) {
@@ -31,7 +31,7 @@ export async function clearStack(folder: string): Promise<void> {
   await Promise.all(stackParts.map((name) => endLeftover(processNote(join(parts, name)))));
   const elsewhere = readFileIfThere(join(parts, 'postgres.place'))?.trim();
   await endPostgres(join(elsewhere ?? join(parts, 'postgres'), 'data'));
-  await untilGone(() => killAll(markedProcesses(parts)), goneWithinMs);
+  await untilGone(() => killAll(markedProcesses(parts)), exitTimeoutMs);
   if (elsewhere !== undefined) rmSync(elsewhere, { recursive: true, force: true });
   for (const path of [state, exports, parts]) rmSync(path, { recursive: true, force: true, maxRetries: 5 });
 }

@@ -3,11 +3,11 @@ import { expect, it } from 'vitest';
 import { loadStackSettings, stackParts } from './stack-settings.ts';
 
 it('says where the stack lives, and takes free ports, unless told otherwise', () => {
-  const usual = loadStackSettings({ HOME: '/home/ann' });
-  expect(usual.folder).toBe(join(process.cwd(), '.runlake-stack'));
-  expect(usual.parts).toEqual(stackParts);
-  expect(new Set(Object.values(usual.ports))).toEqual(new Set([0]));
-  expect(usual.isCi).toBe(false);
+  const defaults = loadStackSettings({ HOME: '/home/ann' });
+  expect(defaults.folder).toBe(join(process.cwd(), '.runlake-stack'));
+  expect(defaults.parts).toEqual(stackParts);
+  expect(new Set(Object.values(defaults.ports))).toEqual(new Set([0]));
+  expect(defaults.isCi).toBe(false);
 
   const told = loadStackSettings({
     RUNLAKE_STACK_DIR: '/tmp/stack',

@@ -1,6 +1,6 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /** Servers of the native stack, in display order. */
 export const stackParts = ['kafka', 'registry', 'redis', 's3', 'clickhouse', 'postgres'] as const;
@@ -45,7 +45,10 @@ export function loadStackSettings(environment: Environment = process.env): Stack
     }
   }
   if (faults.length > 0) {
-    throw fault('INVALID_CONFIG', { count: faults.length, faults: faults.map((line) => `  - ${line}`).join('\n') });
+    throw runlakeError('INVALID_CONFIG', {
+      count: faults.length,
+      faults: faults.map((line) => `  - ${line}`).join('\n'),
+    });
   }
   const userCache = read('XDG_CACHE_HOME') ?? join(homedir(), '.cache');
   return {

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { BoundedLog } from '../../infra/embedded/bounded-log.ts';
-import { freePorts, isPortTaken, onFreePorts } from '../../infra/embedded/free-port.ts';
+import { freePorts, isPortInUse, onFreePorts } from '../../infra/embedded/free-port.ts';
 import { type EngineExit, type EngineProcess, superviseEngine } from '../../infra/embedded/supervise-engine.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { Installation, LaunchOptions, Part, PartValues } from './part.ts';
 import { portVariable } from './stack-settings.ts';
@@ -23,7 +23,7 @@ const logBytes = 20 * 1024 * 1024;
  * part is ready. Its output goes to `<folder>/<name>.log`.
  *
  * @param port client port; 0 picks a free port.
- * @throws STACK_PORT_TAKEN; ENGINE_START_FAILED with the server's error message. The process has exited then.
+ * @throws STACK_PORT_IN_USE; ENGINE_START_FAILED with the server's error message. The process has exited then.
  */
 export async function startPart(
   part: Part,
@@ -55,8 +55,8 @@ export async function startPart(
   const launch = async (): Promise<EngineProcess> => {
     if (first.options) return part.launch(first.options);
     if (port === 0) return onFreePorts(part.portCount, launchFirst);
-    if (await isPortTaken(port)) {
-      throw fault('STACK_PORT_TAKEN', { part: part.title, port, variable: portVariable(part.name) });
+    if (await isPortInUse(port)) {
+      throw runlakeError('STACK_PORT_IN_USE', { part: part.title, port, variable: portVariable(part.name) });
     }
     return launchFirst([port, ...(await freePorts(part.portCount - 1))]);
   };

@@ -4,8 +4,8 @@ import { processIdentity } from '../../infra/embedded/process-identity.ts';
 import { untilGone } from '../../infra/embedded/until-gone.ts';
 import { clearStack } from './stack-folder.ts';
 
-const stopWithinMs = 30_000;
-const killWithinMs = 5_000;
+const stopTimeoutMs = 30_000;
+const killTimeoutMs = 5_000;
 
 /**
  * Stops the stack of a folder and deletes its data, even if it is just starting or its supervisor was killed.
@@ -28,9 +28,9 @@ async function endSupervisor(pid: number): Promise<void> {
   const identity = processIdentity(pid);
   const isGone = () => identity === undefined || processIdentity(pid) !== identity;
   signal(pid, 'SIGTERM');
-  if (await untilGone(isGone, stopWithinMs)) return;
+  if (await untilGone(isGone, stopTimeoutMs)) return;
   signal(pid, 'SIGKILL');
-  await untilGone(isGone, killWithinMs);
+  await untilGone(isGone, killTimeoutMs);
 }
 
 function signal(pid: number, name: NodeJS.Signals): void {

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { StackSettings } from './stack-settings.ts';
 
 /** Programs of this machine that download the parts of the stack. */
@@ -33,7 +33,8 @@ export function openTools(settings: StackSettings, say: (line: string) => void):
     find,
     need(part, programs, install) {
       const found = programs.map(find).find((path) => path !== undefined);
-      if (found === undefined) throw fault('STACK_TOOL_MISSING', { part, program: programs.join(' or '), install });
+      if (found === undefined)
+        throw runlakeError('STACK_TOOL_MISSING', { part, program: programs.join(' or '), install });
       return found;
     },
     async run(part, program, args, folder) {
@@ -46,7 +47,7 @@ export function openTools(settings: StackSettings, say: (line: string) => void):
         });
         return `${stdout}${stderr}`;
       } catch (error) {
-        throw fault('STACK_DOWNLOAD_FAILED', { part, program, reason: lastLine(error) }, { cause: error });
+        throw runlakeError('STACK_DOWNLOAD_FAILED', { part, program, reason: lastLine(error) }, { cause: error });
       }
     },
   };

@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
-import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { asOperation } from '../access/as-operation.ts';
 import type { AgentServices } from '../agent-services.ts';
@@ -75,7 +75,7 @@ export async function readTask(
   { assistant_id: assistantId }: Assistant,
   { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
 ): Promise<Task> {
-  if (![runId, context ?? runId].every((id) => uuid.test(id))) throw fault('RUN_NOT_FOUND', { run: runId });
+  if (![runId, context ?? runId].every((id) => uuid.test(id))) throw runlakeError('RUN_NOT_FOUND', { run: runId });
   const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };

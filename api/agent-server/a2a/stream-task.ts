@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
-import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { Agents } from '../agent-services.ts';
 import type { A2aMessage, StreamedResult } from './a2a-task.ts';
 import { readTextMessage, type TaskIds, taskOfRun } from './task-of-run.ts';

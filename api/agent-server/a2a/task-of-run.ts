@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { readRunEnd } from '../../../pipelines/agents/runs/read-run-end.ts';
 import type { Run } from '../../../pipelines/agents/runs/run.ts';
@@ -33,7 +33,8 @@ export async function taskOfRun(
 ): Promise<Task> {
   const { database, deploymentId } = agents;
   const run = await readRun(database, deploymentId, ids);
-  if (assistantId !== undefined && run.assistant_id !== assistantId) throw fault('RUN_NOT_FOUND', { run: ids.runId });
+  if (assistantId !== undefined && run.assistant_id !== assistantId)
+    throw runlakeError('RUN_NOT_FOUND', { run: ids.runId });
   const ended = run.status !== 'pending' && run.status !== 'running';
   const lastState = ended ? await readRunState(agents, ids) : undefined;
   const waits = run.status === 'success' && lastState?.isHead === true && lastState.state.next.length > 0;

@@ -1,4 +1,4 @@
-import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { assistantIdOf } from '../../../pipelines/agents/assistants/system-assistant.ts';
 import { bothOf, changesWith, metadataWith } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
@@ -13,7 +13,7 @@ import { storeRules } from './store-rules.ts';
 type Event = AuthQuestion['event'];
 
 const readThreadId = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
-const noThread = (thread: string) => fault('THREAD_NOT_FOUND', { thread });
+const noThread = (thread: string) => runlakeError('THREAD_NOT_FOUND', { thread });
 
 const open: Rule = (_input, _ask, proceed) => proceed();
 
@@ -34,7 +34,7 @@ const onThread =
   };
 
 const onRun = (event: Event): Rule =>
-  onThread(event, ({ params }) => fault('RUN_NOT_FOUND', { run: params.run_id as string }));
+  onThread(event, ({ params }) => runlakeError('RUN_NOT_FOUND', { run: params.run_id as string }));
 
 /** With `cancel_on_disconnect` a reader can stop the run, so that also needs `threads:update`. */
 const joiningRun: Rule = async (input, ask, proceed) => {
@@ -66,7 +66,7 @@ const searching =
 const emptyPage = () => buildPage([], { total: 0, offset: 0 });
 
 const assistantIdIn = ({ params }: RuledInput) => assistantIdOf(params.assistant_id as string);
-const noAssistant = (assistant: string) => fault('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
+const noAssistant = (assistant: string) => runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
 const onAssistant =
   (event: Event): Rule =>
   async (input, ask, proceed) => {
@@ -101,7 +101,7 @@ const running: Rule = async (input, ask, proceed) => {
 };
 
 const cronIdIn = ({ params }: RuledInput) => params.cron_id as string;
-const noCron = (cron: string) => fault('CRON_NOT_FOUND', { cron });
+const noCron = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
 const onCron =
   (event: Event): Rule =>
   async (input, ask, proceed) => {
@@ -124,7 +124,7 @@ const makingCron: Rule = async (input, ask, proceed) => {
     metadata: metadata ?? {},
     cron_id: null,
     thread_id: threadId ?? null,
-    user_id: ask.ports.access.user.identity,
+    user_id: ask.deps.access.user.identity,
     end_time: end_time ?? null,
   });
   return proceed({ body: { ...input.body, metadata: metadataWith(toRecord(value.metadata), required) } });
@@ -138,7 +138,7 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   // Exists only if the operator enabled it, for tests.
   truncate: open,
 
-  createAssistant: creating('assistants:create', (assistant) => fault('ASSISTANT_EXISTS', { assistant })),
+  createAssistant: creating('assistants:create', (assistant) => runlakeError('ASSISTANT_EXISTS', { assistant })),
   searchAssistants: searching('assistants:search', emptyPage),
   countAssistants: searching('assistants:search', () => 0),
   getAssistant: onAssistant('assistants:read'),
@@ -155,12 +155,12 @@ export const accessRules: Readonly<Record<string, Rule>> = {
     // Deleting an assistant deletes its runs on all threads.
     const { required } = await ask.allow('threads:delete', { thread_id: null });
     if (!(await ask.ownsThreadsOf(id, required))) {
-      throw fault('AUTH_FORBIDDEN', { reason: 'The assistant has runs on threads that you must not delete.' });
+      throw runlakeError('AUTH_FORBIDDEN', { reason: 'The assistant has runs on threads that you must not delete.' });
     }
     return proceed();
   },
 
-  createThread: creating('threads:create', (thread) => fault('THREAD_EXISTS', { thread })),
+  createThread: creating('threads:create', (thread) => runlakeError('THREAD_EXISTS', { thread })),
   searchThreads: searching('threads:search', emptyPage),
   countThreads: searching('threads:search', () => 0),
   pruneThreads: async (input, ask, proceed) => {
@@ -177,7 +177,7 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   deleteThread: onThread('threads:delete'),
   copyThread: async (input, ask, proceed) => {
     await ask.allow('threads:create', { thread_id: null, metadata: {} });
-    const missingSource = () => fault('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
+    const missingSource = () => runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
     return onThread('threads:read', missingSource)(input, ask, proceed);
   },
   getThreadState: onThread('threads:read'),
@@ -210,7 +210,7 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   joinRunStream: joiningRun,
   joinStatelessRunStream: async (input, ask, proceed) => {
     const runId = (input.params.run_id as string).toLowerCase();
-    const threadId = await findThreadOfRun(ask.ports.database, ask.ports.deploymentId, runId);
+    const threadId = await findThreadOfRun(ask.deps.database, ask.deps.deploymentId, runId);
     return joiningRun({ ...input, params: { thread_id: threadId, run_id: runId } }, ask, proceed);
   },
   deleteAgentRun: onRun('threads:delete'),
@@ -221,7 +221,7 @@ export const accessRules: Readonly<Record<string, Rule>> = {
     if (threadId !== undefined) await ask.reach('threads:update', threadId, value, noThread(threadId));
     else {
       const { required } = await ask.allow('threads:update', value);
-      ask.ports.access.threads = { required, metadata: {} };
+      ask.deps.access.threads = { required, metadata: {} };
     }
     return proceed();
   },
@@ -236,7 +236,7 @@ export const accessRules: Readonly<Record<string, Rule>> = {
     const named = method === 'run.start' && typeof assistant_id === 'string';
     const started = named ? assistant_id : await ask.assistantOfThread(threadId);
     const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
-    const required = ask.ports.access.threads?.required;
+    const required = ask.deps.access.threads?.required;
     if ((await ask.exists(threadId)) && !(await ask.holds('threads', threadId, required))) throw noThread(threadId);
     return proceed({ body: { ...input.body, params: { ...toRecord(params), metadata } } });
   },

@@ -1,8 +1,8 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { systemAssistantId } from '../../../pipelines/agents/assistants/system-assistant.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
-import type { AuthDesk } from '../../../pipelines/agents/auth/auth-desk.ts';
+import type { AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { HandledInput, OwnAccess } from '../../server/api-form.ts';
 import type { Operation } from '../../server/operation.ts';
@@ -15,20 +15,22 @@ import { Questions } from './questions.ts';
  * can access. In the rest of Runlake every such caller acts as `operator`. An operation without a rule is refused.
  */
 export function customAccess(options: {
-  readonly desk: AuthDesk;
+  readonly authProcess: AuthProcess;
   readonly database: Database;
   readonly deploymentId: string;
   readonly operator: Caller;
   readonly graphIds: readonly string[];
 }): OwnAccess {
-  const { desk, database, deploymentId, operator } = options;
+  const { authProcess, database, deploymentId, operator } = options;
   const systemAssistants = new Set(options.graphIds.map(systemAssistantId));
   const rules = (operationId: string, access: AgentAccess) => {
     const rule = accessRules[operationId];
     if (rule === undefined) {
-      throw fault('AUTH_FORBIDDEN', { reason: `'${operationId}' is not available under custom authentication.` });
+      throw runlakeError('AUTH_FORBIDDEN', {
+        reason: `'${operationId}' is not available under custom authentication.`,
+      });
     }
-    const questions = new Questions({ desk, database, deploymentId, systemAssistants, access });
+    const questions = new Questions({ authProcess, database, deploymentId, systemAssistants, access });
     return (input: object, proceed: (changes?: object) => Promise<unknown>) =>
       rule(input as Parameters<typeof rule>[0], questions, proceed);
   };
@@ -46,7 +48,7 @@ export function customAccess(options: {
         index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? '']] : [],
       );
       const url = new URL(request.originalUrl, 'http://localhost').href;
-      request.agentAccess = accessOf(await desk.identify({ method: request.method, url, headers }));
+      request.agentAccess = accessOf(await authProcess.identify({ method: request.method, url, headers }));
       return operator;
     },
     async handle({ operationId }: Operation, input: HandledInput, handler) {

@@ -1,16 +1,16 @@
-import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { assistantIdOf } from '../../../pipelines/agents/assistants/system-assistant.ts';
 import { metadataWith, type RequiredMetadata } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
-import type { Allowed, AuthDesk } from '../../../pipelines/agents/auth/auth-desk.ts';
+import type { Allowed, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
 import { type ReachedKind, RowsInReach } from '../../../pipelines/agents/auth/rows-in-reach.ts';
 import type { AgentAccess } from './agent-access.ts';
 
 type Values = Readonly<Record<string, unknown>>;
 
-export interface QuestionPorts {
-  readonly desk: AuthDesk;
+export interface QuestionDeps {
+  readonly authProcess: AuthProcess;
   readonly database: Database;
   readonly deploymentId: string;
   /** Ids of the assistants that the server creates for graphs. */
@@ -20,21 +20,21 @@ export interface QuestionPorts {
 
 /** The checks of rules: calls the handlers of the project, and compares rows with the metadata that the handlers require. */
 export class Questions {
-  readonly #ports: QuestionPorts;
+  readonly #deps: QuestionDeps;
   readonly #rows: RowsInReach;
 
-  constructor(ports: QuestionPorts) {
-    this.#ports = ports;
-    this.#rows = new RowsInReach(ports.database, ports.deploymentId);
+  constructor(deps: QuestionDeps) {
+    this.#deps = deps;
+    this.#rows = new RowsInReach(deps.database, deps.deploymentId);
   }
 
-  get ports() {
-    return this.#ports;
+  get deps() {
+    return this.#deps;
   }
 
   /** @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID */
   allow(event: AuthQuestion['event'], value: Values): Promise<Allowed> {
-    return this.#ports.desk.allow({ event, value, user: this.#ports.access.user });
+    return this.#deps.authProcess.allow({ event, value, user: this.#deps.access.user });
   }
 
   /**
@@ -68,8 +68,8 @@ export class Questions {
    */
   async useAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);
-    if (this.#ports.systemAssistants.has(id)) return;
-    const missing = fault('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
+    if (this.#deps.systemAssistants.has(id)) return;
+    const missing = runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
     await this.reach('assistants:read', id, { assistant_id: id, metadata: {} }, missing);
   }
 
@@ -80,8 +80,8 @@ export class Questions {
   async showAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);
     const { required } = await this.allow('assistants:read', { assistant_id: id, metadata: {} });
-    if (this.#ports.systemAssistants.has(id) || (await this.holds('assistants', id, required))) return;
-    throw fault('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
+    if (this.#deps.systemAssistants.has(id) || (await this.holds('assistants', id, required))) return;
+    throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
   }
 
   /** Authorises a new run and stores the threads that it may use. Returns the metadata of the run. */
@@ -104,8 +104,8 @@ export class Questions {
       kwargs,
     });
     const given = toRecord(value.metadata);
-    this.#ports.access.assistantId = assistant_id;
-    this.#ports.access.threads = { required, metadata: metadataWith(given, required) };
+    this.#deps.access.assistantId = assistant_id;
+    this.#deps.access.threads = { required, metadata: metadataWith(given, required) };
     return given;
   }
 

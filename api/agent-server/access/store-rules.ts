@@ -1,6 +1,6 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { holdsRequired, type RequiredMetadata } from '../../../pipelines/agents/auth/access-filter.ts';
-import type { Allowed } from '../../../pipelines/agents/auth/auth-desk.ts';
+import type { Allowed } from '../../../pipelines/agents/auth/auth-process.ts';
 import { getItems } from '../../../pipelines/agents/store/get-items.ts';
 import type { Rule } from './access-rule.ts';
 import type { Questions } from './questions.ts';
@@ -26,25 +26,26 @@ const aboutItem = ({ namespace, key }: ItemKey, value?: unknown): Values => ({
 
 /** Returns true if the item exists. @throws STORE_ITEM_NOT_FOUND if it exists but does not contain `required`. */
 async function reachItem(
-  { ports }: Questions,
+  { deps }: Questions,
   itemKey: ItemKey,
   required: RequiredMetadata | undefined,
 ): Promise<boolean> {
   if (required === undefined) return true;
-  const [item] = await getItems(ports.database, ports.deploymentId, [itemKey], false);
+  const [item] = await getItems(deps.database, deps.deploymentId, [itemKey], false);
   if (!item) return false;
-  if (!holdsRequired(aboutItem(item, item.value), required)) throw fault('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
+  if (!holdsRequired(aboutItem(item, item.value), required))
+    throw runlakeError('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
   return true;
 }
 
 function requireWithin(metadata: Values, required: RequiredMetadata | undefined): void {
   if (holdsRequired(metadata, required)) return;
-  throw fault('AUTH_FORBIDDEN', { reason: 'You would have no access to the item.' });
+  throw runlakeError('AUTH_FORBIDDEN', { reason: 'You would have no access to the item.' });
 }
 
 /** Passes the required metadata to the handler of the operation, which restricts what it finds. */
-function restrictItems({ ports }: Questions, { required, value }: Allowed): Values {
-  ports.access.items = required;
+function restrictItems({ deps }: Questions, { required, value }: Allowed): Values {
+  deps.access.items = required;
   return value;
 }
 

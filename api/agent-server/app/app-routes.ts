@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { HttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { HttpSettings } from '../../../pipelines/agents/graphs/http-settings.ts';
@@ -29,12 +29,12 @@ export function appRoutes(options: {
     if (ownAccess) {
       await ownAccess.identify(request);
       const { user } = request.agentAccess ?? {};
-      if (user === undefined) throw fault('API_KEY_MISSING');
+      if (user === undefined) throw runlakeError('API_KEY_MISSING');
       return user;
     }
     const renew = async () => {
       const caller = await identifyCaller(request, runs, authenticator, workspaceId);
-      if (caller === undefined) throw fault('API_KEY_MISSING');
+      if (caller === undefined) throw runlakeError('API_KEY_MISSING');
       return caller;
     };
     const { userId } = await renew();
@@ -42,9 +42,9 @@ export function appRoutes(options: {
     return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
   }
 
-  const ports = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };
+  const deps = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };
   return {
     names: (method, path) => app.names(method, path),
-    handle: (request, reply) => forwardToApp(request, reply, ports),
+    handle: (request, reply) => forwardToApp(request, reply, deps),
   };
 }

@@ -2,13 +2,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { userHeader, userText } from '../../../pipelines/agents/app/app-user.ts';
 import type { AppAnswer, HttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { ApiForm } from '../../server/api-form.ts';
 
-export interface HandPorts {
+export interface HandDeps {
   readonly app: Pick<HttpApp, 'send'>;
   readonly bodyLimit: ApiForm['bodyLimit'];
   /**
@@ -32,18 +32,18 @@ const notForwarded = new Set([
  *
  * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT, and the errors of `identify`.
  */
-export async function forwardToApp(request: FastifyRequest, reply: FastifyReply, ports: HandPorts): Promise<void> {
-  const user = await ports.identify?.(request, reply);
+export async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: HandDeps): Promise<void> {
+  const user = await deps.identify?.(request, reply);
   const disconnected = new AbortController();
   const onClose = () => disconnected.abort();
   reply.raw.once('close', onClose);
   const accessEnded = request.access?.ended;
   accessEnded?.addEventListener('abort', onClose);
-  const answer = await ports.app.send({
+  const answer = await deps.app.send({
     method: request.method,
     target: request.originalUrl,
     headers: headersFor(request, user),
-    body: limitBody(request.raw, ports.bodyLimit),
+    body: limitBody(request.raw, deps.bodyLimit),
     signal: disconnected.signal,
   });
   for (const name of ['x-content-type-options', 'x-frame-options']) reply.removeHeader(name);
@@ -107,7 +107,7 @@ function splitHeader(header: string | undefined): readonly string[] {
 function limitBody(raw: IncomingMessage, { bytes: limitBytes, setting: limit }: ApiForm['bodyLimit']): Readable | null {
   const { 'content-length': length, 'transfer-encoding': encoding } = raw.headers;
   if (raw.method === 'GET' || raw.method === 'HEAD' || (encoding === undefined && !Number(length))) return null;
-  const tooLarge = () => fault('BODY_TOO_LARGE', { limitBytes, limit });
+  const tooLarge = () => runlakeError('BODY_TOO_LARGE', { limitBytes, limit });
   if (Number(length) > limitBytes) throw tooLarge();
   let bytes = 0;
   const counting = new Transform({
@@ -119,7 +119,7 @@ function limitBody(raw: IncomingMessage, { bytes: limitBytes, setting: limit }: 
   });
   // If the client aborts, the request to the app is aborted, too.
   raw.once('aborted', () =>
-    counting.destroy(fault('BAD_REQUEST', { reason: 'The client aborted while sending the body.' })),
+    counting.destroy(runlakeError('BAD_REQUEST', { reason: 'The client aborted while sending the body.' })),
   );
   return raw.pipe(counting);
 }

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GraphConfig } from '../../../pipelines/agents/runs/run.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
 import { JsonValue } from '../agent-schema.ts';
@@ -50,5 +50,5 @@ export const changeable = {
 /** @throws GRAPH_NOT_FOUND, which lists the existing graphs. */
 export function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void {
   if (Object.hasOwn(graphs, graphId)) return;
-  throw fault('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });
+  throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });
 }

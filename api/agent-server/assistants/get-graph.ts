@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
@@ -34,5 +34,5 @@ function parseDepth(text: string): boolean | number {
   if (/^(?:false|no|off|0)$/i.test(text)) return false;
   if (/^\d{1,4}$/.test(text)) return Number(text);
   const field = { loc: ['query', 'xray'], msg: 'must be a boolean or a number of levels', type: 'boolean_type' };
-  throw fault('INVALID_REQUEST', {}, { fields: [field] });
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }

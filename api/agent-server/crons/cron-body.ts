@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { cronFields, onRunCompleted } from '../../../pipelines/agents/crons/cron.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
@@ -60,7 +60,8 @@ export function readPayload(
 ): Readonly<Record<string, unknown>> {
   const values: Readonly<Record<string, unknown>> = body;
   // The thread belongs to the caller and is not deleted with a run.
-  if (hasThread && body.on_run_completed === 'delete') throw fault('FIELD_NOT_BUILT', { field: 'on_run_completed' });
+  if (hasThread && body.on_run_completed === 'delete')
+    throw runlakeError('FIELD_NOT_BUILT', { field: 'on_run_completed' });
   const { input } = body;
   const fields = Object.fromEntries(
     Object.keys(payloadFields)
@@ -113,8 +114,8 @@ export function requireValidPayload(
   payload: { readonly webhook?: unknown; readonly feedback_keys?: unknown },
 ): void {
   const { webhook, feedback_keys: keys } = payload;
-  if (Array.isArray(keys) && keys.length > 0 && !takesFeedback) throw fault('FEEDBACK_ADDRESS_UNSET');
+  if (Array.isArray(keys) && keys.length > 0 && !takesFeedback) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
   if (typeof webhook !== 'string') return;
-  if (webhooks === undefined) throw fault('FIELD_NOT_BUILT', { field: 'webhook' });
+  if (webhooks === undefined) throw runlakeError('FIELD_NOT_BUILT', { field: 'webhook' });
   webhooks.check(webhook);
 }

@@ -13,7 +13,7 @@ import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import { CallToolRequestSchema, ErrorCode, ListToolsRequestSchema, McpError } from '@modelcontextprotocol/sdk/types.js';
 import { Type } from 'typebox';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { Answer } from '../../server/operation.ts';
 import { releaseVersion } from '../../server/release.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
@@ -70,7 +70,7 @@ export const postMcp = defineAgentOperation({
         failed: errorText,
         stopping: request.server.drainStarted,
         accessEnded: request.access?.ended,
-        stopped: () => errorText(fault('DRAINING')),
+        stopped: () => errorText(runlakeError('DRAINING')),
       }),
     });
   },
@@ -124,5 +124,5 @@ function errorText(error: unknown): Buffer {
 }
 
 function clientMessage(error: unknown): string {
-  return (isRunlakeError(error) ? error : fault('INTERNAL')).message;
+  return (isRunlakeError(error) ? error : runlakeError('INTERNAL')).message;
 }

@@ -27,7 +27,7 @@ function resolveReference(root: Schema): Schema {
   const target = root.$ref
     .slice(2)
     .split('/')
-    .reduce<unknown>((place, name) => (isObject(place) ? place[name] : undefined), root);
+    .reduce<unknown>((location, name) => (isObject(location) ? location[name] : undefined), root);
   return isObject(target) ? { ...target, $ref: undefined } : {};
 }
 

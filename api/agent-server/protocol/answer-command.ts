@@ -1,4 +1,4 @@
-import { replayPlace } from '../../../pipelines/agents/protocol/replay-place.ts';
+import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
 import { requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { compileCheck } from '../../server/schema-check.ts';
 import { buildRefusal, Command, type CommandError, CommandRefused, type CommandSuccess } from './command.ts';
@@ -76,7 +76,7 @@ export async function answerCommand(
 }
 
 async function succeeded({ agents, threadId }: CommandScene, id: number, result: object): Promise<CommandSuccess> {
-  const { threadSeq } = await replayPlace(agents.database, agents.deploymentId, threadId);
+  const { threadSeq } = await replayPosition(agents.database, agents.deploymentId, threadId);
   return { type: 'success', id, result, meta: { thread_id: threadId, applied_through_seq: threadSeq } };
 }
 

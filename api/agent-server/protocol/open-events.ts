@@ -1,6 +1,6 @@
 import type { EventFilter } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import { replayPlace } from '../../../pipelines/agents/protocol/replay-place.ts';
-import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
+import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { Agents } from '../agent-services.ts';
 
 interface Wanted {
@@ -16,7 +16,7 @@ export async function openEvents(
   threadId: string,
   { channels, namespaces, depth, since }: Wanted,
 ): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
-  const from = since == null ? await replayPlace(database, deploymentId, threadId) : { threadSeq: since };
+  const from = since == null ? await replayPosition(database, deploymentId, threadId) : { threadSeq: since };
   const reader = await hub.readThread({ deploymentId, threadId }, from);
   return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
 }

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams } from '../runs/run-paths.ts';
 import { type Socket, serveThreadSocket } from './thread-socket.ts';
@@ -16,7 +16,7 @@ export const openThreadSocket = defineAgentOperation({
   errors: ['WEBSOCKET_EXPECTED'],
   schema: { params: ThreadParams, response: { 200: Type.Null() } },
   handler: async () => {
-    throw fault('WEBSOCKET_EXPECTED');
+    throw runlakeError('WEBSOCKET_EXPECTED');
   },
   socket: (socket: Socket, { params, caller, services: { agents }, request }) =>
     serveThreadSocket(socket, { agents, caller, request, threadId: params.thread_id.toLowerCase() }),

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import { replayPlace } from '../../../pipelines/agents/protocol/replay-place.ts';
+import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
 import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
-import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
@@ -87,7 +87,7 @@ async function openReader(
   runId: string | undefined,
 ): Promise<StreamReader> {
   if (runId === undefined) {
-    return hub.readThread({ deploymentId, threadId }, await replayPlace(database, deploymentId, threadId));
+    return hub.readThread({ deploymentId, threadId }, await replayPosition(database, deploymentId, threadId));
   }
   await readRun(database, deploymentId, { threadId, runId });
   return hub.readRun({ deploymentId, threadId, runId }, 'start');

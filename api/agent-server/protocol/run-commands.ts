@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, type TSchema, Type } from 'typebox';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { protocolMode, questionEvent } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { listRuns } from '../../../pipelines/agents/runs/list-runs.ts';
@@ -184,7 +184,7 @@ export function resolveThreadAssistant(
 ): string {
   const { graph_id, assistant_id: named = graph_id } = thread.metadata;
   const assistant_id = access === undefined ? named : access.assistantId;
-  if (typeof assistant_id !== 'string') throw fault('THREAD_WITHOUT_GRAPH', { thread: thread.thread_id });
+  if (typeof assistant_id !== 'string') throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: thread.thread_id });
   return assistant_id;
 }
 

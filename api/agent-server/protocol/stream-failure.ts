@@ -1,6 +1,6 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
-import { endHasHole } from '../../../pipelines/agents/execute/end-data.ts';
-import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { endHasGap } from '../../../pipelines/agents/execute/end-data.ts';
+import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-types.ts';
 import { errorOfStream } from '../streaming/sse.ts';
 import type { CommandError } from './command.ts';
 
@@ -15,5 +15,5 @@ export function streamFailure(err: unknown): CommandError {
 
 /** Builds the message for a gap in the events of a run; readers receive it before the end of the run. */
 export function missingEvents({ isEnd, data }: StreamedEvent): CommandError | undefined {
-  return isEnd && endHasHole(data) ? streamFailure(fault('STREAM_INCOMPLETE')) : undefined;
+  return isEnd && endHasGap(data) ? streamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
 }

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-types.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams } from '../runs/run-paths.ts';

@@ -16,7 +16,7 @@
 import { Type } from 'typebox';
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { isAccessError } from '../../server/access-watch.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
 import { asOperation } from '../access/as-operation.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { cancelRuns as cancel } from '../../../pipelines/agents/runs/cancel-runs.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
@@ -39,5 +39,5 @@ export const cancelAgentRuns = defineAgentOperation({
 
 function notOneForm() {
   const msg = 'must have either status, or thread_id and run_ids';
-  return fault('INVALID_REQUEST', {}, { fields: [{ loc: ['body'], msg, type: 'one_of' }] });
+  return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc: ['body'], msg, type: 'one_of' }] });
 }

@@ -104,7 +104,7 @@ export function snakeCased(body: Static<typeof RunBody>): RunRequest {
 }
 
 function camelCase(name: string): string {
-  return name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+  return name.replace(/_(\w)/g, (_, deadLetter: string) => deadLetter.toUpperCase());
 }
 
 const shownFields = Type.Object({

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { putItems } from '../../../pipelines/agents/store/put-items.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
@@ -43,7 +43,8 @@ export const putStoreItem = defineAgentOperation({
   handler: async ({ body, services: { agents } }) => {
     const { index, ttl, ...item } = body;
     const rules = getStoreRules(agents);
-    if (Array.isArray(index) && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'index' });
+    if (Array.isArray(index) && rules.index === undefined)
+      throw runlakeError('STORE_WITHOUT_INDEX', { field: 'index' });
     const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
     await putItems(agents.database, agents.deploymentId, rules, [put]);
     return new Answer({ status: 204 });

@@ -1,6 +1,6 @@
 import '../access/agent-access.ts';
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { searchItems } from '../../../pipelines/agents/store/search-items.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
@@ -41,7 +41,7 @@ export const searchStoreItems = defineAgentOperation({
   },
   handler: async ({ body, services: { agents }, request }) => {
     const rules = getStoreRules(agents);
-    if (body.query && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'query' });
+    if (body.query && rules.index === undefined) throw runlakeError('STORE_WITHOUT_INDEX', { field: 'query' });
     const items = await searchItems(agents.database, agents.deploymentId, rules, {
       namespacePrefix: body.namespace_prefix ?? [],
       filter: body.filter ?? undefined,

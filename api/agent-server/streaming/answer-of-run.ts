@@ -1,11 +1,11 @@
 import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
-import { fault } from '../../../infra/errors/runlake-error.ts';
-import { endHasHole, feedbackInEnd, unsaidInEnd } from '../../../pipelines/agents/execute/end-data.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { endHasGap, feedbackInEnd, unsaidInEnd } from '../../../pipelines/agents/execute/end-data.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
-import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { Answer } from '../../server/operation.ts';
 import type { Agents } from '../agent-services.ts';
 import { eventId } from './last-event-id.ts';
@@ -37,7 +37,7 @@ export function streamOfRun(
     ...liveOptions(context, run),
     source: reader,
     frame: (event) => {
-      if (event.isEnd && endHasHole(event.data)) throw fault('STREAM_INCOMPLETE');
+      if (event.isEnd && endHasGap(event.data)) throw runlakeError('STREAM_INCOMPLETE');
       if (event.isEnd) return abandonedFrame(event, eventId(event)) ?? feedbackFrame(event, eventId(event));
       return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : encodeEvent(event);
     },
@@ -66,7 +66,7 @@ export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamR
     encode: (text) => [text],
     heartbeat: '\n',
     failed: failureText,
-    stopped: run.reconnectTo === undefined ? () => failureText(fault('DRAINING')) : undefined,
+    stopped: run.reconnectTo === undefined ? () => failureText(runlakeError('DRAINING')) : undefined,
   });
   return answer(run, body, { 'content-type': 'application/json' });
 }
@@ -101,8 +101,8 @@ function encodeEvent(event: StreamedEvent): SseFrame {
 
 /** The error event for readers of a thread if events of a run are missing in the log. */
 export function gapFrame({ data }: StreamedEvent): SseFrame | undefined {
-  if (!endHasHole(data)) return undefined;
-  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(fault('STREAM_INCOMPLETE')))) };
+  if (!endHasGap(data)) return undefined;
+  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(runlakeError('STREAM_INCOMPLETE')))) };
 }
 
 /** The error event of a run that was abandoned without an error event of its own. `id`: event id for reconnecting readers. */

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
-import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-types.ts';
 
 /** For clients that cannot send the header `Last-Event-ID`, which takes precedence. */
 export const LastEventId = Type.Optional(
@@ -48,5 +48,5 @@ function isBeginning(id: string): boolean {
 
 function unknownId(msg: string) {
   const fields = [{ loc: ['header', 'last-event-id'], msg: `${msg}, \`-\` or \`-1\``, type: 'event_id' }];
-  return fault('INVALID_REQUEST', {}, { fields });
+  return runlakeError('INVALID_REQUEST', {}, { fields });
 }

@@ -15,7 +15,7 @@
  */
 
 import { Readable } from 'node:stream';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 export interface LiveSource<Item> extends AsyncIterable<Item> {
   /** Returns the next item if it is available without waiting. */
@@ -148,7 +148,7 @@ class LiveBody<Item> extends Readable {
     }
     this.#flush();
     this.#close();
-    this.destroy(fault('DRAINING'));
+    this.destroy(runlakeError('DRAINING'));
   };
 
   readonly #refuse = (): void => {

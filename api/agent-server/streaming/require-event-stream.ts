@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 export const eventStreamType = 'text/event-stream';
 
 /** Refuses clients that do not accept the response type. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
 export function requireEventStream({ headers: { accept } }: FastifyRequest): void {
   if (accept === undefined || acceptsEventStream(accept)) return;
-  throw fault('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });
+  throw runlakeError('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });
 }
 
 export function acceptsEventStream(accept: string): boolean {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type BodyPart, type LiveSource, liveBody } from './live-body.ts';
 
 /** Server-sent events. Source: HTML standard, "Server-sent events". */
@@ -53,7 +53,7 @@ export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
       logger.warn({ err }, 'stream failed');
       return encodeFrame(failure(err));
     },
-    stopped: clientReconnects ? undefined : () => encodeFrame(failure(fault('DRAINING'))),
+    stopped: clientReconnects ? undefined : () => encodeFrame(failure(runlakeError('DRAINING'))),
   });
 }
 
@@ -81,7 +81,7 @@ function encodeHead(event: string | undefined): string {
 
 /** The error that a streamed body contains; the status is already sent. */
 export function errorOfStream(error: unknown): { readonly error: string; readonly message: string } {
-  const { code, message } = isRunlakeError(error) ? error : fault('INTERNAL');
+  const { code, message } = isRunlakeError(error) ? error : runlakeError('INTERNAL');
   return { error: code, message };
 }
 

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
-import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-ports.ts';
-import { stateUpdateMode } from '../../../pipelines/agents/streams/tell-state.ts';
+import { stateUpdateMode } from '../../../pipelines/agents/streams/publish-state.ts';
+import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
 import { Uuid } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';

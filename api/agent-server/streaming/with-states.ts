@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
-import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/streams/tell-state.ts';
+import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/streams/publish-state.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
 import type { Agents } from '../agent-services.ts';
 import type { LiveSource } from './live-body.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { registry } from '../../../infra/telemetry/metrics.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation } from '../agent-operation.ts';
@@ -41,7 +41,7 @@ export const getAgentMetrics = defineAgentOperation({
   errors: ['ROUTE_NOT_FOUND'],
   handler: async ({ query, services, request }) => {
     if (!services.agents.config.serveMetrics) {
-      throw fault('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
+      throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
     }
     if (query.format === 'prometheus') return new Answer({ body: Buffer.from(await registry.metrics()) });
     const body = Buffer.from(JSON.stringify(await registry.getMetricsAsJSON()));

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { truncateAgents } from '../../../pipelines/agents/truncate-agents.ts';
 import { optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
@@ -31,7 +31,7 @@ export const truncate = defineAgentOperation({
   },
   handler: async ({ body, services: { agents }, request }) => {
     if (!agents.config.agentsAllowTruncate) {
-      throw fault('ROUTE_NOT_FOUND', { method: request.method, path: '/internal/truncate' });
+      throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/internal/truncate' });
     }
     await truncateAgents(agents.database, agents.deploymentId, {
       runs: body.runs ?? false,

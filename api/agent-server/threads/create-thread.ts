@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createThreadWithState } from '../../../pipelines/agents/threads/create-thread-with-state.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
@@ -65,5 +65,5 @@ function hasFields(values: unknown): boolean {
 function valuesBesideCommand(step: number, index: number): Error {
   const loc = ['body', 'supersteps', step, 'updates', index, 'values'];
   const msg = 'have no effect with a command, whose update is written';
-  return fault('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'values_beside_command' }] });
+  return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'values_beside_command' }] });
 }

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { Check } from 'typebox/value';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointChoice } from '../../../pipelines/agents/runs/run.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread-history.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
@@ -85,5 +85,5 @@ function parse(text: string): Type.Static<typeof Before> {
     // Invalid JSON has the same error as JSON that is not a checkpoint.
   }
   const field = { loc: ['query', 'before'], msg: 'must be the id of a checkpoint, or JSON of one', type: 'json' };
-  throw fault('INVALID_REQUEST', {}, { fields: [field] });
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }

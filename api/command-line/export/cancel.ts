@@ -8,8 +8,8 @@ import { numberText } from './quantities.ts';
 export async function cancelOne(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
   await withExports(async (access) => {
     const { workspaceId } = await findExport(access, id);
-    const ended = await cancelExport(access.ports, workspaceId, id);
-    if (json) console.log(JSON.stringify(showExport(ended, access.ports.now())));
+    const ended = await cancelExport(access.deps, workspaceId, id);
+    if (json) console.log(JSON.stringify(showExport(ended, access.deps.now())));
     else if (ended.intervalHours !== null) {
       console.log(`The schedule ${ended.id} is cancelled; exports that it created continue.`);
     } else {

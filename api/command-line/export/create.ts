@@ -1,4 +1,4 @@
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createExport } from '../../../pipelines/exports/create-export.ts';
 import type { ExportFormat } from '../../../pipelines/exports/export-scope.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
@@ -36,19 +36,19 @@ export async function createOne(options: CreateOptions): Promise<void> {
   const endTimeMicros = options.end === undefined ? undefined : parseMicros('--end', options.end);
   const intervalHours = options.intervalHours === undefined ? undefined : parseHours(options.intervalHours);
   if (endTimeMicros === undefined && intervalHours === undefined) {
-    throw fault('BAD_REQUEST', { reason: 'Specify --end, or --interval-hours for a schedule.' });
+    throw runlakeError('BAD_REQUEST', { reason: 'Specify --end, or --interval-hours for a schedule.' });
   }
   if (options.watch === true && intervalHours !== undefined) {
-    throw fault('BAD_REQUEST', { reason: '--watch requires --end; a schedule never ends.' });
+    throw runlakeError('BAD_REQUEST', { reason: '--watch requires --end; a schedule never ends.' });
   }
   const exportFields = options.fields?.split(',').flatMap((name) => name.trim() || []);
   await withExports(async (access) => {
-    const { database, operator, ports } = access;
+    const { database, operator, deps } = access;
     const workspace = await findWorkspace(access, options.workspace);
     const project = await findProject(database, workspace, options.project);
     const destination = await findDestination(database, workspace, options.destination);
     const made = await createExport(
-      ports,
+      deps,
       { workspaceId: workspace.id, keyId: operator.keyId },
       {
         destinationId: destination.id,
@@ -63,7 +63,7 @@ export async function createOne(options: CreateOptions): Promise<void> {
     ).catch((error: unknown) => {
       throw toOptionError(error);
     });
-    if (options.json === true) console.log(JSON.stringify(showExport(made, ports.now())));
+    if (options.json === true) console.log(JSON.stringify(showExport(made, deps.now())));
     else if (options.watch === true) console.log(`Export ${made.id} of ${printable(project.name)}`);
     else {
       console.error(
@@ -85,19 +85,19 @@ function toOptionError(error: unknown): unknown {
     const message = Object.entries(optionOf).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
     return `${optionOf[field] ?? field}: ${message}.`;
   });
-  return fault('BAD_REQUEST', { reason: printable(reasons.join(' ')) });
+  return runlakeError('BAD_REQUEST', { reason: printable(reasons.join(' ')) });
 }
 
 function parseMicros(option: string, text: string): number {
   const micros = parseTime(text);
   if (micros !== undefined) return micros;
   const reason = `${option} must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z, not '${printable(text)}'.`;
-  throw fault('BAD_REQUEST', { reason });
+  throw runlakeError('BAD_REQUEST', { reason });
 }
 
 function parseHours(text: string): number {
   const hours = Number(text);
   if (/^\d{1,3}$/.test(text) && hours >= 1 && hours <= 168) return hours;
   const reason = `--interval-hours must be a whole number from 1 to 168, not '${printable(text)}'.`;
-  throw fault('BAD_REQUEST', { reason });
+  throw runlakeError('BAD_REQUEST', { reason });
 }

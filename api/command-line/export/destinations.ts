@@ -1,9 +1,9 @@
 import { Value } from 'typebox/value';
 import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/create-destination.ts';
 import type { DestinationRecord } from '../../../pipelines/exports/destinations/destination-config.ts';
-import { destinationPorts } from '../../../pipelines/exports/destinations/destination-ports.ts';
+import { destinationDeps } from '../../../pipelines/exports/destinations/destination-deps.ts';
 import { NewDestination, showDestination } from '../../main/bulk-exports/destinations/destination-schema.ts';
 import { printable, printTable } from '../print-table.ts';
 import { withExports } from './export-access.ts';
@@ -30,14 +30,14 @@ export async function printDestinations(options: {
   await withExports(async (access) => {
     const rows: string[][] = [];
     for (const workspace of await findWorkspaces(access, options.workspace)) {
-      for (const place of await listAllDestinations(access.database, workspace.id)) {
-        if (options.json === true) console.log(JSON.stringify(showDestination(place)));
-        const credentials = place.credentials_keys.join(', ') || 'none';
+      for (const location of await listAllDestinations(access.database, workspace.id)) {
+        if (options.json === true) console.log(JSON.stringify(showDestination(location)));
+        const credentials = location.credentials_keys.join(', ') || 'none';
         rows.push([
-          place.id,
-          place.display_name,
-          place.destination_type,
-          formatLocation(place),
+          location.id,
+          location.display_name,
+          location.destination_type,
+          formatLocation(location),
           credentials,
           workspace.name,
         ]);
@@ -62,7 +62,7 @@ const optionOf: Readonly<Record<string, string>> = {
 /** `runlake export destinations create` */
 export async function createDestinationWithOptions(options: DestinationOptions): Promise<void> {
   if (options.type === 's3' && options.bucket === undefined) {
-    throw fault('BAD_REQUEST', { reason: 'Specify --bucket, or --type local for a folder.' });
+    throw runlakeError('BAD_REQUEST', { reason: 'Specify --bucket, or --type local for a folder.' });
   }
   const requested = {
     destination_type: options.type,
@@ -82,18 +82,18 @@ export async function createDestinationWithOptions(options: DestinationOptions):
     const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
     const where = optionOf[field] ?? field;
     // The message omits the value: it may be a secret.
-    throw fault('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
+    throw runlakeError('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
   }
   await withExports(async (access) => {
     const { config, database } = access;
     if (options.type === 's3' && options.credentialsStdin !== true && !config.allowDefaultCredentials) {
       const reason = 'Specify --credentials-stdin and pass the credentials of the bucket on standard input.';
-      throw fault('BAD_REQUEST', { reason });
+      throw runlakeError('BAD_REQUEST', { reason });
     }
     const workspace = await findWorkspace(access, options.workspace);
     // The running process has created its secret key before it wrote its run file.
     const secretKey = config.secretKey ?? keepSecretKey(config.dataDir);
-    const made = await createDestination(destinationPorts(config, database, secretKey), workspace.id, {
+    const made = await createDestination(destinationDeps(config, database, secretKey), workspace.id, {
       type: options.type,
       displayName: requested.display_name,
       config: requested.config,

@@ -3,7 +3,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
-import type { ExportPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { ExportDeps } from '../../../pipelines/exports/export-deps.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { operatorOf } from '../../../pipelines/tenants/operator.ts';
 import { Ends } from '../ends.ts';
@@ -15,7 +15,7 @@ export interface ExportAccess {
   readonly database: Database;
   readonly operator: Caller;
   /** Creates and cancels exports. The job queue and Kafka (if configured) are connected at their first use. */
-  readonly ports: ExportPorts;
+  readonly deps: ExportDeps;
 }
 
 /**
@@ -45,7 +45,7 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
   });
   // The in-process log stores events before it acknowledges them, so there is no position to wait for; it also belongs
   // to the running process.
-  const log: ExportPorts['log'] =
+  const log: ExportDeps['log'] =
     config.kafkaBrokers === undefined
       ? { position: async () => ({}), stored: async () => true }
       : {
@@ -54,7 +54,7 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
         };
   try {
     const operator = await operatorOf(database);
-    const ports: ExportPorts = {
+    const deps: ExportDeps = {
       database,
       log,
       jobs: { enqueue: async (...job) => (await jobs()).enqueue(...job) },
@@ -62,7 +62,7 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
       logger,
       now: () => new Date(),
     };
-    return await work({ config, database, operator, ports });
+    return await work({ config, database, operator, deps });
   } finally {
     await ends.run(logger);
   }

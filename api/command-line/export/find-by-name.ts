@@ -1,5 +1,5 @@
 import Format from 'typebox/format';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { DestinationRecord } from '../../../pipelines/exports/destinations/destination-config.ts';
 import { listDestinations } from '../../../pipelines/exports/destinations/list-destinations.ts';
@@ -33,7 +33,9 @@ export async function findWorkspaces({ database, operator }: ExportAccess, wante
 export async function findWorkspace(access: ExportAccess, wanted?: string): Promise<Named> {
   const found = await findWorkspaces(access, wanted);
   if (found.length === 1) return found[0] as Named;
-  throw fault('BAD_REQUEST', { reason: `There are several workspaces. Specify --workspace: ${formatNames(found)}.` });
+  throw runlakeError('BAD_REQUEST', {
+    reason: `There are several workspaces. Specify --workspace: ${formatNames(found)}.`,
+  });
 }
 
 /** @throws BAD_REQUEST if the workspace has no such project. */
@@ -52,7 +54,7 @@ export async function findDestination(database: Database, workspace: Named, want
   const all = (await listAllDestinations(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
   if (all.length === 0) {
     const reason = `The workspace ${printable(workspace.name)} has no destinations. Create one with \`runlake export destinations create\`.`;
-    throw fault('BAD_REQUEST', { reason });
+    throw runlakeError('BAD_REQUEST', { reason });
   }
   return pick(`destination in the workspace ${workspace.name}`, wanted, all);
 }
@@ -75,7 +77,7 @@ export async function findExport({ database, operator }: ExportAccess, id: strin
       if (!isRunlakeError(error) || error.code !== 'NOT_FOUND') throw error;
     }
   }
-  throw fault('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
+  throw runlakeError('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
 }
 
 function pick(what: string, wanted: string, all: readonly Named[]): Named {
@@ -85,7 +87,7 @@ function pick(what: string, wanted: string, all: readonly Named[]): Named {
     found.length === 0
       ? `No ${what} has the name or id '${wanted}'. ${all.length === 0 ? 'There are none' : `Names: ${formatNames(all)}`}.`
       : `${found.length} have that name. Specify an id: ${found.map(({ id }) => id).join(', ')}.`;
-  throw fault('BAD_REQUEST', { reason: printable(reason) });
+  throw runlakeError('BAD_REQUEST', { reason: printable(reason) });
 }
 
 function formatNames(all: readonly Named[]): string {

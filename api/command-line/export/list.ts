@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportStatus } from '../../../pipelines/exports/export-states.ts';
 import { listExports } from '../../../pipelines/exports/list-exports.ts';
 import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
@@ -26,12 +26,14 @@ export async function listAll(options: ListOptions): Promise<void> {
   const limit = parseLimit(options.limit);
   const { source } = options;
   if (source !== undefined && !isId(source)) {
-    throw fault('BAD_REQUEST', { reason: `--source must be the id of a schedule, not '${printable(source)}'.` });
+    throw runlakeError('BAD_REQUEST', { reason: `--source must be the id of a schedule, not '${printable(source)}'.` });
   }
   await withExports(async (access) => {
     const workspaces = await findWorkspaces(access, options.workspace);
     if (options.project !== undefined && workspaces.length > 1) {
-      throw fault('BAD_REQUEST', { reason: 'There are several workspaces. With --project, specify --workspace.' });
+      throw runlakeError('BAD_REQUEST', {
+        reason: 'There are several workspaces. With --project, specify --workspace.',
+      });
     }
     const found: ExportWithProgress[] = [];
     for (const workspace of workspaces) {
@@ -49,7 +51,7 @@ export async function listAll(options: ListOptions): Promise<void> {
     }
     const newest = found.sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, limit);
     if (options.json === true) {
-      for (const each of newest) console.log(JSON.stringify(showExport(each, access.ports.now())));
+      for (const each of newest) console.log(JSON.stringify(showExport(each, access.deps.now())));
     } else if (newest.length === 0) console.log('No matching exports.');
     else await print(access, workspaces, newest);
   });
@@ -62,7 +64,8 @@ async function print(access: ExportAccess, workspaces: readonly Named[], exports
     if (ids.length === 0) continue;
     const all = { sortBy: 'name', descending: false, limit: maxExports, offset: 0 } as const;
     for (const project of await listProjects(access.database, id, { ...all, ids })) names.set(project.id, project.name);
-    for (const place of await listAllDestinations(access.database, id)) names.set(place.id, place.display_name);
+    for (const location of await listAllDestinations(access.database, id))
+      names.set(location.id, location.display_name);
   }
   const nameOf = (id: string) => names.get(id) ?? `${id.slice(0, 8)}… (deleted)`;
   const several = workspaces.length > 1;
@@ -88,7 +91,7 @@ function formatMinute(time: string): string {
 
 function parseLimit(text: string): number {
   if (/^\d{1,4}$/.test(text) && Number(text) >= 1 && Number(text) <= maxExports) return Number(text);
-  throw fault('BAD_REQUEST', {
+  throw runlakeError('BAD_REQUEST', {
     reason: `--limit must be a number from 1 to ${maxExports}, not '${printable(text)}'.`,
   });
 }

@@ -1,5 +1,5 @@
 import { text as readAll } from 'node:stream/consumers';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /**
  * Reads the unvalidated JSON for `--credentials-stdin`. On a terminal it prints a prompt; typed text is visible.
@@ -18,6 +18,8 @@ export async function readCredentials(
   try {
     return JSON.parse(await readAll(input));
   } catch {
-    throw fault('BAD_REQUEST', { reason: 'Standard input is not JSON with access_key_id and secret_access_key.' });
+    throw runlakeError('BAD_REQUEST', {
+      reason: 'Standard input is not JSON with access_key_id and secret_access_key.',
+    });
   }
 }

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isFinished } from '../../../pipelines/exports/export-states.ts';
 import { type ExportRunWithFiles, listExportRuns } from '../../../pipelines/exports/list-export-runs.ts';
 import { type ExportWithProgress, readExport } from '../../../pipelines/exports/read-export.ts';
@@ -19,7 +19,7 @@ export async function watchOne(id: string, { json = false }: { readonly json?: b
     const found = await findExport(access, id);
     if (found.intervalHours !== null) {
       const reason = `${found.id} is a schedule. Watch one of its exports; see \`runlake export list --source ${found.id}\`.`;
-      throw fault('BAD_REQUEST', { reason });
+      throw runlakeError('BAD_REQUEST', { reason });
     }
     await watchUntilEnd(access, found, { json });
   });
@@ -30,7 +30,7 @@ export async function watchOne(id: string, { json = false }: { readonly json?: b
  * and 130 if SIGINT stopped the watching.
  */
 export async function watchUntilEnd(
-  { database, ports }: ExportAccess,
+  { database, deps }: ExportAccess,
   { id, workspaceId }: ExportWithProgress,
   { json }: { readonly json: boolean },
 ): Promise<void> {
@@ -52,7 +52,7 @@ export async function watchUntilEnd(
         const runs = over || of.retries > retries ? await listAllRuns({ database }, of) : [];
         retries = of.retries;
         if (!over) for (const line of newFailures(runs, reported)) screen.note(line);
-        screen.show(of, ports.now());
+        screen.show(of, deps.now());
         if (over) {
           screen.end(endInWords(of, runs));
           if (of.status !== 'COMPLETED') process.exitCode = 1;

@@ -20,8 +20,8 @@ export const getAttachment = defineOperation({
     produces: 'application/octet-stream',
   },
   handler: async ({ params, services }) => {
-    const { warehouse, database, attachmentSigner: signer } = services;
-    const { name, mimeType, content } = await readAttachment({ warehouse, database, signer }, params.token);
+    const { clickhouse, database, attachmentSigner: signer } = services;
+    const { name, mimeType, content } = await readAttachment({ clickhouse, database, signer }, params.token);
     return new Answer({
       body: content,
       headers: {

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { granularUsage, usageRows } from '../../../pipelines/usage/granular-usage.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { warehouseErrors } from '../../server/operation-errors.ts';
+import { clickhouseErrors } from '../../server/operation-errors.ts';
 import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
 import { usageCsv } from './usage-csv.ts';
 import { formatUsageTime } from './usage-time.ts';
@@ -19,7 +19,7 @@ export const exportGranularUsage = defineOperation({
     'would evaluate as a formula.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
-  errors: warehouseErrors,
+  errors: clickhouseErrors,
   schema: {
     query: GranularUsageQuery,
     response: { 200: Type.String({ description: 'The CSV file.' }) },

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { type FieldFault, fault } from '../../../infra/errors/runlake-error.ts';
+import { type FieldError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { GranularUsageRequest } from '../../../pipelines/usage/granular-usage.ts';
 import { groupings } from '../../../pipelines/usage/grouping.ts';
@@ -35,7 +35,7 @@ export function granularUsageRequest(
   maxWorkspaces: number,
 ): GranularUsageRequest {
   if (query.kind !== undefined && query.kind !== 'traces')
-    throw fault('PARAMETER_NOT_SUPPORTED', { parameter: 'kind' });
+    throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: 'kind' });
   const ids = workspaceIds(query.workspace_ids, maxWorkspaces);
   return {
     organizationId: caller.organizationId,
@@ -50,13 +50,13 @@ const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 function workspaceIds(values: readonly string[], maxIds: number): string[] {
   const ids = values.flatMap((value) => value.split(',')).map((id) => id.trim().toLowerCase());
   const named = ids.filter((id) => id !== '');
-  const fields: FieldFault[] = named.flatMap((id, index) =>
+  const fields: FieldError[] = named.flatMap((id, index) =>
     uuid.test(id) ? [] : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
   );
   if (named.length === 0 || named.length > maxIds) {
     const msg = `must name between 1 and ${maxIds} workspaces (RUNLAKE_MAX_USAGE_WORKSPACES), not ${named.length}`;
     fields.splice(0, fields.length, { loc: ['query', 'workspace_ids'], msg, type: 'item_count' });
   }
-  if (fields.length > 0) throw fault('INVALID_REQUEST', {}, { fields: fields.slice(0, 8) });
+  if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: fields.slice(0, 8) });
   return named;
 }

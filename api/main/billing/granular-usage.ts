@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { granularUsage } from '../../../pipelines/usage/granular-usage.ts';
 import { optional } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { warehouseErrors } from '../../server/operation-errors.ts';
+import { clickhouseErrors } from '../../server/operation-errors.ts';
 import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
 import { usageJson } from './usage-json.ts';
 
@@ -47,7 +47,7 @@ export const getGranularUsage = defineOperation({
     'begin at midnight UTC of the day of start_time. All groupings and bucket sizes have the same total.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
-  errors: warehouseErrors,
+  errors: clickhouseErrors,
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
     const request = granularUsageRequest(query, caller, services.config.maxUsageWorkspaces);

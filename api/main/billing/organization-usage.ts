@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
 import { nullable } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
-import { warehouseErrors } from '../../server/operation-errors.ts';
+import { clickhouseErrors } from '../../server/operation-errors.ts';
 import { formatUsageTime, UsageTime, usageRange } from './usage-time.ts';
 
 const metric = { id: 'traces', name: 'Traces' } as const;
@@ -18,7 +18,7 @@ export const getOrganizationUsage = defineOperation({
     'One metric: the traces of the whole range, equal to the sum of granular usage. Counts only workspaces that the API key can ' +
     'read; `groups` omits workspaces without traces.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
-  errors: warehouseErrors,
+  errors: clickhouseErrors,
   schema: {
     query: Type.Object({
       starting_on: UsageTime('Start of the range, rounded down to the hour.'),

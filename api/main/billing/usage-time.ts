@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { type FieldFault, fault } from '../../../infra/errors/runlake-error.ts';
+import { type FieldError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { UsageRange } from '../../../pipelines/usage/stride.ts';
 
 /**
@@ -46,7 +46,7 @@ const latestMs = Date.UTC(2200, 0, 1);
 export function usageRange(query: Readonly<Record<string, unknown>>, startName: string, endName: string): UsageRange {
   const startMs = parseUsageTime(String(query[startName])) ?? Number.NaN;
   const endMs = parseUsageTime(String(query[endName])) ?? Number.NaN;
-  const fields: FieldFault[] = [];
+  const fields: FieldError[] = [];
   for (const [name, ms] of [
     [startName, startMs],
     [endName, endMs],
@@ -57,7 +57,7 @@ export function usageRange(query: Readonly<Record<string, unknown>>, startName: 
   if (fields.length === 0 && endMs <= startMs) {
     fields.push({ loc: ['query', endName], msg: `must be after ${startName}`, type: 'range_order' });
   }
-  if (fields.length > 0) throw fault('INVALID_REQUEST', {}, { fields });
+  if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields });
   return { startMs, endMs };
 }
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { BulkExport, ExportParams, showExport } from './bulk-export-schema.ts';
@@ -24,7 +24,7 @@ export const cancelBulkExport = defineOperation({
   handler: async ({ caller, params, body, services }) => {
     if (body.status !== undefined && body.status.toLowerCase() !== 'cancelled') {
       const field = { loc: ['body', 'status'], msg: "must be 'Cancelled'", type: 'enum' };
-      throw fault('INVALID_REQUEST', {}, { fields: [field] });
+      throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
     }
     const cancelled = await cancelExport(services.exports, caller.workspaceId, params.bulk_export_id);
     return showExport(cancelled, services.exports.now());

@@ -2,7 +2,7 @@ import { createFeedback as takeFeedback } from '../../../pipelines/feedback/crea
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { senderOf } from '../ingest/sender.ts';
 import { requireJson, withBody } from '../ingest/with-body.ts';
-import { feedbackBodyErrors, feedbackPorts } from './feedback-ports.ts';
+import { feedbackBodyErrors, feedbackDeps } from './feedback-deps.ts';
 import { Feedback, feedbackMediaType } from './feedback-schema.ts';
 
 export const createFeedback = defineOperation({
@@ -27,7 +27,7 @@ export const createFeedback = defineOperation({
   schema: { response: { 200: Feedback }, produces: feedbackMediaType },
   handler: async ({ caller, request, services }) => {
     requireJson(request);
-    const take = (body: Buffer) => takeFeedback(senderOf(caller), body, feedbackPorts(services));
+    const take = (body: Buffer) => takeFeedback(senderOf(caller), body, feedbackDeps(services));
     return new Answer({ body: await withBody({ request, caller }, services.config, take) });
   },
 });

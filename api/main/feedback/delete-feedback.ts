@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { deleteFeedback as removeFeedback } from '../../../pipelines/feedback/delete-feedback.ts';
 import { defineOperation } from '../../server/operation.ts';
-import { feedbackPorts } from './feedback-ports.ts';
+import { feedbackDeps } from './feedback-deps.ts';
 import { FeedbackParams } from './feedback-schema.ts';
 
 export const deleteFeedback = defineOperation({
@@ -14,7 +14,7 @@ export const deleteFeedback = defineOperation({
   errors: ['NOT_FOUND', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
   schema: { params: FeedbackParams, response: { 200: Type.Object({ message: Type.String() }) } },
   handler: async ({ caller, params, services }) => {
-    await removeFeedback(feedbackPorts(services), caller.workspaceId, params.feedback_id.toLowerCase());
+    await removeFeedback(feedbackDeps(services), caller.workspaceId, params.feedback_id.toLowerCase());
     return { message: 'Feedback deleted' };
   },
 });

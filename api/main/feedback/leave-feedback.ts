@@ -3,7 +3,7 @@ import { type LeftFeedback, leaveFeedback as takeFeedback } from '../../../pipel
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
 import type { Services } from '../../server/services.ts';
-import { feedbackBodyErrors, feedbackPorts } from './feedback-ports.ts';
+import { feedbackBodyErrors, feedbackDeps } from './feedback-deps.ts';
 
 const number = /^[+-]?\d{1,300}(?:\.\d{1,300})?(?:e[+-]?\d{1,2})?$/i;
 
@@ -66,8 +66,8 @@ export const leaveFeedbackByLink = defineOperation({
 });
 
 async function take(services: Services, token: string, said: LeftFeedback) {
-  const ports = { ...feedbackPorts(services), signer: services.feedbackSigner };
-  const { runId, key } = await takeFeedback(ports, token, said);
+  const deps = { ...feedbackDeps(services), signer: services.feedbackSigner };
+  const { runId, key } = await takeFeedback(deps, token, said);
   return { run_id: runId, key };
 }
 

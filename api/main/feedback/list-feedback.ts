@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { listFeedback as readPage } from '../../../pipelines/feedback/list-feedback.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { Text, Timestamp, Uuid } from '../../server/formats.ts';
@@ -69,5 +69,5 @@ function parseTimeParameter(
   const micros = parseTime(text);
   if (micros !== undefined) return micros;
   const field = { loc: ['query', name], msg: 'must be an ISO 8601 date and time', type: 'date_time_format' };
-  throw fault('INVALID_REQUEST', {}, { fields: [field] });
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }

@@ -1,7 +1,7 @@
 import { updateFeedback as changeFeedback } from '../../../pipelines/feedback/update-feedback.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { requireJson, withBody } from '../ingest/with-body.ts';
-import { feedbackBodyErrors, feedbackPorts } from './feedback-ports.ts';
+import { feedbackBodyErrors, feedbackDeps } from './feedback-deps.ts';
 import { Feedback, FeedbackParams, feedbackMediaType } from './feedback-schema.ts';
 
 export const updateFeedback = defineOperation({
@@ -21,7 +21,7 @@ export const updateFeedback = defineOperation({
   handler: async ({ caller, params, request, services }) => {
     requireJson(request);
     const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };
-    const change = (body: Buffer) => changeFeedback(feedbackPorts(services), feedback, body);
+    const change = (body: Buffer) => changeFeedback(feedbackDeps(services), feedback, body);
     return new Answer({ body: await withBody({ request, caller }, services.config, change) });
   },
 });

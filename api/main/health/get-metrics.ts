@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { registry } from '../../../infra/telemetry/metrics.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 
@@ -16,7 +16,8 @@ export const getMetrics = defineOperation({
   schema: { response: { 200: Type.String() }, produces: 'text/plain; version=0.0.4; charset=utf-8' },
   errors: ['ROUTE_NOT_FOUND'],
   handler: async ({ services, request }) => {
-    if (!services.config.serveMetrics) throw fault('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
+    if (!services.config.serveMetrics)
+      throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
     return new Answer({ body: Buffer.from(await registry.metrics()) });
   },
 });

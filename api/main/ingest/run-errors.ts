@@ -1,4 +1,4 @@
-import { warehouseErrors } from '../../server/operation-errors.ts';
+import { clickhouseErrors } from '../../server/operation-errors.ts';
 
 /** Errors of accepting runs in any format. */
 export const runErrors = [
@@ -17,4 +17,4 @@ export const runErrors = [
 export const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as const;
 
 /** Errors of accepting a patch that must find its run. */
-export const patchErrors = [...runErrors, ...warehouseErrors, 'RUN_UNKNOWN'] as const;
+export const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN'] as const;

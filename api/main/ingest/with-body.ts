@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../../infra/config/settings.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { BodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../../pipelines/ingest/body/collect.ts';
 import type { WorkspaceCaller } from '../../../pipelines/tenants/caller.ts';
@@ -44,5 +44,5 @@ export async function withBody<Result>(
 export function requireJson(request: FastifyRequest): void {
   const type = request.headers['content-type'];
   if (type === undefined || /^application\/(?:[\w.-]+\+)?json\b/i.test(type)) return;
-  throw fault('UNSUPPORTED_MEDIA_TYPE', { type, expected: 'application/json' });
+  throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type, expected: 'application/json' });
 }

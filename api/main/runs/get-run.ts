@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { getRun as readRun } from '../../../pipelines/runs/get-run.ts';
 import { Timestamp, Uuid } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { warehouseErrors } from '../../server/operation-errors.ts';
+import { clickhouseErrors } from '../../server/operation-errors.ts';
 import { runExtrasOf } from './run-extras-of.ts';
 import { Run } from './run-schema.ts';
 
@@ -14,7 +14,7 @@ export const getRun = defineOperation({
   summary: 'Get a run with all fields',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   unsupported: { query: ['include_messages'], flags: ['include_messages'] },
-  errors: ['NOT_FOUND', ...warehouseErrors],
+  errors: ['NOT_FOUND', ...clickhouseErrors],
   schema: {
     params: Type.Object({ run_id: Uuid() }),
     query: Type.Object({
@@ -31,8 +31,8 @@ export const getRun = defineOperation({
     produces: 'application/json; charset=utf-8',
   },
   handler: async ({ caller, params, query, services, request }) => {
-    const ports = { ...services, extras: runExtrasOf(services, request) };
-    const body = await readRun(ports, {
+    const deps = { ...services, extras: runExtrasOf(services, request) };
+    const body = await readRun(deps, {
       tenantId: caller.workspaceId,
       runId: params.run_id.toLowerCase(),
       projectId: query.session_id?.toLowerCase(),

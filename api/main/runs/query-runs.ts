@@ -1,11 +1,11 @@
 import { type Static, type TSchema, Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { queryRuns as readRuns } from '../../../pipelines/runs/query-runs.ts';
 import { selectNames } from '../../../pipelines/runs/run-select.ts';
 import { nullable, optional, Timestamp, Uuid } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { warehouseErrors } from '../../server/operation-errors.ts';
+import { clickhouseErrors } from '../../server/operation-errors.ts';
 import { runExtrasOf } from './run-extras-of.ts';
 import { Run, RunType } from './run-schema.ts';
 
@@ -72,7 +72,7 @@ export const queryRuns = defineOperation({
     ],
     flags: ['use_experimental_search'],
   },
-  errors: warehouseErrors,
+  errors: clickhouseErrors,
   schema: {
     body: Query,
     response: {
@@ -87,8 +87,8 @@ export const queryRuns = defineOperation({
     produces: 'application/json; charset=utf-8',
   },
   handler: async ({ caller, body, services, request }) => {
-    const ports = { ...services, extras: runExtrasOf(services, request) };
-    const page = await readRuns(ports, {
+    const deps = { ...services, extras: runExtrasOf(services, request) };
+    const page = await readRuns(deps, {
       tenantId: caller.workspaceId,
       runIds: normaliseIds(body.id),
       projectIds: normaliseIds(body.session),
@@ -120,7 +120,7 @@ function normaliseIds(value: string | readonly string[] | null | undefined): str
 
 function readIsRoot({ execution_order, is_root }: Static<typeof Query>): boolean | undefined {
   if (execution_order == null) return is_root ?? undefined;
-  if (is_root === false) throw fault('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
+  if (is_root === false) throw runlakeError('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
   return true;
 }
 
@@ -130,5 +130,5 @@ function parseTimeField(body: Static<typeof Query>, name: 'start_time' | 'end_ti
   const micros = parseTime(text);
   if (micros !== undefined) return micros;
   const field = { loc: ['body', name], msg: 'must be an ISO 8601 date and time', type: 'date_time_format' };
-  throw fault('INVALID_REQUEST', {}, { fields: [field] });
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }

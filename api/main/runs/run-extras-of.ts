@@ -8,11 +8,11 @@ import type { Services } from '../../server/services.ts';
 /**
  * Returns the sources of feedback and attachment links of runs. Links are absolute and reachable for the sender of `request`.
  */
-export function runExtrasOf({ warehouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
+export function runExtrasOf({ clickhouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
   const linkBase = publicUrlOf('/public/attachments/', request, config);
   return {
-    feedbackStats: (tenantId, runIds) => feedbackStats(warehouse, tenantId, runIds),
+    feedbackStats: (tenantId, runIds) => feedbackStats(clickhouse, tenantId, runIds),
     attachmentUrls: (tenantId, runIds) =>
-      attachmentUrls({ warehouse, signer: attachmentSigner, linkBase }, tenantId, runIds),
+      attachmentUrls({ clickhouse, signer: attachmentSigner, linkBase }, tenantId, runIds),
   };
 }

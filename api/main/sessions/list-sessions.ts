@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { listProjects } from '../../../pipelines/projects/list-projects.ts';
 import { Uuid } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
@@ -56,7 +56,7 @@ export const listSessions = defineOperation({
   handler: async ({ caller, query, services }) => {
     const sortBy = query.sort_by;
     if (sortBy !== 'name' && sortBy !== 'start_time') {
-      throw fault('PARAMETER_NOT_SUPPORTED', { parameter: `sort_by=${sortBy}` });
+      throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: `sort_by=${sortBy}` });
     }
     const projects = await listProjects(services.database, caller.workspaceId, {
       ids: query.id,
@@ -82,5 +82,5 @@ function readMetadata(text: string): Record<string, unknown> {
     // Invalid JSON has the same error as JSON that is not an object.
   }
   const field = { loc: ['query', 'metadata'], msg: 'must be a JSON object', type: 'json_object' };
-  throw fault('INVALID_REQUEST', {}, { fields: [field] });
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import { forkProgram } from '../child-program.ts';
 import { untilReady } from '../engine-child.ts';
 import { LastLines } from '../last-lines.ts';
@@ -18,8 +18,8 @@ export interface ServerLaunch {
   readonly displayName: string;
 }
 
-const readyWithinMs = 30_000;
-const stopWithinMs = 10_000;
+const readyTimeoutMs = 30_000;
+const stopTimeoutMs = 10_000;
 
 /** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
 const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
@@ -58,8 +58,8 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
     isAlive: async () => (await ask(launch, 'SELECT 1')).answered,
     explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
     endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
-    readyWithinMs,
-    stopWithinMs,
+    readyTimeoutMs,
+    stopTimeoutMs,
   });
 }
 
@@ -68,7 +68,7 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
  */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   const { answered, text } = await ask(launch, `CREATE DATABASE IF NOT EXISTS ${launch.database} ENGINE = Atomic`);
-  if (answered && text !== '') throw fault('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
+  if (answered && text !== '') throw runlakeError('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
   return answered ? 'ready' : text;
 }
 

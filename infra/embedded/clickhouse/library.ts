@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 
 /**
  * Returns the path of the engine's shared library in the npm package of this platform, without loading it.
@@ -8,7 +8,7 @@ import { fault } from '../../errors/runlake-error.ts';
  */
 export async function findLibrary(): Promise<string> {
   const missing = (name: string, cause?: unknown) =>
-    fault('ENGINE_PACKAGE_MISSING', { package: name, variable: 'RUNLAKE_CLICKHOUSE_URL' }, { cause });
+    runlakeError('ENGINE_PACKAGE_MISSING', { package: name, variable: 'RUNLAKE_CLICKHOUSE_URL' }, { cause });
   try {
     createRequire(import.meta.url).resolve('ffi-rs');
   } catch (error) {

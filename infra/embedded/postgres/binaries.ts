@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import { isSystemError, readFileIfThere } from '../private-file.ts';
 
 /** A Postgres build: a folder with `bin`, `lib` and `share`. */
@@ -27,7 +27,7 @@ export function findBinaries(): PostgresBinaries {
     const { version } = JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8')) as { version: string };
     return { folder: join(packageFolder, 'native'), version: `${version}-${platform}-${process.arch}` };
   } catch (error) {
-    throw fault('ENGINE_PACKAGE_MISSING', { package: name, variable: 'RUNLAKE_DATABASE_URL' }, { cause: error });
+    throw runlakeError('ENGINE_PACKAGE_MISSING', { package: name, variable: 'RUNLAKE_DATABASE_URL' }, { cause: error });
   }
 }
 

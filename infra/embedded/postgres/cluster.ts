@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { chownSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import { isSystemError, writePrivateFile } from '../private-file.ts';
 import type { Account } from './account.ts';
 
@@ -55,11 +55,11 @@ export async function ensureCluster(options: {
     renameSync(join(draft, 'data'), dataFolder);
   } catch (error) {
     if (isSystemError(error, 'ENOTEMPTY') || isSystemError(error, 'EEXIST')) {
-      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${dataFolder} contains other files` });
+      throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${dataFolder} contains other files` });
     }
     const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
     const reason = stderr.split('\n').at(-1) || (error instanceof Error ? error.message : String(error));
-    throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `initdb: ${reason}` }, { cause: error });
+    throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason: `initdb: ${reason}` }, { cause: error });
   } finally {
     rmSync(draft, { recursive: true, force: true });
   }

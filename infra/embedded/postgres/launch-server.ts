@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import pg from 'pg';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import { forkProgram } from '../child-program.ts';
 import { untilReady } from '../engine-child.ts';
 import { LastLines } from '../last-lines.ts';
@@ -21,8 +21,8 @@ export interface ServerLaunch {
 }
 
 /** Includes the time for crash recovery. */
-const readyWithinMs = 120_000;
-const stopWithinMs = 12_000;
+const readyTimeoutMs = 120_000;
+const stopTimeoutMs = 12_000;
 /** SQLSTATE invalid_password. */
 const wrongPassword = '28P01';
 
@@ -81,8 +81,8 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
     isAlive: () => answers(launch),
     explain: () => output.last(/FATAL|PANIC|ERROR/),
     endGently: () => child.kill('SIGTERM'),
-    readyWithinMs,
-    stopWithinMs,
+    readyTimeoutMs,
+    stopTimeoutMs,
   });
 }
 
@@ -130,7 +130,7 @@ async function ensureDatabase({ port, password, database }: ServerLaunch): Promi
   } catch (error) {
     if (isSystemError(error, wrongPassword)) {
       const reason = 'postgres.password does not match the password of its data';
-      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason }, { cause: error });
+      throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason }, { cause: error });
     }
     return error instanceof Error ? error.message : String(error);
   } finally {

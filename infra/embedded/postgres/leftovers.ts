@@ -14,7 +14,7 @@ import { untilGone } from '../until-gone.ts';
 
 const fastWithinMs = 5_000;
 const immediateWithinMs = 2_000;
-const killWithinMs = 2_000;
+const killTimeoutMs = 2_000;
 
 /**
  * Resolves when none is left. Also deletes a `postmaster.pid` with the id of another program, because Postgres would
@@ -32,7 +32,7 @@ export async function endLeftovers(dataFolder: string): Promise<void> {
   signal(find(), 'SIGQUIT');
   if (!(await untilGone(gone, immediateWithinMs))) {
     signal(find(), 'SIGKILL');
-    await untilGone(gone, killWithinMs);
+    await untilGone(gone, killTimeoutMs);
   }
   // The process id now belongs to another program. If no process has it, Postgres ignores the file.
   if (gone() && processIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });

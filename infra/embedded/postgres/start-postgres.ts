@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { BoundedLog } from '../bounded-log.ts';
 import { onFreePort } from '../free-port.ts';
@@ -9,9 +9,9 @@ import { readFileIfThere, writePrivateFile } from '../private-file.ts';
 import { type EngineExit, superviseEngine } from '../supervise-engine.ts';
 import { findBinaries, type PostgresBinaries } from './binaries.ts';
 import { ensureCluster, user } from './cluster.ts';
+import { chooseLocation } from './cluster-location.ts';
 import { launchServer } from './launch-server.ts';
 import { endLeftovers } from './leftovers.ts';
-import { choosePlace } from './place.ts';
 
 export interface EmbeddedPostgres {
   /** `postgres://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
@@ -48,18 +48,18 @@ const logBytes = 5 * 1024 * 1024;
  */
 export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
   const { folder, logger, isThrowAway = false } = options;
-  const place = choosePlace(folder, options.build ?? findBinaries(), options.sharedFolders);
-  const { dataFolder } = place;
+  const location = chooseLocation(folder, options.build ?? findBinaries(), options.sharedFolders);
+  const { dataFolder } = location;
   const password = keepPassword(folder, dataFolder);
-  await ensureCluster({ ...place, password });
-  place.remember();
+  await ensureCluster({ ...location, password });
+  location.remember();
 
   const log = new BoundedLog(join(folder, 'postgres.log'), logBytes);
   let { port } = options;
   const launch = async () => {
     await endLeftovers(dataFolder);
     const launchOn = (on: number) =>
-      launchServer({ ...place, port: on, password, database, isThrowAway, onLine: (line) => log.write(line) });
+      launchServer({ ...location, port: on, password, database, isThrowAway, onLine: (line) => log.write(line) });
     if (port !== undefined) return launchOn(port);
     return onFreePort(async (free) => {
       const server = await launchOn(free);
@@ -81,7 +81,10 @@ function keepPassword(folder: string, dataFolder: string): string {
   const kept = readFileIfThere(path)?.trim();
   if (kept) return kept;
   if (existsSync(dataFolder)) {
-    throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${path} with its password does not exist` });
+    throw runlakeError('ENGINE_START_FAILED', {
+      engine: 'Postgres',
+      reason: `${path} with its password does not exist`,
+    });
   }
   const made = randomBytes(24).toString('base64url');
   writePrivateFile(path, `${made}\n`);

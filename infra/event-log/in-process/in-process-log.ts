@@ -19,11 +19,12 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
-import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import { runForRunlake, tenantContext } from '../../fairness/tenant-context.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type {
+  DirtyHour,
   EventLog,
   FollowOptions,
   InsertBatch,
@@ -33,12 +34,11 @@ import type {
   LogRecord,
   Subscription,
   TopicFollower,
-  TouchedHour,
 } from '../event-log.ts';
 import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { bytesOf, observePublish } from '../observe-publish.ts';
 import { insertDeadLetter } from './dead-letters.ts';
-import { Followers } from './tails.ts';
+import { Followers } from './followers.ts';
 import { holdsLargePart, takeBatch, type WaitingShare } from './take-batch.ts';
 import { toBeStored } from './to-be-stored.ts';
 
@@ -84,7 +84,7 @@ interface Partition {
 export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
   const [stored] = await options.database.query<{ next: number }>(
     `SELECT coalesce(max(log_offset) + 1, 0) AS next
-     FROM (SELECT max(log_offset) AS log_offset FROM parked_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
+     FROM (SELECT max(log_offset) AS log_offset FROM deferred_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
   );
   const log = new InProcessLog(options, Math.max(Date.now() * 1_000, stored?.next ?? 0));
   log.showMetrics();
@@ -158,7 +158,7 @@ export class InProcessLog implements EventLog {
 
   /** Follows from now on and is caught up at once, because the log stores nothing. */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
-    if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     const partitions = this.#partitions.get(topic.name) ?? [];
     const stop = this.#followers.add(topic, onRecords);
     return {
@@ -174,10 +174,10 @@ export class InProcessLog implements EventLog {
   }
 
   async #publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
-    if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     const bytes = bytesOf(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
-      throw fault('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
+      throw runlakeError('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
     }
     this.#pendingBytes += bytes;
     try {
@@ -293,25 +293,25 @@ export class InProcessLog implements EventLog {
   #refusal(partition: Partition, error: unknown): unknown {
     this.#options.logger.error({ err: error, topic: partition.topic.name }, 'a batch could not be stored');
     const retryAfterSeconds = (isRunlakeError(error) && error.retryAfterSeconds) || 1;
-    return fault('EVENT_LOG_UNAVAILABLE', {}, { cause: error, retryAfterSeconds });
+    return runlakeError('EVENT_LOG_UNAVAILABLE', {}, { cause: error, retryAfterSeconds });
   }
 
   async #beginInsert(partition: Partition, { token, hours }: InsertBatch): Promise<void> {
     await this.#options.database.query(
-      `INSERT INTO pending_cuts (topic, partition, token, cut) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+      `INSERT INTO in_flight_inserts (topic, partition, token, batch) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
       [partition.topic.name, partition.number, token, { hours }],
     );
   }
 
   async unfinishedInserts(): Promise<InsertBatch[]> {
-    const rows = await this.#options.database.query<{ token: string; cut: { hours: TouchedHour[] } }>(
-      'SELECT token, cut FROM pending_cuts ORDER BY written_at',
+    const rows = await this.#options.database.query<{ token: string; batch: { hours: DirtyHour[] } }>(
+      'SELECT token, batch FROM in_flight_inserts ORDER BY written_at',
     );
-    return rows.map(({ token, cut }) => ({ token, hours: cut.hours }));
+    return rows.map(({ token, batch }) => ({ token, hours: batch.hours }));
   }
 
   async completeInsert({ token }: InsertBatch, transaction: Sql): Promise<void> {
-    await transaction.query('DELETE FROM pending_cuts WHERE token = $1', [token]);
+    await transaction.query('DELETE FROM in_flight_inserts WHERE token = $1', [token]);
   }
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
@@ -334,7 +334,7 @@ export class InProcessLog implements EventLog {
   }
 
   async check(): Promise<void> {
-    if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     await this.#options.database.ping();
   }
 

@@ -1,9 +1,9 @@
 import type { Admin } from 'kafkajs';
 import { isRunlakeError, type RunlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { kafkaFault } from './client-fault.ts';
+import { kafkaError } from './client-error.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { settlesWithin } from './pause.ts';
+import { settlesBeforeTimeout } from './pause.ts';
 
 const requestTimeoutMs = 5_000;
 const callTimeoutMs = 15_000;
@@ -26,14 +26,14 @@ export class AdminLink {
     const link = this.#link;
     const answer = link.admin.then(work);
     try {
-      if (!(await settlesWithin(answer, callTimeoutMs))) throw this.#timedOut();
+      if (!(await settlesBeforeTimeout(answer, callTimeoutMs))) throw this.#timedOut();
       return await answer;
     } catch (error) {
       answer.catch(() => undefined);
       if (isRunlakeError(error) && error.code !== 'KAFKA_UNAVAILABLE') throw error;
       link.client.fence();
       if (this.#link === link) this.#link = undefined;
-      throw kafkaFault(error, this.#address.kafkaBrokers);
+      throw kafkaError(error, this.#address.kafkaBrokers);
     }
   }
 
@@ -42,7 +42,7 @@ export class AdminLink {
     const link = this.#link;
     this.#link = undefined;
     if (link === undefined) return;
-    await settlesWithin(
+    await settlesBeforeTimeout(
       link.admin.then((admin) => admin.disconnect()),
       1_000,
     );
@@ -59,6 +59,6 @@ export class AdminLink {
   }
 
   #timedOut(): RunlakeError {
-    return kafkaFault({ message: `no answer within ${callTimeoutMs} ms` }, this.#address.kafkaBrokers);
+    return kafkaError({ message: `no answer within ${callTimeoutMs} ms` }, this.#address.kafkaBrokers);
   }
 }

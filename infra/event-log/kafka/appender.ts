@@ -19,11 +19,11 @@
  *      publishers get the error.
  */
 import { type Message, Partitioners, type Producer } from 'kafkajs';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { kindsOf } from './client-fault.ts';
+import { kindsOf } from './client-error.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { backoffMs, pause, settlesWithin } from './pause.ts';
+import { backoffMs, pause, settlesBeforeTimeout } from './pause.ts';
 
 export interface Appending {
   readonly topic: string;
@@ -62,7 +62,7 @@ export class Appender {
    * Resolves when the batch is in all in-sync replicas; retries until then or until {@link Appender.close}.
    * Call it for one batch per partition at a time.
    *
-   * @throws TOPIC_UNFIT if the broker rejects the size or the format of the batch, EVENT_LOG_UNAVAILABLE after closing.
+   * @throws TOPIC_UNUSABLE if the broker rejects the size or the format of the batch, EVENT_LOG_UNAVAILABLE after closing.
    */
   async append(batch: Appending): Promise<void> {
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
@@ -78,8 +78,8 @@ export class Appender {
           this.#recordSuccess();
           return;
         case 'refused':
-          throw fault(
-            'TOPIC_UNFIT',
+          throw runlakeError(
+            'TOPIC_UNUSABLE',
             {
               topic: batch.topic,
               property: 'largest message',
@@ -107,7 +107,7 @@ export class Appender {
       this.#recordFailure(batch, error);
       await pause(backoffMs(attempt, 50, 1_000), this.#stop.signal);
     }
-    throw fault('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds: 2 });
+    throw runlakeError('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds: 2 });
   }
 
   /** Gives up the batches in flight. This process sends nothing to Kafka afterwards. */
@@ -115,7 +115,7 @@ export class Appender {
     this.#stop.abort();
     const session = this.#session;
     if (session === undefined) return;
-    await settlesWithin(session.producer.disconnect(), 1_000);
+    await settlesBeforeTimeout(session.producer.disconnect(), 1_000);
     session.client.fence();
   }
 
@@ -132,7 +132,7 @@ export class Appender {
     let error: unknown;
     try {
       // Connecting, metadata and request, each tried twice, with time to reach several brokers.
-      if (await settlesWithin(sending, this.#requestTimeoutMs * 6 + 20_000)) {
+      if (await settlesBeforeTimeout(sending, this.#requestTimeoutMs * 6 + 20_000)) {
         const answers = await sending;
         outcome = answers.some((answer) => answer.partition === partition) ? 'appended' : 'unknown';
       }

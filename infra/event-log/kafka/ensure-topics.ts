@@ -1,9 +1,9 @@
 // Node does not detect all named exports of this CommonJS package; the others are members of the default export.
 import kafkajs, { type Admin } from 'kafkajs';
 import type { Config } from '../../config/settings.ts';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { kindsOf } from './client-fault.ts';
+import { kindsOf } from './client-error.ts';
 import { pause } from './pause.ts';
 
 export type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
@@ -25,7 +25,7 @@ export interface RequiredTopic {
  * Creates those of `topics` that do not exist, and waits until each partition has a leader. Does not alter existing topics.
  *
  * @returns the number of partitions of each topic, by name.
- * @throws TOPIC_UNFIT if a run of the maximum size would not fit, and what Kafka throws.
+ * @throws TOPIC_UNUSABLE if a run of the maximum size would not fit, and what Kafka throws.
  */
 export async function ensureTopics(
   admin: Admin,
@@ -135,7 +135,7 @@ async function fetchShapes(
     if (attempt >= metadataAttempts) {
       // Transient: brokers that restart or elect leaders learn of the topics later.
       const reason = `the brokers do not have the topics yet: ${names.join(', ')}`;
-      throw fault('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason });
+      throw runlakeError('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason });
     }
     await pause(100);
   }
@@ -155,7 +155,7 @@ async function compare(
     const maxBytes = Number(found?.get('max.message.bytes') ?? Number.POSITIVE_INFINITY);
     const needed = maxMessageBytes(topic, config);
     if (maxBytes < needed) {
-      throw fault('TOPIC_UNFIT', {
+      throw runlakeError('TOPIC_UNUSABLE', {
         topic: topic.name,
         property: 'max.message.bytes',
         found: maxBytes,

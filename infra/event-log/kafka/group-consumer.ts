@@ -22,8 +22,8 @@ import { findPositions } from './find-positions.ts';
 import type { KafkaAddress } from './kafka-client.ts';
 import { assignments } from './kafka-metrics.ts';
 import { ConsumerSupervisor } from './membership.ts';
-import { PartitionConsumer } from './partition-term.ts';
-import { backoffMs, pause, settlesWithin } from './pause.ts';
+import { PartitionConsumer } from './partition-consumer.ts';
+import { backoffMs, pause, settlesBeforeTimeout } from './pause.ts';
 import { startingPoint } from './starting-point.ts';
 
 export interface GroupOptions {
@@ -35,7 +35,7 @@ export interface GroupOptions {
   readonly admin: AdminLink;
   readonly budget: ByteBudget;
   /** Time for which the broker gathers small batches before it answers a fetch. */
-  readonly cutMs: number;
+  readonly insertBatchMs: number;
   /** The group removes this member after this time without a heartbeat. */
   readonly sessionTimeoutMs: number;
   readonly logger: Logger;
@@ -82,14 +82,14 @@ export class GroupConsumer {
   /** Finishes the batches in progress within `ms` and leaves the group. */
   async close(ms: number): Promise<void> {
     for (const partitionConsumer of this.#partitions.values()) partitionConsumer.close();
-    await settlesWithin(Promise.all(this.#handlers.values()), ms);
+    await settlesBeforeTimeout(Promise.all(this.#handlers.values()), ms);
     this.#stop.abort();
     await this.#supervisor?.close();
     this.#stopBalancing();
   }
 
   #join(): ConsumerSupervisor {
-    const { address, group, cutMs, sessionTimeoutMs, subscription, topicName } = this.#options;
+    const { address, group, insertBatchMs, sessionTimeoutMs, subscription, topicName } = this.#options;
     return new ConsumerSupervisor({
       topicName,
       address,
@@ -98,9 +98,9 @@ export class GroupConsumer {
         groupId: group,
         sessionTimeout: sessionTimeoutMs,
         rebalanceTimeout: Math.max(minRebalanceTimeoutMs, sessionTimeoutMs),
-        // The broker gathers small batches: it answers when it has this many bytes or `cutMs` has passed.
+        // The broker gathers small batches: it answers when it has this many bytes or `insertBatchMs` has passed.
         minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), maxFetchBytes / 4)),
-        maxWaitTimeInMs: cutMs,
+        maxWaitTimeInMs: insertBatchMs,
         maxBytes: maxFetchBytes,
         maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, maxFetchBytes / 2)),
       }),

@@ -1,7 +1,7 @@
 import kafkajs, { type Admin } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AdminLink } from './admin-link.ts';
 import { maxMessageBytes } from './ensure-topics.ts';
@@ -16,7 +16,7 @@ export interface KafkaInspection {
 
 /**
  * Checks brokers, topics and topic configurations without changing anything.
- * @returns a summary for the operator. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, TOPIC_UNFIT.
+ * @returns a summary for the operator. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, TOPIC_UNUSABLE.
  */
 export async function inspectKafka({ config, topics, logger }: KafkaInspection): Promise<string> {
   const link = new AdminLink(config, logger);
@@ -42,7 +42,13 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
         const found = settings.get(topic.name)?.maxMessageBytes ?? needed;
         if (found >= needed) continue;
         const variable = 'RUNLAKE_MAX_RUN_BYTES';
-        throw fault('TOPIC_UNFIT', { topic: topic.name, property: 'max.message.bytes', found, needed, variable });
+        throw runlakeError('TOPIC_UNUSABLE', {
+          topic: topic.name,
+          property: 'max.message.bytes',
+          found,
+          needed,
+          variable,
+        });
       }
       replication = `; ${await link.call((admin) => replicationOf(admin, settings))}`;
       // The sink describes its groups at every start; without the permission it would wait for ever.

@@ -1,8 +1,8 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
-import { registryAddress, registryFault, requestRegistry } from './registry-request.ts';
+import { registryAddress, registryError, requestRegistry } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';
 import { topicNames } from './topic-names.ts';
 
@@ -30,9 +30,9 @@ export async function inspectRegistry(
     }
     const path = `/compatibility/subjects/${encodeURIComponent(subject)}/versions/latest`;
     const { status, body } = await requestRegistry(address, path, timeoutMs, { schema: topic.schema });
-    if (status !== 200) throw registryFault(address, `it answered ${status} to a compatibility check of ${subject}`);
+    if (status !== 200) throw registryError(address, `it answered ${status} to a compatibility check of ${subject}`);
     if ((body as { is_compatible?: unknown } | undefined)?.is_compatible !== true) {
-      throw fault('SCHEMA_REFUSED', {
+      throw runlakeError('SCHEMA_REFUSED', {
         subject,
         reason: 'the schema of this release is not compatible with the registered one',
       });

@@ -2,7 +2,7 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { type ISocketFactory, Kafka, logLevel, type SASLOptions } from 'kafkajs';
 import type { Config } from '../../config/settings.ts';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 import { clientLogs } from './client-logs.ts';
@@ -47,7 +47,10 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
     return socket;
   };
   const brokenOff = () =>
-    fault('KAFKA_UNAVAILABLE', { brokers: address.kafkaBrokers ?? '', reason: 'the connection was closed by Runlake' });
+    runlakeError('KAFKA_UNAVAILABLE', {
+      brokers: address.kafkaBrokers ?? '',
+      reason: 'the connection was closed by Runlake',
+    });
   const breakConnections = (openedBeforeMs: number) => {
     for (const [socket, openedAtMs] of sockets) if (openedAtMs <= openedBeforeMs) socket.destroy(brokenOff());
   };

@@ -1,6 +1,6 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
-import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import type { HealthCheck } from '../../telemetry/health-check.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
@@ -30,7 +30,7 @@ import { backoffMs, pause } from './pause.ts';
 import { Publisher } from './publisher.ts';
 import { registryAddress } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';
-import { type KafkaFollower, openKafkaFollower } from './tail-reader.ts';
+import { type KafkaFollower, openKafkaFollower } from './topic-follower.ts';
 import { type TopicNames, topicNames } from './topic-names.ts';
 
 export type KafkaConfig = KafkaAddress &
@@ -45,7 +45,7 @@ export type KafkaConfig = KafkaAddress &
     | 'maxPendingBytes'
     | 'maxFetchedBytes'
     | 'publishTimeoutMs'
-    | 'cutMs'
+    | 'insertBatchMs'
     | 'drainTimeoutMs'
   >;
 
@@ -71,7 +71,7 @@ const leaveMs = 5_000;
  * Opens the log on Kafka: creates missing topics and registers their schemas.
  *
  * @throws KAFKA_UNAVAILABLE or REGISTRY_UNAVAILABLE if a server cannot be reached within ten seconds,
- *   ACCESS_DENIED_BY_STORE, TOPIC_UNFIT, SCHEMA_REFUSED.
+ *   ACCESS_DENIED_BY_STORE, TOPIC_UNUSABLE, SCHEMA_REFUSED.
  */
 export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> {
   const { config, topics, logger } = options;
@@ -178,7 +178,7 @@ export class KafkaLog implements EventLog {
   async follow(topic: Topic, options: FollowOptions): Promise<TopicFollower> {
     const { names, admin } = this.#opened;
     const { config, logger } = this.#options;
-    if (this.#closing) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closing) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     const reader = await openKafkaFollower({
       ...options,
       topicName: names.of(topic),
@@ -211,7 +211,7 @@ export class KafkaLog implements EventLog {
       address: config,
       admin,
       budget: this.#budget,
-      cutMs: config.cutMs,
+      insertBatchMs: config.insertBatchMs,
       sessionTimeoutMs: config.kafkaSessionTimeoutMs,
       logger,
     });
@@ -249,7 +249,7 @@ export class KafkaLog implements EventLog {
   }
 
   async check(): Promise<void> {
-    if (this.#closing) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closing) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     await Promise.all(this.healthChecks().map((part) => part.check()));
   }
 

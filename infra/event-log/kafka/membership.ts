@@ -11,9 +11,9 @@
  */
 import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
-import { kafkaFault } from './client-fault.ts';
+import { kafkaError } from './client-error.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { backoffMs, pause, settlesWithin } from './pause.ts';
+import { backoffMs, pause, settlesBeforeTimeout } from './pause.ts';
 
 export interface ConsumerSupervisorOptions {
   readonly topicName: string;
@@ -84,17 +84,17 @@ export class ConsumerSupervisor {
       this.#lastActivityMs = performance.now();
       const running = this.#consume(consumer, over.signal);
       running.catch(() => undefined);
-      if (!(await Promise.race([settlesWithin(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
+      if (!(await Promise.race([settlesBeforeTimeout(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
       else if (!over.signal.aborted) await running;
       await aborted(over.signal);
     } catch (error) {
-      logger.warn({ err: kafkaFault(error, address.kafkaBrokers) }, 'a Kafka consumer failed: replacing it');
+      logger.warn({ err: kafkaError(error, address.kafkaBrokers) }, 'a Kafka consumer failed: replacing it');
     } finally {
       over.abort();
       clearInterval(watch);
       this.#stop.signal.removeEventListener('abort', stop);
       onLost?.();
-      if (this.#stop.signal.aborted || forget) await settlesWithin(consumer.disconnect(), 5_000);
+      if (this.#stop.signal.aborted || forget) await settlesBeforeTimeout(consumer.disconnect(), 5_000);
       client.fence();
       await forget?.(config.groupId);
     }

@@ -13,7 +13,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
 }
 
 /** Waits for `work` at most `ms`. @returns whether it settled in time, fulfilled or rejected. */
-export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+export async function settlesBeforeTimeout(work: Promise<unknown>, ms: number): Promise<boolean> {
   const late = new AbortController();
   const ended = work.then(
     () => true,

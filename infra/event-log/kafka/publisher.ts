@@ -13,12 +13,12 @@
  *   5. A partition queue whose batch has been in flight for longer than the limit refuses new requests at once.
  */
 import { type Message, Partitioners } from 'kafkajs';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { LogMessage } from '../event-log.ts';
 import type { Appender } from './appender.ts';
-import { PartitionQueue } from './lane.ts';
 import { bytesOf } from './message-bytes.ts';
-import { settlesWithin } from './pause.ts';
+import { PartitionQueue } from './partition-queue.ts';
+import { settlesBeforeTimeout } from './pause.ts';
 
 export interface PublisherOptions {
   readonly appender: Pick<Appender, 'append'>;
@@ -61,11 +61,11 @@ export class Publisher {
   /** @throws OVERLOADED, EVENT_LOG_UNAVAILABLE, DRAINING */
   async publish(topic: string, messages: readonly LogMessage[]): Promise<void> {
     if (messages.length === 0) return;
-    if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     const shares = this.#divide(topic, messages.map(messageOf));
     const bytes = shares.reduce((sum, share) => sum + share.bytes, 0);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
-      throw fault('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
+      throw runlakeError('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
     }
     await this.#append(shares, bytes);
   }
@@ -82,7 +82,7 @@ export class Publisher {
   /** Rejects new events and waits at most `ms` for the accepted ones. @returns whether all of them were appended. */
   async close(ms: number): Promise<boolean> {
     this.#closed = true;
-    return settlesWithin(Promise.all([...this.#queues.values()].flat().map((queue) => queue.idle())), ms);
+    return settlesBeforeTimeout(Promise.all([...this.#queues.values()].flat().map((queue) => queue.idle())), ms);
   }
 
   async #append(shares: readonly Share[], bytes: number): Promise<void> {
@@ -137,5 +137,5 @@ function messageOf({ key, value, headers }: LogMessage): Message {
 }
 
 function unavailable() {
-  return fault('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds });
+  return runlakeError('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds });
 }

@@ -1,9 +1,9 @@
 import type { KafkaMessage } from 'kafkajs';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { kafkaFault } from './client-fault.ts';
+import { kafkaError } from './client-error.ts';
 import { type KafkaAddress, openKafkaClient } from './kafka-client.ts';
-import { settlesWithin } from './pause.ts';
+import { settlesBeforeTimeout } from './pause.ts';
 
 /** Offset range of one partition: from `from` up to but excluding `end`. */
 export interface OffsetRange {
@@ -45,7 +45,7 @@ export async function readOffsets(
   const watch = setInterval(() => {
     if (performance.now() - lastProgressMs < silenceMs) return;
     const brokers = address.kafkaBrokers ?? '';
-    finish(fault('KAFKA_UNAVAILABLE', { brokers, reason: `nothing was read for ${silenceMs} ms` }));
+    finish(runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: `nothing was read for ${silenceMs} ms` }));
   }, 1_000);
   try {
     consumer.on(consumer.events.CRASH, ({ payload }) => {
@@ -84,10 +84,10 @@ export async function readOffsets(
     });
     await finished;
   } catch (error) {
-    throw kafkaFault(error, address.kafkaBrokers);
+    throw kafkaError(error, address.kafkaBrokers);
   } finally {
     clearInterval(watch);
-    await settlesWithin(consumer.disconnect(), 5_000);
+    await settlesBeforeTimeout(consumer.disconnect(), 5_000);
     client.fence();
   }
 }

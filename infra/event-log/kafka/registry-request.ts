@@ -1,6 +1,6 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 
 export interface RegistryAddress {
   /** URL without user and password. */
@@ -42,7 +42,7 @@ export function requestRegistry(
   return new Promise((resolve, reject) => {
     const failed = (cause: unknown, reason?: string) => {
       clearTimeout(timer);
-      reject(registryFault(address, reason ?? (cause as Error).message, cause));
+      reject(registryError(address, reason ?? (cause as Error).message, cause));
     };
     const request = send(
       url,
@@ -61,7 +61,7 @@ export function requestRegistry(
         response.on('error', failed);
         response.on('data', (chunk: Buffer) => {
           bytes += chunk.length;
-          if (bytes > maxAnswerBytes) request.destroy(registryFault(address, 'its answer is too long'));
+          if (bytes > maxAnswerBytes) request.destroy(registryError(address, 'its answer is too long'));
           else chunks.push(chunk);
         });
         response.on('end', () => {
@@ -71,7 +71,7 @@ export function requestRegistry(
       },
     );
     const timer = setTimeout(
-      () => request.destroy(registryFault(address, `no answer within ${timeoutMs} ms`)),
+      () => request.destroy(registryError(address, `no answer within ${timeoutMs} ms`)),
       timeoutMs,
     );
     request.on('error', failed);
@@ -79,8 +79,8 @@ export function requestRegistry(
   });
 }
 
-export function registryFault({ base }: RegistryAddress, reason: string, cause?: unknown) {
-  return fault(
+export function registryError({ base }: RegistryAddress, reason: string, cause?: unknown) {
+  return runlakeError(
     'REGISTRY_UNAVAILABLE',
     { address: base, reason: reason.slice(0, 200) },
     { cause, retryAfterSeconds: 2 },

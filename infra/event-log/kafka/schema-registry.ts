@@ -1,8 +1,8 @@
 import { Agent } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry, SchemaType } from '@kafkajs/confluent-schema-registry';
-import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import { backoffMs, pause } from './pause.ts';
-import { type RegistryAddress, registryFault, requestRegistry } from './registry-request.ts';
+import { type RegistryAddress, registryError, requestRegistry } from './registry-request.ts';
 
 /** The registry's error code for an unknown schema id. A plain 404 may also come from a proxy. */
 const schemaNotFound = 40_403;
@@ -70,7 +70,7 @@ export class Schemas {
     const { status, body } = await requestRegistry(this.#address, `/schemas/ids/${id}`, timeoutMs);
     const { schema, error_code: code } = (body ?? {}) as { schema?: unknown; error_code?: unknown };
     if (status === 404 && code === schemaNotFound) return undefined;
-    if (status !== 200 || typeof schema !== 'string') throw registryFault(this.#address, `it answered ${status}`);
+    if (status !== 200 || typeof schema !== 'string') throw registryError(this.#address, `it answered ${status}`);
     if (this.#texts.size >= maxSchemas) this.#texts.clear();
     this.#texts.set(id, schema);
     return schema;
@@ -81,9 +81,9 @@ export class Schemas {
     const { status, body } = await requestRegistry(this.#address, '/subjects', timeoutMs);
     if (status === 200 && Array.isArray(body)) return;
     if (status === 401 || status === 403) {
-      throw fault('ACCESS_DENIED_BY_STORE', { store: 'The schema registry', reason: `it answered ${status}` });
+      throw runlakeError('ACCESS_DENIED_BY_STORE', { store: 'The schema registry', reason: `it answered ${status}` });
     }
-    throw registryFault(this.#address, `it answered ${status} to a request for its subjects`);
+    throw registryError(this.#address, `it answered ${status} to a request for its subjects`);
   }
 
   /**
@@ -98,7 +98,7 @@ export class Schemas {
     }
     const { status, message } = error as { status?: number; message?: string };
     const reason = String(message).slice(0, 300);
-    if (status === undefined || !refusals.has(status)) return registryFault(this.#address, reason, error);
-    return fault('SCHEMA_REFUSED', { subject, reason }, { cause: error });
+    if (status === undefined || !refusals.has(status)) return registryError(this.#address, reason, error);
+    return runlakeError('SCHEMA_REFUSED', { subject, reason }, { cause: error });
   }
 }

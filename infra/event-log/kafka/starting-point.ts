@@ -1,4 +1,4 @@
-import { decodeOffsetMetadata, type Replay } from './offset-note.ts';
+import { decodeOffsetMetadata, type Replay } from './offset-metadata.ts';
 
 /** Committed offset and log bounds of a partition at its assignment. */
 export interface FoundPosition {
@@ -43,11 +43,11 @@ export function startingPoint(found: FoundPosition, newSalt: () => string): Star
   if (committed < 0) return low === high ? { offset: high, lostEvents: 0 } : replayFrom(low, 'no position');
   const metadata = decodeOffsetMetadata(found.metadata);
   if (committed > high) return replayFrom(low, 'the log is another one');
-  if (metadata === undefined || (metadata.cut?.[0] ?? metadata.next) !== committed) {
+  if (metadata === undefined || (metadata.batch?.[0] ?? metadata.next) !== committed) {
     return replayFrom(committed, 'a position of somebody else');
   }
   if (committed < low) return replayFrom(low, 'events were deleted');
-  if (metadata.cut && metadata.cut[1] >= high) return replayFrom(committed, 'the log is another one');
+  if (metadata.batch && metadata.batch[1] >= high) return replayFrom(committed, 'the log is another one');
   const replay = metadata.replay && committed < metadata.replay.until ? { replay: metadata.replay } : {};
-  return { offset: committed, lostEvents: 0, ...replay, ...(metadata.cut ? { exact: metadata.cut } : {}) };
+  return { offset: committed, lostEvents: 0, ...replay, ...(metadata.batch ? { exact: metadata.batch } : {}) };
 }

@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, realpath, rm, stat } from 'node:fs/promises';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
-import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
+import { destinationError, type ObjectCall, type ObjectStep } from '../destination-error.ts';
 import { joinKey } from '../object-key.ts';
 import type { ObjectStore } from '../object-store.ts';
 import { readAtMost } from '../read-at-most.ts';
 import { fillFrom, openSource } from '../source-file.ts';
-import { localFault } from './local-faults.ts';
-import { placeBelow } from './place-below.ts';
+import { localError } from './local-error.ts';
+import { resolveBelow } from './resolve-below.ts';
 import { draftPath, newDraftName, writeWhole } from './write-whole.ts';
 
 const chunkBytes = 1024 ** 2;
@@ -38,10 +38,10 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       return await work(call);
     } catch (error) {
       signal?.throwIfAborted();
-      throw localFault(error, call);
+      throw localError(error, call);
     }
   };
-  const placeOf = (key: string, call: ObjectCall, make = false) => placeBelow(root, pathOf(key), call, { make });
+  const locationOf = (key: string, call: ObjectCall, make = false) => resolveBelow(root, pathOf(key), call, { make });
 
   return {
     pathOf,
@@ -49,16 +49,16 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       attempt('reach', '', signal, async (call) => {
         const isFolder = (await stat(await realpath(root))).isDirectory();
         if (!isFolder)
-          throw destinationFault('DESTINATION_BUCKET_NOT_VALID', call, 'the root for local exports is a file');
+          throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'the root for local exports is a file');
       }),
     put: (key, body, { signal } = {}) =>
       attempt('write', key, signal, async (call) => {
-        const path = await placeOf(key, call, true);
+        const path = await locationOf(key, call, true);
         await writeWhole(path, draftPath(path, newDraftName()) as string, (file) => file.writeFile(body));
       }),
     get: (key, { maxBytes, signal }) =>
       attempt('read', key, signal, async (call) => {
-        const file = await open(await placeOf(key, call), constants.O_RDONLY | constants.O_NOFOLLOW);
+        const file = await open(await locationOf(key, call), constants.O_RDONLY | constants.O_NOFOLLOW);
         try {
           return await readAtMost(file.createReadStream({ autoClose: false }), maxBytes);
         } finally {
@@ -67,22 +67,22 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       }),
     stat: (key, { signal } = {}) =>
       attempt('read', key, signal, async (call) => {
-        const { size } = await lstat(await placeOf(key, call));
+        const { size } = await lstat(await locationOf(key, call));
         return { bytes: size, etag: undefined };
       }).catch((error) => {
         if (isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING') return undefined;
         throw error;
       }),
     delete: (key, { signal } = {}) =>
-      attempt('delete', key, signal, async (call) => rm(await placeOf(key, call), { force: true })),
-    upload: (key, from, { signal, noteUpload, mayReplace, onProgress } = {}) =>
+      attempt('delete', key, signal, async (call) => rm(await locationOf(key, call), { force: true })),
+    upload: (key, from, { signal, recordUpload, mayReplace, onProgress } = {}) =>
       attempt('upload', key, signal, async (call) => {
         const source = await openSource(from);
         try {
           const { size } = await source.stat();
-          const path = await placeOf(key, call, true);
+          const path = await locationOf(key, call, true);
           const draftName = newDraftName();
-          await noteUpload?.(draftName);
+          await recordUpload?.(draftName);
           const hash = createHash('sha256');
           let bytes = 0;
           const write = async (file: FileHandle) => {
@@ -106,7 +106,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
     abortUploads: async (key, uploadIds, { signal } = {}) => {
       for (const id of uploadIds) {
         await attempt('delete', key, signal, async (call) => {
-          const draft = draftPath(await placeOf(key, call), id);
+          const draft = draftPath(await locationOf(key, call), id);
           if (draft !== undefined) await rm(draft, { force: true });
         });
       }

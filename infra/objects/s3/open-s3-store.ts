@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, GetObjectCommand, HeadBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
-import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
-import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
+import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
+import { destinationError, type ObjectCall, type ObjectStep } from '../destination-error.ts';
 import { joinKey } from '../object-key.ts';
 import type { ObjectStat, ObjectStore } from '../object-store.ts';
 import { readAtMost } from '../read-at-most.ts';
 import { fillFrom, openSource } from '../source-file.ts';
 import { putOnce } from './put-once.ts';
 import { openS3Connection } from './s3-connection.ts';
-import { isNoBucket, statusOf } from './s3-faults.ts';
+import { isNoBucket, statusOf } from './s3-error.ts';
 import type { S3Options } from './s3-options.ts';
 import { abortUploadsTo } from './take-back.ts';
 import { uploadParts } from './upload-parts.ts';
@@ -30,13 +30,13 @@ export function openS3Store(options: S3Options): ObjectStore {
     pathOf,
     async reach({ signal } = {}) {
       const whole = options.isBucketInEndpoint ? undefined : options.bucket;
-      const call: ObjectCall = { step: 'reach', where: joinKey(connection.place, whole) };
+      const call: ObjectCall = { step: 'reach', where: joinKey(connection.location, whole) };
       await connection.send(
         call,
         (client, abortSignal) =>
           client.send(new HeadBucketCommand({ Bucket: bucket }), { abortSignal }).catch((raw) => {
             if (isNoBucket(raw)) {
-              throw destinationFault('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
+              throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
             }
             // Any other response counts. Responses to HEAD have no body, so the next step reports errors in more detail.
             if ((statusOf(raw) ?? 500) >= 500) throw raw;
@@ -116,7 +116,8 @@ export function openS3Store(options: S3Options): ObjectStore {
       call,
       (client, abortSignal) =>
         client.send(new HeadObjectCommand({ Bucket: bucket, Key: name }), { abortSignal }).catch((raw) => {
-          if (statusOf(raw) === 404) throw fault('DESTINATION_OBJECT_MISSING', { where: call.where }, { cause: raw });
+          if (statusOf(raw) === 404)
+            throw runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where }, { cause: raw });
           throw raw;
         }),
       { signal },
@@ -131,12 +132,12 @@ export function openS3Store(options: S3Options): ObjectStore {
     const found = await head(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
       // The object was moved or deleted meanwhile, because the upload has just succeeded.
-      if (isMissing(error)) throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
+      if (isMissing(error)) throw destinationError('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
       throw error;
     });
     if (found === undefined || found.bytes === bytes) return found?.etag;
     const reason = `it has ${found.bytes} bytes, but ${bytes} were sent`;
-    throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, reason);
+    throw destinationError('DESTINATION_OBJECT_DAMAGED', call, reason);
   }
 }
 

@@ -11,10 +11,10 @@
  * before the manifest of an export (`verify-files.ts`) then detects an overwritten file.
  */
 import { isRunlakeError } from '../../errors/runlake-error.ts';
-import { destinationFault, type ObjectCall } from '../destination-fault.ts';
+import { destinationError, type ObjectCall } from '../destination-error.ts';
 import type { ObjectStat, UploadOptions } from '../object-store.ts';
 import type { S3Connection } from './s3-connection.ts';
-import { statusOf } from './s3-faults.ts';
+import { statusOf } from './s3-error.ts';
 import { type SmallObject, uploadSmall, type WriteCondition } from './upload-small.ts';
 
 const maxAttempts = 5;
@@ -38,7 +38,7 @@ export async function putOnce(
     await mayReplace?.();
     condition = outcome === 'refused' ? await conditionOf(now) : undefined;
   }
-  throw destinationFault('DESTINATION_UNAVAILABLE', call, 'other clients keep writing the same object');
+  throw destinationError('DESTINATION_UNAVAILABLE', call, 'other clients keep writing the same object');
 
   async function put(named: WriteCondition | undefined): Promise<Outcome> {
     try {

@@ -10,12 +10,12 @@
  */
 import { S3Client } from '@aws-sdk/client-s3';
 import { quietStorageClient } from '../../config/quiet-storage-client.ts';
-import { fault } from '../../errors/runlake-error.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import { openGuardedAgents } from '../../network/guarded-agents.ts';
-import { destinationFault, type ObjectCall } from '../destination-fault.ts';
+import { destinationError, type ObjectCall } from '../destination-error.ts';
 import { boundAnswers } from './bound-answers.ts';
 import { orAborted } from './or-aborted.ts';
-import { s3Fault } from './s3-faults.ts';
+import { s3Error } from './s3-error.ts';
 import { defaultLimits, type S3Options } from './s3-options.ts';
 
 /** Enough for the concurrent parts of an upload and one small call. */
@@ -33,7 +33,7 @@ export interface S3Connection {
   /** Value of `Bucket` in commands. */
   readonly bucket: string;
   /** The store for messages, as `host:port`. */
-  readonly place: string;
+  readonly location: string;
   /** Runs one call. @throws an error of the catalogue about `call`, or the reason of the signal. */
   send<Result>(
     call: ObjectCall,
@@ -48,11 +48,11 @@ export function openS3Connection(options: S3Options): S3Connection {
   const { endpointUrl, credentials } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const region = options.region ?? defaultRegion;
-  const place = endpointUrl === undefined ? `AWS S3 in ${region}` : new URL(endpointUrl).host;
+  const location = endpointUrl === undefined ? `AWS S3 in ${region}` : new URL(endpointUrl).host;
   const holdsBucket = options.isBucketInEndpoint && endpointUrl !== undefined;
   const agents = openGuardedAgents({
     allowPrivate: options.allowPrivateEndpoints,
-    refuse: (host, { about }) => fault('DESTINATION_ENDPOINT_NOT_ALLOWED', { host, range: about }),
+    refuse: (host, { about }) => runlakeError('DESTINATION_ENDPOINT_NOT_ALLOWED', { host, range: about }),
     maxConnections,
     authorities: options.authorities,
   });
@@ -77,11 +77,11 @@ export function openS3Connection(options: S3Options): S3Connection {
     ...(credentials === undefined ? {} : { credentials: plain(credentials) }),
   });
   boundAnswers(client);
-  const underWay = new Set<AbortController>();
+  const inFlight = new Set<AbortController>();
 
   return {
     bucket: holdsBucket ? endpointUrl.replace(/\/+$/, '') : (options.bucket ?? ''),
-    place,
+    location,
     async send(call, work, { signal, bytes = 0 } = {}) {
       signal?.throwIfAborted();
       const controller = new AbortController();
@@ -93,23 +93,23 @@ export function openS3Connection(options: S3Options): S3Connection {
         end();
       }, callMs);
       signal?.addEventListener('abort', end, { once: true });
-      underWay.add(controller);
+      inFlight.add(controller);
       try {
         // The client ignores the signal while it looks up credentials.
         return await orAborted(work(client, controller.signal), controller.signal);
       } catch (raw) {
         if (signal?.aborted) throw signal.reason;
-        const reason = isLate ? `${place} did not respond within ${callMs} ms` : 'Runlake closed the connection';
-        if (controller.signal.aborted) throw destinationFault('DESTINATION_UNAVAILABLE', call, reason, raw);
-        throw s3Fault(raw, call, place);
+        const reason = isLate ? `${location} did not respond within ${callMs} ms` : 'Runlake closed the connection';
+        if (controller.signal.aborted) throw destinationError('DESTINATION_UNAVAILABLE', call, reason, raw);
+        throw s3Error(raw, call, location);
       } finally {
         clearTimeout(timer);
         signal?.removeEventListener('abort', end);
-        underWay.delete(controller);
+        inFlight.delete(controller);
       }
     },
     close() {
-      for (const controller of underWay) controller.abort();
+      for (const controller of inFlight) controller.abort();
       client.destroy();
       agents.close();
     },

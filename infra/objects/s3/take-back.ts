@@ -1,5 +1,5 @@
 import { AbortMultipartUploadCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
-import type { ObjectCall } from '../destination-fault.ts';
+import type { ObjectCall } from '../destination-error.ts';
 import type { S3CallOptions, S3Connection } from './s3-connection.ts';
 
 /** Aborts a multipart upload, if the credentials permit it. Rejects only if `signal` is aborted. */

@@ -14,12 +14,12 @@ import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import { CompleteMultipartUploadCommand, CreateMultipartUploadCommand, UploadPartCommand } from '@aws-sdk/client-s3';
-import { destinationFault, type ObjectCall } from '../destination-fault.ts';
+import { destinationError, type ObjectCall } from '../destination-error.ts';
 import type { Uploaded, UploadOptions } from '../object-store.ts';
 import { fillFrom } from '../source-file.ts';
 import { orAborted } from './or-aborted.ts';
 import type { S3CallOptions, S3Connection } from './s3-connection.ts';
-import { notS3 } from './s3-faults.ts';
+import { notS3 } from './s3-error.ts';
 import { signedAs } from './signed-as.ts';
 import { abortUpload, abortUploadsTo } from './take-back.ts';
 
@@ -58,7 +58,7 @@ export async function uploadParts(
 ): Promise<Uploaded> {
   const { id, attempts } = await begin(connection, call, object, options);
   try {
-    await options.noteUpload?.(id);
+    await options.recordUpload?.(id);
     const { parts, sha256 } = await sendParts(connection, call, object, id, options);
     await complete(connection, call, object.name, id, parts, options);
     if (attempts > 1) await abortUploadsTo(connection, call, object.name, [], options);
@@ -94,8 +94,8 @@ async function begin(
     throw error;
   });
   if (id !== undefined) return { id, attempts: $metadata.attempts ?? 1 };
-  const reason = notS3(connection.place, 'the response has no upload id');
-  throw destinationFault('DESTINATION_ENDPOINT_INVALID', call, reason);
+  const reason = notS3(connection.location, 'the response has no upload id');
+  throw destinationError('DESTINATION_ENDPOINT_INVALID', call, reason);
 }
 
 async function sendParts(
@@ -132,15 +132,15 @@ async function sendParts(
       { signal: failed.signal, bytes: body.length },
     );
     if (ETag === undefined) {
-      const reason = notS3(connection.place, 'the response has no ETag');
-      throw destinationFault('DESTINATION_ENDPOINT_INVALID', call, reason);
+      const reason = notS3(connection.location, 'the response has no ETag');
+      throw destinationError('DESTINATION_ENDPOINT_INVALID', call, reason);
     }
     parts[number - 1] = { PartNumber: number, ETag };
     arrived += body.length;
     onProgress?.(arrived);
   };
   const buffers: Buffer[] = Array.from({ length: Math.min(partsAtOnce, count) }, () => Buffer.allocUnsafe(partBytes));
-  const underWay = new Set<Promise<void>>();
+  const inFlight = new Set<Promise<void>>();
   try {
     for (let number = 1; number <= count && !failed.signal.aborted; number++) {
       const buffer = buffers.pop() as Buffer;
@@ -151,15 +151,15 @@ async function sendParts(
         .catch((error) => failed.abort(error))
         .finally(() => {
           buffers.push(buffer);
-          underWay.delete(sending);
+          inFlight.delete(sending);
         });
-      underWay.add(sending);
-      if (buffers.length === 0) await Promise.race(underWay);
+      inFlight.add(sending);
+      if (buffers.length === 0) await Promise.race(inFlight);
     }
   } catch (error) {
     failed.abort(error);
   } finally {
-    await Promise.all(underWay);
+    await Promise.all(inFlight);
     signal?.removeEventListener('abort', giveUp);
   }
   failed.signal.throwIfAborted();

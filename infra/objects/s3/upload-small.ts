@@ -1,7 +1,7 @@
 import { PutObjectCommand } from '@aws-sdk/client-s3';
-import { destinationFault, type ObjectCall } from '../destination-fault.ts';
+import { destinationError, type ObjectCall } from '../destination-error.ts';
 import type { S3CallOptions, S3Connection } from './s3-connection.ts';
-import { notS3 } from './s3-faults.ts';
+import { notS3 } from './s3-error.ts';
 import { signedAs } from './signed-as.ts';
 
 export interface SmallObject {
@@ -46,7 +46,7 @@ export async function uploadSmall(
     { signal, bytes: body.length },
   );
   if (ETag === undefined) {
-    const reason = notS3(connection.place, 'the response has no ETag');
-    throw destinationFault('DESTINATION_ENDPOINT_INVALID', call, reason);
+    const reason = notS3(connection.location, 'the response has no ETag');
+    throw destinationError('DESTINATION_ENDPOINT_INVALID', call, reason);
   }
 }

@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type Dispatcher, errors, Pool } from 'undici';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
@@ -135,9 +135,9 @@ export async function openHttpApp(options: {
       return worker.pid;
     },
     async send({ method, target, headers, body, signal }) {
-      if (!worker.ready) throw fault('APP_UNAVAILABLE', { reason: 'its process is not ready' });
+      if (!worker.ready) throw runlakeError('APP_UNAVAILABLE', { reason: 'its process is not ready' });
       if (inFlight >= maxRequests)
-        throw fault('APP_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
+        throw runlakeError('APP_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
       inFlight += 1;
       try {
         const sent = { method: method as Dispatcher.HttpMethod, path: target, headers, body, signal };
@@ -149,8 +149,9 @@ export async function openHttpApp(options: {
       } catch (error) {
         inFlight -= 1;
         if (signal.aborted || isRunlakeError(error)) throw error;
-        if (error instanceof errors.HeadersTimeoutError) throw fault('APP_TIMEOUT', { seconds: timeoutMs / 1_000 });
-        throw fault('APP_FAILED', {}, { cause: error });
+        if (error instanceof errors.HeadersTimeoutError)
+          throw runlakeError('APP_TIMEOUT', { seconds: timeoutMs / 1_000 });
+        throw runlakeError('APP_FAILED', {}, { cause: error });
       }
     },
     async close() {

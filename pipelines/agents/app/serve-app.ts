@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
 import { actingFor } from '../workers/project-globals.ts';
@@ -25,7 +25,9 @@ const maxHeaderBytes = 8 * 1024 * 1024;
 export async function serveApp(source: ExportReference, socketPath: string): Promise<readonly AppRoute[]> {
   const app = await importExport(source);
   if (!isApp(app)) {
-    throw fault('APP_UNUSABLE', { reason: `the export '${source.name}' of ${source.path} has no fetch(request)` });
+    throw runlakeError('APP_UNUSABLE', {
+      reason: `the export '${source.name}' of ${source.path} has no fetch(request)`,
+    });
   }
   const answer = getRequestListener(
     (request, { incoming, outgoing }) => {

@@ -1,7 +1,7 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { stayWithin } from '../../tenants/stay-within.ts';
+import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import type { Assistant } from './assistant.ts';
@@ -55,8 +55,8 @@ export async function createAssistant(
     );
     if (row !== undefined) {
       await tx.execute(insertVersionSql, [deploymentId, assistantId]);
-      await stayWithin(tx, { deploymentId }, { most: maxAssistants, count: countAssistantsSql }, () =>
-        fault('LIMIT_REACHED', {
+      await enforceLimit(tx, { deploymentId }, { most: maxAssistants, count: countAssistantsSql }, () =>
+        runlakeError('LIMIT_REACHED', {
           limit: maxAssistants,
           what: 'assistants',
           setting: 'RUNLAKE_AGENTS_MAX_ASSISTANTS',
@@ -67,6 +67,6 @@ export async function createAssistant(
     return row;
   });
   if (created !== undefined) return created;
-  if (assistant.ifExists === 'raise') throw fault('ASSISTANT_EXISTS', { assistant: assistantId });
+  if (assistant.ifExists === 'raise') throw runlakeError('ASSISTANT_EXISTS', { assistant: assistantId });
   return resolveAssistant(database, deploymentId, assistantId);
 }

@@ -1,6 +1,6 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { settleThreadStatus } from '../runs/lock-thread.ts';
+import { updateThreadStatus } from '../runs/lock-thread.ts';
 import { removeRuns } from '../runs/remove-runs.ts';
 import { removeThreads } from '../threads/delete-thread.ts';
 
@@ -21,7 +21,7 @@ export async function deleteAssistant(
       deploymentId,
       assistantId,
     ]);
-    if (deleted === 0) throw fault('ASSISTANT_NOT_FOUND', { assistant: assistantId });
+    if (deleted === 0) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistantId });
     const lockThreads = async (condition: string, value: unknown) => {
       const rows = await tx.query<{ thread_id: string }>(
         `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND ${condition} ORDER BY thread_id FOR UPDATE`,
@@ -37,6 +37,6 @@ export async function deleteAssistant(
       assistantId,
     );
     await removeRuns(tx, deploymentId, used, assistantId);
-    for (const threadId of used) await settleThreadStatus(tx, deploymentId, threadId);
+    for (const threadId of used) await updateThreadStatus(tx, deploymentId, threadId);
   });
 }

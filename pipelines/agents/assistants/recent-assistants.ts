@@ -16,7 +16,7 @@ export class RecentAssistants {
   }
 
   /** Caches the assistant, unless it is large. Evicts the entry that was cached longest ago if the cache is full. */
-  note(deploymentId: string, assistant: Assistant): void {
+  record(deploymentId: string, assistant: Assistant): void {
     const key = cacheKey(deploymentId, assistant.assistant_id);
     this.#assistants.delete(key);
     if (JSON.stringify(assistant).length > maxCharacters) return;

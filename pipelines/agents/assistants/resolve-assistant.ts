@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns } from './assistant-row.ts';
@@ -11,6 +11,6 @@ export async function resolveAssistant(database: Sql, deploymentId: string, idOr
     [deploymentId, assistantIdOf(idOrGraphId)],
     { name: 'agents_read_assistant' },
   );
-  if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
+  if (row === undefined) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
   return row;
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns } from './assistant-row.ts';
@@ -24,6 +24,7 @@ export async function setAssistantVersion(
      RETURNING ${columns.join(', ')}`,
     [deploymentId, assistantId, version],
   );
-  if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: `${assistantId} in version ${version}` });
+  if (row === undefined)
+    throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: `${assistantId} in version ${version}` });
   return row;
 }

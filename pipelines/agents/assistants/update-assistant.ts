@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
@@ -60,7 +60,7 @@ export async function updateAssistant(
         change.metadata ?? {},
       ],
     );
-    if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: id });
+    if (row === undefined) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: id });
     await tx.execute(insertVersionSql, [deploymentId, id]);
     return row;
   });

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 type Metadata = Readonly<Record<string, unknown>>;
 
@@ -17,7 +17,7 @@ export type RequiredMetadata = Readonly<Record<string, string | number | boolean
  */
 export function requiredMetadata(filter: unknown, event: string): RequiredMetadata | undefined {
   if (filter === null || filter === undefined) return undefined;
-  const invalid = (reason: string) => fault('AUTH_HANDLER_INVALID', { event, reason });
+  const invalid = (reason: string) => runlakeError('AUTH_HANDLER_INVALID', { event, reason });
   if (typeof filter !== 'object' || Array.isArray(filter))
     throw invalid(`it returned a ${typeof filter}, not a filter`);
   const required = Object.entries(filter).map(([key, wanted]): [string, string | number | boolean | string[]] => {
@@ -53,8 +53,8 @@ export function metadataWith(metadata: Metadata, required: RequiredMetadata = {}
 
 /** Adjusts changes of metadata so that the changed object still contains `required`. */
 export function changesWith(changes: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
-  const touched = Object.entries(required).filter(([key]) => Object.hasOwn(changes, key));
-  return metadataWith(changes, Object.fromEntries(touched));
+  const dirtyHours = Object.entries(required).filter(([key]) => Object.hasOwn(changes, key));
+  return metadataWith(changes, Object.fromEntries(dirtyHours));
 }
 
 /** Combines a requested metadata filter with `required`. Returns undefined if no object can contain both. */

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
 import type { AuthIdentity, AuthQuestion, AuthRefusal, AuthRequest, AuthVerdict } from './agent-user.ts';
@@ -8,7 +8,7 @@ type Handler = (input: object) => unknown;
 /** The custom authentication of a project. It runs code of the project, so use it only in the auth process. */
 export interface LoadedAuth {
   identify(request: AuthRequest): Promise<AuthIdentity>;
-  judge(question: AuthQuestion): Promise<AuthVerdict>;
+  authorize(question: AuthQuestion): Promise<AuthVerdict>;
 }
 
 /**
@@ -22,13 +22,15 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
   const exported = await importExport(source);
   const handlers = findHandlers(exported);
   if (handlers === undefined) {
-    throw fault('AUTH_UNUSABLE', {
+    throw runlakeError('AUTH_UNUSABLE', {
       reason: `the export '${source.name}' of ${source.path} is not an Auth of @langchain/langgraph-sdk/auth`,
     });
   }
   const { authenticate, callbacks = {} } = handlers;
   if (typeof authenticate !== 'function') {
-    throw fault('AUTH_UNUSABLE', { reason: `the Auth '${source.name}' of ${source.path} has no authenticate handler` });
+    throw runlakeError('AUTH_UNUSABLE', {
+      reason: `the Auth '${source.name}' of ${source.path} has no authenticate handler`,
+    });
   }
   return {
     async identify({ method, url, headers }) {
@@ -40,7 +42,7 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
         return { refusal: toRefusal(error, 401, 'The request is not authenticated.'), reason: describe(error) };
       }
     },
-    async judge({ event, value, user }) {
+    async authorize({ event, value, user }) {
       const [resource = '', action = ''] = event.split(':');
       const handler = [event, resource, `*:${action}`, '*'].map((name) => callbacks[name]).find((one) => one);
       if (handler === undefined) return { allowed: true, filter: null, value };

@@ -12,8 +12,8 @@ import {
 } from '@langchain/langgraph-checkpoint';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import type pg from 'pg';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { databaseFault } from '../../../infra/postgres/faults.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { databaseError } from '../../../infra/postgres/database-error.ts';
 import { type GatheredPart, GatheredWrites } from './gathered-writes.ts';
 import { jsonbText } from './jsonb-text.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
@@ -139,7 +139,7 @@ export class LeasedSaver extends PostgresSaver {
       values.push(pageRows);
       const text = `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.length}`;
       const { rows } = await this.#query<StoredTuple>({ text, values });
-      pages.note(rows);
+      pages.record(rows);
       for (const row of rows) yield await toTuple(this.serde, row);
       if (rows.length < pageRows) return;
       before = { configurable: { checkpoint_id: rows.at(-1)?.checkpoint_id } };
@@ -241,9 +241,9 @@ export class LeasedSaver extends PostgresSaver {
 
   #requireLease(key: unknown) {
     const parts = splitThreadKey(key);
-    if (parts === undefined) throw fault('STATE_NOT_OWN', { thread: String(key).slice(0, 100) });
+    if (parts === undefined) throw runlakeError('STATE_NOT_OWN', { thread: String(key).slice(0, 100) });
     if (this.#lease === undefined)
-      throw fault('INTERNAL', {}, { cause: 'the saver is read-only: it was created without a lease' });
+      throw runlakeError('INTERNAL', {}, { cause: 'the saver is read-only: it was created without a lease' });
     return { ...parts, lease: this.#lease };
   }
 
@@ -272,7 +272,7 @@ export class LeasedSaver extends PostgresSaver {
 
   async #write(name: string, text: string, key: string, values: unknown[]): Promise<void> {
     const { rows } = await this.#query<{ holds: boolean }>({ name, text, values });
-    if (rows[0]?.holds !== true) throw fault('LEASE_LOST', { thread: key });
+    if (rows[0]?.holds !== true) throw runlakeError('LEASE_LOST', { thread: key });
   }
 
   /**
@@ -285,7 +285,7 @@ export class LeasedSaver extends PostgresSaver {
       try {
         return await this.#pool.query<Row>(query);
       } catch (raw) {
-        const error = databaseFault(raw);
+        const error = databaseError(raw);
         const isTransient = isRunlakeError(error) && error.retryable;
         if (!isTransient || performance.now() - startedAtMs > retryForMs) throw error;
         await pause(pauseMs);

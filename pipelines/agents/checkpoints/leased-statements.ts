@@ -4,7 +4,7 @@ import { joinBytes } from './join-bytes.ts';
  * Every statement has deployment, thread and token as $1 to $3, writes only if the lease holds, and returns one row
  * with `holds`.
  */
-const lease = `lease AS MATERIALIZED (SELECT agents.lease_holds($1, $2, $3) AS holds)`;
+const lease = `lease AS MATERIALIZED (SELECT agents.lease_is_valid($1, $2, $3) AS holds)`;
 const threadId = `$1::uuid::text || ':' || $2::uuid::text`;
 
 /** The value of one channel in one version, which checkpoints refer to. */

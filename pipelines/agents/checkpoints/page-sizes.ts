@@ -14,7 +14,7 @@ export class PageSizes {
     return Math.max(1, Math.min(maxRows, Math.floor((pageBytes * this.#rows) / Math.max(1, this.#bytes))));
   }
 
-  note(rows: readonly Pick<StoredTuple, 'blob_bytes' | 'write_bytes'>[]): void {
+  record(rows: readonly Pick<StoredTuple, 'blob_bytes' | 'write_bytes'>[]): void {
     this.#rows = rows.length;
     this.#bytes = 0;
     for (const { blob_bytes, write_bytes } of rows) {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { stayWithin } from '../../tenants/stay-within.ts';
+import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { type Cron, cronColumns, notifyCrons } from './cron.ts';
@@ -32,7 +32,7 @@ export async function createCron(
         `SELECT 1 FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR KEY SHARE`,
         [deploymentId, cron.thread_id],
       );
-      if (threads.length === 0) throw fault('THREAD_NOT_FOUND', { thread: cron.thread_id });
+      if (threads.length === 0) throw runlakeError('THREAD_NOT_FOUND', { thread: cron.thread_id });
     }
     const [created] = await tx.query<Cron>(
       `INSERT INTO agents.crons (deployment_id, cron_id, assistant_id, thread_id, schedule, timezone, end_time, next_run_date,
@@ -56,8 +56,8 @@ export async function createCron(
       ],
     );
     await tx.execute(notifyCrons, [deploymentId]);
-    await stayWithin(tx, { deploymentId }, { most: maxCrons, count: countCronsSql }, () =>
-      fault('CRON_LIMIT_REACHED', { limit: maxCrons }),
+    await enforceLimit(tx, { deploymentId }, { most: maxCrons, count: countCronsSql }, () =>
+      runlakeError('CRON_LIMIT_REACHED', { limit: maxCrons }),
     );
     return created as Cron;
   });

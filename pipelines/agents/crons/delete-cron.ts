@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /** Deletes a cron. Runs that it has created are not affected. @throws CRON_NOT_FOUND */
@@ -7,5 +7,5 @@ export async function deleteCron(sql: Sql, deploymentId: string, cronId: string)
     deploymentId,
     cronId,
   ]);
-  if (deleted === 0) throw fault('CRON_NOT_FOUND', { cron: cronId });
+  if (deleted === 0) throw runlakeError('CRON_NOT_FOUND', { cron: cronId });
 }

@@ -21,7 +21,7 @@ import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { type Cron, cronColumns } from './cron.ts';
 import { readSchedule } from './schedule.ts';
 
-export interface FiringPorts {
+export interface FiringDeps {
   readonly database: Database;
   readonly deploymentId: string;
   /** Creates the run of a cron that fires, in the transaction `tx`. Returns the id of the run. */
@@ -34,16 +34,16 @@ export interface FiringPorts {
 const retentionMs = 24 * 3_600_000;
 
 /** Fires every cron that is due. Crons that failed are skipped or stay due. @returns how many fired. */
-export async function fireCrons(ports: FiringPorts): Promise<number> {
-  const { database, logger } = ports;
+export async function fireCrons(deps: FiringDeps): Promise<number> {
+  const { database, logger } = deps;
   const failed: string[] = [];
   for (let fired = 0; ; ) {
     let cron: Cron | undefined;
     try {
       await database.transaction(async (tx) => {
-        const nowMs = await readNow(ports, tx);
-        cron = await lockDue(tx, ports, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
-        if (cron !== undefined) await fire(tx, ports, nowMs, cron, ports.makeRun);
+        const nowMs = await readNow(deps, tx);
+        cron = await lockDue(tx, deps, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
+        if (cron !== undefined) await fire(tx, deps, nowMs, cron, deps.makeRun);
       });
       if (cron === undefined) return fired;
       fired += 1;
@@ -53,7 +53,7 @@ export async function fireCrons(ports: FiringPorts): Promise<number> {
       failed.push(cronId);
       if (isRunlakeError(err) && err.class === 'caller') {
         logger.warn({ err, cronId }, 'cron run refused: skipping this fire time');
-        await skipFireTime(ports, cronId).catch((reason) =>
+        await skipFireTime(deps, cronId).catch((reason) =>
           logger.error({ err: reason, cronId }, 'fire time of a cron could not be skipped: retrying'),
         );
       } else logger.error({ err, cronId }, 'cron could not fire: retrying');
@@ -62,32 +62,32 @@ export async function fireCrons(ports: FiringPorts): Promise<number> {
 }
 
 /** Moves a due cron to its next fire time without creating a run. */
-async function skipFireTime(ports: FiringPorts, cronId: string): Promise<void> {
-  await ports.database.transaction(async (tx) => {
-    const nowMs = await readNow(ports, tx);
-    const cron = await lockDue(tx, ports, nowMs, 'AND cron_id = $3', cronId);
-    if (cron !== undefined) await fire(tx, ports, nowMs, cron, async () => null);
+async function skipFireTime(deps: FiringDeps, cronId: string): Promise<void> {
+  await deps.database.transaction(async (tx) => {
+    const nowMs = await readNow(deps, tx);
+    const cron = await lockDue(tx, deps, nowMs, 'AND cron_id = $3', cronId);
+    if (cron !== undefined) await fire(tx, deps, nowMs, cron, async () => null);
   });
 }
 
 /** Milliseconds until the next cron is due, 0 if one is due now; undefined if no cron has a fire time. */
-export async function msToNextCron(ports: FiringPorts): Promise<number | undefined> {
-  const { database, deploymentId } = ports;
+export async function msToNextCron(deps: FiringDeps): Promise<number | undefined> {
+  const { database, deploymentId } = deps;
   const [row] = await database.query<{ next: string | null }>(
     'SELECT min(next_run_date) AS next FROM agents.crons WHERE deployment_id = $1 AND enabled',
     [deploymentId],
   );
-  return row?.next ? Math.max(0, Date.parse(row.next) - (await readNow(ports, database))) : undefined;
+  return row?.next ? Math.max(0, Date.parse(row.next) - (await readNow(deps, database))) : undefined;
 }
 
-function readNow({ now = readDatabaseClock }: FiringPorts, sql: Sql): Promise<number> {
+function readNow({ now = readDatabaseClock }: FiringDeps, sql: Sql): Promise<number> {
   return now(sql);
 }
 
 /** Locks and returns the cron that has been due longest among those that match `condition`, in which `$3` is `value`. */
 async function lockDue(
   tx: Sql,
-  { deploymentId }: FiringPorts,
+  { deploymentId }: FiringDeps,
   nowMs: number,
   condition: string,
   value: string | readonly string[],
@@ -103,7 +103,7 @@ async function lockDue(
 
 async function fire(
   tx: Sql,
-  { deploymentId }: FiringPorts,
+  { deploymentId }: FiringDeps,
   nowMs: number,
   cron: Cron,
   makeRun: (tx: Sql, cron: Cron) => Promise<string | null>,

@@ -7,8 +7,8 @@ import { createRun } from '../runs/create-run.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
-import { noteThreadConfig } from '../threads/note-thread-config.ts';
 import { findThread } from '../threads/read-thread.ts';
+import { recordThreadConfig } from '../threads/record-thread-config.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { Cron } from './cron.ts';
 
@@ -61,7 +61,7 @@ export async function makeCronRun(
     sender: endUser,
     callerId: endUser?.userId,
   });
-  await noteThreadConfig(
+  await recordThreadConfig(
     tx,
     { deploymentId, ...ids },
     assistant.config,

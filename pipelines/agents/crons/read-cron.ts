@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { type Cron, cronColumns } from './cron.ts';
 
@@ -8,6 +8,6 @@ export async function readCron(sql: Sql, deploymentId: string, cronId: string): 
     `SELECT ${cronColumns} FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2`,
     [deploymentId, cronId],
   );
-  if (cron === undefined) throw fault('CRON_NOT_FOUND', { cron: cronId });
+  if (cron === undefined) throw runlakeError('CRON_NOT_FOUND', { cron: cronId });
   return cron;
 }

@@ -1,5 +1,5 @@
 import { CronExpressionParser } from 'cron-parser';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { findInstants, isNearClockChange, isTimeZone, localTimeAt } from './local-time.ts';
 
 /**
@@ -29,8 +29,8 @@ const changeMs = 4 * hourMs;
  */
 export function readSchedule(schedule: string, timezone: string | null, nowMs: number): Schedule {
   const zone = timezone ?? 'UTC';
-  if (!isTimeZone(zone)) throw fault('CRON_TIMEZONE_UNKNOWN', { timezone: zone });
-  const invalid = (reason: string) => fault('CRON_SCHEDULE_INVALID', { schedule, reason });
+  if (!isTimeZone(zone)) throw runlakeError('CRON_TIMEZONE_UNKNOWN', { timezone: zone });
+  const invalid = (reason: string) => runlakeError('CRON_SCHEDULE_INVALID', { schedule, reason });
   const fields = schedule.trim().split(/\s+/);
   if (fields.length !== 5) throw invalid(`it has ${schedule.trim() === '' ? 0 : fields.length} fields, not five`);
   // cron-parser accepts H as a random value.

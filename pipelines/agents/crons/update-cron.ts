@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
@@ -29,7 +29,7 @@ export async function updateCron(
       `SELECT ${cronColumns} FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2 FOR UPDATE`,
       [deploymentId, cronId],
     );
-    if (current === undefined) throw fault('CRON_NOT_FOUND', { cron: cronId });
+    if (current === undefined) throw runlakeError('CRON_NOT_FOUND', { cron: cronId });
     const changed: Cron = {
       ...current,
       ...changes,

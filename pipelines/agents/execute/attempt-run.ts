@@ -22,7 +22,7 @@ import { releaseRun } from '../runs/release-run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import type { RunOutcome } from '../workers/worker-pool.ts';
 import { errorChunk, metadataChunk } from './chunks.ts';
-import type { ExecutorPorts } from './executor.ts';
+import type { ExecutorDeps } from './executor.ts';
 import type { Leases } from './leases.ts';
 import { publishEnd } from './publish-end.ts';
 import { startOfAttempt } from './start-of-attempt.ts';
@@ -32,7 +32,7 @@ const retryMs = 250;
 /** Maximum logged characters of a graph's error message; the trace of the run has the full message and the stack. */
 const maxLoggedCharacters = 500;
 
-export interface AttemptPorts extends ExecutorPorts {
+export interface AttemptDeps extends ExecutorDeps {
   /** Whether this process is shutting down. */
   stopping(): boolean;
   /** Called when the worker pool has the run. */
@@ -40,15 +40,15 @@ export interface AttemptPorts extends ExecutorPorts {
 }
 
 export async function attemptRun(
-  ports: AttemptPorts,
+  deps: AttemptDeps,
   leases: Leases,
   run: ClaimedRun,
   claimedAtMs: number,
 ): Promise<void> {
-  const { database, pool, publisher, logger, stopping } = ports;
+  const { database, pool, publisher, logger, stopping } = deps;
   const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
   const { deploymentId, threadId, runId, attempt, kwargs } = job;
-  const traced = ports.childRuns.open(run);
+  const traced = deps.childRuns.open(run);
   const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
   let cancelled = false;
   let lost = false;
@@ -66,7 +66,7 @@ export async function attemptRun(
     },
   });
   /** Retries retryable errors while the lease is held, so that a short outage of the database does not end the run. */
-  async function retryWhileHeld<Result>(work: () => Promise<Result>): Promise<Result> {
+  async function retryWhileLeased<Result>(work: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
         return await work();
@@ -81,14 +81,14 @@ export async function attemptRun(
     const handle = pool.start(
       {
         ...job,
-        start: await retryWhileHeld(() => startOfAttempt(database, run)),
-        timeoutMs: ports.runTimeoutMs,
+        start: await retryWhileLeased(() => startOfAttempt(database, run)),
+        timeoutMs: deps.runTimeoutMs,
         ...(traced && { trace: traced.order }),
       },
       (chunks) => stream.write(chunks),
       traced?.take,
     );
-    ports.inPool();
+    deps.inPool();
     cancel = () => handle.cancel();
     if (cancelled || lost) cancel();
     const outcome = await handle.outcome;
@@ -102,7 +102,7 @@ export async function attemptRun(
       const alone = outcome.blame === 'shared';
       logger.warn({ runId, attempt, reason: outcome.message, alone }, 'run lost its worker; requeued');
       const countLoss = !alone && !stopping();
-      await retryWhileHeld(() => releaseRun(database, run, { alone, countLoss }));
+      await retryWhileLeased(() => releaseRun(database, run, { alone, countLoss }));
       over = true;
       return;
     }
@@ -120,21 +120,21 @@ export async function attemptRun(
         return true;
       },
     );
-    const ended = await retryWhileHeld(() => endRun(database, run, { ...result, eventsMissing }));
+    const ended = await retryWhileLeased(() => endRun(database, run, { ...result, eventsMissing }));
     over = true;
     if (!ended) return;
     runsEnded.inc({ status: ended.status });
     releaseLease();
-    await publishEnd(ports, ended, traced?.marks);
+    await publishEnd(deps, ended, traced?.marks);
   } finally {
     releaseLease();
-    if (!over) await requeue(ports, run, { countLoss: !lost });
+    if (!over) await requeue(deps, run, { countLoss: !lost });
   }
 }
 
 /** Requeues the run at once, before `Leases` finds it without an attempt. Does nothing if another process owns the run. */
 async function requeue(
-  { database, logger }: AttemptPorts,
+  { database, logger }: AttemptDeps,
   run: ClaimedRun,
   { countLoss }: { readonly countLoss: boolean },
 ) {

@@ -1,7 +1,7 @@
 import { fitsEndEvent } from '../runs/final-values.ts';
 import { isGivenUp } from '../runs/release-run.ts';
 import type { EndedRun } from '../runs/run-row.ts';
-import type { RunEnd } from '../streams/stream-ports.ts';
+import type { RunEnd } from '../streams/stream-types.ts';
 
 const eventsMissingPrefix = Buffer.from('{"events_missing":true,');
 const unsaidPrefix = Buffer.from('{"unsaid":');
@@ -29,7 +29,7 @@ export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
 }
 
 /** Reads {@link RunEnd.events_missing} without parsing the JSON text. */
-export function endHasHole(data: Uint8Array): boolean {
+export function endHasGap(data: Uint8Array): boolean {
   return eventsMissingPrefix.equals(data.subarray(0, eventsMissingPrefix.length));
 }
 

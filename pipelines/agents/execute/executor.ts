@@ -22,10 +22,10 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { claimRuns } from '../runs/claim-runs.ts';
 import { nextDue } from '../runs/next-due.ts';
 import { releaseRun } from '../runs/release-run.ts';
-import type { Seat } from '../runs/request-run.ts';
+import type { WorkerSlot } from '../runs/request-run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import { sweepRuns } from '../runs/sweep-runs.ts';
-import type { StreamPublisher } from '../streams/stream-ports.ts';
+import type { StreamPublisher } from '../streams/stream-types.ts';
 import type { ChildRuns } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import { attemptRun } from './attempt-run.ts';
@@ -35,7 +35,7 @@ import { Leases } from './leases.ts';
 import { publishLateEnds } from './publish-end.ts';
 import type { TraceRun } from './trace-run.ts';
 
-export interface ExecutorPorts {
+export interface ExecutorDeps {
   readonly database: Database;
   readonly pool: WorkerPool;
   readonly publisher: StreamPublisher;
@@ -61,7 +61,7 @@ export interface Executor {
   /** Publishes missing ends at once. Call it after a run ended without a process that executed it. */
   lookAtEnds(): void;
   /** Reserves a free slot. Returns undefined if no slot is free or other runs wait for one. */
-  takeSeat(): Seat | undefined;
+  takeWorkerSlot(): WorkerSlot | undefined;
   /** Number of active attempts of this process. */
   readonly running: number;
   stop(drainMs: number): Promise<void>;
@@ -73,11 +73,11 @@ const dueSinceMs = 20;
 /** Delay before a claim for extra slots. It coalesces the wake-ups of runs that are created while all slots are used. */
 const extraDelayMs = 25;
 
-export function startExecutor(ports: ExecutorPorts): Executor {
-  const { database, pool, deploymentId, logger } = ports;
+export function startExecutor(deps: ExecutorDeps): Executor {
+  const { database, pool, deploymentId, logger } = deps;
   const processId = randomUUID();
   const leases = new Leases({
-    ...ports,
+    ...deps,
     process: { deploymentId, processId },
     requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countLoss: true }),
     onAlive: () => wake(),
@@ -157,7 +157,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
       isReserved = false;
     };
     const attempted = attemptRun(
-      { ...ports, stopping: () => stopping, inPool: endReservation },
+      { ...deps, stopping: () => stopping, inPool: endReservation },
       leases,
       run,
       claimedAtMs,
@@ -179,7 +179,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
     if (isFull) wake();
   }
 
-  function takeSeat(): Seat | undefined {
+  function takeWorkerSlot(): WorkerSlot | undefined {
     if (stopping || isFull || countFreeSlots() <= 0) return undefined;
     const takenAtMs = performance.now();
     reservedSlots += 1;
@@ -210,7 +210,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
       sweepAgain = false;
       try {
         await sweepRuns(database, deploymentId);
-        await publishLateEnds(ports);
+        await publishLateEnds(deps);
       } catch (err) {
         logger.warn({ err }, 'sweep of runs failed; retrying');
       }
@@ -224,7 +224,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
 
   return {
     wake,
-    takeSeat,
+    takeWorkerSlot,
     lookAtLeases: () => leases.renewSoon(),
     lookAtEnds: sweep,
     get running() {

@@ -8,7 +8,7 @@ export type FeedbackLinks = (run: EndedRun) => Readonly<Record<string, string>> 
 /**
  * Creates signed links under which feedback on a run's trace can be left without an API key. Deterministic for a given run.
  */
-export function feedbackLinks(ports: {
+export function feedbackLinks(deps: {
   readonly signer: TokenSigner;
   /** The public URL of a token. */
   readonly urlOf: (token: string) => string;
@@ -18,10 +18,10 @@ export function feedbackLinks(ports: {
 }): FeedbackLinks {
   return ({ kwargs, sender, runId, endedAt, removed }) => {
     if (removed || kwargs.feedback_keys === undefined) return undefined;
-    const { workspaceId, userId } = { ...ports.defaultSender, ...sender };
-    const expiresAtSeconds = Math.floor(Date.parse(endedAt) / 1_000) + ports.validHours * 3_600;
+    const { workspaceId, userId } = { ...deps.defaultSender, ...sender };
+    const expiresAtSeconds = Math.floor(Date.parse(endedAt) / 1_000) + deps.validHours * 3_600;
     const createLink = (key: string) =>
-      ports.urlOf(feedbackToken(ports.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));
+      deps.urlOf(feedbackToken(deps.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));
     return Object.fromEntries(kwargs.feedback_keys.map((key) => [key, createLink(key)]));
   };
 }

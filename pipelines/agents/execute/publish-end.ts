@@ -3,7 +3,7 @@ import { claimUnpublishedEnds } from '../runs/claim-unpublished-ends.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import { endData } from './end-data.ts';
-import type { ExecutorPorts } from './executor.ts';
+import type { ExecutorDeps } from './executor.ts';
 
 /** A process that has not published an end this long after it ended the run, or claimed the end, is considered dead. */
 const publishTimeoutMs = 5_000;
@@ -15,20 +15,20 @@ const batchSize = 20;
  *
  * @throws errors of log and database; {@link publishLateEnds} then retries the run.
  */
-export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: TraceMarks): Promise<void> {
+export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: TraceMarks): Promise<void> {
   const { deploymentId, threadId, runId, attempt, threadStart, kwargs } = run;
-  await ports.publisher.publishEnd({
+  await deps.publisher.publishEnd({
     deploymentId,
     threadId,
     runId,
     attempt,
     threadStart,
     kept: kwargs.resumable,
-    data: endData(run, ports.feedbackLinks?.(run)),
+    data: endData(run, deps.feedbackLinks?.(run)),
     endedAtMicros: Date.parse(run.endedAt) * 1_000,
   });
-  await ports.traceRun(run, marks);
-  await ports.markEndPublished(run);
+  await deps.traceRun(run, marks);
+  await deps.markEndPublished(run);
 }
 
 /**
@@ -37,13 +37,13 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: Tr
  *
  * @throws errors of the database.
  */
-export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
-  const late = await claimUnpublishedEnds(ports.database, ports.deploymentId, publishTimeoutMs);
+export async function publishLateEnds(deps: ExecutorDeps): Promise<void> {
+  const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
   for (let from = 0; from < late.length; from += batchSize) {
     // In parallel, because each end waits for the next flush of traces to the log.
     const published = late.slice(from, from + batchSize).map((run) =>
-      publishEnd(ports, run).catch((err: unknown) => {
-        ports.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
+      publishEnd(deps, run).catch((err: unknown) => {
+        deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
         return err;
       }),
     );

@@ -1,17 +1,17 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
+import type { AcceptDeps } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import type { EndedRun } from '../runs/run-row.ts';
-import { chooseForm, findProject, type HiddenValues, rootMembers, rootPlace } from '../traces/root-run.ts';
+import { chooseForm, findProject, type HiddenValues, rootLocation, rootMembers } from '../traces/root-run.ts';
 import { senderKey, type TraceRecord, takeIntoTraces, untilNextFlushMs } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 
 /** Writes an ended run as a trace. `marks`: what limits omitted from the trace, if this process executed the run. */
 export type TraceRun = (run: EndedRun, marks?: TraceMarks) => Promise<void>;
 
-export interface TracePorts {
-  readonly accept: AcceptPorts;
+export interface TraceDeps {
+  readonly accept: AcceptDeps;
   /** Owner of the trace of a run without a sender, such as a run of a cron that outlived its key. */
   readonly defaultSender: Sender;
   /** Whether traces of stateless runs include inputs and outputs. SPEC 6: nothing of stateless runs is persisted. */
@@ -32,16 +32,16 @@ interface Batch {
  *
  * @throws retryable errors of the log.
  */
-export function traceRuns(ports: TracePorts): TraceRun {
+export function traceRuns(deps: TraceDeps): TraceRun {
   const batches = new Map<string, Batch>();
 
   function openBatch(key: string, sender: Sender): Batch {
     const records: TraceRecord[] = [];
     const accepted = pause(untilNextFlushMs()).then(async () => {
       batches.delete(key);
-      for (const { runId } of await takeIntoTraces(sender, records, ports.accept)) {
+      for (const { runId } of await takeIntoTraces(sender, records, deps.accept)) {
         // Do not retry: a run that ingest always rejects would block the publication of all other ends.
-        ports.logger.error({ runId }, 'trace of a run rejected; not retried');
+        deps.logger.error({ runId }, 'trace of a run rejected; not retried');
       }
     });
     const batch = { records, accepted };
@@ -50,17 +50,17 @@ export function traceRuns(ports: TracePorts): TraceRun {
   }
 
   return (run, marks) => {
-    const sender = { ...ports.defaultSender, ...run.sender };
+    const sender = { ...deps.defaultSender, ...run.sender };
     const key = senderKey(sender);
     const { records, accepted } = batches.get(key) ?? openBatch(key, sender);
-    records.push(toTraceRecord(run, ports, marks));
+    records.push(toTraceRecord(run, deps, marks));
     return accepted;
   };
 }
 
 function toTraceRecord(
   run: EndedRun,
-  { tracesStatelessValues, hidden }: Pick<TracePorts, 'tracesStatelessValues' | 'hidden'>,
+  { tracesStatelessValues, hidden }: Pick<TraceDeps, 'tracesStatelessValues' | 'hidden'>,
   marks: TraceMarks | undefined,
 ): TraceRecord {
   const form = chooseForm(!run.kwargs.temporary || tracesStatelessValues, hidden);
@@ -71,7 +71,7 @@ function toTraceRecord(
     project: findProject(run),
     parts: ({ values, asked }) => {
       const included = values ? form : { inputs: false, outputs: false };
-      return { place: rootPlace(run), ...rootMembers(run, { ...included, asked }, marks) };
+      return { location: rootLocation(run), ...rootMembers(run, { ...included, asked }, marks) };
     },
   };
 }

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /** Default config and context of a graph's assistant. */
 const defaults = Type.Object(
@@ -39,7 +39,8 @@ export function parseDefaultConfigs({
   readonly env: Readonly<Record<string, string>>;
   readonly graphs: readonly { readonly graphId: string }[];
 }): ReadonlyMap<string, DefaultConfig> {
-  const invalid = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: path, place: `env.${variable}`, reason });
+  const invalid = (reason: string) =>
+    runlakeError('GRAPHS_FILE_INVALID', { file: path, location: `env.${variable}`, reason });
   const text = env[variable];
   if (text === undefined || text.trim() === '') return new Map();
   let content: unknown;

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from './compiled-graph.ts';
 
 /**
@@ -89,8 +89,8 @@ function unknownNode(graph: string, field: string, requested: unknown, known: Re
   const names = shown.slice(0, maxListed).join(', ') + (shown.length > maxListed ? ', …' : '');
   const node = String(typeof requested === 'object' ? JSON.stringify(requested) : requested).slice(0, 200);
   const params = { graph, field, node, known: names === '' ? 'none' : names };
-  const { message } = fault('GRAPH_NODE_UNKNOWN', params);
-  return fault('GRAPH_NODE_UNKNOWN', params, {
+  const { message } = runlakeError('GRAPH_NODE_UNKNOWN', params);
+  return runlakeError('GRAPH_NODE_UNKNOWN', params, {
     fields: [{ loc: ['body', ...field.split('.')], msg: message, type: 'graph_node_unknown' }],
   });
 }

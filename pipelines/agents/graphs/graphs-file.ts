@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type DefaultConfig, parseDefaultConfigs } from './default-configs.ts';
 import { findInvalidSetting, type HttpSettings, httpSchema } from './http-settings.ts';
 
@@ -124,7 +124,8 @@ export interface GraphsFile {
 export async function readGraphsFile(file: string): Promise<GraphsFile> {
   const path = resolve(file);
   const folder = dirname(path);
-  const invalid = (place: string, reason: string) => fault('GRAPHS_FILE_INVALID', { file: path, place, reason });
+  const invalid = (location: string, reason: string) =>
+    runlakeError('GRAPHS_FILE_INVALID', { file: path, location, reason });
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw invalid('the file', `it cannot be read (${error.code ?? error.message})`);
   });
@@ -146,10 +147,10 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
   }
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
   const invalidSetting = findInvalidSetting(http);
-  if (invalidSetting) throw invalid(invalidSetting.place, invalidSetting.reason);
+  if (invalidSetting) throw invalid(invalidSetting.location, invalidSetting.reason);
   const sources = Object.entries(graphs).map(([graphId, entry]) => {
-    const { path: place, description } = typeof entry === 'string' ? { path: entry, description: null } : entry;
-    return { graphId, description: description ?? null, ...parseReference(folder, place) };
+    const { path: location, description } = typeof entry === 'string' ? { path: entry, description: null } : entry;
+    return { graphId, description: description ?? null, ...parseReference(folder, location) };
   });
   const environment = await readEnvironment(folder, env, invalid);
   return {
@@ -183,7 +184,7 @@ export function parseReference(folder: string, text: string): ExportReference {
 async function readEnvironment(
   folder: string,
   env: FileContent['env'],
-  invalid: (place: string, reason: string) => Error,
+  invalid: (location: string, reason: string) => Error,
 ): Promise<Record<string, string>> {
   if (env === undefined || Array.isArray(env)) return {};
   if (typeof env !== 'string') {

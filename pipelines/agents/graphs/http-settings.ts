@@ -48,36 +48,36 @@ export type CorsSettings = NonNullable<HttpSettings['cors']>;
 export type HeaderChoice = NonNullable<HttpSettings['configurable_headers']>;
 
 interface InvalidSetting {
-  readonly place: string;
+  readonly location: string;
   readonly reason: string;
 }
 
 /** Returns the first setting that is invalid or unsupported. Such settings are rejected, never ignored. */
 export function findInvalidSetting(http: HttpSettings): InvalidSetting | undefined {
-  return [...listInvalidSettings(http)].map(({ place, reason }) => ({ place: `http.${place}`, reason }))[0];
+  return [...listInvalidSettings(http)].map(({ location, reason }) => ({ location: `http.${location}`, reason }))[0];
 }
 
 function* listInvalidSettings(http: HttpSettings): Generator<InvalidSetting> {
   const unknown = Object.keys(http).find((name) => !Object.hasOwn(httpSchema.properties, name));
-  if (unknown !== undefined) yield { place: unknown, reason: 'unknown setting' };
+  if (unknown !== undefined) yield { location: unknown, reason: 'unknown setting' };
   yield* listInvalidCorsSettings(http.cors ?? {});
   if (headerPatterns(http.configurable_headers).includes.some((name) => keyHeaders.has(name))) {
     const reason =
       'API keys must not be passed to graphs, because the config of a run is stored and returned by the API';
-    yield { place: 'configurable_headers', reason };
+    yield { location: 'configurable_headers', reason };
   }
   if (headerPatterns(http.logging_headers).includes.length > 0) {
     yield {
-      place: 'logging_headers',
+      location: 'logging_headers',
       reason: 'request headers are never logged; remove the setting, or use only excludes',
     };
   }
   if (http.middleware_order === 'middleware_first') {
     const reason = 'middleware of http.app executes only for its own routes, after authentication';
-    yield { place: 'middleware_order', reason };
+    yield { location: 'middleware_order', reason };
   }
   if (http.mount_prefix) {
-    yield { place: 'mount_prefix', reason: 'it is not supported yet; remove the prefix in the reverse proxy' };
+    yield { location: 'mount_prefix', reason: 'it is not supported yet; remove the prefix in the reverse proxy' };
   }
 }
 
@@ -85,19 +85,19 @@ function* listInvalidSettings(http: HttpSettings): Generator<InvalidSetting> {
 function* listInvalidCorsSettings(cors: CorsSettings): Generator<InvalidSetting> {
   const { allow_credentials: credentials, allow_origins: origins = [], expose_headers: exposed = [] } = cors;
   if (credentials && origins.includes('*')) {
-    yield { place: 'cors.allow_credentials', reason: 'browsers reject it with the origin `*`; list the origins' };
+    yield { location: 'cors.allow_credentials', reason: 'browsers reject it with the origin `*`; list the origins' };
   }
   if (credentials && exposed.includes('*')) {
-    yield { place: 'cors.expose_headers', reason: 'browsers ignore `*` with allow_credentials; list the headers' };
+    yield { location: 'cors.expose_headers', reason: 'browsers ignore `*` with allow_credentials; list the headers' };
   }
   const other = origins.find((origin) => origin !== '*' && !/^[a-z][a-z\d+.-]*:\/\/[^\s/,*]+$/i.test(origin));
   if (other !== undefined) {
-    yield { place: 'cors.allow_origins', reason: `'${other}' is not an origin, such as https://app.example.com` };
+    yield { location: 'cors.allow_origins', reason: `'${other}' is not an origin, such as https://app.example.com` };
   }
   try {
     originPattern(cors.allow_origin_regex ?? '');
   } catch (error) {
-    yield { place: 'cors.allow_origin_regex', reason: (error as Error).message };
+    yield { location: 'cors.allow_origin_regex', reason: (error as Error).message };
   }
 }
 

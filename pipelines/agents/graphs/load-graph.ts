@@ -1,5 +1,5 @@
 import { pathToFileURL } from 'node:url';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type CompiledGraph, isCompiledGraph, isGraphBuilder, isGraphWrapper } from './compiled-graph.ts';
 import { type GraphNodes, readNodes } from './graph-nodes.ts';
 import type { ExportReference, GraphSource } from './graphs-file.ts';
@@ -28,7 +28,7 @@ export interface LoadedGraph {
 export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   const { graphId } = source;
   const unusable = (reason: string, cause?: unknown) =>
-    fault('GRAPH_UNUSABLE', { graph: graphId, reason }, cause === undefined ? {} : { cause });
+    runlakeError('GRAPH_UNUSABLE', { graph: graphId, reason }, cause === undefined ? {} : { cause });
   if (source.path.endsWith('.py')) throw unusable(`${source.path} is Python: graphs must be JavaScript or TypeScript`);
   let exported: unknown;
   try {

@@ -7,11 +7,11 @@ import type { CheckpointConfig, CompiledGraph, Snapshot } from './compiled-graph
  */
 export async function readSnapshot(
   graph: CompiledGraph,
-  place: CheckpointConfig,
+  location: CheckpointConfig,
   options?: Parameters<CompiledGraph['getState']>[1],
 ): Promise<Snapshot> {
-  const snapshot = await graph.getState(place, options);
+  const snapshot = await graph.getState(location, options);
   const { next, tasks, config } = snapshot;
   if (next.length > 0 || tasks.length === 0 || config?.configurable === undefined) return snapshot;
-  return graph.getState({ ...place, configurable: { ...place.configurable, ...config.configurable } }, options);
+  return graph.getState({ ...location, configurable: { ...location.configurable, ...config.configurable } }, options);
 }

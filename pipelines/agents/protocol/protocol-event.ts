@@ -1,6 +1,6 @@
 import { convertToProtocolEvent, isCheckpointEnvelope, matchesSubscription } from '@langchain/langgraph/stream';
 import { endSeq } from '../streams/stream-numbers.ts';
-import type { RunEnd, StreamedEvent } from '../streams/stream-ports.ts';
+import type { RunEnd, StreamedEvent } from '../streams/stream-types.ts';
 import { protocolMode } from './protocol-mode.ts';
 
 /** Filter of a subscription. Source: `@langchain/protocol` 0.0.13, EventStreamRequest. */

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { GraphConfig } from '../runs/run.ts';
@@ -16,7 +16,7 @@ import { readState } from './state.ts';
 import { readSubgraphSchemas } from './subgraphs.ts';
 import { updateState } from './update-state.ts';
 
-export interface RequestPorts {
+export interface RequestDeps {
   readonly graphs: ReadonlyMap<string, LoadedGraph>;
   /** Reasons why graphs are unusable, by graph id. */
   readonly faults: Readonly<Record<string, string>>;
@@ -30,19 +30,19 @@ export interface RequestPorts {
  *
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, STORE_EMBEDDER_UNUSABLE, and errors of the graph.
  */
-export async function answerRequest(request: GraphRequest, ports: RequestPorts): Promise<string> {
-  if (request.kind === 'embed') return JSON.stringify(await embedTexts(ports.rules, request.texts));
+export async function answerRequest(request: GraphRequest, deps: RequestDeps): Promise<string> {
+  if (request.kind === 'embed') return JSON.stringify(await embedTexts(deps.rules, request.texts));
   const target = 'thread' in request ? request.thread : request;
   const config = toLibraryConfig(target.config as GraphConfig, {
     ...('thread' in request && { threadId: request.thread.threadId }),
     configurable: { graph_id: target.graphId },
   });
-  const graph = await createInstance(target.graphId, config, ports);
+  const graph = await createInstance(target.graphId, config, deps);
   if ('thread' in request) {
     const { deploymentId, graphId } = request.thread;
     const lease = request.kind === 'update-state' ? { leaseToken: request.leaseToken, graphId } : undefined;
-    graph.checkpointer ??= new ThreadSaver(ports.saverFor(lease), deploymentId);
-    graph.store ??= ports.storeFor(deploymentId);
+    graph.checkpointer ??= new ThreadSaver(deps.saverFor(lease), deploymentId);
+    graph.store ??= deps.storeFor(deploymentId);
     // A graph with `checkpointer: false` has no stored state.
     if (graph.checkpointer === false) return graphJson(request.kind === 'history' ? [] : null);
   }
@@ -65,11 +65,12 @@ export async function answerRequest(request: GraphRequest, ports: RequestPorts):
 async function createInstance(
   graphId: string,
   config: object,
-  { graphs, faults }: RequestPorts,
+  { graphs, faults }: RequestDeps,
 ): Promise<CompiledGraph> {
   const loaded = graphs.get(graphId);
   if (loaded !== undefined) return loaded.instance(config);
   const reason = faults[graphId];
-  if (reason === undefined) throw fault('GRAPH_NOT_FOUND', { graph: graphId, graphs: [...graphs.keys()].join(', ') });
-  throw fault('GRAPH_UNUSABLE', { graph: graphId, reason });
+  if (reason === undefined)
+    throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: [...graphs.keys()].join(', ') });
+  throw runlakeError('GRAPH_UNUSABLE', { graph: graphId, reason });
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { readSnapshot } from '../graphs/read-snapshot.ts';
 import { selectedState } from '../threads/selected-state.ts';
@@ -21,7 +21,7 @@ export async function readState(
   const at = toLibraryConfig(config, { ...(checkpoint && { checkpoint }), configurable: config.configurable });
   const snapshot = await readSnapshot(graph, at, { subgraphs });
   if (checkpoint?.checkpoint_id !== undefined && snapshot.createdAt === undefined) {
-    throw fault('CHECKPOINT_NOT_FOUND', { thread: thread.threadId, checkpoint: checkpoint.checkpoint_id });
+    throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: thread.threadId, checkpoint: checkpoint.checkpoint_id });
   }
   const state = toThreadState(snapshot);
   // Without a stored state there is no checkpoint to return.

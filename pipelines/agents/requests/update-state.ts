@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { type NodeCommand, readNodes, requireTargets } from '../graphs/graph-nodes.ts';
@@ -44,19 +44,19 @@ export async function updateState(
     })),
   }));
   try {
-    const place = await graph.bulkUpdateState(at, supersteps);
+    const location = await graph.bulkUpdateState(at, supersteps);
     const head = await readSnapshot(graph, { configurable: { thread_id: thread.threadId } });
-    return { checkpoint: toCheckpoint(place), state: toThreadState(head), interrupts: collectInterrupts(head) };
+    return { checkpoint: toCheckpoint(location), state: toThreadState(head), interrupts: collectInterrupts(head) };
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     if (isLeaseLost(error)) {
-      throw fault('THREAD_BUSY', { thread: thread.threadId });
+      throw runlakeError('THREAD_BUSY', { thread: thread.threadId });
     }
     if (
       callerErrors.has(error.name) ||
       /^Node ".*" does not exist|^No (supersteps|updates) provided|^Subgraph "/.test(error.message)
     ) {
-      throw fault('STATE_UPDATE_INVALID', { reason: error.message.replace(/\.?\s*$/, '') });
+      throw runlakeError('STATE_UPDATE_INVALID', { reason: error.message.replace(/\.?\s*$/, '') });
     }
     throw error;
   }

@@ -13,7 +13,7 @@
 
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import type { RunEnd, StreamHub, StreamReader } from '../streams/stream-ports.ts';
+import type { RunEnd, StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { readRunEnd } from './read-run-end.ts';
 
 export interface AwaitedRun {
@@ -22,7 +22,7 @@ export interface AwaitedRun {
   readonly runId: string;
 }
 
-interface WaitingPorts {
+interface WaitingDeps {
   readonly hub: StreamHub;
   readonly database: Database;
 }
@@ -35,19 +35,19 @@ interface WaitingPorts {
  *   `{"__error__": {error, message}}`. Undefined if `signal` was aborted first.
  */
 export async function awaitRunEnd(
-  ports: WaitingPorts,
+  deps: WaitingDeps,
   run: AwaitedRun,
   { attached, signal }: { readonly attached?: StreamReader; readonly signal: AbortSignal },
 ): Promise<string | undefined> {
   let reader = attached;
   while (!signal.aborted) {
     if (reader === undefined) {
-      reader = await ports.hub.readRun(run, 'now');
-      const ended = await readStoredEnd(ports.database, run, reader);
+      reader = await deps.hub.readRun(run, 'now');
+      const ended = await readStoredEnd(deps.database, run, reader);
       if (ended !== undefined) return ended;
     }
     const end = await readEnd(reader, signal);
-    if (end !== undefined) return encodeEnd(ports.database, run, end);
+    if (end !== undefined) return encodeEnd(deps.database, run, end);
     reader = undefined;
   }
   return undefined;

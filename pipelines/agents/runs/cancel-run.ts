@@ -1,8 +1,8 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { askToCancel } from './ask-to-cancel.ts';
 import { endWaitingRuns } from './end-waiting-runs.ts';
-import { lockThread, settleThreadStatus } from './lock-thread.ts';
+import { lockThread, updateThreadStatus } from './lock-thread.ts';
 import type { CancelAction } from './run.ts';
 
 /**
@@ -19,7 +19,8 @@ export async function cancelRun(
   action: CancelAction,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    if ((await lockThread(tx, deploymentId, threadId)) === undefined) throw fault('RUN_NOT_FOUND', { run: runId });
+    if ((await lockThread(tx, deploymentId, threadId)) === undefined)
+      throw runlakeError('RUN_NOT_FOUND', { run: runId });
     await cancelLocked(tx, deploymentId, { threadId, runIds: [runId] }, action);
   });
 }
@@ -42,9 +43,9 @@ export async function cancelLocked(
   );
   const found = new Set(rows.map(({ run_id }) => run_id));
   const missing = runIds.find((runId) => !found.has(runId.toLowerCase()));
-  if (missing !== undefined) throw fault('RUN_NOT_FOUND', { run: missing });
+  if (missing !== undefined) throw runlakeError('RUN_NOT_FOUND', { run: missing });
   const ended = rows.find(({ status }) => status !== 'pending' && status !== 'running');
-  if (action === 'rollback' && ended) throw fault('RUN_ENDED', { run: ended.run_id, status: ended.status });
+  if (action === 'rollback' && ended) throw runlakeError('RUN_ENDED', { run: ended.run_id, status: ended.status });
   for (const { run_id, status } of rows) {
     if (status === 'running') await askToCancel(tx, deploymentId, run_id, action);
   }
@@ -52,5 +53,5 @@ export async function cancelLocked(
     runIds: [...found],
     remove: action === 'rollback',
   });
-  if (cancelled > 0) await settleThreadStatus(tx, deploymentId, threadId);
+  if (cancelled > 0) await updateThreadStatus(tx, deploymentId, threadId);
 }

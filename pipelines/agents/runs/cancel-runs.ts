@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { cancelLocked } from './cancel-run.ts';
@@ -28,7 +28,7 @@ export async function cancelRuns(
   if ('threadId' in which) {
     await database.transaction(async (tx) => {
       const thread = await lockThread(tx, deploymentId, which.threadId);
-      if (thread === undefined || thread.hidden) throw fault('THREAD_NOT_FOUND', { thread: which.threadId });
+      if (thread === undefined || thread.hidden) throw runlakeError('THREAD_NOT_FOUND', { thread: which.threadId });
       await cancelLocked(tx, deploymentId, which, action);
     });
     return;

@@ -14,7 +14,7 @@
  * thread, ends the pending runs, requests that the running run stops, and adds the new run, which then is the next one.
  */
 import { randomUUID } from 'node:crypto';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { withinTransaction } from '../../../infra/postgres/within-transaction.ts';
@@ -111,7 +111,7 @@ export async function createAsSeen(
   const ids = { deploymentId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
   const added = await addRun(sql, ids, run, { allowOthers: strategy === 'enqueue', processId, seenAt });
   if (added !== 'going') return added;
-  if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: ids.threadId });
+  if (strategy === 'reject') throw runlakeError('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
     await lockThread(tx, deploymentId, ids.threadId);
     await stopOtherRuns(tx, deploymentId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
@@ -194,9 +194,9 @@ async function addRun(
   if (added === undefined) return undefined;
   const { outcome, made_at, start_number, base } = added;
   if (outcome === 'going') return outcome;
-  if (outcome === 'thread-exists') throw fault('THREAD_EXISTS', { thread: threadId });
+  if (outcome === 'thread-exists') throw runlakeError('THREAD_EXISTS', { thread: threadId });
   // Does not reveal that a thread of another user exists.
-  if (outcome === 'no-thread' || outcome === 'not-yours') throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  if (outcome === 'no-thread' || outcome === 'not-yours') throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
   const newRun: Run = {
     run_id: runId,
     thread_id: threadId,

@@ -17,7 +17,7 @@
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { searchableText } from '../threads/searchable-text.ts';
 import type { Interrupt } from '../threads/thread.ts';
-import { noteWebhook } from '../webhooks/note-webhook.ts';
+import { recordWebhook } from '../webhooks/record-webhook.ts';
 import { fitsEndEvent, storeFinalValues } from './final-values.ts';
 import type { ClaimedRun, EndedRow, EndedRun, RunFailure } from './run-row.ts';
 
@@ -44,7 +44,7 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
     const ended = toEnded(run, row, result, resting);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
     if (isLarge && !ended.removed) await storeFinalValues(sql, ended);
-    await noteWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
+    await recordWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
     return ended;
   }
   // Without them one statement is enough, which is a transaction by itself.

@@ -1,7 +1,7 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { rollbackCheckpoints } from '../checkpoints/rollback-checkpoints.ts';
 import { threadKey } from '../checkpoints/thread-key.ts';
-import { noteWebhook } from '../webhooks/note-webhook.ts';
+import { recordWebhook } from '../webhooks/record-webhook.ts';
 import type { RunKwargs } from './run.ts';
 
 /**
@@ -31,7 +31,7 @@ export async function endWaitingRuns(
   if (rows.length === 0) return 0;
   for (const row of rows) {
     if (remove && row.attempt > 0) await rollbackCheckpoints(tx, threadKey(deploymentId, threadId), row.run_id);
-    await noteWebhook(tx, { deploymentId, runId: row.run_id, webhook: row.kwargs.webhook });
+    await recordWebhook(tx, { deploymentId, runId: row.run_id, webhook: row.kwargs.webhook });
   }
   await tx.execute("SELECT pg_notify('agent_ends', $1)", [deploymentId]);
   return rows.length;

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /** Returns the id of the thread of a run. @throws RUN_NOT_FOUND */
@@ -7,6 +7,6 @@ export async function findThreadOfRun(sql: Sql, deploymentId: string, runId: str
     'SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND run_id = $2',
     [deploymentId, runId],
   );
-  if (row === undefined) throw fault('RUN_NOT_FOUND', { run: runId });
+  if (row === undefined) throw runlakeError('RUN_NOT_FOUND', { run: runId });
   return row.thread_id;
 }

@@ -1,10 +1,10 @@
 import type { Database } from '../../../infra/postgres/database.ts';
 import { endSeq } from '../streams/stream-numbers.ts';
-import type { RunReadFrom, StreamHub, StreamReader } from '../streams/stream-ports.ts';
+import type { RunReadFrom, StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { readRun } from './read-run.ts';
 import type { Run } from './run.ts';
 
-interface FollowPorts {
+interface FollowDeps {
   readonly deploymentId: string;
   readonly database: Database;
   readonly hub: StreamHub;
@@ -21,11 +21,11 @@ interface FollowPorts {
  * @throws RUN_NOT_FOUND
  */
 export async function followRun(
-  ports: FollowPorts,
+  deps: FollowDeps,
   ids: { readonly threadId: string; readonly runId: string },
   requestedFrom: RunReadFrom,
 ): Promise<{ readonly run: Run; readonly reader: StreamReader }> {
-  const { deploymentId, database, hub } = ports;
+  const { deploymentId, database, hub } = deps;
   const run = await readRun(database, deploymentId, ids);
   const from = run.kwargs.resumable ? requestedFrom : 'now';
   const reader = await hub.readRun({ deploymentId, ...ids }, from);
@@ -34,7 +34,7 @@ export async function followRun(
     if (!hasEnded({ status })) return { run, reader };
     if (from === 'now') reader.close();
     else {
-      const attempt = await readUnpublishedAttempt(ports, ids.runId);
+      const attempt = await readUnpublishedAttempt(deps, ids.runId);
       if (attempt === undefined || isPastEnd(from, attempt)) void reader.finish();
     }
     return { run, reader };
@@ -45,7 +45,7 @@ export async function followRun(
 }
 
 /** The attempt of an end that is not yet in the log; undefined if the end is in the log. */
-async function readUnpublishedAttempt({ deploymentId, database }: FollowPorts, runId: string) {
+async function readUnpublishedAttempt({ deploymentId, database }: FollowDeps, runId: string) {
   const [row] = await database.query<{ attempt: number }>(
     'SELECT attempt FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published = false',
     [deploymentId, runId],

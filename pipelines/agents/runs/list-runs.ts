@@ -24,7 +24,7 @@ export async function listRuns<Field extends keyof Run = keyof Run>(
     sql,
     `SELECT ${selectedColumns(runColumns, select)} FROM agents.runs
      WHERE deployment_id = $1 AND thread_id = $2 AND NOT removed AND ($5::text IS NULL OR status = $5)
-     ORDER BY place DESC LIMIT $3 OFFSET $4`,
+     ORDER BY queue_position DESC LIMIT $3 OFFSET $4`,
     [deploymentId, threadId, limit, offset, status ?? null],
     limitBytes,
   );

@@ -21,6 +21,8 @@ export async function lockThread(
 }
 
 /** Updates the status and due time of a thread from its runs. Call it last under {@link lockThread}. */
-export async function settleThreadStatus(tx: Sql, deploymentId: string, threadId: string): Promise<void> {
-  await tx.query('SELECT agents.settle_thread($1, $2)', [deploymentId, threadId], { name: 'agents_settle_thread' });
+export async function updateThreadStatus(tx: Sql, deploymentId: string, threadId: string): Promise<void> {
+  await tx.query('SELECT agents.update_thread_status($1, $2)', [deploymentId, threadId], {
+    name: 'agents_settle_thread',
+  });
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Run } from './run.ts';
 import { type RunRow, runColumns } from './run-row.ts';
@@ -15,6 +15,6 @@ export async function readRun(
     [deploymentId, threadId, runId],
     { name: 'agents_read_run' },
   );
-  if (run === undefined) throw fault('RUN_NOT_FOUND', { run: runId });
+  if (run === undefined) throw runlakeError('RUN_NOT_FOUND', { run: runId });
   return run;
 }

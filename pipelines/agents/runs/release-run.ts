@@ -1,15 +1,15 @@
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { rollbackCheckpoints } from '../checkpoints/rollback-checkpoints.ts';
 import { threadKey } from '../checkpoints/thread-key.ts';
-import { noteWebhook } from '../webhooks/note-webhook.ts';
-import { lockThread, settleThreadStatus } from './lock-thread.ts';
+import { recordWebhook } from '../webhooks/record-webhook.ts';
+import { lockThread, updateThreadStatus } from './lock-thread.ts';
 import type { RunKwargs } from './run.ts';
 import type { ClaimedRun, RunFailure } from './run-row.ts';
 
 /** Number of lost attempts after which a run fails. */
 const maxLosses = 3;
 
-export type HeldRun = Pick<ClaimedRun, 'deploymentId' | 'threadId' | 'runId' | 'leaseToken'>;
+export type RunToRelease = Pick<ClaimedRun, 'deploymentId' | 'threadId' | 'runId' | 'leaseToken'>;
 
 interface RequeueOptions {
   /** Whether the next attempt must be the only run in its worker. */
@@ -23,7 +23,7 @@ interface RequeueOptions {
  * attempt counts as lost. After the second loss the run gets a worker of its own, so that no other run can kill it.
  * After the third loss the run fails. A run whose cancellation was requested ends as interrupted.
  */
-export async function releaseRun(database: Database, run: HeldRun, how: RequeueOptions): Promise<void> {
+export async function releaseRun(database: Database, run: RunToRelease, how: RequeueOptions): Promise<void> {
   await database.transaction((tx) => requeueRun(tx, run, { ...how, onlyExpired: false }));
 }
 
@@ -33,7 +33,7 @@ export async function releaseRun(database: Database, run: HeldRun, how: RequeueO
  */
 export async function requeueRun(
   tx: Sql,
-  { deploymentId, threadId, runId, leaseToken }: HeldRun,
+  { deploymentId, threadId, runId, leaseToken }: RunToRelease,
   { alone, countLoss, onlyExpired }: RequeueOptions & { readonly onlyExpired: boolean },
 ): Promise<void> {
   await lockThread(tx, deploymentId, threadId);
@@ -55,9 +55,9 @@ export async function requeueRun(
   }
   if (status !== 'pending') {
     const error = status === 'error' ? lost.message : undefined;
-    await noteWebhook(tx, { deploymentId, runId, webhook: kwargs.webhook, error });
+    await recordWebhook(tx, { deploymentId, runId, webhook: kwargs.webhook, error });
   }
-  await settleThreadStatus(tx, deploymentId, threadId);
+  await updateThreadStatus(tx, deploymentId, threadId);
   await tx.execute("SELECT pg_notify('agent_runs', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }
 

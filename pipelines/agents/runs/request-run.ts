@@ -6,10 +6,10 @@ import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import { endUserId } from '../auth/end-user.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
-import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
+import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
-import { noteThreadConfig } from '../threads/note-thread-config.ts';
 import { findThread } from '../threads/read-thread.ts';
+import { recordThreadConfig } from '../threads/record-thread-config.ts';
 import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { HeaderRule } from './copied-headers.ts';
@@ -20,14 +20,14 @@ import { type RunRequest, readRunRequest } from './run-request.ts';
 import type { ClaimedRun } from './run-row.ts';
 
 /** A run slot of this process, reserved for one run until `use` is called. */
-export interface Seat {
+export interface WorkerSlot {
   /** The process that claims the run. */
   readonly processId: string;
   /** Executes the claimed run; undefined frees the slot. Must be called exactly once. */
   use(claimed: ClaimedRun | undefined): void;
 }
 
-export interface RequestPorts {
+export interface RequestDeps {
   readonly deploymentId: string;
   /** The organisation of the deployment. */
   readonly organizationId: string;
@@ -36,7 +36,7 @@ export interface RequestPorts {
   /** Makes the executor of this process look for due runs. */
   readonly wake: () => void;
   /** Reserves a slot in the executor of this process, so that a run can start at once. Returns undefined if none is free. */
-  readonly takeSeat?: () => Seat | undefined;
+  readonly takeWorkerSlot?: () => WorkerSlot | undefined;
   /** Cache of assistants; a hit saves one query. */
   readonly recentAssistants?: RecentAssistants;
   /** Undefined: requests with a webhook are refused. */
@@ -73,21 +73,21 @@ export interface MadeRun {
  * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, GRAPH_NODE_UNKNOWN,
  *   FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
  */
-export async function requestRun(ports: RequestPorts, requested: RequestedRun): Promise<MadeRun> {
-  return validateAndCreate(ports, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
+export async function requestRun(deps: RequestDeps, requested: RequestedRun): Promise<MadeRun> {
+  return validateAndCreate(deps, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
 }
 
 /**
  * Attaches a reader and then creates a run, so that the reader receives all events. @throws the errors of {@link requestRun}
  */
 export async function requestFollowedRun(
-  ports: RequestPorts,
+  deps: RequestDeps,
   requested: RequestedRun,
 ): Promise<MadeRun & { readonly reader: StreamReader }> {
   const ids = { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() };
-  const reader = await ports.hub.readRun({ deploymentId: ports.deploymentId, ...ids }, 'now');
+  const reader = await deps.hub.readRun({ deploymentId: deps.deploymentId, ...ids }, 'now');
   try {
-    return { ...(await validateAndCreate(ports, requested, ids)), reader };
+    return { ...(await validateAndCreate(deps, requested, ids)), reader };
   } catch (error) {
     reader.close();
     throw error;
@@ -99,15 +99,15 @@ interface NewIds {
   readonly threadId: string;
 }
 
-async function validateAndCreate(ports: RequestPorts, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
-  const { database, deploymentId, recentAssistants } = ports;
+async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
+  const { database, deploymentId, recentAssistants } = deps;
   const recent = recentAssistants?.get(deploymentId, requested.request.assistant_id);
   const thread = requested.threadId && (await findThread(database, deploymentId, requested.threadId));
   const from = { ...requested, ...(thread && { thread }) };
   let failure: { readonly reason: unknown } | undefined;
   if (recent !== undefined) {
     try {
-      const created = await createFor(ports, from, ids, recent, recent.updated_at);
+      const created = await createFor(deps, from, ids, recent, recent.updated_at);
       if (created !== undefined) return created;
     } catch (reason) {
       failure = { reason };
@@ -116,20 +116,20 @@ async function validateAndCreate(ports: RequestPorts, requested: RequestedRun, i
   const assistant = await resolveAssistant(database, deploymentId, requested.request.assistant_id);
   // The cached assistant may have caused the error: report it only if the assistant has not changed.
   if (failure !== undefined && assistant.updated_at === recent?.updated_at) throw failure.reason;
-  recentAssistants?.note(deploymentId, assistant);
-  return (await createFor(ports, from, ids, assistant)) as MadeRun;
+  recentAssistants?.record(deploymentId, assistant);
+  return (await createFor(deps, from, ids, assistant)) as MadeRun;
 }
 
 /** @returns undefined if the assistant has changed since `seenAt`. */
 async function createFor(
-  ports: RequestPorts,
+  deps: RequestDeps,
   { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: Thread },
   ids: NewIds,
   assistant: Assistant,
   seenAt?: string,
 ): Promise<MadeRun | undefined> {
-  const { database, deploymentId, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
-  const nodes = ports.nodesOf?.(assistant.graph_id);
+  const { database, deploymentId, webhooks, copiesHeader, takesFeedback, threadTtl } = deps;
+  const nodes = deps.nodesOf?.(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
   const stateless = threadId === undefined;
   const rules = { copiesHeader, takesFeedback, webhooks };
@@ -138,7 +138,7 @@ async function createFor(
   const { checkpoint } = parsed.kwargs;
   if (checkpoint) await requireCheckpoint(database, deploymentId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
-  const endUser = user && { userId: await endUserId(database, ports.organizationId, user.identity) };
+  const endUser = user && { userId: await endUserId(database, deps.organizationId, user.identity) };
   const newRun = {
     ...{ assistant, ...parsed, ...ids, stateless, threadAccess, threadTtl },
     callerId: endUser?.userId ?? sender.keyId,
@@ -146,20 +146,20 @@ async function createFor(
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
   };
-  const run = await createAndStart(ports, newRun, seenAt);
+  const run = await createAndStart(deps, newRun, seenAt);
   if (run === undefined) return undefined;
   if (!parsed.temporary)
-    await noteThreadConfig(database, { deploymentId, ...ids }, assistant.config, request.config, thread?.config);
+    await recordThreadConfig(database, { deploymentId, ...ids }, assistant.config, request.config, thread?.config);
   return { deploymentId, run, cancelOnDisconnect };
 }
 
 /** Creates a run and starts it in this process if a slot is free and the run need not wait. */
 async function createAndStart(
-  { database, deploymentId, takeSeat, wake }: RequestPorts,
+  { database, deploymentId, takeWorkerSlot, wake }: RequestDeps,
   newRun: NewRun,
   seenAt: string | undefined,
 ): Promise<Run | undefined> {
-  const slot = newRun.afterSeconds > 0 ? undefined : takeSeat?.();
+  const slot = newRun.afterSeconds > 0 ? undefined : takeWorkerSlot?.();
   let claimed: ClaimedRun | undefined;
   try {
     const created = await createAsSeen(database, deploymentId, newRun, slot?.processId, seenAt);

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { threadKey } from '../checkpoints/thread-key.ts';
 import type { CheckpointChoice } from './run.ts';
@@ -25,5 +25,5 @@ export async function requireCheckpoint(
       ) AS found`,
     [deploymentId, threadId, threadKey(deploymentId, threadId), namespace, id],
   );
-  if (row?.found !== true) throw fault('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: id });
+  if (row?.found !== true) throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: id });
 }

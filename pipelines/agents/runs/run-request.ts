@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import type { Thread } from '../threads/thread.ts';
@@ -80,7 +80,7 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   const { stateless, webhooks } = origin;
   // The thread belongs to the client, so it is not deleted with a run.
   if (!stateless && request.on_completion === 'delete') refuse('on_completion', request.on_completion);
-  if (request.feedback_keys?.length && !origin.takesFeedback) throw fault('FEEDBACK_ADDRESS_UNSET');
+  if (request.feedback_keys?.length && !origin.takesFeedback) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
   if (webhooks === undefined) refuse('webhook', request.webhook);
   else if (request.webhook) webhooks.check(request.webhook);
   const temporary = stateless && (request.on_completion ?? 'delete') === 'delete';
@@ -200,9 +200,9 @@ function parseDurability({ durability, checkpoint_during: during }: RunRequest):
 
 function refuse(field: string, value: unknown): void {
   if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return;
-  const error = fault('FIELD_NOT_BUILT', { field });
+  const error = runlakeError('FIELD_NOT_BUILT', { field });
   const fields = [{ loc: ['body', field], msg: error.message, type: 'field_not_built' }];
-  throw fault('FIELD_NOT_BUILT', { field }, { fields });
+  throw runlakeError('FIELD_NOT_BUILT', { field }, { fields });
 }
 
 function asRecord(value: unknown): Readonly<Record<string, unknown>> {

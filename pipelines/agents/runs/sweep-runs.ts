@@ -5,7 +5,7 @@ import { processIsAlive, requeueRun } from './release-run.ts';
 export async function sweepRuns(database: Database, deploymentId: string): Promise<number> {
   const rows = await database.query<{ thread_id: string; run_id: string; lease_token: string }>(
     `SELECT thread_id, run_id, lease_token FROM agents.runs run
-     WHERE deployment_id = $1 AND status = 'running' AND NOT ${processIsAlive} ORDER BY place LIMIT 100`,
+     WHERE deployment_id = $1 AND status = 'running' AND NOT ${processIsAlive} ORDER BY queue_position LIMIT 100`,
     [deploymentId],
     { name: 'agents_expired_runs' },
   );

@@ -7,7 +7,7 @@ export interface TypeReading {
   readonly ts: typeof ts;
   readonly checker: ts.TypeChecker;
   /** Node that types are resolved at. */
-  readonly place: ts.Node;
+  readonly location: ts.Node;
 }
 
 /** Limits of a schema; a type beyond them is `{}`, which accepts any value. */
@@ -156,13 +156,13 @@ class TypeReader {
   }
 
   #properties(type: ts.Type, isShown: (declaration: ts.Declaration) => boolean): JsonSchema {
-    const { ts, checker, place } = this.#reading;
+    const { ts, checker, location } = this.#reading;
     const properties: Record<string, JsonSchema> = {};
     const required: string[] = [];
     for (const symbol of checker.getPropertiesOfType(type)) {
       const isHidden = /^(?:__@|#)/.test(symbol.name) || symbol.declarations?.some((each) => !isShown(each));
       if (isHidden) continue;
-      const held = checker.getTypeOfSymbolAtLocation(symbol, place);
+      const held = checker.getTypeOfSymbolAtLocation(symbol, location);
       const schema = this.readType(held);
       if (schema === undefined) continue;
       const description = ts.displayPartsToString(symbol.getDocumentationComment(checker)).trim();

@@ -26,9 +26,9 @@ export async function readKeptTypes(folder: string, source: ExportReference): Pr
 export async function keepTypes(folder: string, source: ExportReference, kept: KeptTypes): Promise<void> {
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const place = pathOf(folder, source);
-    await writeFile(`${place}.${process.pid}`, JSON.stringify(kept));
-    await rename(`${place}.${process.pid}`, place);
+    const location = pathOf(folder, source);
+    await writeFile(`${location}.${process.pid}`, JSON.stringify(kept));
+    await rename(`${location}.${process.pid}`, location);
   } catch {
     // Without a cache the next start reads the types again.
   }

@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import type * as ts from 'typescript';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
 import { type JsonSchema, jsonSchemaOfType, type TypeReading } from './json-schema-of-type.ts';
@@ -28,7 +28,7 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
   if (source === undefined || module === undefined) throw unreadable(`${path} is not a module`);
   const exported = checker.getExportsOfModule(module).find((each) => each.name === name);
   if (exported === undefined) throw unreadable(`${path} exports no '${name}'`);
-  const reading = { ts: compiler, checker, place: source };
+  const reading = { ts: compiler, checker, location: source };
   const schemas = readSchemas(checker.getTypeOfSymbolAtLocation(exported, source), reading);
   if (schemas === undefined) {
     throw unreadable(
@@ -45,7 +45,7 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
 }
 
 export function unreadable(reason: string): Error {
-  return fault('GRAPH_TYPES_UNREADABLE', { reason });
+  return runlakeError('GRAPH_TYPES_UNREADABLE', { reason });
 }
 
 /** Reads the schemas of a compiled graph, a builder, or a function or promise of either; undefined for other types. */
@@ -95,13 +95,13 @@ function compiledType(type: ts.Type, reading: TypeReading, depth = 0): ts.Type |
 /** Returns the context type of a run: the type of `context` in the last overload of the graph's `withConfig`. */
 function contextType(graph: ts.Type, reading: TypeReading): ts.Type | undefined {
   const [parameter] = propertyType(graph, 'withConfig', reading)?.getCallSignatures().at(-1)?.getParameters() ?? [];
-  const options = parameter && reading.checker.getTypeOfSymbolAtLocation(parameter, reading.place);
+  const options = parameter && reading.checker.getTypeOfSymbolAtLocation(parameter, reading.location);
   return options && propertyType(options.getNonNullableType(), 'context', reading)?.getNonNullableType();
 }
 
-function propertyType(type: ts.Type, name: string, { checker, place }: TypeReading): ts.Type | undefined {
+function propertyType(type: ts.Type, name: string, { checker, location }: TypeReading): ts.Type | undefined {
   const symbol = checker.getPropertyOfType(type, name);
-  return symbol && checker.getTypeOfSymbolAtLocation(symbol, place);
+  return symbol && checker.getTypeOfSymbolAtLocation(symbol, location);
 }
 
 function compilerOptions(compiler: typeof ts, path: string) {

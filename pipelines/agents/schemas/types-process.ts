@@ -69,15 +69,15 @@ async function readTypes(
  */
 async function importCompiler(path: string): Promise<typeof ts> {
   const { resolve } = createRequire(path);
-  let place: string;
+  let location: string;
   try {
-    place = resolve('typescript');
+    location = resolve('typescript');
   } catch {
     throw unreadable(
       "the package 'typescript' is not installed in its project: install it there, or define the state with zod",
     );
   }
-  const compiler = ((await import(pathToFileURL(place).href)) as { default?: typeof ts }).default;
+  const compiler = ((await import(pathToFileURL(location).href)) as { default?: typeof ts }).default;
   if (typeof compiler?.createProgram === 'function') return compiler;
   const { version } = JSON.parse(await readFile(resolve('typescript/package.json'), 'utf8')) as { version: string };
   throw unreadable(`version ${version} of the package 'typescript' in its project has no API to read types`);

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { jsonbText } from '../checkpoints/jsonb-text.ts';
 import type { Conditions } from './item-columns.ts';
 
@@ -22,7 +22,7 @@ export function filterItems(conditions: Conditions, filter: Readonly<Record<stri
       else if (operator === '$ne') conditions.add(`${value} IS DISTINCT FROM ${given}`);
       else if (comparison !== undefined)
         conditions.add(`(jsonb_typeof(${value}) = jsonb_typeof(${given}) AND ${value} ${comparison} ${given})`);
-      else throw fault('STORE_FILTER_INVALID', { field, operator });
+      else throw runlakeError('STORE_FILTER_INVALID', { field, operator });
     }
   }
 }

@@ -15,7 +15,7 @@ export const live = '(expires_at IS NULL OR expires_at > now())';
  * of different lengths.
  */
 export const labels = (json: string) =>
-  `ARRAY(SELECT label FROM json_array_elements_text(${json}::json) WITH ORDINALITY AS labels (label, place) ORDER BY place)`;
+  `ARRAY(SELECT label FROM json_array_elements_text(${json}::json) WITH ORDINALITY AS labels (label, ordinality) ORDER BY ordinality)`;
 
 /**
  * The indexed text form of a namespace. Compute it in a separate CTE: under row-level security, Postgres does not use

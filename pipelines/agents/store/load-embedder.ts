@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Embed } from './store-item.ts';
 
 /** Package and class of each provider of LangChain. The packages are dependencies of the project, not of Runlake. */
@@ -61,5 +61,5 @@ function toEmbed(found: unknown): Embed {
 }
 
 function unusable(reason: string, cause?: unknown): RunlakeError {
-  return fault('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
+  return runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
 }

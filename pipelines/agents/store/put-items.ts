@@ -59,14 +59,14 @@ export async function putItems(
 /** Deletes only vectors that it does not replace, because two CTEs of one statement must not change the same row. */
 const putSql = `
 WITH given AS MATERIALIZED (
-  SELECT place, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
+  SELECT ordinality, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
-    WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, place)
+    WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, ordinality)
 ),
 placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, key FROM given),
 vectors AS MATERIALIZED (
   SELECT given.namespace, given.key, vector.path, vector.embedding::real[] AS embedding
-  FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (place, path, embedding) JOIN given USING (place)
+  FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (ordinality, path, embedding) JOIN given USING (ordinality)
 ),
 items AS (
   INSERT INTO agents.store_items (deployment_id, namespace, key, value, searchable, ttl_minutes, expires_at)

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { pageWithin } from '../page-within.ts';
@@ -62,7 +62,7 @@ export async function searchItems(
      ) found`,
     conditions.values,
   );
-  if (counted!.vectors > maxVectors) throw fault('STORE_TOO_MANY_VECTORS', { limit: maxVectors });
+  if (counted!.vectors > maxVectors) throw runlakeError('STORE_TOO_MANY_VECTORS', { limit: maxVectors });
   const product = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
   const scored = `SELECT *, (
       SELECT max((${product})) FROM agents.store_vectors v

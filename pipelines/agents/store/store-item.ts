@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /** An item of the store, with its field names on the wire. Source: SPEC 2.10. */
 export interface StoreItem {
@@ -47,7 +47,7 @@ export function checkNamespace(namespace: readonly string[]): void {
       : namespace[0] === 'langgraph'
         ? "its first label is 'langgraph', which is reserved"
         : namespace.map(findFlaw).find((found) => found !== undefined);
-  if (reason !== undefined) throw fault('STORE_NAMESPACE_INVALID', { namespace: namespace.join('/'), reason });
+  if (reason !== undefined) throw runlakeError('STORE_NAMESPACE_INVALID', { namespace: namespace.join('/'), reason });
 }
 
 function findFlaw(label: unknown): string | undefined {
@@ -59,5 +59,5 @@ function findFlaw(label: unknown): string | undefined {
 
 /** Validates the key of an item. @throws STORE_KEY_INVALID */
 export function checkKey(key: unknown): void {
-  if (typeof key !== 'string' || unusable.test(key)) throw fault('STORE_KEY_INVALID', { key: String(key) });
+  if (typeof key !== 'string' || unusable.test(key)) throw runlakeError('STORE_KEY_INVALID', { key: String(key) });
 }

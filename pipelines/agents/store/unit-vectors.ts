@@ -1,4 +1,4 @@
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StoreRules } from './store-item.ts';
 
 /**
@@ -10,7 +10,7 @@ import type { StoreRules } from './store-item.ts';
  */
 export async function embedTexts({ index }: StoreRules, texts: readonly string[]): Promise<number[][]> {
   if (index === undefined || texts.length === 0) return [];
-  const unusable = (reason: string, cause?: unknown) => fault('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
+  const unusable = (reason: string, cause?: unknown) => runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
   const distinct = [...new Set(texts)];
   const vectors = await index.embed(distinct).catch((error) => {
     if (isRunlakeError(error)) throw error;

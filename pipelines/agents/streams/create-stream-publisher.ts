@@ -6,7 +6,7 @@ import type { Chunk } from '../workers/worker-pool.ts';
 import { publishPatiently } from './publish-patiently.ts';
 import { PublishingWriter } from './publishing-writer.ts';
 import { endSeq, toThreadSeq } from './stream-numbers.ts';
-import type { RunEnd, RunStreamStart, StreamPublisher } from './stream-ports.ts';
+import type { RunEnd, RunStreamStart, StreamPublisher } from './stream-types.ts';
 
 export interface StreamPublisherOptions {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;

@@ -16,17 +16,17 @@
  *   5. The reader ends after the end event of its run, or after `finish`, at the end of the ring buffer.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { AttemptFate } from '../../streams/read-attempt-fate.ts';
 import type { StreamPage } from '../../streams/stream-page.ts';
-import type { ReadPosition } from './reading-place.ts';
-import { type Cursor, decodeRecord, type RecentRecord, type RecentRecords } from './recent-records.ts';
+import type { ReadPosition } from './read-position.ts';
+import { type BufferedRecord, type Cursor, decodeRecord, type RecordRingBuffer } from './ring-buffer.ts';
 import type { StoredWatch } from './stored-watch.ts';
-import type { StreamedEvent, StreamReader } from './stream-ports.ts';
+import type { StreamedEvent, StreamReader } from './stream-types.ts';
 
 export interface FollowedStream {
   readonly key: string;
-  readonly recent: RecentRecords;
+  readonly ringBuffer: RecordRingBuffer;
   readonly stored: StoredWatch;
   readonly position: ReadPosition;
   /** Whether to yield stored events before live ones. */
@@ -72,15 +72,15 @@ export class FollowingReader implements StreamReader {
 
   constructor(stream: FollowedStream) {
     this.#stream = stream;
-    const { recent, key, runId } = stream;
+    const { ringBuffer, key, runId } = stream;
     const matches = (record: { readonly runId: string }) => runId === undefined || record.runId === runId;
-    this.#cursor = recent.attach(key, matches, () => this.#wake());
+    this.#cursor = ringBuffer.attach(key, matches, () => this.#wake());
   }
 
   close(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
-    this.#stream.recent.detach(this.#stream.key, this.#cursor);
+    this.#stream.ringBuffer.detach(this.#stream.key, this.#cursor);
     this.#stream.onClosed();
     this.#wake();
   }
@@ -121,7 +121,7 @@ export class FollowingReader implements StreamReader {
     while (!this.#closed) {
       if (this.#cursor.missed !== 'nothing') {
         // Step 4.
-        if (this.#cursor.missed === 'lost' || !position.anchored) throw fault('STREAM_READER_TOO_SLOW');
+        if (this.#cursor.missed === 'lost' || !position.anchored) throw runlakeError('STREAM_READER_TOO_SLOW');
         yield* this.#readStored();
         continue;
       }
@@ -164,14 +164,14 @@ export class FollowingReader implements StreamReader {
 
   /** Step 1 for readers of stored events. Afterwards the cursor is before the oldest record of the ring buffer. */
   async *#readStored(): AsyncGenerator<StreamedEvent, void, undefined> {
-    const { recent, key, stored, storeTimeoutMs } = this.#stream;
+    const { ringBuffer, key, stored, storeTimeoutMs } = this.#stream;
     for (let following: StreamedEvent | undefined; !this.#closed; ) {
-      recent.rewind(key, this.#cursor);
-      const { floor } = recent;
+      ringBuffer.rewind(key, this.#cursor);
+      const { floor } = ringBuffer;
       if (this.#isBufferContiguous()) return;
       if (!(await stored.reached(floor, storeTimeoutMs, this.#closing.signal))) {
         if (this.#closed) return;
-        throw fault('STREAM_INCOMPLETE');
+        throw runlakeError('STREAM_INCOMPLETE');
       }
       following = yield* this.#readRows();
       if (following === undefined) return;
@@ -223,7 +223,7 @@ export class FollowingReader implements StreamReader {
     this.#gap ??= { sinceMs: performance.now(), fate: undefined };
     const gap = this.#gap;
     // The fate was known before rows and records were read again, so the missing events do not exist.
-    if (gap.fate === 'ended') throw fault('STREAM_INCOMPLETE');
+    if (gap.fate === 'ended') throw runlakeError('STREAM_INCOMPLETE');
     if (gap.fate === 'superseded') {
       position.skipAttempt(following);
       this.#gap = undefined;
@@ -235,7 +235,7 @@ export class FollowingReader implements StreamReader {
     if (gap.fate === undefined && this.#isFinishing) gap.fate = 'ended';
     if (gap.fate !== undefined) return;
     const forMs = performance.now() - gap.sinceMs;
-    if (forMs > gapTimeoutMs) throw fault('STREAM_INCOMPLETE');
+    if (forMs > gapTimeoutMs) throw runlakeError('STREAM_INCOMPLETE');
     if (forMs > 1) await pause(Math.min(Math.max(forMs, minPauseMs), maxPauseMs));
   }
 
@@ -256,7 +256,7 @@ export class FollowingReader implements StreamReader {
   }
 
   *#ahead(): Generator<StreamedEvent, void, undefined> {
-    for (let record = this.#cursor.next; record !== undefined; record = record.next as RecentRecord | undefined) {
+    for (let record = this.#cursor.next; record !== undefined; record = record.next as BufferedRecord | undefined) {
       const event = this.#cursor.matches(record) ? decodeRecord(record) : undefined;
       if (event !== undefined) yield event;
     }

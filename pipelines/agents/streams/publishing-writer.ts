@@ -16,7 +16,7 @@ import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts
 import { streamEvents } from '../../../schemas/topics.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
 import { RetryBackoff } from './publish-patiently.ts';
-import type { RunStreamWriter } from './stream-ports.ts';
+import type { RunStreamWriter } from './stream-types.ts';
 
 export interface PublishingOptions {
   readonly log: Pick<EventLog, 'publish'>;

@@ -1,19 +1,19 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { readAttemptFate } from '../../streams/read-attempt-fate.ts';
 import { readRunStream } from '../../streams/read-run-stream.ts';
 import { readThreadStream } from '../../streams/read-thread-stream.ts';
 import { type FollowedStream, FollowingReader } from './following-reader.ts';
-import { RunPosition, ThreadPosition } from './reading-place.ts';
-import { RecentRecords } from './recent-records.ts';
+import { RunPosition, ThreadPosition } from './read-position.ts';
+import { RecordRingBuffer } from './ring-buffer.ts';
 import { StoredWatch } from './stored-watch.ts';
-import type { StreamHub } from './stream-ports.ts';
+import type { StreamHub } from './stream-types.ts';
 
 export interface StreamHubOptions {
   readonly log: Pick<EventLog, 'follow' | 'stored' | 'position'>;
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   /** Deployment whose streams this process serves. */
   readonly deploymentId: string;
   /** Size limit of the ring buffer. Default: 64 MiB. */
@@ -44,23 +44,23 @@ const pollIntervalMs = 20;
 export async function openStreamHub(options: StreamHubOptions): Promise<StreamHub> {
   const {
     log,
-    warehouse,
+    clickhouse,
     deploymentId: own,
     recentBytes = 64 * 1024 * 1024,
     storeTimeoutMs = 10_000,
     gapTimeoutMs = storeTimeoutMs,
   } = options;
-  const recent = new RecentRecords({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
+  const ringBuffer = new RecordRingBuffer({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
   const ownKeys = `${own}:`;
   const tail = await log.follow(streamEvents, {
     sinceMs: recentAgeMs,
     // The topic has records of all deployments; records of other deployments must not evict ours.
-    onRecords: (records) => recent.add(records.filter(({ key }) => key.startsWith(ownKeys))),
+    onRecords: (records) => ringBuffer.add(records.filter(({ key }) => key.startsWith(ownKeys))),
   });
-  recent.beginAt(tail.from);
+  ringBuffer.beginAt(tail.from);
   const stored = new StoredWatch(log);
   const readers = new Set<FollowingReader>();
-  const dropping = setInterval(() => recent.dropOld(), dropOldIntervalMs).unref();
+  const dropping = setInterval(() => ringBuffer.dropOld(), dropOldIntervalMs).unref();
 
   async function arrived(signal: AbortSignal): Promise<void> {
     const startedAtMs = performance.now();
@@ -77,13 +77,13 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     const reader: FollowingReader = new FollowingReader({
       ...stream,
       key: `${deploymentId}:${threadId}`,
-      recent,
+      ringBuffer,
       stored,
       storeTimeoutMs,
       gapTimeoutMs,
       arrived,
       readFate: ({ runId, attempt }, signal) =>
-        readAttemptFate(warehouse, { deploymentId, threadId, runId, attempt, signal }),
+        readAttemptFate(clickhouse, { deploymentId, threadId, runId, attempt, signal }),
       onClosed: () => readers.delete(reader),
     });
     readers.add(reader);
@@ -100,7 +100,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
           fromStored: from !== 'now',
           runId,
           readPage: (signal) =>
-            readRunStream(warehouse, { deploymentId, threadId, runId, after: position.after, ...page, signal }),
+            readRunStream(clickhouse, { deploymentId, threadId, runId, after: position.after, ...page, signal }),
         },
       );
     },
@@ -113,7 +113,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
           fromStored: from !== 'now',
           runId: undefined,
           readPage: (signal) =>
-            readThreadStream(warehouse, { deploymentId, threadId, after: position.after, ...page, signal }),
+            readThreadStream(clickhouse, { deploymentId, threadId, after: position.after, ...page, signal }),
         },
       );
     },

@@ -1,6 +1,6 @@
 import { fieldOffset, flagAt, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
 import { fixedWidthBytes, streamEvents } from '../../../schemas/topics.ts';
-import type { StreamedEvent } from './stream-ports.ts';
+import type { StreamedEvent } from './stream-types.ts';
 
 /** The fields that are decoded from every record, regardless of its readers. */
 export interface StreamRecordHead {

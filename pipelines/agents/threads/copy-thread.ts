@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
@@ -21,7 +21,7 @@ export async function copyThread(database: Database, deploymentId: string, threa
        RETURNING ${threadColumns}`,
       [deploymentId, threadId, copyId],
     );
-    if (row === undefined) throw fault('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
+    if (row === undefined) throw runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
     await copyCheckpoints(tx, threadKey(deploymentId, threadId), threadKey(deploymentId, copyId));
     return toThread(row);
   });

@@ -3,7 +3,7 @@ import { createThread, type NewThread } from './create-thread.ts';
 import { deleteThread } from './delete-thread.ts';
 import { readThread } from './read-thread.ts';
 import type { Thread } from './thread.ts';
-import type { ThreadPorts } from './thread-of-graph.ts';
+import type { ThreadDeps } from './thread-of-graph.ts';
 import { type StateUpdate, updateThreadState } from './update-thread-state.ts';
 
 /**
@@ -12,11 +12,11 @@ import { type StateUpdate, updateThreadState } from './update-thread-state.ts';
  * @throws THREAD_EXISTS; the errors of {@link updateThreadState}.
  */
 export async function createThreadWithState(
-  ports: ThreadPorts,
+  deps: ThreadDeps,
   wanted: NewThread,
   supersteps: readonly (readonly StateUpdate[])[],
 ): Promise<Thread> {
-  const { database, deploymentId, threadTtl: defaultTtl } = ports;
+  const { database, deploymentId, threadTtl: defaultTtl } = deps;
   const thread = defaultTtl === undefined ? wanted : { ttl: defaultTtl, ...wanted };
   if (supersteps.length === 0) return createThread(database, deploymentId, thread);
   let created: Thread;
@@ -28,7 +28,7 @@ export async function createThreadWithState(
     throw error;
   }
   try {
-    await updateThreadState(ports, created.thread_id, { updates: supersteps.map((updates) => [...updates]) });
+    await updateThreadState(deps, created.thread_id, { updates: supersteps.map((updates) => [...updates]) });
   } catch (error) {
     await deleteThread(database, deploymentId, created.thread_id);
     throw error;

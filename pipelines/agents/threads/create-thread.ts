@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { readThread } from './read-thread.ts';
@@ -39,6 +39,6 @@ export async function createThread(
     { name: 'agents_create_thread' },
   );
   if (row !== undefined) return toThread(row);
-  if (ifExists === 'raise') throw fault('THREAD_EXISTS', { thread: threadId });
+  if (ifExists === 'raise') throw runlakeError('THREAD_EXISTS', { thread: threadId });
   return readThread(database, deploymentId, threadId);
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { deleteCheckpoints } from '../checkpoints/delete-checkpoints.ts';
 import { threadKey } from '../checkpoints/thread-key.ts';
@@ -12,7 +12,7 @@ import { removeRuns } from '../runs/remove-runs.ts';
  */
 export async function deleteThread(database: Database, deploymentId: string, threadId: string): Promise<void> {
   const deleted = await database.transaction((tx) => removeThreads(tx, deploymentId, [threadId]));
-  if (deleted === 0) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  if (deleted === 0) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
 }
 
 /** Deletes the threads of `threadIds` that exist, hidden ones only with `hidden`. @returns how many it deleted. */

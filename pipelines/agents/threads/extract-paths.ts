@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Thread } from './thread.ts';
 
 const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
@@ -34,7 +34,7 @@ export function checkPaths(paths: Readonly<Record<string, string>>): void {
         ]
       : [],
   );
-  if (fields.length > 0) throw fault('INVALID_REQUEST', {}, { fields });
+  if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields });
 }
 
 function valueAt(thread: Partial<Thread>, path: string): unknown {

@@ -1,7 +1,7 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
 import { readThread } from './read-thread.ts';
-import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
+import { type ThreadDeps, threadOfGraph } from './thread-of-graph.ts';
 
 export interface HistoryQuestion {
   readonly limit: number;
@@ -18,14 +18,14 @@ export interface HistoryQuestion {
 /**
  * Reads the states of a thread as a JSON array, newest first. Empty if no graph has run on the thread.
  *
- * @throws THREAD_NOT_FOUND, ANSWER_TOO_LARGE; the errors of {@link ThreadPorts.pool}.
+ * @throws THREAD_NOT_FOUND, ANSWER_TOO_LARGE; the errors of {@link ThreadDeps.pool}.
  */
 export async function readThreadHistory(
-  ports: ThreadPorts & { readonly config: Pick<Config, 'maxPageBytes'> },
+  deps: ThreadDeps & { readonly config: Pick<Config, 'maxPageBytes'> },
   threadId: string,
   question: HistoryQuestion,
 ): Promise<string> {
-  const thread = await threadOfGraph(ports, await readThread(ports.database, ports.deploymentId, threadId));
-  const limitBytes = ports.config.maxPageBytes;
-  return thread === undefined ? '[]' : ports.pool.ask({ kind: 'history', thread, ...question, limitBytes });
+  const thread = await threadOfGraph(deps, await readThread(deps.database, deps.deploymentId, threadId));
+  const limitBytes = deps.config.maxPageBytes;
+  return thread === undefined ? '[]' : deps.pool.ask({ kind: 'history', thread, ...question, limitBytes });
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Thread } from './thread.ts';
 import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
@@ -6,7 +6,7 @@ import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
 /** Reads a visible thread, with its `ttl` if it has one. @throws THREAD_NOT_FOUND, also for a hidden thread. */
 export async function readThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread> {
   const thread = await findThread(database, deploymentId, threadId);
-  if (thread === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  if (thread === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
   return thread;
 }
 

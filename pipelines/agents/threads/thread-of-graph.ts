@@ -6,7 +6,7 @@ import type { ThreadTtl } from './create-thread.ts';
 import type { Thread } from './thread.ts';
 
 /** Dependencies of queries about a thread. */
-export interface ThreadPorts {
+export interface ThreadDeps {
   readonly database: Database;
   readonly deploymentId: string;
   readonly pool: Pick<WorkerPool, 'ask'>;
@@ -19,7 +19,7 @@ export interface ThreadPorts {
  * of its assistant. Undefined if the thread has no graph yet.
  */
 export async function threadOfGraph(
-  { database, deploymentId }: ThreadPorts,
+  { database, deploymentId }: ThreadDeps,
   { thread_id: threadId, metadata, config: stored }: Thread,
 ): Promise<ThreadOfGraph | undefined> {
   const { graph_id: graphId, assistant_id: assistantId } = metadata;

@@ -15,18 +15,18 @@
  * lease expires there, the checkpoint is written but the row is not: until the next run `/state` returns the new state
  * and `/threads/search` the old one.
  */
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireCheckpoint } from '../runs/require-checkpoint.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
-import type { TellState } from '../streams/tell-state.ts';
-import { holdThread } from './hold-thread.ts';
-import { noteThreadState } from './note-thread-state.ts';
+import type { PublishState } from '../streams/publish-state.ts';
+import { leaseThread } from './lease-thread.ts';
 import { readThread } from './read-thread.ts';
+import { recordThreadState } from './record-thread-state.ts';
 import type { Interrupt, ThreadCheckpoint, ThreadState } from './thread.ts';
-import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
+import { type ThreadDeps, threadOfGraph } from './thread-of-graph.ts';
 
 /** Longer than the timeout of a query to a worker. */
-const holdMs = 60_000;
+const threadLeaseMs = 60_000;
 
 export interface StateUpdate {
   readonly values?: unknown;
@@ -48,38 +48,39 @@ interface UpdatedState {
  *
  * @returns the checkpoint of the new state.
  * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, STATE_UPDATE_INVALID; the errors of
- *   {@link ThreadPorts.pool}.
+ *   {@link ThreadDeps.pool}.
  */
 export async function updateThreadState(
-  ports: ThreadPorts & { readonly tellState?: TellState },
+  deps: ThreadDeps & { readonly publishState?: PublishState },
   threadId: string,
   { checkpoint, updates }: { readonly checkpoint?: CheckpointChoice; readonly updates: readonly StateUpdate[][] },
 ): Promise<ThreadCheckpoint> {
-  const { database, deploymentId, pool } = ports;
-  const thread = await threadOfGraph(ports, await readThread(database, deploymentId, threadId));
-  if (thread === undefined) throw fault('THREAD_WITHOUT_GRAPH', { thread: threadId });
+  const { database, deploymentId, pool } = deps;
+  const thread = await threadOfGraph(deps, await readThread(database, deploymentId, threadId));
+  if (thread === undefined) throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: threadId });
   if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, thread.threadId, checkpoint);
-  const hold = await holdThread(database, deploymentId, threadId, holdMs);
+  const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);
   try {
     const answer = await pool.ask({
       kind: 'update-state',
       thread,
-      leaseToken: hold.token,
+      leaseToken: lease.token,
       updates,
       ...(checkpoint && { checkpoint }),
     });
     const updated = JSON.parse(answer) as UpdatedState | null;
-    if (!updated?.checkpoint) throw fault('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
+    if (!updated?.checkpoint) throw runlakeError('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
     const { checkpoint: newCheckpoint, state, interrupts } = updated;
     const { values, next } = state;
-    const threadStart = await noteThreadState(database, deploymentId, threadId, hold.token, {
+    const threadStart = await recordThreadState(database, deploymentId, threadId, lease.token, {
       values,
       next,
       interrupts,
     });
-    if (threadStart > 0) await ports.tellState?.({ deploymentId, threadId, threadStart, updateId: hold.token, state });
+    if (threadStart > 0)
+      await deps.publishState?.({ deploymentId, threadId, threadStart, updateId: lease.token, state });
     return newCheckpoint;
   } finally {
-    await hold.release();
+    await lease.release();
   }
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { ThreadTtl } from './create-thread.ts';
 import { requireStorableJson } from './storable-json.ts';
@@ -30,6 +30,6 @@ export async function updateThread(
      WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden RETURNING ${threadColumns}`,
     [deploymentId, threadId, metadata, ttl !== undefined, ttl?.minutes ?? null, ttl?.strategy ?? null],
   );
-  if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
   return toThread(row);
 }

@@ -227,7 +227,7 @@ export class ChildRunCollector {
     return {
       kind: sent ? 'patch' : 'post',
       runId: id,
-      place: JSON.stringify({
+      location: JSON.stringify({
         id,
         trace_id: this.rootId,
         parent_run_id: order.slice(-(36 + 59), -59),

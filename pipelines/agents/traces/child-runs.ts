@@ -14,17 +14,17 @@
  */
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
+import type { AcceptDeps } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import { chooseForm, findProject, type HiddenValues, rootMembers, rootPlace } from './root-run.ts';
+import { chooseForm, findProject, type HiddenValues, rootLocation, rootMembers } from './root-run.ts';
 import { senderKey, type TraceRecord, takeIntoTraces, untilNextFlushMs } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
 
-export interface ChildRunPorts {
-  readonly accept: AcceptPorts;
+export interface ChildRunDeps {
+  readonly accept: AcceptDeps;
   readonly defaultSender: Sender;
   readonly logger: Logger;
   /** Maximum child runs of one graph run; 0: child runs are not traced. */
@@ -61,8 +61,8 @@ interface PendingRun {
 
 const maxPendingCharacters = 64 * 1024 * 1024;
 
-export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
-  const { accept, defaultSender, logger, maxRuns, maxCharacters, tracesStatelessValues } = ports;
+export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
+  const { accept, defaultSender, logger, maxRuns, maxCharacters, tracesStatelessValues } = deps;
   let pending: PendingRun[] = [];
   let pendingCharacters = 0;
   let timer: NodeJS.Timeout | undefined;
@@ -148,22 +148,22 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
             enqueue({
               kind: 'post',
               runId,
-              place: rootPlace(run),
-              ...rootMembers(run, chooseForm(values, ports.hidden)),
+              location: rootLocation(run),
+              ...rootMembers(run, chooseForm(values, deps.hidden)),
               open: true,
             });
           }
           for (const child of runs) {
-            if (child.open) openRuns.set(child.runId, child.place);
+            if (child.open) openRuns.set(child.runId, child.location);
             else openRuns.delete(child.runId);
             enqueue(child);
           }
         },
         ended(reason) {
           const now = formatTime(Date.now() * 1_000);
-          for (const [id, place] of openRuns) {
+          for (const [id, location] of openRuns) {
             const members = `"end_time":"${now}","error":${JSON.stringify(reason)}`;
-            enqueue({ kind: 'patch', runId: id, place, members, values: '', open: false });
+            enqueue({ kind: 'patch', runId: id, location, members, values: '', open: false });
           }
           openRuns.clear();
         },
@@ -183,16 +183,16 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
 }
 
 function toTraceRecord({ run, traceId, project }: PendingRun): TraceRecord {
-  const { kind, runId, place, members, values } = run;
+  const { kind, runId, location, members, values } = run;
   return {
     kind,
     runId,
     traceId,
     project,
-    parts: (way) => ({ place, members, values: way.values ? values : '' }),
+    parts: (way) => ({ location, members, values: way.values ? values : '' }),
   };
 }
 
-function countCharacters({ place, members, values }: ChildRun): number {
-  return place.length + members.length + values.length;
+function countCharacters({ location, members, values }: ChildRun): number {
+  return location.length + members.length + values.length;
 }

@@ -32,7 +32,7 @@ export function findProject({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graph
 }
 
 /** Returns ids and `dotted_order` of the root run as JSON members without braces. They are the same for each attempt. */
-export function rootPlace({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
+export function rootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
   const order = formatDottedOrderSegment(parseTime(startedAt) as number, runId);
   return `"id":"${runId}","trace_id":"${runId}","dotted_order":"${order}"`;
 }

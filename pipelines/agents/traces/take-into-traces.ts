@@ -1,5 +1,5 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type AcceptPorts, acceptDrafts } from '../../ingest/accept/accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts } from '../../ingest/accept/accept-drafts.ts';
 import type { RunDraft } from '../../ingest/accept/draft.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import { readJsonRun } from '../../ingest/accept/read-json-run.ts';
@@ -18,7 +18,7 @@ export interface TraceRecord {
 
 /** A run without its project in the format of ingest: JSON members without braces. */
 export interface TraceParts {
-  readonly place: string;
+  readonly location: string;
   readonly members: string;
   /** Inputs and outputs: empty, or starting with a comma. */
   readonly values: string;
@@ -49,7 +49,7 @@ const variants: readonly TraceVariant[] = [
 export async function takeIntoTraces<Record extends TraceRecord>(
   sender: Sender,
   records: readonly Record[],
-  accept: AcceptPorts,
+  accept: AcceptDeps,
 ): Promise<readonly Record[]> {
   let remaining = records;
   for (const variant of variants) {
@@ -74,7 +74,7 @@ function* buildDrafts(
   records: readonly TraceRecord[],
   variant: TraceVariant,
   refused: Set<string>,
-  { config }: Pick<AcceptPorts, 'config'>,
+  { config }: Pick<AcceptDeps, 'config'>,
 ) {
   const drafts: RunDraft[] = [];
   for (const record of records) {
@@ -102,8 +102,8 @@ function matchesRecord(
 }
 
 function encodeRecord(record: TraceRecord, variant: TraceVariant): string {
-  const { place, members, values } = record.parts(variant);
-  return `{${place},${members}${variant.asked ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
+  const { location, members, values } = record.parts(variant);
+  return `{${location},${members}${variant.asked ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
 }
 
 /** Returns a key that is equal for records of one sender, which are written in one batch. */

@@ -21,7 +21,7 @@ export interface ChildRun {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
   /** Members with ids and `dotted_order`. */
-  readonly place: string;
+  readonly location: string;
   readonly members: string;
   /** Inputs and outputs: empty, or starting with a comma. */
   readonly values: string;

@@ -16,11 +16,11 @@
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
-import { type SendPorts, sendWebhook } from './send-webhook.ts';
+import { type SendDeps, sendWebhook } from './send-webhook.ts';
 import { signWebhook } from './sign-webhook.ts';
 import type { WebhookRules } from './webhook-rules.ts';
 
-export interface DeliveryPorts extends SendPorts {
+export interface DeliveryDeps extends SendDeps {
   readonly database: Database;
   readonly deploymentId: string;
   readonly rules: WebhookRules;
@@ -51,7 +51,7 @@ const timestamp = (ms: number) => new Date(ms).toISOString();
 
 /** Claims at most `count` webhooks that are due. */
 export async function claimWebhooks(
-  { database, deploymentId, now = readDatabaseClock, timeoutMs }: DeliveryPorts,
+  { database, deploymentId, now = readDatabaseClock, timeoutMs }: DeliveryDeps,
   count: number,
 ): Promise<readonly ClaimedWebhook[]> {
   const claimedAtMs = await now(database);
@@ -67,9 +67,9 @@ export async function claimWebhooks(
 }
 
 /** Sends a claimed webhook and records the result. */
-export async function deliverWebhook(ports: DeliveryPorts, claimed: ClaimedWebhook): Promise<void> {
-  const { database, deploymentId, logger, now = readDatabaseClock } = ports;
-  const result = await attempt(ports, claimed);
+export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook): Promise<void> {
+  const { database, deploymentId, logger, now = readDatabaseClock } = deps;
+  const result = await attempt(deps, claimed);
   const own = [deploymentId, claimed.run_id, claimed.attempts];
   const condition = 'deployment_id = $1 AND run_id = $2 AND attempts = $3';
   if (result.ok) {
@@ -87,8 +87,8 @@ export async function deliverWebhook(ports: DeliveryPorts, claimed: ClaimedWebho
   ]);
 }
 
-async function attempt(ports: DeliveryPorts, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
-  const { rules, secret } = ports;
+async function attempt(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
+  const { rules, secret } = deps;
   // The process crashed during the last attempt, which was counted but has no result.
   if (attempts > maxAttempts) return { ok: false, final: true, reason: 'the last attempt did not complete' } as const;
   try {
@@ -103,7 +103,7 @@ async function attempt(ports: DeliveryPorts, { url, body, attempts, claimedAtMs 
     'content-type': 'application/json',
     'x-runlake-signature': signWebhook(secret, sent, claimedAtMs),
   };
-  return sendWebhook(ports, url, headers, sent);
+  return sendWebhook(deps, url, headers, sent);
 }
 
 /** Milliseconds until the next webhook is due, 0 if one is due now; undefined if there is none. */
@@ -111,7 +111,7 @@ export async function msToNextWebhook({
   database,
   deploymentId,
   now = readDatabaseClock,
-}: DeliveryPorts): Promise<number | undefined> {
+}: DeliveryDeps): Promise<number | undefined> {
   const [row] = await database.query<{ due: string | null }>(
     'SELECT min(due_at) AS due FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL',
     [deploymentId],
@@ -124,7 +124,7 @@ export async function deleteOldWebhooks({
   database,
   deploymentId,
   now = readDatabaseClock,
-}: DeliveryPorts): Promise<void> {
+}: DeliveryDeps): Promise<void> {
   await database.execute('DELETE FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at < $2', [
     deploymentId,
     timestamp((await now(database)) - retentionMs),

@@ -3,7 +3,7 @@ import { request as requestHttps } from 'node:https';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GuardedAgents } from '../../../infra/network/guarded-agents.ts';
 
-export interface SendPorts {
+export interface SendDeps {
   /** Agents for addresses that users choose; they refuse private addresses unless these are allowed. */
   readonly agents: GuardedAgents;
   /** URL of this server on the local machine, such as `http://127.0.0.1:2024`. */
@@ -22,7 +22,7 @@ export type SendResult =
  * @param webhook A URL that passed the rules, or a path of this server.
  */
 export async function sendWebhook(
-  { agents, ownUrl, timeoutMs }: SendPorts,
+  { agents, ownUrl, timeoutMs }: SendDeps,
   webhook: string,
   headers: Readonly<Record<string, string>>,
   body: string,

@@ -1,15 +1,15 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { openGuardedAgents } from '../../../infra/network/guarded-agents.ts';
 import { type DueClock, startDueClock } from '../due-clock.ts';
 import {
   claimWebhooks,
-  type DeliveryPorts,
+  type DeliveryDeps,
   deleteOldWebhooks,
   deliverWebhook,
   msToNextWebhook,
 } from './deliver-webhooks.ts';
 
-export interface WebhookOptions extends Omit<DeliveryPorts, 'agents' | 'timeoutMs'> {
+export interface WebhookOptions extends Omit<DeliveryDeps, 'agents' | 'timeoutMs'> {
   /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;
   /** Certificate authorities to trust in addition to those of Node, in PEM. */
@@ -26,11 +26,11 @@ const timeoutMs = 10_000;
 export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): DueClock {
   const agents = openGuardedAgents({
     allowPrivate,
-    refuse: (host, { about }) => fault('WEBHOOK_INVALID', { url: host, reason: `it resolves to ${about}` }),
+    refuse: (host, { about }) => runlakeError('WEBHOOK_INVALID', { url: host, reason: `it resolves to ${about}` }),
     maxConnections: maxInFlight,
     authorities,
   });
-  const ports: DeliveryPorts = { ...options, agents, timeoutMs };
+  const deps: DeliveryDeps = { ...options, agents, timeoutMs };
   const { logger } = options;
   const inFlight = new Set<Promise<void>>();
   /** Whether more webhooks may be due than could be claimed. */
@@ -38,19 +38,19 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
   const clock = startDueClock(
     async () => {
       await claimAndSend();
-      await deleteOldWebhooks(ports);
+      await deleteOldWebhooks(deps);
       // If webhooks are due already, all slots are in use; the next delivery that finishes wakes the clock.
-      return (await msToNextWebhook(ports)) || undefined;
+      return (await msToNextWebhook(deps)) || undefined;
     },
     (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),
   );
 
   async function claimAndSend(): Promise<void> {
     const freeSlots = maxInFlight - inFlight.size;
-    const webhooks = freeSlots === 0 ? [] : await claimWebhooks(ports, freeSlots);
+    const webhooks = freeSlots === 0 ? [] : await claimWebhooks(deps, freeSlots);
     hasMore = webhooks.length === freeSlots;
     for (const claimed of webhooks) {
-      const delivery = deliverWebhook(ports, claimed)
+      const delivery = deliverWebhook(deps, claimed)
         .catch((err) => logger.warn({ err, runId: claimed.run_id }, 'result of a webhook could not be recorded'))
         .finally(() => {
           inFlight.delete(delivery);

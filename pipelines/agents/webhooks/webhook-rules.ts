@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { rangeOf } from '../../../infra/network/address-range.ts';
 
 /** Section `webhooks` of a langgraph.json. Source: reference `agent-server.md` 2.3. */
@@ -52,7 +52,7 @@ export function webhookRules(options: WebhookRuleOptions): WebhookRules {
     ),
     check(webhook) {
       const reason = disabled ? 'the langgraph.json disables webhooks' : findFlaw(webhook, options);
-      if (reason !== undefined) throw fault('WEBHOOK_INVALID', { url: redactUrl(webhook), reason });
+      if (reason !== undefined) throw runlakeError('WEBHOOK_INVALID', { url: redactUrl(webhook), reason });
     },
   };
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { goesToEnd, readNodes, requireNodes, unknownBreakpoints } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
@@ -139,5 +139,5 @@ async function requireCheckpoint({ start, threadId }: Job, saver: ThreadSaver): 
   const { checkpoint_id, checkpoint_ns = '' } = from;
   const found = await saver.getTuple({ configurable: { thread_id: threadId, checkpoint_ns, checkpoint_id } });
   if (found !== undefined) return;
-  throw fault('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint_id });
+  throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint_id });
 }

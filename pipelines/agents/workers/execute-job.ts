@@ -16,7 +16,7 @@ import type { RunOutcome } from './worker-pool.ts';
 /** Checkpoint writes within this time are batched. A crash loses at most the state of this time. */
 const batchMs = 10;
 
-export interface JobPorts {
+export interface JobDeps {
   readonly graph: LoadedGraph;
   /** LangChain callback handler that receives the child runs. */
   readonly tracer: object | undefined;
@@ -33,8 +33,8 @@ export interface JobPorts {
  * Executes one attempt in this process. Never rejects. If a graph continues after its abort, its writes are refused,
  * because the lease ends with the run.
  */
-export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome> {
-  const { saverFor, events, stop } = ports;
+export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
+  const { saverFor, events, stop } = deps;
   const { signal } = stop;
   const { deploymentId, threadId, runId, attempt, graphId, assistantId, leaseToken, start } = job;
   const onFailure = (error: unknown) => {
@@ -52,19 +52,19 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
   let states: unknown;
   try {
     const config = buildConfig(job);
-    graph = await ports.graph.instance(config);
+    graph = await deps.graph.instance(config);
     graph.checkpointer ??= saver;
-    graph.store ??= ports.storeFor(deploymentId);
+    graph.store ??= deps.storeFor(deploymentId);
     const warn = (message: string) => events.put(warningChunk(message));
-    const begun = await beginAttempt(job, { loaded: ports.graph, graph, saver, config, warn });
+    const begun = await beginAttempt(job, { loaded: deps.graph, graph, saver, config, warn });
     if (begun === undefined) return { kind: 'finished', ...(await readStoredState(graph, threadId)) };
     const request = {
       modes: job.kwargs.stream_mode,
       subgraphs: job.kwargs.subgraphs,
       runId,
       options: { ...begun.options, signal },
-      turn: () => ports.turn.ifLong(),
-      handler: ports.tracer,
+      turn: () => deps.turn.ifLong(),
+      handler: deps.tracer,
     };
     await streamGraph(graph, begun.input, request, (streamed) => {
       if (streamed.mode === '') {
@@ -72,7 +72,7 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
         return;
       }
       signal.throwIfAborted();
-      events.put(eventChunk(streamed, ports.maxEventBytes));
+      events.put(eventChunk(streamed, deps.maxEventBytes));
     });
     await storedSaver.settled?.();
     await events.empty();
@@ -140,5 +140,5 @@ function toText(value: unknown): string {
 
 /** Converts a code to a class name: `CHECKPOINT_NOT_FOUND` becomes `CheckpointNotFound`. */
 function toClassName(code: string): string {
-  return code.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
+  return code.toLowerCase().replace(/(?:^|_)(\w)/g, (_, deadLetter: string) => deadLetter.toUpperCase());
 }

@@ -5,7 +5,7 @@
  * Invariant: for arbitrary input bytes, the reader either returns frames within its limits or throws
  * WORKER_PROTOCOL_VIOLATED. It allocates memory for received bytes, not for announced lengths.
  */
-import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { scanValue } from '../../ingest/json/scan.ts';
 
 export interface Frame {
@@ -38,7 +38,7 @@ export const limitsOfFront: FrameLimits = { headBytes: 0xffff_ffff, bodyBytes: 0
 const lengthBytes = 8;
 
 export function violation(reason: string): RunlakeError {
-  return fault('WORKER_PROTOCOL_VIOLATED', { reason });
+  return runlakeError('WORKER_PROTOCOL_VIOLATED', { reason });
 }
 
 /** Returns the buffers of one frame; write them in this order. */

@@ -2,7 +2,7 @@ import { existsSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Config } from '../../../infra/config/settings.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AccountSource, openProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 
@@ -35,7 +35,7 @@ export async function openGraphIsolation(
           closed: privateNames.map((name) => resolve(dataDir, name)).filter((path) => existsSync(path)),
         });
   if (typeof accounts === 'string') {
-    if (agentsIsolation === 'required') throw fault('GRAPH_CODE_NOT_ISOLATED', { reason: accounts });
+    if (agentsIsolation === 'required') throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason: accounts });
     return {
       accounts: undefined,
       words: `the user id of Runlake, and is as trusted as the operator (${accounts})`,

@@ -5,7 +5,7 @@
  * front observes: the last message, exit code or signal, whether the front killed the process, and protocol violations.
  * No message of a worker makes the front throw (`worker-child.ts`).
  *
- *   1. The front spawns the process and sends `setup`. The process has `loadWithinMs` to import all graphs.
+ *   1. The front spawns the process and sends `setup`. The process has `loadTimeoutMs` to import all graphs.
  *   2. Each message, heartbeats included, proves that the event loop of the worker turns. After `silentMs` without a
  *      message the front kills the process.
  *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses,
@@ -17,7 +17,7 @@ import type { AccountSource } from '../../../infra/isolation/process-accounts.ts
 import { limitsOfWorker, violation } from './frames.ts';
 import { decodeMessage } from './message-codec.ts';
 import { needsTypescript, typescriptLoader } from './read-typescript.ts';
-import { toFault } from './refusal.ts';
+import { toRunlakeError } from './refusal.ts';
 import { type ChildEnd, WorkerChild } from './worker-child.ts';
 import type { FromWorker, Refusal, ToWorker, WorkerSetup } from './worker-messages.ts';
 
@@ -31,7 +31,7 @@ export interface GraphWorkerOptions {
   readonly accounts?: AccountSource | undefined;
   readonly heapMegabytes: number | undefined;
   readonly silentMs: number;
-  readonly loadWithinMs: number;
+  readonly loadTimeoutMs: number;
   /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
   readonly onMessage: (message: FromWorker) => void;
   readonly onGone: (exit: WorkerExit) => void;
@@ -46,7 +46,7 @@ export interface WorkerExit {
   /** Id of the graph that the process was importing when it ended. */
   readonly whileLoading: string | undefined;
   /** Error that prevents every process of this langgraph.json from becoming ready. */
-  readonly unfit?: Refusal;
+  readonly unusable?: Refusal;
 }
 
 /** Signals that come from outside the process; the process itself causes all others. */
@@ -65,7 +65,7 @@ export class GraphWorker {
   #ready = false;
   #loading: string | undefined;
   #dyingReason: string | undefined;
-  #unfit: Refusal | undefined;
+  #unusable: Refusal | undefined;
   #killed: Pick<WorkerExit, 'blame' | 'reason'> | undefined;
   #gone = false;
 
@@ -117,12 +117,12 @@ export class GraphWorker {
     this.#validate(message);
     if (message.kind === 'loading') this.#loading = message.graphId;
     else if (message.kind === 'dying') this.#dyingReason = message.reason;
-    else if (message.kind === 'unfit') this.#unfit = message.refusal;
+    else if (message.kind === 'unusable') this.#unusable = message.refusal;
     else if (message.kind === 'ready') {
       this.#ready = true;
       this.#loading = undefined;
       this.#options.onMessage(message);
-    } else if (message.kind !== 'beat') this.#options.onMessage(message);
+    } else if (message.kind !== 'heartbeat') this.#options.onMessage(message);
   }
 
   /** @throws WORKER_PROTOCOL_VIOLATED */
@@ -142,20 +142,20 @@ export class GraphWorker {
       }
     }
     const isOfStart = kind === 'loading' || kind === 'ready';
-    const isOfBoth = kind === 'beat' || kind === 'dying' || kind === 'unfit';
+    const isOfBoth = kind === 'heartbeat' || kind === 'dying' || kind === 'unusable';
     if (!isOfBoth && isOfStart === this.#ready) throw violation(`a message '${kind}' out of turn`);
   }
 
   #checkLiveness(): void {
     const now = performance.now();
-    const { silentMs, loadWithinMs } = this.#options;
+    const { silentMs, loadTimeoutMs } = this.#options;
     this.#messages = 0;
     // If the front itself was blocked, messages of the worker may still be unread.
     if (now - this.#lastCheckAtMs > silentMs / 2) this.#lastMessageAtMs = now;
     this.#lastCheckAtMs = now;
     if (!this.#ready) {
-      if (now - this.#startedAtMs > loadWithinMs) {
-        this.kill('self', `its graphs were not loaded within ${loadWithinMs / 1_000} s`);
+      if (now - this.#startedAtMs > loadTimeoutMs) {
+        this.kill('self', `its graphs were not loaded within ${loadTimeoutMs / 1_000} s`);
       }
     } else if (now - this.#lastMessageAtMs > silentMs) {
       this.kill('self', `its event loop did not turn for ${silentMs / 1_000} s`);
@@ -166,8 +166,8 @@ export class GraphWorker {
     const whileLoading = this.#ready ? undefined : this.#loading;
     if (this.#killed !== undefined) return { ...this.#killed, whileLoading };
     if (violation !== undefined) return { blame: 'self', reason: `it was ended: ${violation}`, whileLoading };
-    if (this.#unfit !== undefined) {
-      return { blame: 'self', reason: toFault(this.#unfit).message, whileLoading, unfit: this.#unfit };
+    if (this.#unusable !== undefined) {
+      return { blame: 'self', reason: toRunlakeError(this.#unusable).message, whileLoading, unusable: this.#unusable };
     }
     if (error !== undefined) return { blame: 'outside', reason: `it did not start: ${error.message}`, whileLoading };
     if (this.#dyingReason !== undefined) {

@@ -11,7 +11,7 @@ import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
 import { encodeFrame, type Frame, requireJson, violation } from './frames.ts';
-import { requirePacked, type Stretch } from './packed-chunks.ts';
+import { type ChunkGroup, requirePacked } from './packed-chunks.ts';
 import type { FromWorker, Refusal } from './worker-messages.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
@@ -30,7 +30,7 @@ const reason = Type.String({ maxLength: maxReasonCharacters });
 const names = Type.Array(name, { maxItems: maxNames });
 const bytes = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-const stretch = Type.Tuple([
+const chunkGroup = Type.Tuple([
   Type.String({ minLength: 1, maxLength: 256 }),
   Type.String({ minLength: 1, maxLength: 1_024, pattern: '^[^\\r\\n\\0]*$' }),
   Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
@@ -60,8 +60,8 @@ const messages = {
     routes: Type.Array(closed({ method: name, path: Type.String({ maxLength: 8_192 }) }), { maxItems: maxNames }),
     nodes: Type.Record(Type.String(), closed({ names, targets: names }), { maxProperties: maxNames }),
   }),
-  beat: message('beat', {}),
-  chunks: message('chunks', { key, stretches: Type.Array(stretch, { minItems: 1 }) }),
+  heartbeat: message('heartbeat', {}),
+  chunks: message('chunks', { key, chunkGroups: Type.Array(chunkGroup, { minItems: 1 }) }),
   traced: message('traced', {
     key,
     droppedRuns: count,
@@ -80,7 +80,7 @@ const messages = {
   answer: message('answer', { key }),
   refusal: message('refusal', { key, refusal }),
   dying: message('dying', { reason }),
-  unfit: message('unfit', { refusal }),
+  unusable: message('unusable', { refusal }),
 };
 
 /** @throws WORKER_PROTOCOL_VIOLATED */
@@ -104,10 +104,10 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
     );
     return { ...ready, nodes: Object.fromEntries(sets) };
   },
-  beat: (parsed, body) => withoutBody('beat', parsed, body),
+  heartbeat: (parsed, body) => withoutBody('heartbeat', parsed, body),
   chunks: (parsed, body, maxEventBytes) => {
-    const { kind, key, stretches } = validate('chunks', parsed);
-    const packed = { stretches: stretches as readonly Stretch[], bytes: body };
+    const { kind, key, chunkGroups } = validate('chunks', parsed);
+    const packed = { chunkGroups: chunkGroups as readonly ChunkGroup[], bytes: body };
     requirePacked(packed, maxEventBytes);
     return { kind, key, packed };
   },
@@ -119,8 +119,8 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
       at += size;
       return body.toString('utf8', at - size, at);
     };
-    const traced = runs.map(({ sizes: [place, members, values], ...run }): ChildRun => {
-      return { ...run, place: text(place), members: text(members), values: text(values) };
+    const traced = runs.map(({ sizes: [location, members, values], ...run }): ChildRun => {
+      return { ...run, location: text(location), members: text(members), values: text(values) };
     });
     if (at < body.byteLength) throw violation('text without a traced run');
     return { kind, key, traced: { ...marks, runs: traced } };
@@ -135,7 +135,7 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
   },
   refusal: (parsed, body) => withoutBody('refusal', parsed, body),
   dying: (parsed, body) => withoutBody('dying', parsed, body),
-  unfit: (parsed, body) => withoutBody('unfit', parsed, body),
+  unusable: (parsed, body) => withoutBody('unusable', parsed, body),
 };
 
 type Heads = typeof messages;
@@ -174,13 +174,13 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
   switch (message.kind) {
     case 'chunks': {
       const { packed, ...head } = message;
-      return encodeFrame({ ...head, stretches: packed.stretches }, [packed.bytes]);
+      return encodeFrame({ ...head, chunkGroups: packed.chunkGroups }, [packed.bytes]);
     }
     case 'traced': {
       const { kind, key, traced } = message;
       const body: Uint8Array[] = [];
-      const runs = traced.runs.map(({ place, members, values, ...run }) => {
-        const texts = [place, members, values].map((text) => Buffer.from(text));
+      const runs = traced.runs.map(({ location, members, values, ...run }) => {
+        const texts = [location, members, values].map((text) => Buffer.from(text));
         body.push(...texts);
         return { ...run, sizes: texts.map((text) => text.byteLength) };
       });
@@ -209,7 +209,7 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
       return encodeFrame({ ...message, nodes: Object.fromEntries(nodes), faults: Object.fromEntries(faults) });
     }
     case 'refusal':
-    case 'unfit':
+    case 'unusable':
       return encodeFrame({ ...message, refusal: truncateRefusal(message.refusal) });
     case 'dying':
       return encodeFrame({ ...message, reason: truncate(message.reason) });

@@ -1,13 +1,13 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { GraphWorkerOptions } from './graph-worker.ts';
-import { SupervisedWorker, type SupervisedWorkerHooks } from './kept-worker.ts';
+import { SupervisedWorker, type SupervisedWorkerHooks } from './supervised-worker.ts';
 
-const places = { auth: 'auth.path', app: 'http.app' } as const;
+const locations = { auth: 'auth.path', app: 'http.app' } as const;
 const loadTimeoutMs = 120_000;
 
 export interface ModuleWorkerOptions {
-  readonly part: keyof typeof places;
+  readonly part: keyof typeof locations;
   /** The part of the worker setup that belongs to the module. */
   readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app' | 'serverUrl'>;
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
@@ -28,7 +28,8 @@ export interface ModuleWorkerOptions {
  */
 export async function openModuleWorker(options: ModuleWorkerOptions): Promise<SupervisedWorker> {
   const { part, setup, file, environment, accounts, silentMs, onLine, hooks } = options;
-  const unusable = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: file.path, place: places[part], reason });
+  const unusable = (reason: string) =>
+    runlakeError('GRAPHS_FILE_INVALID', { file: file.path, location: locations[part], reason });
   let gaveUp = false;
   let opened!: () => void;
   let failed!: (error: unknown) => void;
@@ -45,14 +46,14 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Su
         maxEventBytes: 1,
         windowBytes: 1,
         maxBufferedBytes: 1,
-        beatMs: Math.min(1_000, silentMs / 4),
+        heartbeatMs: Math.min(1_000, silentMs / 4),
       },
       folder: file.folder,
       environment: { ...environment, ...file.env },
       accounts,
       heapMegabytes: undefined,
       silentMs,
-      loadWithinMs: loadTimeoutMs,
+      loadTimeoutMs: loadTimeoutMs,
       onLine,
     }),
     {

@@ -13,17 +13,17 @@
  *      as unusable and is not imported again.
  *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with blame `outside`.
  */
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../graphs/untested-library.ts';
 import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
 import { minEventLimitBytes } from './packed-chunks.ts';
-import { QueryWorker } from './question-desk.ts';
-import { toFault } from './refusal.ts';
+import { QueryWorker } from './query-worker.ts';
+import { toRunlakeError } from './refusal.ts';
 import { RunInPool } from './run-in-pool.ts';
-import { RunWorker } from './run-place.ts';
+import { RunWorker } from './run-worker.ts';
 import type { WorkerPool } from './worker-pool.ts';
 
 export interface WorkerPoolOptions {
@@ -48,7 +48,7 @@ export interface WorkerPoolOptions {
   /** Heap limit of a worker. Default: the default of Node. */
   readonly heapMegabytes?: number | undefined;
   /** Default 120,000. */
-  readonly loadWithinMs?: number;
+  readonly loadTimeoutMs?: number;
 }
 
 export interface OpenWorkerPool extends WorkerPool {
@@ -105,22 +105,22 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       maxEventBytes: options.maxEventBytes,
       windowBytes,
       maxBufferedBytes: options.maxBufferedBytes,
-      beatMs: Math.min(heartbeatMs, options.silentMs / 4),
+      heartbeatMs: Math.min(heartbeatMs, options.silentMs / 4),
     },
     folder: file.folder,
     environment: { ...options.environment, ...file.env },
     accounts: options.accounts,
     heapMegabytes: options.heapMegabytes,
     silentMs: options.silentMs,
-    loadWithinMs: options.loadWithinMs ?? 120_000,
+    loadTimeoutMs: options.loadTimeoutMs ?? 120_000,
     onLine: (line) => logger.info({ line }, 'graph code wrote'),
   });
 
   const createHooks = () => {
     let first = true;
     return {
-      onReady: (newFaults: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
-        Object.assign(faults, newFaults);
+      onReady: (newErrors: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
+        Object.assign(faults, newErrors);
         Object.assign(nodes, newNodes);
         failedStarts = 0;
         if (!first) return;
@@ -128,15 +128,15 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         readyOnce += 1;
         if (readyOnce === processes) opened();
       },
-      onGone: ({ reason, whileLoading, blame, unfit }: WorkerExit) => {
+      onGone: ({ reason, whileLoading, blame, unusable }: WorkerExit) => {
         if (closing) return;
         logger.warn({ reason, graph: whileLoading }, 'worker process ended');
-        if (first && unfit !== undefined) failed(toFault(unfit));
+        if (first && unusable !== undefined) failed(toRunlakeError(unusable));
         else if (whileLoading !== undefined && blame === 'self') {
           faults[whileLoading] ??= `its module ended the process while it was imported: ${reason}`;
         } else if (first) {
           failedStarts += 1;
-          if (failedStarts >= maxFailedStarts) failed(fault('GRAPH_WORKER_START_FAILED', { reason }));
+          if (failedStarts >= maxFailedStarts) failed(runlakeError('GRAPH_WORKER_START_FAILED', { reason }));
         }
       },
     };
@@ -251,7 +251,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       return { outcome: run.outcome, cancel: () => cancel(run, 'cancelled') };
     },
     async ask(request) {
-      if (queryWorker === undefined) throw fault('INTERNAL', {}, { cause: 'this process has no query worker' });
+      if (queryWorker === undefined) throw runlakeError('INTERNAL', {}, { cause: 'this process has no query worker' });
       return queryWorker.ask(request);
     },
     close,

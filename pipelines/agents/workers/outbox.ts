@@ -1,5 +1,5 @@
 import type { ErrorParameters } from '../../../infra/errors/runlake-error.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type FrameLimits, limitsOfWorker } from './frames.ts';
 import { encodeMessage } from './message-codec.ts';
 import { packChunks } from './packed-chunks.ts';
@@ -92,12 +92,12 @@ function replaceTooLarge(message: FromWorker, sizes: ErrorParameters): FromWorke
       return { ...message, traced: { runs: [], droppedRuns: droppedRuns + runs.length, droppedValues } };
     }
     case 'ended': {
-      const { message: text } = fault(refusal.code, refusal.params);
+      const { message: text } = runlakeError(refusal.code, refusal.params);
       return { ...message, outcome: { kind: 'failed', error: 'StateTooLarge', message: text } };
     }
     case 'answer':
       return { kind: 'refusal', key: message.key, refusal };
     default:
-      return { kind: 'unfit', refusal };
+      return { kind: 'unusable', refusal };
   }
 }

@@ -5,14 +5,14 @@ import { eventOverheadBytes } from './send-window.ts';
 import type { Chunk } from './worker-pool.ts';
 
 /** Consecutive chunks with the same mode, event and namespace, and their number. */
-export type Stretch = readonly [mode: string, event: string, namespace: string, chunks: number];
+export type ChunkGroup = readonly [mode: string, event: string, namespace: string, chunks: number];
 
 /**
  * Chunks of one run, packed into one buffer for the transfer between two processes. An object and a buffer per chunk
  * would cost both sides more than all other work on the chunk.
  */
 export interface PackedChunks {
-  readonly stretches: readonly Stretch[];
+  readonly chunkGroups: readonly ChunkGroup[];
   /** The data size of each chunk (u32, little endian), followed by the data of all chunks. */
   readonly bytes: Buffer;
 }
@@ -26,23 +26,23 @@ const carriageReturn = 0x0d;
 const openBrace = 0x7b;
 
 export function packChunks(chunks: readonly Chunk[]): PackedChunks {
-  const stretches: [string, string, string, number][] = [];
+  const chunkGroups: [string, string, string, number][] = [];
   const sizes = Buffer.allocUnsafe(chunks.length * sizeBytes);
   const data: Uint8Array[] = [sizes];
   for (const [index, chunk] of chunks.entries()) {
-    const stretch = stretches.at(-1);
-    if (stretch !== undefined && isNamedAlike(chunks[index - 1] as Chunk, chunk)) stretch[3] += 1;
-    else stretches.push([chunk.mode, chunk.event, chunk.namespace, 1]);
+    const chunkGroup = chunkGroups.at(-1);
+    if (chunkGroup !== undefined && isNamedAlike(chunks[index - 1] as Chunk, chunk)) chunkGroup[3] += 1;
+    else chunkGroups.push([chunk.mode, chunk.event, chunk.namespace, 1]);
     sizes.writeUInt32LE(chunk.data.byteLength, index * sizeBytes);
     data.push(chunk.data);
   }
-  return { stretches, bytes: Buffer.concat(data) };
+  return { chunkGroups, bytes: Buffer.concat(data) };
 }
 
 /** Cost of the chunks in the send window, computed without unpacking them. */
-export function packedCost({ stretches, bytes }: PackedChunks): number {
+export function packedCost({ chunkGroups, bytes }: PackedChunks): number {
   let cost = bytes.byteLength;
-  for (const [mode, event, namespace, chunks] of stretches) {
+  for (const [mode, event, namespace, chunks] of chunkGroups) {
     cost += chunks * (eventOverheadBytes - sizeBytes + mode.length + event.length + namespace.length);
   }
   return cost;
@@ -53,16 +53,16 @@ export function packedCost({ stretches, bytes }: PackedChunks): number {
  *
  * @throws WORKER_PROTOCOL_VIOLATED
  */
-export function requirePacked({ stretches, bytes }: PackedChunks, maxEventBytes: number): void {
+export function requirePacked({ chunkGroups, bytes }: PackedChunks, maxEventBytes: number): void {
   const limitBytes = Math.max(maxEventBytes, minEventLimitBytes);
-  const count = stretches.reduce((sum, stretch) => sum + stretch[3], 0);
+  const count = chunkGroups.reduce((sum, chunkGroup) => sum + chunkGroup[3], 0);
   const dataAt = count * sizeBytes;
   if (dataAt > bytes.byteLength) throw violation('events without their data');
   const data = bytes.subarray(dataAt);
   if (data.includes(lineFeed) || data.includes(carriageReturn)) throw violation('an event of several lines');
   let index = 0;
   let from = dataAt;
-  for (const [mode, , , chunks] of stretches) {
+  for (const [mode, , , chunks] of chunkGroups) {
     for (let left = chunks; left > 0; left -= 1, index += 1) {
       const size = bytes.readUInt32LE(index * sizeBytes);
       if (size > limitBytes) throw violation(`an event of ${size} bytes`);
@@ -77,10 +77,10 @@ export function requirePacked({ stretches, bytes }: PackedChunks, maxEventBytes:
 }
 
 /** Unpacks chunks that {@link requirePacked} has validated. They share the memory of `bytes`. */
-export function unpackChunks({ stretches, bytes }: PackedChunks): Chunk[] {
+export function unpackChunks({ chunkGroups, bytes }: PackedChunks): Chunk[] {
   const chunks: Chunk[] = [];
-  let from = stretches.reduce((sum, stretch) => sum + stretch[3], 0) * sizeBytes;
-  for (const [mode, event, namespace, count] of stretches) {
+  let from = chunkGroups.reduce((sum, chunkGroup) => sum + chunkGroup[3], 0) * sizeBytes;
+  for (const [mode, event, namespace, count] of chunkGroups) {
     for (let left = count; left > 0; left -= 1) {
       const to = from + bytes.readUInt32LE(chunks.length * sizeBytes);
       chunks.push({ mode, event, namespace, data: bytes.subarray(from, to) });

@@ -1,4 +1,4 @@
-import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Refusal } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
@@ -16,6 +16,6 @@ export function toFailure(request: GraphRequest, reason: string): Refusal {
 }
 
 /** Restores the error of the catalogue. */
-export function toFault({ code, params }: Refusal): RunlakeError {
-  return fault(code, params);
+export function toRunlakeError({ code, params }: Refusal): RunlakeError {
+  return runlakeError(code, params);
 }

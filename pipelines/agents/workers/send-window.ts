@@ -9,7 +9,7 @@
  *   2. The front acknowledges events after the log has stored them; then the next buffered events are sent.
  *   3. If the buffers exceed the limit, the run with the largest buffer fails with STREAM_BUFFER_FULL.
  */
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Chunk } from './worker-pool.ts';
 
 /** Fixed cost of an event besides its data and names: its log record, and objects on both sides. */
@@ -41,7 +41,7 @@ export class SendBuffers {
 
   #failLargest(): void {
     const [largest] = [...this.#windows].sort((one, other) => other.bufferedBytes - one.bufferedBytes);
-    largest?.fail(fault('STREAM_BUFFER_FULL', { bytes: largest.bufferedBytes, limit: this.#maxBytes }));
+    largest?.fail(runlakeError('STREAM_BUFFER_FULL', { bytes: largest.bufferedBytes, limit: this.#maxBytes }));
   }
 }
 

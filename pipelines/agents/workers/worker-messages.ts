@@ -31,7 +31,7 @@ export interface WorkerSetup {
   readonly windowBytes: number;
   /** Maximum cost of the buffered events of all runs of the process. */
   readonly maxBufferedBytes: number;
-  readonly beatMs: number;
+  readonly heartbeatMs: number;
 }
 
 export type ToWorker =
@@ -44,7 +44,7 @@ export type ToWorker =
   | {
       readonly kind: 'auth';
       readonly key: number;
-      readonly request: { readonly identify: AuthRequest } | { readonly judge: AuthQuestion };
+      readonly request: { readonly identify: AuthRequest } | { readonly authorize: AuthQuestion };
     };
 
 export type FromWorker =
@@ -58,7 +58,7 @@ export type FromWorker =
       /** Node names by graph id, for graphs whose nodes are known before they run. */
       readonly nodes: Readonly<Record<string, GraphNodes>>;
     }
-  | { readonly kind: 'beat' }
+  | { readonly kind: 'heartbeat' }
   | { readonly kind: 'chunks'; readonly key: number; readonly packed: PackedChunks }
   | { readonly kind: 'traced'; readonly key: number; readonly traced: TracedRuns }
   | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
@@ -67,7 +67,7 @@ export type FromWorker =
   /** An error was thrown outside of any run; the process exits. */
   | { readonly kind: 'dying'; readonly reason: string }
   /** A part of the langgraph.json that all graphs need is unusable; the process exits. */
-  | { readonly kind: 'unfit'; readonly refusal: Refusal };
+  | { readonly kind: 'unusable'; readonly refusal: Refusal };
 
 /** An error of the catalogue in serialisable form. */
 export interface Refusal {

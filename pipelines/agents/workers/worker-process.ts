@@ -95,16 +95,16 @@ function receive(message: ToWorker): void {
 async function start(receivedSetup: WorkerSetup): Promise<void> {
   setup = receivedSetup;
   outbox.limits = limitsOfWorker(setup.maxEventBytes);
-  turn = new EventLoopTurn(2 * setup.beatMs);
+  turn = new EventLoopTurn(2 * setup.heartbeatMs);
   buffers = new SendBuffers(setup.maxBufferedBytes);
   faults = { ...setup.faults };
-  setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
+  setInterval(() => outbox.put({ kind: 'heartbeat' }), setup.heartbeatMs).unref();
   installProjectGlobals(setup.serverUrl);
   if (needsTypescript(setup)) await readTypescript();
   try {
     rules = await loadStoreRules(setup);
   } catch (error) {
-    outbox.send({ kind: 'unfit', refusal: toRefusal({ kind: 'embed', texts: [] }, error) }, () => exit(70));
+    outbox.send({ kind: 'unusable', refusal: toRefusal({ kind: 'embed', texts: [] }, error) }, () => exit(70));
     return;
   }
   const connections = openConnections(setup);
@@ -193,7 +193,8 @@ async function answer({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Pro
 
 async function answerAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>): Promise<void> {
   if (auth === undefined) return;
-  const answer = 'identify' in request ? await auth.identify(request.identify) : await auth.judge(request.judge);
+  const answer =
+    'identify' in request ? await auth.identify(request.identify) : await auth.authorize(request.authorize);
   let json: string;
   try {
     json = JSON.stringify(answer);

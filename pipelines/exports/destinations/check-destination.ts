@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { destinationFault, type ObjectStep } from '../../../infra/objects/destination-fault.ts';
+import { destinationError, type ObjectStep } from '../../../infra/objects/destination-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
 
@@ -32,7 +32,7 @@ export async function checkDestination(store: ObjectStore): Promise<DestinationC
     const found = await store.get(key, { maxBytes: body.length + 1 }).catch(asMissing);
     if (found === undefined || !found.equals(body)) {
       const reason = found === undefined ? 'the object is missing' : 'its content differs from what was written';
-      throw destinationFault('DESTINATION_OBJECT_DAMAGED', { step: 'read', where: store.pathOf(key) }, reason);
+      throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', where: store.pathOf(key) }, reason);
     }
   });
   const deleted = await unlessForbidden(() => store.delete(key));

@@ -1,10 +1,10 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { openLocalStore } from '../../../infra/objects/local/open-local-store.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
 import type { DestinationConfig, DestinationCredentials, DestinationType } from './destination-config.ts';
-import type { DestinationPorts } from './destination-ports.ts';
+import type { DestinationDeps } from './destination-deps.ts';
 
 export interface DestinationSettings {
   readonly destination_type: DestinationType;
@@ -17,18 +17,18 @@ export interface DestinationSettings {
  * @throws DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED.
  */
 export function connectDestination(
-  ports: Pick<DestinationPorts, 'config' | 'authorities' | 'limits'>,
+  deps: Pick<DestinationDeps, 'config' | 'authorities' | 'limits'>,
   { destination_type: type, config }: DestinationSettings,
   credentials: DestinationCredentials | undefined,
-  limits: S3Limits | undefined = ports.limits,
+  limits: S3Limits | undefined = deps.limits,
 ): ObjectStore {
   if (type === 'local') {
-    const root = ports.config.localExportRoot;
-    if (root === undefined) throw fault('DESTINATION_TYPE_OFF');
+    const root = deps.config.localExportRoot;
+    if (root === undefined) throw runlakeError('DESTINATION_TYPE_OFF');
     return openLocalStore({ root, prefix: config.prefix });
   }
-  if (credentials === undefined && !ports.config.allowDefaultCredentials) {
-    throw fault('DESTINATION_CREDENTIALS_REQUIRED');
+  if (credentials === undefined && !deps.config.allowDefaultCredentials) {
+    throw runlakeError('DESTINATION_CREDENTIALS_REQUIRED');
   }
   return openS3Store({
     bucket: config.bucket_name ?? undefined,
@@ -42,8 +42,8 @@ export function connectDestination(
       secretAccessKey: credentials.secret_access_key,
       sessionToken: credentials.session_token ?? undefined,
     },
-    allowPrivateEndpoints: ports.config.allowPrivateEndpoints,
-    authorities: ports.authorities,
+    allowPrivateEndpoints: deps.config.allowPrivateEndpoints,
+    authorities: deps.authorities,
     limits,
   });
 }

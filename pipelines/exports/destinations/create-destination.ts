@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { fault } from '../../../infra/errors/runlake-error.ts';
-import { stayWithin } from '../../tenants/stay-within.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import {
   type DestinationCredentials,
   type DestinationRecord,
@@ -8,8 +8,8 @@ import {
   destinationColumns,
   sealCredentials,
 } from './destination-config.ts';
-import type { DestinationPorts } from './destination-ports.ts';
-import { type GivenConfig, normaliseConfig } from './settle-config.ts';
+import type { DestinationDeps } from './destination-deps.ts';
+import { type GivenConfig, normaliseConfig } from './normalise-config.ts';
 import { tryDestination } from './try-destination.ts';
 
 export interface NewDestination {
@@ -29,28 +29,28 @@ const countDestinations = `SELECT count(*) AS there FROM bulk_export_destination
  * @throws errors of {@link normaliseConfig} and {@link tryDestination}, BAD_REQUEST, LIMIT_REACHED.
  */
 export async function createDestination(
-  ports: DestinationPorts,
+  deps: DestinationDeps,
   workspaceId: string,
   { type, displayName, config: given, credentials: givenCredentials }: NewDestination,
 ): Promise<DestinationRecord> {
   const credentials = givenCredentials ?? undefined;
   if (type === 'local' && credentials !== undefined) {
-    throw fault('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
+    throw runlakeError('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
   }
   const config = normaliseConfig(type, given);
-  await tryDestination(ports, workspaceId, { destination_type: type, config }, credentials);
+  await tryDestination(deps, workspaceId, { destination_type: type, config }, credentials);
   const id = randomUUID();
-  const stored = credentials && sealCredentials(ports.sealer, id, credentials);
-  return ports.database.transaction(async (tx) => {
+  const stored = credentials && sealCredentials(deps.sealer, id, credentials);
+  return deps.database.transaction(async (tx) => {
     const [made] = await tx.query<DestinationRecord>(
       `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config, sealed_credentials,
          credentials_keys)
        VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ${destinationColumns}`,
       [id, workspaceId, type, displayName, config, stored?.sealed ?? null, stored?.keys ?? []],
     );
-    const limit = ports.config.exportMaxDestinations;
-    await stayWithin(tx, { workspaceId }, { most: limit, count: countDestinations }, () =>
-      fault('LIMIT_REACHED', {
+    const limit = deps.config.exportMaxDestinations;
+    await enforceLimit(tx, { workspaceId }, { most: limit, count: countDestinations }, () =>
+      runlakeError('LIMIT_REACHED', {
         limit,
         what: 'destinations of bulk exports',
         setting: 'RUNLAKE_EXPORT_MAX_DESTINATIONS',

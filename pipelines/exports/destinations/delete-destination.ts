@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { noDestination } from './read-destination.ts';
 
@@ -19,7 +19,7 @@ export async function deleteDestination(database: Database, workspaceId: string,
       'SELECT count(*)::int AS exports FROM bulk_exports WHERE destination_id = $1 AND finished_at IS NULL',
       [id],
     );
-    if (use !== undefined && use.exports > 0) throw fault('DESTINATION_IN_USE', { exports: use.exports });
+    if (use !== undefined && use.exports > 0) throw runlakeError('DESTINATION_IN_USE', { exports: use.exports });
     await tx.execute(
       `UPDATE bulk_export_destinations SET deleted_at = now(), updated_at = now(), sealed_credentials = NULL,
          credentials_keys = '{}' WHERE id = $1`,

@@ -1,7 +1,7 @@
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { connectDestination } from './connect-destination.ts';
 import type { DestinationConfig, DestinationCredentials, DestinationType } from './destination-config.ts';
-import type { DestinationPorts } from './destination-ports.ts';
+import type { DestinationDeps } from './destination-deps.ts';
 import { noDestination } from './read-destination.ts';
 
 interface Row {
@@ -17,10 +17,10 @@ interface Row {
  *   of the database.
  */
 export async function openDestination(
-  ports: DestinationPorts,
+  deps: DestinationDeps,
   { workspaceId, destinationId }: { readonly workspaceId: string; readonly destinationId: string },
 ): Promise<ObjectStore> {
-  const [row] = await ports.database.query<Row>(
+  const [row] = await deps.database.query<Row>(
     `SELECT destination_type, config, sealed_credentials FROM bulk_export_destinations
      WHERE workspace_id = $1 AND id = $2 AND deleted_at IS NULL`,
     [workspaceId, destinationId],
@@ -28,6 +28,6 @@ export async function openDestination(
   if (row === undefined) throw noDestination();
   const sealed = row.sealed_credentials;
   const credentials =
-    sealed === null ? undefined : (JSON.parse(ports.sealer.open(sealed, destinationId).text) as DestinationCredentials);
-  return connectDestination(ports, row, credentials);
+    sealed === null ? undefined : (JSON.parse(deps.sealer.open(sealed, destinationId).text) as DestinationCredentials);
+  return connectDestination(deps, row, credentials);
 }

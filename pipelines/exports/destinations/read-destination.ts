@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { type DestinationRecord, destinationColumns } from './destination-config.ts';
 
@@ -12,4 +12,4 @@ export async function readDestination(sql: Sql, workspaceId: string, id: string)
   return found;
 }
 
-export const noDestination = () => fault('NOT_FOUND', { what: 'Bulk export destination' });
+export const noDestination = () => runlakeError('NOT_FOUND', { what: 'Bulk export destination' });

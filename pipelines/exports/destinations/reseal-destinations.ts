@@ -1,5 +1,5 @@
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { DestinationPorts } from './destination-ports.ts';
+import type { DestinationDeps } from './destination-deps.ts';
 
 /**
  * Seals credentials that are sealed under a former key again under the current key, so that the former key can be
@@ -8,7 +8,7 @@ import type { DestinationPorts } from './destination-ports.ts';
  * @returns the number of credentials sealed again.
  */
 export async function resealDestinations(
-  { database, sealer }: Pick<DestinationPorts, 'database' | 'sealer'>,
+  { database, sealer }: Pick<DestinationDeps, 'database' | 'sealer'>,
   logger: Logger,
 ): Promise<number> {
   const rows = await database.query<{ id: string; sealed: string }>(

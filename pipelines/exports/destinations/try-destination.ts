@@ -1,7 +1,7 @@
 import { checkDestination, checkLimits } from './check-destination.ts';
 import { connectDestination, type DestinationSettings } from './connect-destination.ts';
 import type { DestinationCredentials } from './destination-config.ts';
-import type { DestinationPorts } from './destination-ports.ts';
+import type { DestinationDeps } from './destination-deps.ts';
 
 /**
  * Checks a destination with credentials that are not stored yet.
@@ -10,13 +10,13 @@ import type { DestinationPorts } from './destination-ports.ts';
  *   checkDestination}.
  */
 export async function tryDestination(
-  ports: DestinationPorts,
+  deps: DestinationDeps,
   workspaceId: string,
   settings: DestinationSettings,
   credentials: DestinationCredentials | undefined,
 ): Promise<void> {
-  await ports.checks.during(workspaceId, async () => {
-    const store = connectDestination(ports, settings, credentials, ports.limits ?? checkLimits);
+  await deps.checks.during(workspaceId, async () => {
+    const store = connectDestination(deps, settings, credentials, deps.limits ?? checkLimits);
     try {
       await checkDestination(store);
     } finally {

@@ -1,11 +1,11 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   type DestinationCredentials,
   type DestinationRecord,
   destinationColumns,
   sealCredentials,
 } from './destination-config.ts';
-import type { DestinationPorts } from './destination-ports.ts';
+import type { DestinationDeps } from './destination-deps.ts';
 import { noDestination, readDestination } from './read-destination.ts';
 import { tryDestination } from './try-destination.ts';
 
@@ -21,22 +21,22 @@ export interface DestinationChange {
  * @throws NOT_FOUND, BAD_REQUEST, errors of {@link tryDestination}.
  */
 export async function updateDestination(
-  ports: DestinationPorts,
+  deps: DestinationDeps,
   workspaceId: string,
   id: string,
   change: DestinationChange,
 ): Promise<DestinationRecord> {
-  const destination = await readDestination(ports.database, workspaceId, id);
+  const destination = await readDestination(deps.database, workspaceId, id);
   const credentials = change.credentials ?? undefined;
   if (credentials !== undefined) {
     if (destination.destination_type === 'local') {
-      throw fault('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
+      throw runlakeError('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
     }
-    await tryDestination(ports, workspaceId, destination, credentials);
+    await tryDestination(deps, workspaceId, destination, credentials);
   }
   // Sealed for the id as stored; the caller may have written it in capitals.
-  const stored = credentials && sealCredentials(ports.sealer, destination.id, credentials);
-  const [changed] = await ports.database.query<DestinationRecord>(
+  const stored = credentials && sealCredentials(deps.sealer, destination.id, credentials);
+  const [changed] = await deps.database.query<DestinationRecord>(
     `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),
        sealed_credentials = coalesce($4, sealed_credentials), credentials_keys = coalesce($5, credentials_keys),
        updated_at = now()

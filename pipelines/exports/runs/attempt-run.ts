@@ -9,11 +9,11 @@
  *      (`tidy-run.ts`).
  *   5. Advance its export: further export runs, or its end (`advance-export.ts`).
  */
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { advanceExport } from '../advance-export.ts';
+import type { WorkDeps } from '../export-deps.ts';
+import { formatOf, isProjectDeleted, keyOfPart, scopeOf } from '../export-locations.ts';
 import { attemptsEnded } from '../export-metrics.ts';
-import { formatOf, isProjectDeleted, keyOfPart, scopeOf } from '../export-places.ts';
-import type { WorkPorts } from '../export-ports.ts';
 import type { WorkFolders } from '../work-folders.ts';
 import { Checkpoint } from './checkpoint.ts';
 import { type AttemptEnd, endAttempt } from './end-attempt.ts';
@@ -22,36 +22,36 @@ import type { LiveAttempts } from './live-attempts.ts';
 import { type ClaimedRun, claimRun } from './take-run.ts';
 import { tidyRun } from './tidy-run.ts';
 
-export interface AttemptPorts extends WorkPorts {
+export interface AttemptDeps extends WorkDeps {
   readonly attempts: LiveAttempts;
   readonly folders: WorkFolders;
 }
 
 /** @returns false if the run is not due. @throws errors of the database; a later job then claims the run again. */
-export async function attemptRun(ports: AttemptPorts, runId: string): Promise<boolean> {
-  if (ports.attempts.stopping) return false;
-  const claimed = await claimRun(ports.database, runId, ports.limits, ports.now());
+export async function attemptRun(deps: AttemptDeps, runId: string): Promise<boolean> {
+  if (deps.attempts.stopping) return false;
+  const claimed = await claimRun(deps.database, runId, deps.limits, deps.now());
   if (claimed === undefined) return false;
-  const end = await ports.attempts.during(claimed.run, async (signal): Promise<AttemptEnd | 'completed'> => {
+  const end = await deps.attempts.during(claimed.run, async (signal): Promise<AttemptEnd | 'completed'> => {
     try {
-      await makeFiles(ports, claimed, signal);
+      await makeFiles(deps, claimed, signal);
       return 'completed';
     } catch (error) {
       // After an abort, the reason of the abort counts, whatever error the aborted step threw.
-      return await endAttempt(ports, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
+      return await endAttempt(deps, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
     }
   });
   attemptsEnded.inc({ end });
-  if (end === 'over' || end === 'failed') await tidyRun(ports, claimed.run);
-  if (end === 'completed') await advanceExport(ports, claimed.of.id);
+  if (end === 'over' || end === 'failed') await tidyRun(deps, claimed.run);
+  if (end === 'completed') await advanceExport(deps, claimed.of.id);
   return true;
 }
 
-async function makeFiles(ports: AttemptPorts, { run, of, nextPart }: ClaimedRun, signal: AbortSignal): Promise<void> {
-  const { database, now, folders } = ports;
-  if (await isProjectDeleted(database, of)) throw fault('EXPORT_PROJECT_DELETED');
-  const store = await ports.openStore(of);
-  const source = ports.openSource(scopeOf(of, run), formatOf(of));
+async function makeFiles(deps: AttemptDeps, { run, of, nextPart }: ClaimedRun, signal: AbortSignal): Promise<void> {
+  const { database, now, folders } = deps;
+  if (await isProjectDeleted(database, of)) throw runlakeError('EXPORT_PROJECT_DELETED');
+  const store = await deps.openStore(of);
+  const source = deps.openSource(scopeOf(of, run), formatOf(of));
   try {
     await folders.during(run.id, (folder) =>
       exportRun(

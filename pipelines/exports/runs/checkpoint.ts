@@ -5,7 +5,7 @@
  * lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded in
  * one transaction: the recorded files always contain exactly the members up to the cursor.
  */
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { ExportCursor } from '../export-scope.ts';
 import { statesBefore } from '../export-states.ts';
@@ -99,6 +99,6 @@ export class Checkpoint {
        WHERE id = $1 AND fence = $2 AND status IN (${states})`,
       [this.#run.id, this.#run.fence, this.#now().toISOString(), ...values],
     );
-    if (written === 0) throw fault('EXPORT_ATTEMPT_OVER');
+    if (written === 0) throw runlakeError('EXPORT_ATTEMPT_OVER');
   }
 }

@@ -1,10 +1,10 @@
-import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { enqueueRun } from '../enqueue.ts';
-import type { ExportPorts } from '../export-ports.ts';
+import type { ExportDeps } from '../export-deps.ts';
 import { endExport, enqueueWaiting } from '../finish-export.ts';
 import type { ExportRunRecord } from './run-record.ts';
 
-type Ports = Pick<ExportPorts, 'database' | 'jobs' | 'logger' | 'now' | 'limits'>;
+type Deps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits'>;
 
 export type AttemptEnd = 'retried' | 'failed' | 'over' | 'released';
 
@@ -19,48 +19,48 @@ export type AttemptEnd = 'retried' | 'failed' | 'over' | 'released';
  *
  * @throws errors of the database; the lease then expires, and the run is claimed again without a retry.
  */
-export async function endAttempt(ports: Ports, run: ExportRunRecord, reason: unknown): Promise<AttemptEnd> {
-  const error = isRunlakeError(reason) ? reason : fault('INTERNAL', {}, { cause: reason });
+export async function endAttempt(deps: Deps, run: ExportRunRecord, reason: unknown): Promise<AttemptEnd> {
+  const error = isRunlakeError(reason) ? reason : runlakeError('INTERNAL', {}, { cause: reason });
   if (error.code === 'EXPORT_ATTEMPT_OVER') return 'over';
-  const { logger, limits } = ports;
-  if (error.code === 'DRAINING') return release(ports, run);
+  const { logger, limits } = deps;
+  if (error.code === 'DRAINING') return release(deps, run);
   const about = { err: error, exportId: run.exportId, runId: run.id, retryNumber: run.retryNumber };
   if (error.class === 'caller' || run.retryNumber >= limits.exportRetries) {
     logger.error(about, 'a bulk export run failed');
-    return fail(ports, run, error);
+    return fail(deps, run, error);
   }
   logger.warn(about, 'an attempt at a bulk export run failed; it will be retried');
-  return retry(ports, run, error);
+  return retry(deps, run, error);
 }
 
-async function release(ports: Ports, run: ExportRunRecord): Promise<AttemptEnd> {
-  const released = await ports.database.execute(
+async function release(deps: Deps, run: ExportRunRecord): Promise<AttemptEnd> {
+  const released = await deps.database.execute(
     `UPDATE bulk_export_runs SET lease_until = NULL, attempt_started_at = NULL, next_attempt_at = $3, updated_at = $3
      WHERE id = $1 AND fence = $2 AND status = 'RUNNING'`,
-    [run.id, run.fence, ports.now().toISOString()],
+    [run.id, run.fence, deps.now().toISOString()],
   );
   if (released === 0) return 'over';
-  await enqueueRun(ports, run);
+  await enqueueRun(deps, run);
   return 'released';
 }
 
-async function retry(ports: Ports, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
-  const delayMs = ports.limits.exportRetryDelayMs;
-  const now = ports.now();
-  const updated = await ports.database.execute(
+async function retry(deps: Deps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
+  const delayMs = deps.limits.exportRetryDelayMs;
+  const now = deps.now();
+  const updated = await deps.database.execute(
     `UPDATE bulk_export_runs SET retry_number = retry_number + 1, errors = coalesce(errors, '{}') || $3,
        lease_until = NULL, attempt_started_at = NULL, next_attempt_at = $4, updated_at = $5
      WHERE id = $1 AND fence = $2 AND status = 'RUNNING'`,
     [run.id, run.fence, errorEntry(run, error), new Date(now.getTime() + delayMs).toISOString(), now.toISOString()],
   );
   if (updated === 0) return 'over';
-  await enqueueRun(ports, run, delayMs);
+  await enqueueRun(deps, run, delayMs);
   return 'retried';
 }
 
-async function fail(ports: Ports, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
-  const now = ports.now();
-  const workspaceId = await ports.database.transaction(async (tx) => {
+async function fail(deps: Deps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
+  const now = deps.now();
+  const workspaceId = await deps.database.transaction(async (tx) => {
     // Lock order: the export first, then its runs, as everywhere.
     await tx.query('SELECT FROM bulk_exports WHERE id = $1 FOR UPDATE', [run.exportId]);
     const updated = await tx.execute(
@@ -74,7 +74,7 @@ async function fail(ports: Ports, run: ExportRunRecord, error: RunlakeError): Pr
     return endExport(tx, run.exportId, { to: 'FAILED', reason }, now);
   });
   if (workspaceId === undefined) return 'over';
-  await enqueueWaiting(ports, workspaceId);
+  await enqueueWaiting(deps, workspaceId);
   return 'failed';
 }
 

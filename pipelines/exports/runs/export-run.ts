@@ -24,8 +24,8 @@ import { join } from 'node:path';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { exportedBytes, exportedRows, stageSeconds } from '../export-metrics.ts';
 import type { ExportCursor, ExportSlice } from '../export-scope.ts';
-import { prefetch } from './ahead.ts';
 import type { Checkpoint } from './checkpoint.ts';
+import { prefetch } from './prefetch.ts';
 import type { PendingUpload } from './run-record.ts';
 
 /** Reads the members of an export run and makes files of them. */
@@ -162,9 +162,9 @@ async function writePart<Read>(
     const path = store.pathOf(key);
     const pending = { part, after: after ?? null, last, rows: found, bytes: sliceBytes, path, uploadId: null };
     await checkpoint.recordPending(pending);
-    const noteUpload = (uploadId: string) => checkpoint.recordUpload(uploadId);
+    const recordUpload = (uploadId: string) => checkpoint.recordUpload(uploadId);
     const mayReplace = () => checkpoint.confirm();
-    const options = { signal, noteUpload, mayReplace };
+    const options = { signal, recordUpload, mayReplace };
     const { bytes, sha256, etag = null } = await timed('upload', () => store.upload(key, made.path, options));
     // Aborts uploads of an earlier attempt that reached the store after step 2 had aborted the known ones.
     if (repeated) await store.abortUploads(key, [], { signal });

@@ -11,7 +11,7 @@
  *      other organisations that become due are behind it in the queue.
  */
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
-import { type AttemptPorts, attemptRun } from './attempt-run.ts';
+import { type AttemptDeps, attemptRun } from './attempt-run.ts';
 import { type NextRun, nextRuns } from './due-runs.ts';
 
 const pollIntervalMs = 1_000;
@@ -19,7 +19,7 @@ const pollIntervalMs = 1_000;
 const maxLostRaces = 5;
 
 export class FairAttempts {
-  readonly #ports: AttemptPorts;
+  readonly #deps: AttemptDeps;
   readonly #concurrency: number;
   /** Attempts in this process, by organisation. */
   readonly #running = new Map<string, number>();
@@ -29,8 +29,8 @@ export class FairAttempts {
   #total = 0;
   readonly #wakers = new Set<() => void>();
 
-  constructor(ports: AttemptPorts, concurrency: number) {
-    this.#ports = ports;
+  constructor(deps: AttemptDeps, concurrency: number) {
+    this.#deps = deps;
     this.#concurrency = concurrency;
   }
 
@@ -41,7 +41,7 @@ export class FairAttempts {
 
   /** Attempts one run, if one is due. @throws errors of the database. */
   async attemptNext(): Promise<void> {
-    const { database, limits, now, attempts } = this.#ports;
+    const { database, limits, now, attempts } = this.#deps;
     let lostRaces = 0;
     while (!attempts.stopping && lostRaces < maxLostRaces) {
       const due = await nextRuns(database, limits, now());
@@ -89,7 +89,7 @@ export class FairAttempts {
     this.#total += 1;
     this.#running.set(organizationId, (this.#running.get(organizationId) ?? 0) + 1);
     try {
-      return await runForTenant({ organizationId }, () => attemptRun(this.#ports, id));
+      return await runForTenant({ organizationId }, () => attemptRun(this.#deps, id));
     } finally {
       this.#total -= 1;
       const left = (this.#running.get(organizationId) ?? 1) - 1;

@@ -12,10 +12,10 @@
  *   3. An attempt that exceeds its timeout is aborted.
  *   4. Stopping aborts all attempts.
  */
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { ExportLimits } from '../export-ports.ts';
+import type { ExportLimits } from '../export-deps.ts';
 
 const renewEveryMs = 1_000;
 
@@ -56,9 +56,9 @@ export class LiveAttempts {
     const controller = new AbortController();
     const attempt = { fence: run.fence, controller, renewedAtMs: performance.now() };
     const { exportRunTimeoutMs: timeoutMs } = this.#limits;
-    const timeout = setTimeout(() => controller.abort(fault('EXPORT_RUN_TIMED_OUT', { timeoutMs })), timeoutMs);
+    const timeout = setTimeout(() => controller.abort(runlakeError('EXPORT_RUN_TIMED_OUT', { timeoutMs })), timeoutMs);
     this.#attempts.set(run.id, attempt);
-    if (this.#stopping) controller.abort(fault('DRAINING'));
+    if (this.#stopping) controller.abort(runlakeError('DRAINING'));
     this.#timer ??= setTimeout(() => void this.#renew(), renewEveryMs);
     try {
       return await work(controller.signal);
@@ -71,7 +71,7 @@ export class LiveAttempts {
   /** Aborts every attempt, now and later, with DRAINING. */
   stop(): void {
     this.#stopping = true;
-    for (const { controller } of this.#attempts.values()) controller.abort(fault('DRAINING'));
+    for (const { controller } of this.#attempts.values()) controller.abort(runlakeError('DRAINING'));
   }
 
   async #renew(): Promise<void> {
@@ -81,15 +81,16 @@ export class LiveAttempts {
       const renewed = await this.#renewLeases(current);
       for (const [id, attempt] of current) {
         const found = renewed.get(id);
-        if (found === undefined) attempt.controller.abort(fault('EXPORT_ATTEMPT_OVER'));
-        else if (found.projectDeleted) attempt.controller.abort(fault('EXPORT_PROJECT_DELETED'));
+        if (found === undefined) attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER'));
+        else if (found.projectDeleted) attempt.controller.abort(runlakeError('EXPORT_PROJECT_DELETED'));
         else attempt.renewedAtMs = renewedAtMs;
       }
     } catch (err) {
       this.#logger.warn({ err, attempts: current.length }, 'cannot renew the leases of export runs');
       const maxAgeMs = this.#limits.exportLeaseMs - renewEveryMs;
       for (const [, attempt] of current) {
-        if (performance.now() - attempt.renewedAtMs > maxAgeMs) attempt.controller.abort(fault('EXPORT_ATTEMPT_OVER'));
+        if (performance.now() - attempt.renewedAtMs > maxAgeMs)
+          attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER'));
       }
     }
     this.#timer = this.#attempts.size === 0 ? undefined : setTimeout(() => void this.#renew(), renewEveryMs);

@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { keyOfPart } from '../export-places.ts';
-import type { WorkPorts } from '../export-ports.ts';
+import type { WorkDeps } from '../export-deps.ts';
+import { keyOfPart } from '../export-locations.ts';
 import { type ExportRecord, exportColumns } from '../export-record.ts';
 import { type ExportRunRecord, runColumns } from './run-record.ts';
 
@@ -16,10 +16,10 @@ const tidyTimeoutMs = 5_000;
  * @throws errors of the database.
  */
 export async function tidyRun(
-  ports: Pick<WorkPorts, 'database' | 'openStore' | 'logger'>,
+  deps: Pick<WorkDeps, 'database' | 'openStore' | 'logger'>,
   run: Pick<ExportRunRecord, 'id'> & { readonly fence?: number },
 ): Promise<void> {
-  const { database, logger } = ports;
+  const { database, logger } = deps;
   if (run.fence !== undefined) {
     await database.execute(
       'UPDATE bulk_export_runs SET lease_until = NULL WHERE id = $1 AND fence = $2 AND finished_at IS NOT NULL',
@@ -40,7 +40,7 @@ export async function tidyRun(
   if (of === undefined) return;
   const signal = AbortSignal.timeout(tidyTimeoutMs);
   try {
-    const store = await ports.openStore(of);
+    const store = await deps.openStore(of);
     try {
       const key = keyOfPart(of, left, pending.part);
       await store.abortUploads(key, pending.uploadId === null ? [] : [pending.uploadId], { signal });

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { runBytes } from '../../runs/run-columns.ts';
 import { type MembersCondition, memberOrder } from './members.ts';
 
@@ -12,11 +12,11 @@ const maxBlockRows = 1_024;
  * close together; otherwise small blocks only cost time. Unmerged rows only make the result smaller.
  */
 export async function blockRows(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   { sql, params }: MembersCondition,
   signal: AbortSignal,
 ): Promise<number> {
-  const [row] = await warehouse.query<{ bytes: number }>({
+  const [row] = await clickhouse.query<{ bytes: number }>({
     name: 'size-blocks',
     sql: `SELECT max(near) AS bytes FROM (
             SELECT sum(bytes) OVER (ORDER BY ${memberOrder} ROWS BETWEEN ${nearRows - 1} PRECEDING AND CURRENT ROW) AS near

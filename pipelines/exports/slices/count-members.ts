@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { ExportScope } from '../export-scope.ts';
 import { isMember, membersCondition } from './members.ts';
 
@@ -18,12 +18,12 @@ const timeoutMs = 900_000;
  * @throws errors of ClickHouse, or the reason of `signal`.
  */
 export async function countMembers(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   scope: ExportScope,
   signal?: AbortSignal,
 ): Promise<MemberCount> {
   const { sql, params } = membersCondition(scope, {});
-  const [row] = await warehouse.query<MemberCount>({
+  const [row] = await clickhouse.query<MemberCount>({
     name: 'count-members',
     sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late
           FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { EncodeRequest, ParquetFacts } from '../../../infra/duckdb/encode-request.ts';
 import { compressionInFooter } from '../../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../../infra/duckdb/encoder.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import { runParquetColumns } from '../../../schemas/parquet/run-columns.ts';
 import type { ExportFormat } from '../export-scope.ts';
@@ -44,7 +44,7 @@ export async function encodeSlice(
     if (files.rows === 0) return undefined;
     const facts = await encoder.encode(buildRequest(files, folder, format), signal);
     const reason = findMismatch(facts, files, format);
-    if (reason !== undefined) throw fault('EXPORT_FILE_INVALID', { reason });
+    if (reason !== undefined) throw runlakeError('EXPORT_FILE_INVALID', { reason });
     return { path, rows: facts.rows, bytes: (await stat(path)).size };
   } catch (error) {
     await rm(path, { force: true });
@@ -54,9 +54,9 @@ export async function encodeSlice(
   }
 }
 
-async function discardSlice({ source, beside }: SliceFiles, folder: string): Promise<void> {
+async function discardSlice({ source, derived }: SliceFiles, folder: string): Promise<void> {
   await rm(join(folder, source), { force: true });
-  if (beside !== undefined) await rm(join(folder, beside.file), { force: true });
+  if (derived !== undefined) await rm(join(folder, derived.file), { force: true });
 }
 
 function buildRequest(
@@ -64,17 +64,17 @@ function buildRequest(
   folder: string,
   { version, compression, fields }: ExportFormat,
 ): EncodeRequest {
-  const { source, beside } = files;
+  const { source, derived } = files;
   return {
     folder,
     source,
     target,
-    beside,
+    derived,
     columns: (fields as readonly ExportField[]).map((field) => ({
       name: field,
       form: formOf(field, version),
       from: sliceColumns[field].sql === undefined ? undefined : sourceName(field),
-      beside: sliceColumns[field].derived === undefined ? undefined : sourceName(field),
+      derived: sliceColumns[field].derived === undefined ? undefined : sourceName(field),
     })),
     compression,
     rowGroupRows: chooseGroupRows(files.groups),

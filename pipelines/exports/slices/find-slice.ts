@@ -10,7 +10,7 @@
  *   2. Keys and sizes in that range are read with `FINAL`; the slice ends at the last run that fits.
  *   3. If rows merged or are not members, the slice is still below its limit, and the search continues after the range.
  */
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { runBytes } from '../../runs/run-columns.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../export-scope.ts';
 import { isMember, memberOrder, membersCondition } from './members.ts';
@@ -37,7 +37,7 @@ export interface SliceLimits {
  * @throws errors of ClickHouse, or the reason of `signal`.
  */
 export async function findSlice(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   scope: ExportScope,
   after: ExportCursor | undefined,
   limits: SliceLimits,
@@ -54,9 +54,9 @@ export async function findSlice(
       heavyBytes: maxHeavyBytes - heavyBytes,
     };
     const position = slice?.last ?? after;
-    const rangeEnd = await probe(warehouse, scope, position, from, missing.rows, signal);
+    const rangeEnd = await probe(clickhouse, scope, position, from, missing.rows, signal);
     if (rangeEnd === undefined) break;
-    const found = await findEnd(warehouse, scope, position, from, rangeEnd, missing, signal);
+    const found = await findEnd(clickhouse, scope, position, from, rangeEnd, missing, signal);
     if (found.end !== undefined) {
       const { ordinal, total, heavy, ...last } = found.end;
       if (slice !== undefined && (total > missing.bytes || heavy > missing.heavyBytes)) break;
@@ -71,7 +71,7 @@ export async function findSlice(
 
 /** Exclusive end of the time range that contains the next `rows` stored rows; undefined if there are none. */
 async function probe(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   scope: ExportScope,
   after: ExportCursor | undefined,
   fromMicros: number,
@@ -80,7 +80,7 @@ async function probe(
 ): Promise<number | undefined> {
   const { untilMicrosExclusive } = scope.window;
   const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
-  const [row] = await warehouse.query<{ rows: number; newest: number }>({
+  const [row] = await clickhouse.query<{ rows: number; newest: number }>({
     name: 'probe-export',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(max(t)) AS newest FROM (
             SELECT start_time AS t FROM runs WHERE ${sql} ORDER BY start_time LIMIT {wanted:UInt64})`,
@@ -111,7 +111,7 @@ interface Filled {
 }
 
 async function findEnd(
-  warehouse: Warehouse,
+  clickhouse: ClickHouse,
   scope: ExportScope,
   after: ExportCursor | undefined,
   fromMicros: number,
@@ -120,7 +120,7 @@ async function findEnd(
   signal: AbortSignal | undefined,
 ): Promise<Filled> {
   const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
-  const [row] = await warehouse.query<EndRow>({
+  const [row] = await clickhouse.query<EndRow>({
     name: 'find-slice',
     sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, ordinal, total, heavy, found FROM (
             SELECT start_time, trace_id, id, row_number() OVER w AS ordinal, sum(bytes) OVER w AS total,

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
-import { workFileFault } from '../../../infra/errors/work-file-fault.ts';
+import { workFileError } from '../../../infra/errors/work-file-error.ts';
 
 /** One CSV line (RFC 4180) with all values quoted; an absent value is empty. */
 export function csvLine(values: readonly (string | undefined)[]): string {
@@ -10,7 +10,7 @@ export function csvLine(values: readonly (string | undefined)[]): string {
 
 /** A file to append lines to. Every method throws WORK_FILE_UNUSABLE if writing fails. */
 export class LineFile {
-  longestLineBytes = 0;
+  maxLineBytes = 0;
   readonly #path: string;
   #file: FileHandle | undefined;
 
@@ -20,18 +20,18 @@ export class LineFile {
 
   /** Each line includes its line end. */
   async write(lines: readonly string[]): Promise<void> {
-    for (const line of lines) this.longestLineBytes = Math.max(this.longestLineBytes, Buffer.byteLength(line));
+    for (const line of lines) this.maxLineBytes = Math.max(this.maxLineBytes, Buffer.byteLength(line));
     try {
       this.#file ??= await open(this.#path, 'w', 0o600);
       await this.#file.appendFile(lines.join(''));
     } catch (error) {
-      throw workFileFault(this.#path, error);
+      throw workFileError(this.#path, error);
     }
   }
 
   async close(): Promise<void> {
     await this.#file?.close().catch((error: unknown) => {
-      throw workFileFault(this.#path, error);
+      throw workFileError(this.#path, error);
     });
     this.#file = undefined;
   }
@@ -48,7 +48,7 @@ export async function* readLines(path: string): AsyncGenerator<string> {
   try {
     for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) yield line;
   } catch (error) {
-    throw workFileFault(path, error);
+    throw workFileError(path, error);
   } finally {
     stream.destroy();
   }

@@ -6,7 +6,7 @@
  * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
  * merges them.
  */
-import type { QueryParameter } from '../../../infra/clickhouse/warehouse.ts';
+import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import type { TimeWindow } from '../../runs/run-key.ts';
 import { scopeCondition } from '../../runs/run-scope.ts';
 import type { ExportCursor, ExportScope } from '../export-scope.ts';

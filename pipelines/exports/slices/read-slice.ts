@@ -1,17 +1,17 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
-import type { BesideFile, ParquetFacts } from '../../../infra/duckdb/encode-request.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import type { DerivedFile, ParquetFacts } from '../../../infra/duckdb/encode-request.ts';
 import type { Encoder } from '../../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import type { ExportFormat, ExportScope, ExportSlice } from '../export-scope.ts';
 import { blockRows } from './block-rows.ts';
 import { isMember, memberOrder, membersCondition } from './members.ts';
-import { readDerivedValues } from './read-beside.ts';
+import { readDerivedValues } from './read-derived.ts';
 import { selectOf } from './slice-columns.ts';
 
-export interface SlicePorts {
-  readonly warehouse: Warehouse;
+export interface SliceDeps {
+  readonly clickhouse: ClickHouse;
   readonly encoder: Encoder;
 }
 
@@ -26,7 +26,7 @@ export interface SliceRequest {
 /** A slice as files in its folder. */
 export interface SliceFiles {
   readonly source: string;
-  readonly beside: BesideFile | undefined;
+  readonly derived: DerivedFile | undefined;
   readonly rows: number;
   /** Row groups of the source. */
   readonly groups: ParquetFacts['groups'];
@@ -50,7 +50,7 @@ const otherRowBytes = 600;
  * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
  */
 export async function readSlice(
-  { warehouse, encoder }: SlicePorts,
+  { clickhouse, encoder }: SliceDeps,
   { scope, slice, format, folder }: SliceRequest,
   signal: AbortSignal,
 ): Promise<SliceFiles> {
@@ -59,13 +59,13 @@ export async function readSlice(
   const rowBytes = otherRowBytes + slice.bytes / Math.max(slice.rows, 1);
   const groupRows = Math.min(maxSourceGroupRows, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
   try {
-    await warehouse.queryToFile({
+    await clickhouse.queryToFile({
       name: 'read-slice',
       sql: `SELECT ${selectOf(fields)} FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
         ORDER BY ${memberOrder}`,
       params,
       settings: {
-        max_block_size: String(await blockRows(warehouse, { sql, params }, signal)),
+        max_block_size: String(await blockRows(clickhouse, { sql, params }, signal)),
         output_format_parquet_row_group_size: String(groupRows),
         output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),
       },
@@ -75,11 +75,11 @@ export async function readSlice(
       signal,
     });
     const facts = await encoder.inspect({ folder, source }, signal);
-    const beside =
+    const derived =
       facts.rows === 0
         ? undefined
-        : await readDerivedValues({ warehouse, encoder }, { scope, slice, fields, folder, source, facts }, signal);
-    return { source, beside, rows: facts.rows, groups: facts.groups };
+        : await readDerivedValues({ clickhouse, encoder }, { scope, slice, fields, folder, source, facts }, signal);
+    return { source, derived, rows: facts.rows, groups: facts.groups };
   } catch (error) {
     await rm(join(folder, source), { force: true });
     throw error;

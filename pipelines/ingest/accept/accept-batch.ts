@@ -1,5 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { ChildCursor } from '../json/child-cursor.ts';
 import { findPath } from '../json/find.ts';
@@ -7,7 +7,7 @@ import { KeySet } from '../json/key-set.ts';
 import { requireEnd, requireOpening } from '../json/scan.ts';
 import { scanAny } from '../json/scan-any.ts';
 import { ScanOrigin } from '../json/scan-origin.ts';
-import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts } from './accept-drafts.ts';
 import type { Acceptance, Rejection, RunDraft } from './draft.ts';
 import type { Sender } from './publish-runs.ts';
 import { nameOf, runMembers } from './read-json-run.ts';
@@ -26,13 +26,13 @@ interface Item {
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and what
  *   `acceptDrafts` throws.
  */
-export async function acceptBatch(sender: Sender, body: Buffer, ports: AcceptPorts): Promise<Acceptance> {
+export async function acceptBatch(sender: Sender, body: Buffer, deps: AcceptDeps): Promise<Acceptance> {
   const rejected: Rejection[] = [];
-  const drafts = await inSlices(readItems(body, ports.config, rejected));
-  return acceptDrafts(sender, drafts, rejected, ports);
+  const drafts = await inSlices(readItems(body, deps.config, rejected));
+  return acceptDrafts(sender, drafts, rejected, deps);
 }
 
-function* readItems(body: Buffer, config: AcceptPorts['config'], rejected: Rejection[]): StepwiseWork<RunDraft[]> {
+function* readItems(body: Buffer, config: AcceptDeps['config'], rejected: Rejection[]): StepwiseWork<RunDraft[]> {
   const drafts: RunDraft[] = [];
   for (const [index, item] of (yield* findItems(body, config)).entries()) {
     const part = `${item.kind} ${index}`;
@@ -86,7 +86,7 @@ function* findItems(
     yield;
   }
   requireEnd(origin, cursor.at);
-  if (misfit !== undefined) throw fault('BAD_REQUEST', { reason: misfit });
+  if (misfit !== undefined) throw runlakeError('BAD_REQUEST', { reason: misfit });
   requireParts(found.post.length + found.patch.length, maxParts);
   return [...found.post, ...found.patch];
 }
@@ -110,7 +110,7 @@ function* findRuns(
 }
 
 function requireParts(count: number, maxParts: number): void {
-  if (count > maxParts) throw fault('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
+  if (count > maxParts) throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
 }
 
 const lists = new KeySet(['post', 'patch']);

@@ -5,17 +5,17 @@ import { runEvents, type Topic } from '../../../schemas/topics.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { assignProjects } from './assign-projects.ts';
-import { type TimeLimits, timesFault } from './check-times.ts';
+import { type TimeLimits, timesError } from './check-times.ts';
 import type { Acceptance, Rejection, RunDraft } from './draft.ts';
 import { type EncodedRun, encodeRuns, type Sender } from './publish-runs.ts';
 import { inconsistent, nothingTaken } from './rejection.ts';
-import type { RunPlaces } from './run-places.ts';
+import type { RunLocations } from './run-locations.ts';
 
 /** Dependencies of the functions that accept runs. */
-export interface AcceptPorts {
+export interface AcceptDeps {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   readonly projects: ProjectResolver;
-  readonly runPlaces: RunPlaces;
+  readonly runLocations: RunLocations;
   readonly config: Pick<
     Config,
     'maxRunBytes' | 'maxRunAgeDays' | 'maxRunAheadHours' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'
@@ -45,17 +45,17 @@ export async function acceptDrafts(
   sender: Sender,
   drafts: readonly RunDraft[],
   rejected: Rejection[],
-  ports: AcceptPorts,
+  deps: AcceptDeps,
   companions: readonly Companion[] = [],
   refusal: (rejected: readonly Rejection[]) => RunlakeError = nothingTaken,
 ): Promise<Acceptance> {
-  const timely = await inSlices(timelyDrafts(drafts, rejected, ports.config));
-  const resolved = await assignProjects(sender.workspaceId, timely, ports.projects, rejected);
-  const messages = await inSlices(encodeRuns(sender, resolved, ports.log, ports.config, rejected));
+  const timely = await inSlices(timelyDrafts(drafts, rejected, deps.config));
+  const resolved = await assignProjects(sender.workspaceId, timely, deps.projects, rejected);
+  const messages = await inSlices(encodeRuns(sender, resolved, deps.log, deps.config, rejected));
   const accompanying = rejectWithTheirRuns(companions, messages, rejected);
   const accepted = messages.length + accompanying.length;
   if (accepted === 0 && rejected.length > 0) {
-    ports.count(0, rejected);
+    deps.count(0, rejected);
     throw refusal(rejected);
   }
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
@@ -64,19 +64,19 @@ export async function acceptDrafts(
     if (ofTopic === undefined) topics.set(topic, [message]);
     else ofTopic.push(message);
   }
-  const published = [...topics].map(([topic, events]) => ports.log.publish(topic, events));
+  const published = [...topics].map(([topic, events]) => deps.log.publish(topic, events));
   // Answer a failure only when no event of the request is in flight any more.
   const outcomes = await Promise.allSettled(published);
   for (const outcome of outcomes) {
     if (outcome.status !== 'rejected') continue;
     const error: unknown = outcome.reason;
-    ports.count(
+    deps.count(
       0,
       isRunlakeError(error) ? [...rejected, ...messages.map(({ runId: run }) => ({ run, error }))] : rejected,
     );
     throw error;
   }
-  ports.count(messages.length, rejected);
+  deps.count(messages.length, rejected);
   return { accepted, rejected };
 }
 
@@ -107,7 +107,7 @@ function* timelyDrafts(
   const nowMicros = Date.now() * 1_000;
   const timely: RunDraft[] = [];
   for (const draft of drafts) {
-    const reason = timesFault(draft, nowMicros, limits);
+    const reason = timesError(draft, nowMicros, limits);
     if (reason === undefined) timely.push(draft);
     else rejected.push(inconsistent(draft.runId, reason));
     yield;

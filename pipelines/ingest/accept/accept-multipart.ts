@@ -1,5 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
 import { readFeedbackPart } from '../../feedback/read-feedback.ts';
@@ -7,7 +7,7 @@ import { type Part, parseMultipart } from '../body/multipart.ts';
 import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import { type AcceptPorts, acceptDrafts, type Companion } from './accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts, type Companion } from './accept-drafts.ts';
 import type { Acceptance, Rejection, RunDraft } from './draft.ts';
 import type { Sender } from './publish-runs.ts';
 import { runMembers } from './read-json-run.ts';
@@ -37,11 +37,11 @@ interface SortedParts {
 export async function acceptMultipart(
   sender: Sender,
   { body, contentType }: { readonly body: Buffer; readonly contentType: string },
-  ports: AcceptPorts,
+  deps: AcceptDeps,
 ): Promise<Acceptance> {
   const rejected: Rejection[] = [];
-  const { drafts, companions } = await inSlices(readParts(sender, body, contentType, ports, rejected));
-  return acceptDrafts(sender, drafts, rejected, ports, companions);
+  const { drafts, companions } = await inSlices(readParts(sender, body, contentType, deps, rejected));
+  return acceptDrafts(sender, drafts, rejected, deps, companions);
 }
 
 /** Reads all parts of a body into drafts and companions. */
@@ -49,7 +49,7 @@ function* readParts(
   sender: Sender,
   body: Buffer,
   contentType: string,
-  { config, log }: AcceptPorts,
+  { config, log }: AcceptDeps,
   rejected: Rejection[],
 ): StepwiseWork<{ drafts: RunDraft[]; companions: Companion[] }> {
   const sorted = sortParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
@@ -140,7 +140,7 @@ function readRunParts(
 ): RunDraft {
   const { main, id, kind } = run;
   if (main === undefined) {
-    throw fault('INVALID_RUN', {
+    throw runlakeError('INVALID_RUN', {
       run: id,
       reason: `the part ${kind}.${id} is missing; the request has only fields of the run`,
     });
@@ -165,5 +165,5 @@ function isPartKey(field: string): field is PartKey {
 }
 
 function misnamed(part: Part, reason: string): Error {
-  return fault('INVALID_RUN', { run: part.name.slice(0, 200), reason: `the name of the part ${reason}` });
+  return runlakeError('INVALID_RUN', { run: part.name.slice(0, 200), reason: `the name of the part ${reason}` });
 }

@@ -1,6 +1,6 @@
 import { inSlices } from '../in-slices.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
-import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts } from './accept-drafts.ts';
 import type { Acceptance, Rejection } from './draft.ts';
 import type { Sender } from './publish-runs.ts';
 import { inconsistent } from './rejection.ts';
@@ -19,13 +19,13 @@ export interface OtlpBody {
 export async function acceptOtlp(
   sender: Sender,
   { body, contentType, projectName }: OtlpBody,
-  ports: AcceptPorts,
+  deps: AcceptDeps,
 ): Promise<Acceptance> {
-  const { maxJsonDepth: maxDepth, maxParts } = ports.config;
+  const { maxJsonDepth: maxDepth, maxParts } = deps.config;
   const { drafts, rejected: refused } = await inSlices(readOtlp({ body, contentType, maxDepth, maxParts }));
   const rejected: Rejection[] = refused.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,
   );
-  return acceptDrafts(sender, named, rejected, ports);
+  return acceptDrafts(sender, named, rejected, deps);
 }

@@ -12,7 +12,7 @@ const roundingMicros = 1_000;
 export const latestStorableMicros = 9_180_000_000_000_000;
 
 /** Returns which time of a run is out of range or out of order, or undefined. */
-export function timesFault(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
+export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
   const earliest = nowMicros - limits.maxRunAgeDays * 86_400_000_000;
   const latest = nowMicros + limits.maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;

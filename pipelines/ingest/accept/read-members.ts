@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parseTime } from '../run-event/times.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import type { JsonValue, RunKey } from './run-members.ts';
@@ -9,7 +9,7 @@ const maxTextBytes = 64 * 1024;
 /** Builds the error for an invalid member; `name` names the run or item in the request. */
 export type Invalid = (name: string, reason: string) => Error;
 
-const invalidRun: Invalid = (run, reason) => fault('INVALID_RUN', { run, reason });
+const invalidRun: Invalid = (run, reason) => runlakeError('INVALID_RUN', { run, reason });
 
 /**
  * Reads single members as their types; returns `undefined` if a member is absent or null.

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parseDottedOrder } from '../run-event/dotted-order.ts';
 import { type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
 import type { RunDraft } from './draft.ts';
@@ -119,7 +119,7 @@ function isRunType(text: string): text is RunType {
 export function draftOfBatch(run: ReadRun): RunDraft {
   if (run.dottedOrder === undefined || run.traceId === undefined) {
     const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
-    throw fault('INVALID_RUN', { run: run.runId, reason });
+    throw runlakeError('INVALID_RUN', { run: run.runId, reason });
   }
   const { text, startTimeMicros, traceTimeMicros } = run.dottedOrder;
   return { ...run, traceId: run.traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };

@@ -1,4 +1,4 @@
-import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Rejection } from './draft.ts';
 
 /**
@@ -11,7 +11,7 @@ export function rejectionOf(run: string, error: unknown): Rejection {
 
 /** Rejects a run that is inconsistent. */
 export function inconsistent(run: string, reason: string): Rejection {
-  return { run, error: fault('INVALID_RUN', { run, reason }) };
+  return { run, error: runlakeError('INVALID_RUN', { run, reason }) };
 }
 
 /** The error of a request with a single run: the error of the run. */
@@ -34,11 +34,11 @@ export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
     .map(({ run, error }) => ({ loc: ['body', run], msg: error.message, type: error.code }));
   // Companions repeat the error of their run, so remove duplicates.
   const reasons = new Set(rejected.slice(0, listedRejections).map(({ error }) => error.message));
-  return fault('ALL_RUNS_INVALID', { reason: [...reasons].slice(0, 3).join(' ') }, { fields });
+  return runlakeError('ALL_RUNS_INVALID', { reason: [...reasons].slice(0, 3).join(' ') }, { fields });
 }
 
 export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {
-  return fault('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
+  return runlakeError('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
 }
 
 /** @throws RUN_TOO_LARGE if the text of a run, or of one of its fields, exceeds the limit for a whole run. */

@@ -12,7 +12,7 @@
  *      first, starting with the organisation that holds most, while it holds more than its share.
  *   4. Bodies that have arrived are not ended, because they are processed quickly. Until then the additional quarter is used.
  */
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { counter } from '../../../infra/telemetry/metrics.ts';
 import { scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
 
@@ -136,5 +136,5 @@ function refused(cause: 'no-room' | 'over-share'): Error {
 }
 
 function overloaded(): Error {
-  return fault('OVERLOADED', { what: 'RUNLAKE_MAX_COLLECTING_BYTES' }, { retryAfterSeconds: 1 });
+  return runlakeError('OVERLOADED', { what: 'RUNLAKE_MAX_COLLECTING_BYTES' }, { retryAfterSeconds: 1 });
 }

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type BodyShare, endedBodies } from './body-budget.ts';
 import { createDecoder, type Decoder, encodingsOf } from './decoders.ts';
 
@@ -60,7 +60,10 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
       for (const decoder of decoders) decoder.destroy();
     });
     const ended = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(fault('REQUEST_TIMEOUT', { limitMs: timeoutMs, limit: timeoutName })), timeoutMs);
+      timer = setTimeout(
+        () => reject(runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs, limit: timeoutName })),
+        timeoutMs,
+      );
       onAbort = () => reject(signal?.reason);
       signal?.addEventListener('abort', onAbort);
       if (signal?.aborted) onAbort();
@@ -93,14 +96,14 @@ async function readWire(
     const watch = setInterval(() => {
       if (bytes - bytesBefore < progress.bytes) {
         endedBodies.inc({ cause: 'slow' });
-        reject(fault('BODY_TOO_SLOW', { bytes: progress.bytes, seconds: progress.windowMs / 1_000 }));
+        reject(runlakeError('BODY_TOO_SLOW', { bytes: progress.bytes, seconds: progress.windowMs / 1_000 }));
       }
       bytesBefore = bytes;
     }, progress.windowMs);
     const onData = (chunk: Buffer) => {
       bytes += chunk.length;
       try {
-        if (bytes > maxBytes) throw fault('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
+        if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
         share?.take(chunk.length);
         chunks.push(chunk);
         const pauseMs = share?.pauseMs(chunk.length) ?? 0;
@@ -114,7 +117,8 @@ async function readWire(
       }
     };
     const onEnd = () => resolve(chunks);
-    const disconnected = () => reject(fault('BAD_REQUEST', { reason: 'The body ended before it was complete.' }));
+    const disconnected = () =>
+      reject(runlakeError('BAD_REQUEST', { reason: 'The body ended before it was complete.' }));
     const onClose = () => {
       if (!stream.readableEnded) disconnected();
     };
@@ -146,7 +150,7 @@ async function decode(
         data: (chunk: Buffer): void => {
           bytes += chunk.length;
           try {
-            if (bytes > maxBytes) throw fault('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
+            if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
             if (decoder !== undefined) return void decoder.write(chunk);
             share?.take(chunk.length);
             chunks.push(chunk);

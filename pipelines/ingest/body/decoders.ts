@@ -1,5 +1,5 @@
 import zlib from 'node:zlib';
-import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { ZstdStream } from './zstd-stream.ts';
 
 export type Encoding = 'gzip' | 'deflate' | 'zstd';
@@ -8,7 +8,7 @@ export interface DecoderOutput {
   data(chunk: Buffer): void;
   end(): void;
   /** Called at most once, and last. */
-  error(fault: RunlakeError): void;
+  error(runlakeError: RunlakeError): void;
 }
 
 /** Decompresses a stream, chunk by chunk. */
@@ -39,10 +39,10 @@ export function encodingsOf(header: string | undefined): Encoding[] {
   const encodings = names.map((name): Encoding => {
     if (name === 'gzip' || name === 'x-gzip') return 'gzip';
     if (name === 'deflate' || name === 'zstd') return name;
-    throw fault('UNSUPPORTED_ENCODING', { encoding: name.slice(0, 64), accepted });
+    throw runlakeError('UNSUPPORTED_ENCODING', { encoding: name.slice(0, 64), accepted });
   });
   if (encodings.length > maxEncodings)
-    throw fault('UNSUPPORTED_ENCODING', { encoding: names.join(', ').slice(0, 64), accepted });
+    throw runlakeError('UNSUPPORTED_ENCODING', { encoding: names.join(', ').slice(0, 64), accepted });
   return encodings.reverse();
 }
 
@@ -62,7 +62,8 @@ class ZlibDecoder implements Decoder {
   }
 
   start(output: DecoderOutput): void {
-    const fail = (reason: string) => output.error(fault('INVALID_COMPRESSION', { encoding: this.#encoding, reason }));
+    const fail = (reason: string) =>
+      output.error(runlakeError('INVALID_COMPRESSION', { encoding: this.#encoding, reason }));
     this.#stream
       .on('data', (chunk: Buffer) => output.data(chunk))
       .on('end', () => output.end())

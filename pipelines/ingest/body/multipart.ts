@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
 import { parametersOf } from './header-parameters.ts';
 import { type PartHeaders, readPartHeaders } from './part-headers.ts';
@@ -35,7 +35,8 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
   for (;;) {
     if (body[position] === dash && body[position + 1] === dash) return parts;
     const headersStart = afterLineEnd(body, position);
-    if (parts.length >= maxParts) throw fault('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
+    if (parts.length >= maxParts)
+      throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
     const headersEnd = findHeadersEnd(body, headersStart);
     const start = headersEnd === headersStart ? headersStart + 2 : headersEnd + 4;
     // The boundary of an empty part may begin with the line end of its headers.
@@ -53,7 +54,7 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
 
 function boundaryOf(contentType: string): string {
   if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
-    throw fault('UNSUPPORTED_MEDIA_TYPE', { type: contentType, expected: 'multipart/form-data' });
+    throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType, expected: 'multipart/form-data' });
   }
   const boundary = parametersOf(contentType).get('boundary');
   if (boundary === undefined) throw broken(0, 'the Content-Type names no boundary');
@@ -94,5 +95,5 @@ function findHeadersEnd(body: Buffer, start: number): number {
 }
 
 function broken(offset: number, reason: string): Error {
-  return fault('INVALID_MULTIPART', { offset, reason });
+  return runlakeError('INVALID_MULTIPART', { offset, reason });
 }

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parametersOf } from './header-parameters.ts';
 
 export interface PartHeaders {
@@ -86,5 +86,5 @@ function nameTooLong(at: number): Error {
 }
 
 function broken(offset: number, reason: string): Error {
-  return fault('INVALID_MULTIPART', { offset, reason });
+  return runlakeError('INVALID_MULTIPART', { offset, reason });
 }

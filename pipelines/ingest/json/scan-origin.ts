@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { invalidUtf8Offset } from './utf8.ts';
 
 export interface ScanOptions {
@@ -37,7 +37,7 @@ export class ScanOrigin {
     this.#options = options;
     if (!isUtf8(bytes.subarray(start, end))) {
       const offset = invalidUtf8Offset(bytes, start, end) - start;
-      throw fault('INVALID_UTF8', { part: options.part, offset });
+      throw runlakeError('INVALID_UTF8', { part: options.part, offset });
     }
     if (end - start >= 3 && bytes[start] === 0xef && bytes[start + 1] === 0xbb && bytes[start + 2] === 0xbf) {
       this.fail(start, 'a byte order mark is not JSON');
@@ -51,7 +51,7 @@ export class ScanOrigin {
   }
 
   fail(index: number, reason: string): never {
-    throw fault('INVALID_JSON', { part: this.#options.part, offset: index - this.start, reason });
+    throw runlakeError('INVALID_JSON', { part: this.#options.part, offset: index - this.start, reason });
   }
 
   /** Throws INVALID_JSON for the byte at `index`, or for the end of the text. */
@@ -62,7 +62,7 @@ export class ScanOrigin {
 
   tooDeep(): never {
     const { part, maxDepth, limitDepth = maxDepth, limit = 'RUNLAKE_MAX_JSON_DEPTH' } = this.#options;
-    throw fault('TOO_DEEP', { part, limitDepth, limit });
+    throw runlakeError('TOO_DEEP', { part, limitDepth, limit });
   }
 }
 

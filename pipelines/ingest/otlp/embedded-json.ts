@@ -1,4 +1,4 @@
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type OnValue, scanJson } from '../json/scan.ts';
 import type { ByteRange } from './span.ts';
 
@@ -46,7 +46,7 @@ export function embeddedMembers(
     if (key === undefined) return;
     members.set(key, { start: from, end: to });
     if (members.size > maxMembers)
-      throw fault('TOO_MANY_PARTS', { limitParts: maxMembers, limit: 'members of an attribute' });
+      throw runlakeError('TOO_MANY_PARTS', { limitParts: maxMembers, limit: 'members of an attribute' });
   });
   return kind === 'object' ? members : undefined;
 }

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
 import { ChildCursor } from '../json/child-cursor.ts';
 import { type JsonRange, kindOf, requireEnd } from '../json/scan.ts';
@@ -9,12 +9,12 @@ import { jsonDepth, protoNameOf } from './json-message.ts';
 import { ownValueLimit, type PartLimit, partLimit, requireMemberLimit, valueLimit } from './part-limit.ts';
 
 /** The ranges of a resource, its scopes and their spans in a JSON body. */
-export interface ResourcePlaces {
+export interface ResourcePositions {
   readonly resource: JsonRange | undefined;
-  readonly scopes: readonly ScopePlaces[];
+  readonly scopes: readonly ScopePositions[];
 }
 
-export interface ScopePlaces {
+export interface ScopePositions {
   readonly scope: JsonRange | undefined;
   readonly spans: readonly JsonRange[];
 }
@@ -25,7 +25,7 @@ export interface ScopePlaces {
  *
  * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS when a limit is exceeded.
  */
-export function findSpans(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<ResourcePlaces[]> {
+export function findSpans(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<ResourcePositions[]> {
   return new SpanFinder(body, maxJsonDepth, maxParts).request();
 }
 
@@ -71,10 +71,10 @@ class SpanFinder {
     this.#spanCount = partLimit(maxParts);
   }
 
-  *request(): StepwiseWork<ResourcePlaces[]> {
+  *request(): StepwiseWork<ResourcePositions[]> {
     const origin = this.#origin;
     const first = skipSpace(origin.bytes, 0, origin.end);
-    let resources: ResourcePlaces[] = [];
+    let resources: ResourcePositions[] = [];
     if (origin.bytes[first] === 0x7b) resources = (yield* this.#resources(first)) ?? [];
     else {
       this.#end = scanAny(origin, first, 0);
@@ -82,25 +82,25 @@ class SpanFinder {
     }
     requireEnd(origin, this.#end);
     if (this.#misfit !== undefined) {
-      throw fault('INVALID_JSON', { part: 'the body', offset: 0, reason: this.#misfit });
+      throw runlakeError('INVALID_JSON', { part: 'the body', offset: 0, reason: this.#misfit });
     }
     return resources;
   }
 
-  *#resources(first: number): StepwiseWork<ResourcePlaces[] | undefined> {
-    const read: ReadElement<ResourcePlaces> = (index) => this.#resource(index);
+  *#resources(first: number): StepwiseWork<ResourcePositions[] | undefined> {
+    const read: ReadElement<ResourcePositions> = (index) => this.#resource(index);
     const { list } = yield* this.#message(first, 0, { list: 'resourceSpans', count: this.#resourceCount, read });
     return list;
   }
 
-  *#resource(first: number): StepwiseWork<ResourcePlaces> {
-    const read: ReadElement<ScopePlaces> = (index) => this.#scope(index);
+  *#resource(first: number): StepwiseWork<ResourcePositions> {
+    const read: ReadElement<ScopePositions> = (index) => this.#scope(index);
     const fields = { one: 'resource', list: 'scopeSpans', count: this.#scopeCount, read };
     const { one, list = [] } = yield* this.#message(first, 2, fields);
     return { resource: one, scopes: list };
   }
 
-  *#scope(first: number): StepwiseWork<ScopePlaces> {
+  *#scope(first: number): StepwiseWork<ScopePositions> {
     const read: ReadElement<JsonRange> = (index) => this.#span(index);
     const fields = { one: 'scope', list: 'spans', count: this.#spanCount, read };
     const { one, list = [] } = yield* this.#message(first, 4, fields);

@@ -4,13 +4,13 @@ import type { RunValues } from '../run-event/run-event.ts';
 import { writeExtra } from './extra.ts';
 import { writeFailure } from './failure.ts';
 import { writeInputs, writeOutputs } from './inputs-outputs.ts';
-import { readIdentity } from './place.ts';
 import { runTypeOf } from './run-type.ts';
 import { takeText } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
 import { nameOf, takeOptionalUuid, writeSerialized, writeTags } from './small-fields.ts';
 import type { SpanContext } from './span-context.ts';
 import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
+import { readIdentity } from './span-identity.ts';
 
 /** A span converted to a run: a post with all its values. */
 export interface OtlpDraft extends RunDraft {

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /** Maximum attributes, events and links of a request, for each of RUNLAKE_MAX_PARTS. */
 const detailsPerPart = 50;
@@ -35,7 +35,7 @@ export class PartLimit {
   /** @throws TOO_MANY_PARTS when the count exceeds the limit. */
   add(count = 1): void {
     this.#count += count;
-    if (this.#count > this.#max) throw fault('TOO_MANY_PARTS', { limitParts: this.#max, limit: this.#limit });
+    if (this.#count > this.#max) throw runlakeError('TOO_MANY_PARTS', { limitParts: this.#max, limit: this.#limit });
   }
 }
 
@@ -65,7 +65,7 @@ export function ownValueLimit(): PartLimit {
 export function requireMemberLimit(count: number, maxParts: number): void {
   if (count <= minMembers || count <= maxParts) return;
   const limit = `members of one JSON object; RUNLAKE_MAX_PARTS, at least ${minMembers}`;
-  throw fault('TOO_MANY_PARTS', { limitParts: Math.max(minMembers, maxParts), limit });
+  throw runlakeError('TOO_MANY_PARTS', { limitParts: Math.max(minMembers, maxParts), limit });
 }
 
 function perPart(what: string, maxParts: number, each: number): PartLimit {
@@ -76,5 +76,5 @@ function perPart(what: string, maxParts: number, each: number): PartLimit {
 export function requireCapacity(count: number): void {
   if (count < maxDetailsOfOne) return;
   const limit = 'attributes, events or links of one span, resource or scope';
-  throw fault('TOO_MANY_PARTS', { limitParts: maxDetailsOfOne, limit });
+  throw runlakeError('TOO_MANY_PARTS', { limitParts: maxDetailsOfOne, limit });
 }

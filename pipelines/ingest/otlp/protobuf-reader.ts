@@ -1,4 +1,4 @@
-import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { PartLimit } from './part-limit.ts';
 
 /**
@@ -137,6 +137,6 @@ export class ProtobufReader {
   }
 
   #broken(offset: number, reason: string): RunlakeError {
-    return fault('INVALID_PROTOBUF', { offset, reason });
+    return runlakeError('INVALID_PROTOBUF', { offset, reason });
   }
 }

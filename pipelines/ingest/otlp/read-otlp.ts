@@ -1,5 +1,6 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
+import { completeDrafts } from './complete-drafts.ts';
 import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
 import { JsonText } from './json-text.ts';
@@ -7,7 +8,6 @@ import { type MappedSpan, mapSpan, type OtlpDraft } from './map-span.ts';
 import { encodingOf } from './otlp-response.ts';
 import { detailLimit } from './part-limit.ts';
 import { ProtobufReader } from './protobuf-reader.ts';
-import { completeDrafts } from './settle-batch.ts';
 import { readShared } from './shared-metadata.ts';
 import { SpanContext } from './span-context.ts';
 
@@ -42,7 +42,7 @@ export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest
   const encoding = encodingOf(contentType);
   if (encoding === undefined) {
     const expected = 'application/x-protobuf or application/json';
-    throw fault('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
+    throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
   }
   const request = encoding === 'json' ? yield* decodeJson(body, maxDepth, maxParts) : { body, refused: undefined };
   const reader = new ProtobufReader(request.body, detailLimit(maxParts));

@@ -1,5 +1,5 @@
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { earliestKeyTimeMicros, fixedFieldsFault, type TimeBounds } from '../../../infra/event-log/fixed-fields.ts';
+import { earliestKeyTimeMicros, fixedFieldsError, type TimeBounds } from '../../../infra/event-log/fixed-fields.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { RecordSchema } from './record-schemas.ts';
@@ -29,7 +29,7 @@ export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Ins
   if (schema === undefined) return poison(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
   const misfit = schema.walk(record.value);
   if (misfit !== undefined) return poison(record, 'walk', misfit);
-  const reason = fixedFieldsFault(record.value, topic, bounds);
+  const reason = fixedFieldsError(record.value, topic, bounds);
   if (reason !== undefined) return poison(record, 'key', reason);
   return { kind: 'good', record, schemaId };
 }

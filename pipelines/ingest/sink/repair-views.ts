@@ -1,5 +1,5 @@
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
-import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 
 /**
  * The SELECTs of the materialised views on `runs`, as in `schemas/clickhouse/0001_runs.sql`, `0007_trace_locations.sql`
@@ -27,10 +27,10 @@ const views: Readonly<Record<string, string>> = {
  *
  * @throws what ClickHouse throws; a retry completes the repair.
  */
-export async function repairViews(warehouse: Warehouse, hours: readonly TouchedHour[]): Promise<void> {
+export async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]): Promise<void> {
   if (hours.length === 0) return;
   for (const [table, select] of Object.entries(views)) {
-    await warehouse.command({
+    await clickhouse.command({
       name: 'repair-views',
       sql: `INSERT INTO ${table} WITH found AS (
           SELECT tenant_id, id, start_time, trace_id, trace_time, first_received_at, session_id, user_id, key_id FROM runs

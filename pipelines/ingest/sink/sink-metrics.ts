@@ -2,14 +2,14 @@ import { counter, histogram } from '../../../infra/telemetry/metrics.ts';
 import { scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
 
 export const batchRows = histogram(
-  'runlake_sink_cut_rows',
+  'runlake_sink_insert_batch_rows',
   'Rows of one insert batch, by table.',
   ['table'],
   [1, 10, 100, 300, 1_000, 3_000, 10_000, 30_000],
 );
 
 export const batchBytes = histogram(
-  'runlake_sink_cut_bytes',
+  'runlake_sink_insert_batch_bytes',
   'Bytes of one insert batch as sent to ClickHouse, by table.',
   ['table'],
   [1_024, 16_384, 131_072, 1_048_576, 4_194_304, 16_777_216, 67_108_864, 268_435_456],
@@ -54,19 +54,19 @@ export const movedEvents = counter(
 );
 
 export const deferredEvents = counter(
-  'runlake_sink_parked_events_total',
+  'runlake_sink_deferred_events_total',
   'Run events deferred because their trace is not known yet.',
   [],
 );
 
 export const deferredNow = scrapedGauge(
-  'runlake_parked_events',
+  'runlake_deferred_events',
   'Deferred run events that wait for their trace. Counts at most 100,000.',
   [],
 );
 
 export const unkeptEvents = counter(
-  'runlake_sink_unkept_events_total',
+  'runlake_sink_unstored_events_total',
   'Events that were published for followers only and are marked not to be stored, by topic.',
   ['topic'],
 );

@@ -17,7 +17,7 @@
  * After a failure the log redelivers the whole batch, or its publishers retry; rows that are already stored merge with
  * the repeats.
  */
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
@@ -30,18 +30,18 @@ import {
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { traceCut } from '../../../infra/telemetry/tracing/cut-span.ts';
+import { traceInsert } from '../../../infra/telemetry/tracing/insert-span.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
-import { insertBatch } from './insert-cut.ts';
+import { assignTraceLocations, moveTo } from './assign-trace-locations.ts';
+import { claimDeferredEvents, countDeferred, deferEvents, releaseEvents } from './deferred-events.ts';
+import { DeferredTopics } from './deferred-topics.ts';
+import { insertBatch } from './insert-batch.ts';
 import { acceptedTimes, inspectRecord, type Poison } from './inspect-record.ts';
-import { KnownTraces, type TraceLocation } from './known-traces.ts';
-import { claimDeferredEvents, countDeferred, deferEvents, releaseEvents } from './parked-events.ts';
-import { assignTraceLocations, moveTo } from './place-by-trace.ts';
+import { prepareRecords } from './prepare-records.ts';
 import { RecentEvents } from './recent-events.ts';
 import { type RecordSchema, RecordSchemas } from './record-schemas.ts';
-import { recoverInserts } from './recover-cuts.ts';
-import { prepareRecords } from './settle-in-log.ts';
+import { recoverInserts } from './recover-inserts.ts';
 import {
   deadLetters,
   deferredEvents,
@@ -50,15 +50,18 @@ import {
   newestVisibleAge,
   repeatedEvents,
 } from './sink-metrics.ts';
-import { DeferredTopics } from './some-parked.ts';
-import { splitIntoInsertBatches, type ValidRecord } from './split-into-cuts.ts';
+import { splitIntoInsertBatches, type ValidRecord } from './split-into-batches.ts';
+import { type TraceLocation, TraceLocationCache } from './trace-location-cache.ts';
 import { ageOfNewestVisible } from './visible-runs.ts';
 
 export interface SinkOptions {
   readonly log: EventLog;
-  readonly warehouse: Warehouse;
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
-  readonly config: Pick<Config, 'cutRows' | 'cutBytes' | 'knownTraces' | 'maxRunAgeDays' | 'maxRunAheadHours'>;
+  readonly config: Pick<
+    Config,
+    'insertBatchRows' | 'insertBatchBytes' | 'traceLocationCache' | 'maxRunAgeDays' | 'maxRunAheadHours'
+  >;
   readonly logger: Logger;
   /** Called after hours were marked dirty. */
   readonly onHoursNoted: () => void;
@@ -66,7 +69,7 @@ export interface SinkOptions {
 
 export class Sink {
   readonly #options: SinkOptions;
-  readonly #known: KnownTraces;
+  readonly #known: TraceLocationCache;
   readonly #recent = new RecentEvents();
   readonly #schemas: RecordSchemas;
   readonly #inFlight = new Set<string>();
@@ -82,24 +85,24 @@ export class Sink {
 
   constructor(options: SinkOptions) {
     this.#options = options;
-    this.#known = new KnownTraces(options.config.knownTraces);
+    this.#known = new TraceLocationCache(options.config.traceLocationCache);
     this.#deferredTopics = new DeferredTopics(options.database);
     this.#schemas = new RecordSchemas(options.log);
   }
 
   /** Completes the unfinished inserts of an earlier process, then consumes `topics`. */
   async start(topics: readonly Topic[]): Promise<void> {
-    const { config, log, database, warehouse } = this.#options;
+    const { config, log, database, clickhouse } = this.#options;
     await this.#recover();
     this.#hideMetrics = [
       deferredNow.showing(() => countDeferred(database)),
-      newestVisibleAge.showing(() => ageOfNewestVisible(warehouse), 0),
+      newestVisibleAge.showing(() => ageOfNewestVisible(clickhouse), 0),
     ];
     for (const topic of topics) {
       await log.subscribe({
         topic,
         group: storingGroup(topic),
-        limits: { rows: config.cutRows, bytes: config.cutBytes },
+        limits: { rows: config.insertBatchRows, bytes: config.insertBatchBytes },
         assigned: () => this.#deferredTopics.forget(topic.name),
         handle: (batch) => this.#handle(batch),
       });
@@ -162,9 +165,9 @@ export class Sink {
 
   /** Steps 2 to 5 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
-    const { database, warehouse, onHoursNoted } = this.#options;
+    const { database, clickhouse, onHoursNoted } = this.#options;
     const keys = new Set(good.map(({ record }) => traceKeyOf(record.value)));
-    const locations = await this.#known.locate(keys, warehouse);
+    const locations = await this.#known.locate(keys, clickhouse);
     const { located, deferred, newTraces, moved } = assignTraceLocations(good, locations);
     movedEvents.inc(moved);
     deferredEvents.inc(deferred.length);
@@ -235,7 +238,7 @@ export class Sink {
   ): Promise<readonly LogRecord[]> {
     const allRefused: LogRecord[] = [];
     const { config, logger } = this.#options;
-    const limits = { rows: config.cutRows, bytes: config.cutBytes };
+    const limits = { rows: config.insertBatchRows, bytes: config.insertBatchBytes };
     const insertBatches = splitIntoInsertBatches(batch.topic, records, limits);
     for (const [index, batchRecords] of insertBatches.entries()) {
       const schemaId = (batchRecords[0] as ValidRecord).schemaId;
@@ -248,8 +251,8 @@ export class Sink {
         ...(batch.tokenSalt === undefined ? {} : { tokenSalt: batch.tokenSalt }),
         ...(also && index === insertBatches.length - 1 ? { also } : {}),
       };
-      const ports = { ...this.#options, inFlight: this.#inFlight };
-      const refused = await traceCut(insert, () => insertBatch(insert, ports));
+      const deps = { ...this.#options, inFlight: this.#inFlight };
+      const refused = await traceInsert(insert, () => insertBatch(insert, deps));
       for (const { offset } of refused)
         logger.warn({ topic: batch.topic.name, offset }, 'record refused by ClickHouse');
       allRefused.push(...refused);

@@ -1,7 +1,7 @@
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { receivedAtMicrosOf } from '../run-event/key-fields.ts';
 import { visibleSeconds } from './sink-metrics.ts';
-import type { ValidRecord } from './split-into-cuts.ts';
+import type { ValidRecord } from './split-into-batches.ts';
 
 /** Acceptance time of the newest event that this process stored, or found in ClickHouse before it stored any. */
 let newestMicros = 0;
@@ -22,17 +22,17 @@ export function recordVisible(records: readonly ValidRecord[]): void {
  * Seconds since the newest visible run event was accepted: of those that this process stored or, if it has stored none
  * yet, of runs that started within the last day. `undefined` if there are none.
  */
-export async function ageOfNewestVisible(warehouse: Warehouse): Promise<number | undefined> {
+export async function ageOfNewestVisible(clickhouse: ClickHouse): Promise<number | undefined> {
   if (newestMicros === 0 && performance.now() - queriedAtMs >= queryEveryMs) {
     queriedAtMs = performance.now();
-    const stored = await newestStored(warehouse);
+    const stored = await newestStored(clickhouse);
     newestMicros = Math.max(newestMicros, stored);
   }
   return newestMicros === 0 ? undefined : Math.max(0, Date.now() * 1_000 - newestMicros) / 1_000_000;
 }
 
-async function newestStored(warehouse: Warehouse): Promise<number> {
-  const [newest] = await warehouse.query<{ micros: number }>({
+async function newestStored(clickhouse: ClickHouse): Promise<number> {
+  const [newest] = await clickhouse.query<{ micros: number }>({
     name: 'newest-visible-run',
     sql: 'SELECT toUnixTimestamp64Micro(max(first_received_at)) AS micros FROM runs WHERE start_time >= now() - INTERVAL 1 DAY',
     timeoutMs: 2_000,

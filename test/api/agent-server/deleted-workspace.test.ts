@@ -40,7 +40,7 @@ describe.each([
       ['stream_events', 'organization_id'],
     ]) {
       const id = table === 'runs' ? server.services.agents.workspaceId : deployment;
-      const [row] = await server.shared.stores.warehouse.query<{ rows: string }>({
+      const [row] = await server.shared.stores.clickhouse.query<{ rows: string }>({
         name: 'test',
         sql: `SELECT count() AS rows FROM ${table} WHERE ${column} = '${id}'`,
       });
@@ -80,7 +80,7 @@ describe.each([
     })();
     await database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
     await deleteWorkspaceData(
-      { ...server.answering, warehouse: shared.stores.warehouse, ...server.answering.exports },
+      { ...server.answering, clickhouse: shared.stores.clickhouse, ...server.answering.exports },
       { workspaceId },
     );
     const left = await rows();

@@ -80,7 +80,7 @@ describe('two deployments of an organisation', () => {
       const { thread_id: threadId } = await server.clientOf(owner.adminKey).threads.create();
       const { run_id: runId } = await server.clientOf(owner.adminKey).runs.create(threadId, graph, { input: {} });
       const rows = () =>
-        shared.stores.warehouse.query<{ tenant_id: string }>({
+        shared.stores.clickhouse.query<{ tenant_id: string }>({
           name: 'test',
           sql: `SELECT DISTINCT toString(tenant_id) AS tenant_id FROM runs WHERE trace_id = '${runId}'`,
         });

@@ -17,20 +17,20 @@ const ttlOf = async (threadId: string) => {
   const { ttl } = (await answer.json()) as { ttl?: { strategy: string; ttl_minutes: number } };
   return ttl && { strategy: ttl.strategy, minutes: ttl.ttl_minutes };
 };
-const usual = { strategy: 'keep_latest', minutes: 90 };
+const defaults = { strategy: 'keep_latest', minutes: 90 };
 
 it('threads have the time of the langgraph.json, however they are made, unless they are given another', async () => {
   const { threads, runs } = agents.client;
   const { thread_id: plain } = await threads.create();
-  expect(await ttlOf(plain)).toEqual(usual);
+  expect(await ttlOf(plain)).toEqual(defaults);
   const { thread_id: other } = await threads.create({ ttl: 30 });
   expect(await ttlOf(other)).toEqual({ strategy: 'delete', minutes: 30 });
-  expect(await ttlOf((await threads.copy(plain)).thread_id)).toEqual(usual);
+  expect(await ttlOf((await threads.copy(plain)).thread_id)).toEqual(defaults);
   const made = randomUUID();
   await runs.wait(made, 'notes', { input: {}, ifNotExists: 'create' });
-  expect(await ttlOf(made)).toEqual(usual);
+  expect(await ttlOf(made)).toEqual(defaults);
   const kept = await runs.create(null, 'notes', { input: {}, onCompletion: 'keep' as never });
-  expect(await ttlOf(kept.thread_id)).toEqual(usual);
+  expect(await ttlOf(kept.thread_id)).toEqual(defaults);
 });
 
 it('so have threads of crons', async () => {
@@ -46,7 +46,7 @@ it('so have threads of crons', async () => {
   const [row] = await database.query<{ thread_id: string }>('SELECT thread_id FROM agents.runs WHERE run_id = $1', [
     runId,
   ]);
-  expect(await ttlOf(row!.thread_id)).toEqual(usual);
+  expect(await ttlOf(row!.thread_id)).toEqual(defaults);
 });
 
 it('what has run out is taken away as often as is asked for', async () => {

@@ -36,7 +36,7 @@ it('runs inside of a run are taken into its own trace and project alone', async 
   const { run_id: runId } = await client.runs.create(threadId, 'attack', { input: { attack } });
   await client.runs.join(threadId, runId);
   const traced = () =>
-    shared.stores.warehouse.query<{ id: string; trace: string; project: string }>({
+    shared.stores.clickhouse.query<{ id: string; trace: string; project: string }>({
       name: 'test',
       sql: `SELECT toString(id) AS id, toString(trace_id) AS trace, toString(session_id) AS project
             FROM runs FINAL WHERE id = '${runId}' OR post_name = 'forged' ORDER BY id`,

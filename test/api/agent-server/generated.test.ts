@@ -58,7 +58,7 @@ const stepsOfRun = 3;
 /** The run that each thread begins with. */
 const first = 'first';
 /** Fewer than a run survives. */
-const mostKills = 2;
+const maxKills = 2;
 
 /** Ends one of the processes that run graphs as a crash would. */
 function killWorker(random: Random): void {
@@ -166,7 +166,7 @@ class Sequence {
   }
 
   async #kill(): Promise<void> {
-    if (this.#kills >= mostKills) return;
+    if (this.#kills >= maxKills) return;
     this.#kills += 1;
     killWorker(this.#random);
   }
@@ -290,9 +290,9 @@ async function newThread(): Promise<string> {
   return threadId;
 }
 
-function seeds(usual: readonly number[]): readonly number[] {
+function seeds(defaults: readonly number[]): readonly number[] {
   const { RUNLAKE_TEST_SEED: given, RUNLAKE_TEST_MORE_SEEDS: more = '0' } = process.env;
-  if (given === undefined) return usual;
+  if (given === undefined) return defaults;
   return Array.from({ length: 1 + Number(more) }, (_, place) => Number(given) + place);
 }
 
@@ -310,7 +310,7 @@ describe('any sequence', () => {
     for (let round = 0; round < 6; round += 1) {
       const question = `question ${round}`;
       const asking = client.runs.wait(threadId, 'ask', { input: { question, answer: '', result: '' } });
-      if (round < mostKills && random.chance(0.5)) killWorker(random);
+      if (round < maxKills && random.chance(0.5)) killWorker(random);
       expect(await asking).toMatchObject({ question, result: '' });
       const { status, interrupts } = await client.threads.get(threadId);
       expect({ status, asked: Object.values(interrupts).flat() }).toMatchObject({

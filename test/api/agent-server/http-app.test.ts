@@ -99,7 +99,7 @@ describe('an app', () => {
     const answer = await new Promise<IncomingMessage>((resolve) => get(`${agent.url}/large/200`, resolve));
     answer.pause();
     const before = process.memoryUsage.rss();
-    for (let beat = 0; beat < 20; beat += 1) await fetched('/ok');
+    for (let heartbeat = 0; heartbeat < 20; heartbeat += 1) await fetched('/ok');
     expect(process.memoryUsage.rss() - before).toBeLessThan(100 * 1024 * 1024);
     let bytes = 0;
     for await (const chunk of answer) bytes += (chunk as Buffer).length;

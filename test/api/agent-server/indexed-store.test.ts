@@ -12,20 +12,20 @@ beforeAll(async () => {
 });
 afterAll(() => agents?.close());
 
-const notesOf = async (graph: string, input: Record<string, unknown>) =>
+const dirtyHoursOf = async (graph: string, input: Record<string, unknown>) =>
   ((await agents.client.runs.wait(null, graph, { input })) as { found: { key: string; ranked: boolean }[] }).found;
 
 it('what a graph writes into its store, other runs and clients find by meaning, and the other way round', async () => {
   const { store } = agents.client;
-  await notesOf('notes', { write: { lunch: 'Ann likes soup', sky: 'take an umbrella' } });
+  await dirtyHoursOf('notes', { write: { lunch: 'Ann likes soup', sky: 'take an umbrella' } });
   await store.putItem(['notes'], 'trip', { text: 'from the station at nine' });
   await store.putItem(['notes'], 'unseen', { text: 'travel' }, { index: false });
-  expect((await notesOf('notes', { query: 'weather' }))[0]).toEqual({
+  expect((await dirtyHoursOf('notes', { query: 'weather' }))[0]).toEqual({
     key: 'sky',
     text: 'take an umbrella',
     ranked: true,
   });
-  expect((await notesOf('notes', { query: 'travel' })).map(({ key, ranked }) => ranked && key)).toEqual([
+  expect((await dirtyHoursOf('notes', { query: 'travel' })).map(({ key, ranked }) => ranked && key)).toEqual([
     'trip',
     expect.anything(),
     expect.anything(),
@@ -37,7 +37,7 @@ it('what a graph writes into its store, other runs and clients find by meaning, 
 });
 
 it('graphs and clients have the times of the langgraph.json', async () => {
-  await notesOf('notes', { write: { a: 'a' } });
+  await dirtyHoursOf('notes', { write: { a: 'a' } });
   await agents.client.store.putItem(['notes'], 'b', { text: 'b' });
   await agents.client.store.putItem(['notes'], 'c', { text: 'c' }, { ttl: 5 });
   const rows = await agents.database.query(
@@ -52,7 +52,7 @@ it('graphs and clients have the times of the langgraph.json', async () => {
 });
 
 it('a graph that brings a store of its own keeps it', async () => {
-  expect(await notesOf('own', { write: { inside: 'x' } })).toEqual([{ key: 'inside', text: 'x', ranked: false }]);
+  expect(await dirtyHoursOf('own', { write: { inside: 'x' } })).toEqual([{ key: 'inside', text: 'x', ranked: false }]);
   expect(await agents.client.store.getItem(['notes'], 'inside')).toBeNull();
 });
 

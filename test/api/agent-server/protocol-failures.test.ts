@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { WebSocket } from 'undici';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** What readers of the v2 protocol are told of that is no event: that events are missing, and that a stream breaks off. */
@@ -78,7 +78,7 @@ it('a stream that breaks off: the error is the last that comes', async () => {
       close: () => reader.close(),
       // biome-ignore lint/correctness/useYield: it breaks off before anything comes.
       async *[Symbol.asyncIterator]() {
-        throw fault('STREAM_INCOMPLETE');
+        throw runlakeError('STREAM_INCOMPLETE');
       },
     };
   };

@@ -8,7 +8,7 @@ import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** What runs inside of runs of graphs, read back through the main API by the stock client. */
@@ -193,7 +193,7 @@ describe('the trace of a run', () => {
     expect(steps(runs)[0]?.error).toContain('worker process of the run ended');
     expect(runs[0]).toMatchObject({ id: runId, status: 'success', extra: { metadata: { run_attempt: 2 } } });
     expect(runs.filter(({ parent_run_id: parent }) => parent == null)).toHaveLength(1);
-    await rollUpPass(agent.answering);
+    await runRollUp(agent.answering);
     const { id } = await langsmith.readProject({ projectName: 'loop' });
     const roots = await read({ projectName: 'loop' });
     const range = `start_time=2020-01-01&end_time=2100-01-01&group_by=project`;

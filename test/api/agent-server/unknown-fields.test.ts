@@ -22,7 +22,7 @@ interface Refusal {
   readonly detail: readonly { readonly loc: readonly unknown[]; readonly msg: string }[];
 }
 
-async function refusedPlaces(method: string, path: string, body: unknown): Promise<unknown[]> {
+async function refusedLocations(method: string, path: string, body: unknown): Promise<unknown[]> {
   const answer = await server.ask(method, path, body);
   const { detail } = (await answer.json()) as Refusal;
   expect([answer.status, detail]).toEqual([422, expect.any(Array)]);
@@ -105,7 +105,7 @@ describe('a field that clients know and that has no effect', () => {
     ['POST', `/threads/${randomUUID()}/runs/crons`, { ...cron, checkpoint_id: randomUUID() }, ['checkpoint_id']],
     ['PATCH', `/runs/crons/${randomUUID()}`, { assistant_id: 'steps' }, ['assistant_id']],
   ])('is refused: %s %s %j', async (method, path, body, place) => {
-    expect(await refusedPlaces(method, path, body)).toContainEqual(['body', ...place]);
+    expect(await refusedLocations(method, path, body)).toContainEqual(['body', ...place]);
   });
 
   it('is a fault of a command of the v2 protocol', async () => {
@@ -132,7 +132,7 @@ describe('a parameter that is not known', () => {
     'is refused by %s',
     async (_, { method, path }) => {
       const asked = `${path.replace(/:\w+/g, randomUUID())}?surprise=1&again=`;
-      const places = await refusedPlaces(method, asked, method === 'GET' ? undefined : {});
+      const places = await refusedLocations(method, asked, method === 'GET' ? undefined : {});
       expect(places).toEqual([
         ['query', 'surprise'],
         ['query', 'again'],
@@ -201,7 +201,7 @@ describe('a field without effect', () => {
 
   it('is refused: values beside a command, whose update is what is written', async () => {
     const update = { values: { log: ['a'] }, command: { update: { log: ['b'] } }, as_node: 'step' };
-    const places = await refusedPlaces('POST', '/threads', { supersteps: [{ updates: [update] }] });
+    const places = await refusedLocations('POST', '/threads', { supersteps: [{ updates: [update] }] });
     expect(places).toEqual([['body', 'supersteps', 0, 'updates', 0, 'values']]);
     const metadata = { graph_id: 'steps' };
     const fine = { metadata, supersteps: [{ updates: [{ ...update, values: {} }] }] };
@@ -209,7 +209,7 @@ describe('a field without effect', () => {
   });
 
   it('is refused: a strategy without a time says nothing of how long a thread is kept', async () => {
-    const places = await refusedPlaces('POST', '/threads', { ttl: { strategy: 'delete' } });
+    const places = await refusedLocations('POST', '/threads', { ttl: { strategy: 'delete' } });
     expect(places).toContainEqual(['body', 'ttl', 'ttl']);
   });
 });

@@ -7,7 +7,7 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { Cron } from '../../../pipelines/agents/crons/cron.ts';
 import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
 import { searchCrons } from '../../../pipelines/agents/crons/search-crons.ts';
-import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** Where a project's own authentication says who asks, usage by user counts those users, each by itself. */
@@ -31,7 +31,7 @@ const clientOf = (name: string) => {
 };
 
 async function usageByUser(): Promise<unknown[]> {
-  await rollUpPass(agent.answering);
+  await runRollUp(agent.answering);
   const asked = `start_time=2020-01-01&end_time=2100-01-01&group_by=user&workspace_ids=${agent.owner.workspaceIds[0]}`;
   const answer = await main.inject({
     url: `/api/v1/orgs/current/billing/granular-usage?${asked}`,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { agentServerAddress, apiAddress, checkPort, listenFault } from '../../../api/command-line/check-port.ts';
+import { agentServerAddress, apiAddress, checkPort, listenError } from '../../../api/command-line/check-port.ts';
 
 describe('an address on which nothing can listen', () => {
   it.each([
@@ -14,7 +14,7 @@ describe('an address on which nothing can listen', () => {
   });
 
   it('a port for which rights are missing is named too', () => {
-    const error = listenFault(
+    const error = listenError(
       Object.assign(new Error('listen'), { code: 'EACCES' }),
       agentServerAddress({ agentsHost: '127.0.0.1', agentsPort: 80 }),
     );

@@ -80,7 +80,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
     expect(await parts(api)).toEqual({ status: 200, parts: ofApi });
     expect(await parts(secondApi)).toEqual({ status: 200, parts: ofApi });
     expect(await parts(ingest)).toEqual({ status: 200, parts: [...ofApi, 'sink', 'usage_roll_up'].sort() });
-    expect(await (await fetch(`${ingest.url}/metrics`)).text()).toContain('runlake_sink_cut_rows');
+    expect(await (await fetch(`${ingest.url}/metrics`)).text()).toContain('runlake_sink_insert_batch_rows');
   });
 
   it('hand runs over: accepted by one process, stored and counted by another, read through a third', async () => {
@@ -167,19 +167,19 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
       messages: [{ key: 'k', value: 'not a record', headers: { from: 'a test' } }],
     });
     await producer.disconnect();
-    const letters = async () => {
+    const deadLetters = async () => {
       const { text } = await runCommand(['dlq', 'list', '--json'], environment);
       return text.split('\n').flatMap((line) => (line.startsWith('{"id"') ? [JSON.parse(line) as { id: string }] : []));
     };
-    await until('the letter', async () => (await letters()).length === 1, 60_000);
-    const [{ id } = { id: '' }] = await letters();
+    await until('the letter', async () => (await deadLetters()).length === 1, 60_000);
+    const [{ id } = { id: '' }] = await deadLetters();
     expect(id).toMatch(/^run-events\/\d\/0$/);
     expect((await runCommand(['dlq', 'show', id], environment)).text).toMatch(/Header from +a test|not a record/);
     const refused = await runCommand(['dlq', 'replay', id], environment);
     expect(refused).toMatchObject({ code: 1, text: expect.stringContaining('not replayed: its bytes cannot be read') });
     const forced = await runCommand(['dlq', 'replay', id, '--force'], environment);
     expect(forced).toMatchObject({ code: 0, text: expect.stringContaining(`${id}: replayed.`) });
-    await until('the letter of the replay', async () => (await letters()).length === 2, 60_000);
+    await until('the letter of the replay', async () => (await deadLetters()).length === 2, 60_000);
   });
 
   it('api ends after what it accepted is in Kafka; ingest after what it began is stored; the next one goes on', async () => {
@@ -217,7 +217,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
     ingest = await start('ingest');
     const stored = async () => {
       const sql = "SELECT count() AS runs FROM runs FINAL WHERE post_name = 'last'";
-      return Number((await stores.warehouse.query<{ runs: number }>({ name: 'test', sql }))[0]?.runs);
+      return Number((await stores.clickhouse.query<{ runs: number }>({ name: 'test', sql }))[0]?.runs);
     };
     await until('the last runs', async () => (await stored()) === ids.length, 60_000);
   });

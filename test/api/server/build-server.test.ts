@@ -8,7 +8,7 @@ import { Answer, defineOperation, type Operation } from '../../../api/server/ope
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 
 const open = { public: true, tenantScope: 'none' } as const;
@@ -45,7 +45,7 @@ const toys: readonly Operation[] = [
     schema: { response: { 202: Type.Object({ bytes: Type.Integer() }) } },
     handler: async ({ request }) => {
       const body = await text(request.raw);
-      if (body === 'busy') throw fault('OVERLOADED', { what: 'bytes' }, { retryAfterSeconds: 3 });
+      if (body === 'busy') throw runlakeError('OVERLOADED', { what: 'bytes' }, { retryAfterSeconds: 3 });
       return { bytes: body.length };
     },
   }),
@@ -331,7 +331,7 @@ describe('the connection', () => {
 describe('drain', () => {
   it('finishes what is under way, refuses what comes, lives to the end', async () => {
     const { server, url } = await listen();
-    const underWay = fetch(`${url}/wait`);
+    const inFlight = fetch(`${url}/wait`);
     await expect.poll(() => waiting).toBe(1);
     const drained = server.drain();
     const refused = await fetch(`${url}/echo/x`, { method: 'POST', headers: json, body: '{}' });
@@ -341,26 +341,26 @@ describe('drain', () => {
     expect(await refused.json()).toMatchObject({ code: 'DRAINING' });
     expect((await fetch(`${url}/alive`)).status).toBe(200);
     letGo();
-    expect(await (await underWay).json()).toEqual({ done: true });
+    expect(await (await inFlight).json()).toEqual({ done: true });
     expect(await drained).toBe(0);
     await expect(fetch(`${url}/alive`)).rejects.toThrow();
   });
 
   it('cuts off what takes longer than it may', async () => {
     const { server, url } = await listen({ drainTimeoutMs: 100 });
-    const underWay = fetch(`${url}/wait`).catch((error: Error) => error);
+    const inFlight = fetch(`${url}/wait`).catch((error: Error) => error);
     await expect.poll(() => waiting).toBe(1);
     expect(await server.drain()).toBe(1);
-    expect(await underWay).toBeInstanceOf(Error);
+    expect(await inFlight).toBeInstanceOf(Error);
   });
 
   it('does not wait for those whose client has left', async () => {
     const { server, url } = await listen();
     const leave = new AbortController();
-    const underWay = fetch(`${url}/wait`, { signal: leave.signal }).catch(() => 'left');
+    const inFlight = fetch(`${url}/wait`, { signal: leave.signal }).catch(() => 'left');
     await expect.poll(() => waiting).toBe(1);
     leave.abort();
-    expect(await underWay).toBe('left');
+    expect(await inFlight).toBe('left');
     expect(await server.drain()).toBe(0);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { errorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-answer.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 const limits = { bodyLimit: { bytes: 1_024, setting: 'RUNLAKE_MAX_JSON_BODY_BYTES' } };
 
@@ -8,13 +8,13 @@ describe('errorBody', () => {
   const fields = [{ loc: ['body', 'name'], msg: 'Field required', type: 'missing' }];
 
   it.each([
-    ['detail', fault('NOT_FOUND', { what: 'Session' }), { detail: 'Session not found.', code: 'NOT_FOUND' }],
-    ['error', fault('NOT_FOUND', { what: 'Run' }), { error: 'Run not found.', code: 'NOT_FOUND' }],
-    ['detail', fault('INVALID_REQUEST', {}, { fields }), { detail: fields }],
-    ['error', fault('INVALID_REQUEST', {}, { fields }), { details: fields }],
+    ['detail', runlakeError('NOT_FOUND', { what: 'Session' }), { detail: 'Session not found.', code: 'NOT_FOUND' }],
+    ['error', runlakeError('NOT_FOUND', { what: 'Run' }), { error: 'Run not found.', code: 'NOT_FOUND' }],
+    ['detail', runlakeError('INVALID_REQUEST', {}, { fields }), { detail: fields }],
+    ['error', runlakeError('INVALID_REQUEST', {}, { fields }), { details: fields }],
     [
       'detail',
-      fault('INVALID_UTF8', { part: 'body', offset: 3 }),
+      runlakeError('INVALID_UTF8', { part: 'body', offset: 3 }),
       {
         detail: [{ loc: ['body'], msg: 'Invalid UTF-8 in body at byte 3.', type: 'invalid_utf8' }],
         message: 'Invalid UTF-8 in body at byte 3.',
@@ -22,11 +22,11 @@ describe('errorBody', () => {
     ],
     [
       'detail',
-      fault('WORKSPACE_REQUIRED'),
+      runlakeError('WORKSPACE_REQUIRED'),
       { error: 'org_scoped_key_requires_workspace', detail: 'org_scoped_key_requires_workspace' },
     ],
-    ['error', fault('FORBIDDEN', { permission: 'runs:write' }), { error: 'Forbidden' }],
-    ['detail', fault('INTERNAL'), { detail: 'Internal error.', request_id: 'r1' }],
+    ['error', runlakeError('FORBIDDEN', { permission: 'runs:write' }), { error: 'Forbidden' }],
+    ['detail', runlakeError('INTERNAL'), { detail: 'Internal error.', request_id: 'r1' }],
   ] as const)('in the style %s: %s', (style, error, body) => {
     expect(errorBody(error, style, 'r1')).toMatchObject({ ...body, remedy: error.remedy });
   });
@@ -51,17 +51,17 @@ describe('toRunlakeError', () => {
   });
 
   it('leaves an error of the catalogue as it is', () => {
-    const error = fault('CONFLICT', { reason: 'x' });
+    const error = runlakeError('CONFLICT', { reason: 'x' });
     expect(toRunlakeError(error, limits)).toBe(error);
   });
 });
 
 describe('retryAfterSeconds', () => {
   it.each([
-    [fault('DRAINING'), 1],
-    [fault('OVERLOADED', {}, { retryAfterSeconds: 7 }), 7],
-    [fault('NOT_FOUND'), undefined],
-    [fault('INTERNAL'), undefined],
+    [runlakeError('DRAINING'), 1],
+    [runlakeError('OVERLOADED', {}, { retryAfterSeconds: 7 }), 7],
+    [runlakeError('NOT_FOUND'), undefined],
+    [runlakeError('INTERNAL'), undefined],
   ])('%s: %s', (error, seconds) => {
     expect(retryAfterSeconds(error)).toBe(seconds);
   });

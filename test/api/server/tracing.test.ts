@@ -161,7 +161,7 @@ describe('nothing is traced', () => {
     });
     expect((await ask('/runs', run())).status).toBe(202);
     await spans();
-    const names = await api.services.warehouse.query<{ name: string }>({
+    const names = await api.services.clickhouse.query<{ name: string }>({
       name: 'test',
       sql: "SELECT coalesce(post_name, '') AS name FROM runs FINAL WHERE position(post_extra, 'runlake.operation') > 0 OR post_name LIKE '% run-events' ORDER BY name",
     });

@@ -4,8 +4,8 @@ import type { DeadLetters } from '../../../infra/event-log/dead-letters.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 
-export interface LettersUnderTest {
-  readonly letters: DeadLetters;
+export interface DeadLettersUnderTest {
+  readonly deadLetters: DeadLetters;
   /** Puts an event aside, as the log does. Resolves when that is durable. */
   putAside(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
   close(): Promise<void>;
@@ -15,13 +15,13 @@ const all = { topics };
 const bytes = Buffer.from([0, 0, 0, 0, 1, 255, 254, 0, 13, 10]);
 
 /** What every adapter of the dead letters promises. */
-export function deadLettersContract(name: string, open: () => Promise<LettersUnderTest>): void {
+export function deadLettersContract(name: string, open: () => Promise<DeadLettersUnderTest>): void {
   describe(`dead letters: ${name}`, () => {
-    let under: LettersUnderTest;
+    let under: DeadLettersUnderTest;
     let beforeMs: number;
     beforeAll(async () => {
       under = await open();
-      expect(await under.letters.list(all, 10)).toEqual([]);
+      expect(await under.deadLetters.list(all, 10)).toEqual([]);
       beforeMs = Date.now();
       for (const [index, topic] of [runEvents, runEvents, feedbackEvents, runEvents].entries()) {
         const record = {
@@ -40,7 +40,7 @@ export function deadLettersContract(name: string, open: () => Promise<LettersUnd
     afterAll(() => under?.close());
 
     it('lists the newest first, with what a list shows and no more', async () => {
-      const heads = await under.letters.list(all, 10);
+      const heads = await under.deadLetters.list(all, 10);
       expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1', 'key 0']);
       const { id, deadAtMs, ...head } = heads[2]!;
       expect(head).toEqual({
@@ -58,33 +58,33 @@ export function deadLettersContract(name: string, open: () => Promise<LettersUnd
     });
 
     it.each([1, 2, 3])('lists at most %i', async (limit) => {
-      const heads = await under.letters.list(all, limit);
+      const heads = await under.deadLetters.list(all, limit);
       expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1'].slice(0, limit));
     });
 
     it('counts those of a topic', async () => {
       const counts = await Promise.all(
-        [runEvents, feedbackEvents, attachmentEvents].map((topic) => under.letters.count(topic)),
+        [runEvents, feedbackEvents, attachmentEvents].map((topic) => under.deadLetters.count(topic)),
       );
       expect(counts).toEqual([3, 1, 0]);
     });
 
     it('lists by topic, step and time, both ends included', async () => {
       const keys = async (filter: object) =>
-        (await under.letters.list({ ...all, ...filter }, 10)).map(({ key }) => key);
+        (await under.deadLetters.list({ ...all, ...filter }, 10)).map(({ key }) => key);
       expect(await keys({ topics: [feedbackEvents] })).toEqual(['key 2']);
       expect(await keys({ step: 'park' })).toEqual(['key 1']);
       expect(await keys({ step: 'nothing' })).toEqual([]);
-      const [, third] = await under.letters.list(all, 10);
+      const [, third] = await under.deadLetters.list(all, 10);
       expect(await keys({ sinceMs: third?.deadAtMs })).toEqual(['key 3', 'key 2']);
       expect(await keys({ untilMs: third?.deadAtMs })).toEqual(['key 2', 'key 1', 'key 0']);
       expect(await keys({ untilMs: beforeMs - 60_000 })).toEqual([]);
     });
 
     it('finds one by its id, with the original bytes and headers', async () => {
-      const [newest] = await under.letters.list(all, 1);
-      const letter = await under.letters.find(String(newest?.id));
-      expect(letter).toEqual({ ...newest, value: bytes, headers: { n: '3' } });
+      const [newest] = await under.deadLetters.list(all, 1);
+      const deadLetter = await under.deadLetters.find(String(newest?.id));
+      expect(deadLetter).toEqual({ ...newest, value: bytes, headers: { n: '3' } });
     });
 
     it.each([
@@ -97,7 +97,7 @@ export function deadLettersContract(name: string, open: () => Promise<LettersUnd
       "run-events/1'",
       randomUUID(),
     ])('finds nothing under %o', async (id) => {
-      expect(await under.letters.find(id)).toBeUndefined();
+      expect(await under.deadLetters.find(id)).toBeUndefined();
     });
   });
 }

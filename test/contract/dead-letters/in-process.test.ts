@@ -11,7 +11,7 @@ deadLettersContract('in-process', async () => {
   const logger = createLogger('silent', 'test');
   const log = await openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 20, logger });
   return {
-    letters: storedDeadLetters(database),
+    deadLetters: storedDeadLetters(database),
     putAside: (topic, record, reason, step) => log.deadLetter(topic, record, reason, step),
     async close() {
       await log.close();

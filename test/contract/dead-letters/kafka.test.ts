@@ -34,9 +34,9 @@ describe.runIf(kafkaPart)('on Kafka', () => {
     const producer = kafka.producer({ allowAutoTopicCreation: false });
     await producer.connect();
     const config = { ...loadConfig({}).config, kafkaBrokers, kafkaTopicPrefix };
-    const letters = openKafkaDeadLetters({ config, topics, logger: createLogger('silent', 'test') });
+    const deadLetters = openKafkaDeadLetters({ config, topics, logger: createLogger('silent', 'test') });
     return {
-      letters,
+      deadLetters,
       putAside: async (topic, record, reason, step) => {
         const name = kafkaTopicPrefix + topic.name;
         const message = deadLetterMessage(name, record, reason, step);
@@ -47,7 +47,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
         });
       },
       async close() {
-        await letters.close();
+        await deadLetters.close();
         await producer.disconnect();
         await admin.deleteTopics({ topics: names });
         await admin.disconnect();

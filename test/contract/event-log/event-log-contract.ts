@@ -177,9 +177,9 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       const [record] = records();
       if (record === undefined) throw new Error('no record');
       for (let time = 0; time < 2; time++) await under.log.deadLetter(topic, record, 'a reason', 'walk');
-      const letters = await under.deadLetters();
-      expect(letters).toMatchObject([{ reason: 'a reason', step: 'walk', headers: { from: 'contract' } }]);
-      expect(letters[0]?.value.equals(record.value)).toBe(true);
+      const deadLetters = await under.deadLetters();
+      expect(deadLetters).toMatchObject([{ reason: 'a reason', step: 'walk', headers: { from: 'contract' } }]);
+      expect(deadLetters[0]?.value.equals(record.value)).toBe(true);
     });
 
     test('a cut that was written down and not finished is known to the next process, or its events come again', async () => {
@@ -243,9 +243,9 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       goOn();
       await Promise.all(published);
       await until('the group', () => records().length === 60);
-      const placeOf = ({ partition, offset, key, value }: LogRecord) => ({ partition, offset, key, value });
+      const locationOf = ({ partition, offset, key, value }: LogRecord) => ({ partition, offset, key, value });
       for (const partition of [0, 1, 2, 3]) {
-        const own = (all: readonly LogRecord[]) => all.filter((each) => each.partition === partition).map(placeOf);
+        const own = (all: readonly LogRecord[]) => all.filter((each) => each.partition === partition).map(locationOf);
         expect(own(seen)).toEqual(own(records()));
       }
       const same = seen.filter(({ key }) => key === 'same').map(textOf);

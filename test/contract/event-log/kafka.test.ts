@@ -17,18 +17,18 @@ async function open(): Promise<LogUnderTest> {
     database: stores.database,
     reopened: () => kafka.open({}, [runEvents]),
     async deadLetters() {
-      const letters = openKafkaDeadLetters({
+      const deadLetters = openKafkaDeadLetters({
         config: kafka.config,
         topics: [runEvents],
         logger: createLogger('silent', 'test'),
       });
       try {
-        const heads = await letters.list({ topics: [runEvents] }, 100);
+        const heads = await deadLetters.list({ topics: [runEvents] }, 100);
         const once = new Map(heads.map((head) => [`${head.topic}/${head.partition}/${head.offset}`, head]));
-        const found = await Promise.all([...once.values()].map(({ id }) => letters.find(id)));
-        return found.flatMap((letter) => (letter ? [letter] : []));
+        const found = await Promise.all([...once.values()].map(({ id }) => deadLetters.find(id)));
+        return found.flatMap((deadLetter) => (deadLetter ? [deadLetter] : []));
       } finally {
-        await letters.close();
+        await deadLetters.close();
       }
     },
     async close() {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 
 export interface StoreUnderTest {
@@ -79,7 +79,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
     it('asks before it replaces anything, and leaves what is there if it may not', async () => {
       await store.upload('guarded', file(Buffer.from('first')));
       const mayReplace = async () => {
-        throw fault('EXPORT_ATTEMPT_OVER');
+        throw runlakeError('EXPORT_ATTEMPT_OVER');
       };
       const late = store.upload('guarded', file(Buffer.from('late')), { mayReplace });
       await expect(late).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
@@ -109,7 +109,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       const noted: string[] = [];
       const progress: number[] = [];
       const uploaded = await store.upload(`files/${what}`, file(body), {
-        noteUpload: async (id) => {
+        recordUpload: async (id) => {
           // Nothing has been sent by then.
           expect(progress).toEqual([]);
           noted.push(id);
@@ -139,7 +139,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       const controller = new AbortController();
       const upload = store.upload('kept/object', file(randomBytes(40 * MIB)), {
         signal: controller.signal,
-        noteUpload: async (id) => void noted.push(id),
+        recordUpload: async (id) => void noted.push(id),
         onProgress: () => controller.abort(new Error('given up')),
       });
       await expect(upload).rejects.toThrow('given up');
@@ -152,7 +152,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
 
     it('goes on with no upload whose id could not be noted', async () => {
       const upload = store.upload('unnoted', file(randomBytes(17 * MIB)), {
-        noteUpload: async () => {
+        recordUpload: async () => {
           throw new Error('the database is away');
         },
       });
@@ -178,7 +178,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
     it('fails where the file to upload is not there, or becomes shorter', async () => {
       await expect(store.upload('nothing', join(folder, 'none'))).rejects.toMatchObject({ code: 'INTERNAL' });
       const path = file(randomBytes(40 * MIB));
-      const upload = store.upload('shrunk', path, { noteUpload: async () => truncateSync(path, 9 * MIB) });
+      const upload = store.upload('shrunk', path, { recordUpload: async () => truncateSync(path, 9 * MIB) });
       await expect(upload).rejects.toMatchObject({ code: 'INTERNAL' });
       expect(await namesOf('shrunk')).toEqual([]);
     });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { avroContainer } from '../../../infra/event-log/avro-container.ts';
 import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
@@ -10,14 +10,14 @@ import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 beforeAll(async () => {
   stores = await freshStores();
-  warehouse = stores.warehouse;
+  clickhouse = stores.clickhouse;
 });
 afterAll(() => stores?.close());
 beforeEach(async () => {
-  for (const table of filled) await warehouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+  for (const table of filled) await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
 });
 
 /** The table and every target of a view on it. */
@@ -68,11 +68,11 @@ const insert = (
 ) => {
   const { token = randomUUID(), schema = runEvents.schema, columns = runEvents.columns } = options;
   const body = avroContainer(schema, records);
-  return warehouse.insertBody({ name: 'run-events', table: 'runs', columns, format: 'Avro', body, token });
+  return clickhouse.insertBody({ name: 'run-events', table: 'runs', columns, format: 'Avro', body, token });
 };
 
 const rowsIn = async (table: string, final = '') =>
-  (await warehouse.query<{ rows: number }>({ name: 'test', sql: `SELECT count() AS rows FROM ${table} ${final}` }))[0]!
+  (await clickhouse.query<{ rows: number }>({ name: 'test', sql: `SELECT count() AS rows FROM ${table} ${final}` }))[0]!
     .rows;
 const countsOf = async (final = '') => Promise.all(filled.map((table) => rowsIn(table, final)));
 
@@ -81,7 +81,7 @@ describe('run events, one block a record', () => {
     await insert([post]);
     await insert([patch]);
     expect(
-      await warehouse.query({
+      await clickhouse.query({
         name: 'test',
         sql: 'SELECT * EXCEPT patch_outputs, hex(patch_outputs) AS patch_outputs FROM runs FINAL',
       }),
@@ -116,7 +116,7 @@ describe('run events, one block a record', () => {
 
   it('the views are filled in the same insert', async () => {
     await insert([post, patch]);
-    expect(await warehouse.query({ name: 'test', sql: 'SELECT * FROM traces FINAL' })).toEqual([
+    expect(await clickhouse.query({ name: 'test', sql: 'SELECT * FROM traces FINAL' })).toEqual([
       {
         tenant_id: run.tenantId,
         hour: '2026-01-02T03:00:00Z',

@@ -33,7 +33,7 @@ describe('chunksOf', () => {
     const stream = new PassThrough();
     const failure = new Error('broken off');
     const reading = read(stream);
-    for (const letter of 'abc') stream.write(letter);
+    for (const deadLetter of 'abc') stream.write(deadLetter);
     await turn();
     stream.destroy(failure);
     expect(await reading).toEqual({ text: 'abc', failure });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
-import type { QueryParameter } from '../../../infra/clickhouse/warehouse.ts';
+import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { openTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
@@ -9,16 +9,16 @@ import { until } from '../until.ts';
 
 const logger = createLogger('silent', 'test');
 let stores: Awaited<ReturnType<typeof freshStores>>;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 
 beforeAll(async () => {
   stores = await freshStores();
-  warehouse = stores.warehouse;
+  clickhouse = stores.clickhouse;
 });
 afterAll(() => stores?.close());
 
 const one = async (sql: string, params = {}) =>
-  (await warehouse.query<{ v: unknown }>({ name: 'test', sql, params }))[0]?.v;
+  (await clickhouse.query<{ v: unknown }>({ name: 'test', sql, params }))[0]?.v;
 
 describe('values', () => {
   it.each<[string, unknown]>([
@@ -52,7 +52,7 @@ describe('values', () => {
   });
 
   it('a query without rows gives an empty list', async () => {
-    expect(await warehouse.query({ name: 'test', sql: 'SELECT 1 AS v WHERE 0' })).toEqual([]);
+    expect(await clickhouse.query({ name: 'test', sql: 'SELECT 1 AS v WHERE 0' })).toEqual([]);
   });
 
   it('a comment at the end of a statement does not swallow the format', async () => {
@@ -61,7 +61,7 @@ describe('values', () => {
 
   it('takes lists of keys of any length as an external table', async () => {
     const rows = Array.from({ length: 50_000 }, (_, index) => [randomUUID(), index]);
-    const found = await warehouse.query({
+    const found = await clickhouse.query({
       name: 'test',
       sql: 'SELECT count() AS rows, sum(b) AS total FROM keys',
       external: { name: 'keys', structure: 'a UUID, b UInt32', rows },
@@ -71,11 +71,13 @@ describe('values', () => {
 
   it('an empty external table has no rows', async () => {
     const external = { name: 'keys', structure: 'a UUID', rows: [] };
-    expect(await warehouse.query({ name: 'test', sql: 'SELECT count() AS c FROM keys', external })).toEqual([{ c: 0 }]);
+    expect(await clickhouse.query({ name: 'test', sql: 'SELECT count() AS c FROM keys', external })).toEqual([
+      { c: 0 },
+    ]);
   });
 
   it('gives raw formats byte for byte', async () => {
-    const bytes = await warehouse.queryText({ name: 'test', sql: "SELECT unhex('00ff0a')", format: 'RawBLOB' });
+    const bytes = await clickhouse.queryText({ name: 'test', sql: "SELECT unhex('00ff0a')", format: 'RawBLOB' });
     expect(bytes).toEqual(Buffer.from([0x00, 0xff, 0x0a]));
   });
 });
@@ -86,8 +88,8 @@ describe('failures', () => {
       name: 'slow-query',
       sql: 'SELECT sum(sleepEachRow(0.1)) FROM numbers(200) SETTINGS max_block_size = 1',
     };
-    await expect(warehouse.query({ ...slow, timeoutMs: 300 })).rejects.toMatchObject({
-      code: 'WAREHOUSE_UNAVAILABLE',
+    await expect(clickhouse.query({ ...slow, timeoutMs: 300 })).rejects.toMatchObject({
+      code: 'CLICKHOUSE_UNAVAILABLE',
       retryAfterSeconds: 1,
     });
     await noneRunning('slow-query');
@@ -96,7 +98,7 @@ describe('failures', () => {
   it('aborting a query ends it on the server too, and gives the reason of the abort', async () => {
     const controller = new AbortController();
     const sql = 'SELECT sum(sleepEachRow(0.1)) FROM numbers(200) SETTINGS max_block_size = 1';
-    const running = warehouse.query({ name: 'aborted-query', sql, signal: controller.signal });
+    const running = clickhouse.query({ name: 'aborted-query', sql, signal: controller.signal });
     await until('the query runs', async () => (await runningQueries('aborted-query')) === 1);
     const reason = new Error('the client went away');
     controller.abort(reason);
@@ -108,23 +110,23 @@ describe('failures', () => {
     ['is no success', {}],
     ['is found at the end of the body where the status went out before', { wait_end_of_query: 0 as const }],
   ])('an exception after many rows %s', async (_, settings) => {
-    const late = warehouse.queryText({
+    const late = clickhouse.queryText({
       name: 'test',
       sql: 'SELECT throwIf(number = 3000000), number FROM numbers(4000000)',
       format: 'TSV',
       settings: { ...settings, max_threads: 1 },
     });
-    await expect(late).rejects.toMatchObject({ code: 'WAREHOUSE_QUERY_FAILED', cause: { code: '395' } });
+    await expect(late).rejects.toMatchObject({ code: 'CLICKHOUSE_QUERY_FAILED', cause: { code: '395' } });
   });
 
   it('a query that writes is refused', async () => {
-    const writes = warehouse.query({ name: 'test', sql: 'DROP TABLE runs' });
-    await expect(writes).rejects.toMatchObject({ code: 'WAREHOUSE_QUERY_FAILED' });
+    const writes = clickhouse.query({ name: 'test', sql: 'DROP TABLE runs' });
+    await expect(writes).rejects.toMatchObject({ code: 'CLICKHOUSE_QUERY_FAILED' });
   });
 
   it('the text of the server stays out of the message', async () => {
-    const error = await warehouse.query({ name: 'find-secret', sql: "SELECT secret_column, 'x'" }).catch((raw) => raw);
-    expect(error.code).toBe('WAREHOUSE_QUERY_FAILED');
+    const error = await clickhouse.query({ name: 'find-secret', sql: "SELECT secret_column, 'x'" }).catch((raw) => raw);
+    expect(error.code).toBe('CLICKHOUSE_QUERY_FAILED');
     expect(`${error.message} ${JSON.stringify(error)}`).not.toContain('secret_column');
     expect(error.cause.message).toMatch(/secret_column.*\[query find-secret, id [0-9a-f-]{36}\]/s);
   });
@@ -132,12 +134,12 @@ describe('failures', () => {
   it.each([
     ['a wrong password', (url: URL) => (url.password = 'wrong'), 'ACCESS_DENIED_BY_STORE'],
     ['an unknown database', (url: URL) => (url.pathname = '/nowhere'), 'ACCESS_DENIED_BY_STORE'],
-    ['a closed port', (url: URL) => (url.port = '1'), 'WAREHOUSE_UNAVAILABLE'],
-    ['a host that does not exist', (url: URL) => (url.hostname = 'nowhere.invalid'), 'WAREHOUSE_UNAVAILABLE'],
+    ['a closed port', (url: URL) => (url.port = '1'), 'CLICKHOUSE_UNAVAILABLE'],
+    ['a host that does not exist', (url: URL) => (url.hostname = 'nowhere.invalid'), 'CLICKHOUSE_UNAVAILABLE'],
   ])('%s', async (_, change, code) => {
     const url = new URL(stores.clickhouseUrl);
     change(url);
-    const other = openWarehouse({ url: url.href, logger, timeoutMs: 5_000 });
+    const other = openClickHouse({ url: url.href, logger, timeoutMs: 5_000 });
     await expect(other.ping()).rejects.toMatchObject({ code });
     await other.close();
   });
@@ -145,12 +147,12 @@ describe('failures', () => {
 
 describe('connections', () => {
   let proxy: TcpProxy;
-  let proxied: Warehouse;
+  let proxied: ClickHouse;
   beforeAll(async () => {
     const url = new URL(stores.clickhouseUrl);
     proxy = await openTcpProxy(url.hostname, Number(url.port));
     url.host = `127.0.0.1:${proxy.port}`;
-    proxied = openWarehouse({ url: url.href, logger, timeoutMs: 5_000, maxConnections: 2 });
+    proxied = openClickHouse({ url: url.href, logger, timeoutMs: 5_000, maxConnections: 2 });
   });
   afterAll(async () => {
     await proxied?.close();
@@ -193,32 +195,32 @@ describe('connections', () => {
 
 describe('insertBody', () => {
   let proxy: TcpProxy;
-  let proxied: Warehouse;
+  let proxied: ClickHouse;
   beforeAll(async () => {
-    await warehouse.command({
+    await clickhouse.command({
       name: 'test',
       sql: 'CREATE TABLE letters (n UInt64, s String) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 100',
     });
     const url = new URL(stores.clickhouseUrl);
     proxy = await openTcpProxy(url.hostname, Number(url.port));
     url.host = `127.0.0.1:${proxy.port}`;
-    proxied = openWarehouse({ url: url.href, logger, timeoutMs: 2_000 });
+    proxied = openClickHouse({ url: url.href, logger, timeoutMs: 2_000 });
   });
   afterAll(async () => {
     await proxied?.close();
     await proxy?.close();
   });
 
-  const letters = (from: number, rows: number) =>
+  const deadLetters = (from: number, rows: number) =>
     Buffer.from(
       Array.from({ length: rows }, (_, index) => `{"n":${from + index},"s":"${'x'.repeat(1_000)}"}\n`).join(''),
     );
-  const insert = (into: Warehouse, body: Buffer, token: string) =>
+  const insert = (into: ClickHouse, body: Buffer, token: string) =>
     into.insertBody({ name: 'test', table: 'letters', columns: ['n', 's'], format: 'JSONEachRow', body, token });
   const stored = async (from: number) => Number(await one(`SELECT count() AS v FROM letters WHERE n >= ${from}`));
 
   it('sends the length of the body, and no chunks', async () => {
-    const body = letters(0, 100);
+    const body = deadLetters(0, 100);
     await insert(proxied, body, 'length');
     const sent = proxy.sent().toString('latin1');
     const start = sent.lastIndexOf('POST /');
@@ -229,15 +231,15 @@ describe('insertBody', () => {
   });
 
   it('a body of one token is stored once, another token again', async () => {
-    const body = letters(1_000, 10);
-    for (const token of ['a', 'a', 'b']) await insert(warehouse, body, token);
+    const body = deadLetters(1_000, 10);
+    for (const token of ['a', 'a', 'b']) await insert(clickhouse, body, token);
     expect(await stored(1_000)).toBe(20);
   });
 
   it('a body that breaks off on the way stores nothing, and its token can be used again', async () => {
-    const body = letters(2_000, 5_000);
+    const body = deadLetters(2_000, 5_000);
     proxy.breakAfter(body.length / 2);
-    await expect(insert(proxied, body, 'broken')).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    await expect(insert(proxied, body, 'broken')).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     proxy.breakAfter(Number.POSITIVE_INFINITY);
     await noneRunning('test');
     expect(await stored(2_000)).toBe(0);
@@ -248,7 +250,7 @@ describe('insertBody', () => {
   it('a server that falls silent is given up after the time', async () => {
     proxy.freeze(true);
     const started = performance.now();
-    await expect(proxied.ping(200)).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    await expect(proxied.ping(200)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     expect(performance.now() - started).toBeLessThan(4_000);
     proxy.freeze(false);
     await proxied.ping();

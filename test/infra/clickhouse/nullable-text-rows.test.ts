@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-const read = (sql: string) => stores.warehouse.queryText({ name: 'test', sql, format: 'RowBinary' });
+const read = (sql: string) => stores.clickhouse.queryText({ name: 'test', sql, format: 'RowBinary' });
 
 it('takes every length and every byte as it is', async () => {
   const lengths = [0, 1, 127, 128, 16_383, 16_384, 1_000_000];

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { QuerySlots } from '../../../infra/clickhouse/query-slots.ts';
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -8,10 +8,10 @@ import { freshStores } from '../../engines/stores.ts';
 import { until } from '../until.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 beforeAll(async () => {
   stores = await freshStores();
-  warehouse = openWarehouse({
+  clickhouse = openClickHouse({
     url: stores.clickhouseUrl,
     logger: createLogger('silent', 'test'),
     timeoutMs: 60_000,
@@ -19,7 +19,7 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  await warehouse?.close();
+  await clickhouse?.close();
   await stores?.close();
 });
 
@@ -27,7 +27,7 @@ const sleeping = 'SELECT sum(sleepEachRow(0.2)) FROM numbers(300) SETTINGS max_b
 
 /** Queries of this name on the server, with their priority. */
 function running(name: string): Promise<{ priority: string }[]> {
-  return stores.warehouse.query({
+  return stores.clickhouse.query({
     name: 'test',
     sql: `SELECT Settings['priority'] AS priority FROM system.processes WHERE Settings['log_comment'] = {name:String}`,
     params: { name },
@@ -39,7 +39,7 @@ function flood(organizationId: string, name: string, count: number): () => Promi
   const controller = new AbortController();
   setMaxListeners(count * 3, controller.signal);
   const queries = Array.from({ length: count }, () =>
-    runForTenant({ organizationId }, () => warehouse.query({ name, sql: sleeping, signal: controller.signal })),
+    runForTenant({ organizationId }, () => clickhouse.query({ name, sql: sleeping, signal: controller.signal })),
   );
   const ended = Promise.allSettled(queries);
   return async () => {
@@ -53,23 +53,23 @@ it('an organisation whose queries fill all slots holds up neither another one no
   try {
     await until('the slots to be full', async () => (await running('flood-slots')).length === 4);
     const sql = `SELECT Settings['priority'] AS priority FROM system.processes WHERE query_id = queryID()`;
-    const ask = () => warehouse.query<{ priority: string }>({ name: 'quiet', sql });
+    const ask = () => clickhouse.query<{ priority: string }>({ name: 'quiet', sql });
     // The others are paused for it.
     expect(await runForTenant({ organizationId: 'quiet' }, ask)).toEqual([{ priority: '1' }]);
     expect((await running('flood-slots')).map(({ priority }) => priority)).toEqual(['2', '2', '2', '2']);
-    await warehouse.ping();
+    await clickhouse.ping();
   } finally {
     await end();
   }
 });
 
 it('by default the slots follow the threads that ClickHouse gives a query', async () => {
-  const [{ threads }] = (await stores.warehouse.query<{ threads: number }>({
+  const [{ threads }] = (await stores.clickhouse.query<{ threads: number }>({
     name: 'test',
     sql: `SELECT toUInt32(getSetting('max_threads')) AS threads`,
   })) as [{ threads: number }];
-  const before = warehouse;
-  warehouse = openWarehouse({
+  const before = clickhouse;
+  clickhouse = openClickHouse({
     url: stores.clickhouseUrl,
     logger: createLogger('silent', 'test'),
     timeoutMs: 60_000,
@@ -79,12 +79,12 @@ it('by default the slots follow the threads that ClickHouse gives a query', asyn
   try {
     await until('the slots to be full', async () => (await running('default-slots')).length === expected);
     // A query that begins after the others had the time to.
-    await warehouse.ping();
+    await clickhouse.ping();
     expect(await running('default-slots')).toHaveLength(expected);
   } finally {
     await end();
-    await warehouse.close();
-    warehouse = before;
+    await clickhouse.close();
+    clickhouse = before;
   }
 });
 
@@ -125,7 +125,7 @@ it('a query ends on the server when the client that it is for disconnects, also 
   const disconnected = new AbortController();
   const context = { organizationId: 'leaving', disconnected: disconnected.signal };
   const queries = Array.from({ length: 6 }, () =>
-    runForTenant(context, () => warehouse.query({ name: 'leaving', sql: sleeping })).catch((error) => error.message),
+    runForTenant(context, () => clickhouse.query({ name: 'leaving', sql: sleeping })).catch((error) => error.message),
   );
   await until('four to run', async () => (await running('leaving')).length === 4);
   disconnected.abort(new Error('the client has gone'));

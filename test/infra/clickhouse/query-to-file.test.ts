@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
@@ -14,12 +14,12 @@ import { until } from '../until.ts';
 
 const logger = createLogger('silent', 'test');
 let stores: FreshStores;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 let folder: string;
 let path: string;
 beforeAll(async () => {
   stores = await freshStores({ migrated: false });
-  warehouse = stores.warehouse;
+  clickhouse = stores.clickhouse;
   folder = await mkdtemp(join(tmpdir(), 'runlake-file-'));
 });
 beforeEach(() => {
@@ -30,7 +30,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-const ask = (sql: string, more: object = {}, from = warehouse) =>
+const ask = (sql: string, more: object = {}, from = clickhouse) =>
   from.queryToFile({ name: 'to-file', sql, format: 'Parquet', path, ...more });
 
 describe('a result as a file', () => {
@@ -76,13 +76,13 @@ describe('a failure leaves no file', () => {
     ['before the first row', 'SELECT nothing_such'],
     ['behind many rows', 'SELECT throwIf(number = 3000000), number FROM numbers(4000000)'],
   ])('of the query, %s', async (_, sql) => {
-    await expect(ask(sql, { settings: { max_threads: 1 } })).rejects.toMatchObject({ code: 'WAREHOUSE_QUERY_FAILED' });
+    await expect(ask(sql, { settings: { max_threads: 1 } })).rejects.toMatchObject({ code: 'CLICKHOUSE_QUERY_FAILED' });
     await noFile();
   });
 
   it('by time', async () => {
     const sql = 'SELECT number, sleepEachRow(0.05), randomString(100000) FROM numbers(400) SETTINGS max_block_size = 1';
-    await expect(ask(sql, { timeoutMs: 500 })).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    await expect(ask(sql, { timeoutMs: 500 })).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     await noFile();
   });
 
@@ -97,7 +97,7 @@ describe('a failure leaves no file', () => {
     await running;
     await noFile();
     await until('the query has ended', async () => {
-      const [row] = await warehouse.query<{ c: number }>({
+      const [row] = await clickhouse.query<{ c: number }>({
         name: 'test',
         sql: "SELECT count() AS c FROM system.processes WHERE Settings['log_comment'] = 'aborted-file'",
       });
@@ -109,10 +109,10 @@ describe('a failure leaves no file', () => {
     const url = new URL(stores.clickhouseUrl);
     const proxy = await openTcpProxy(url.hostname, Number(url.port));
     url.host = `127.0.0.1:${proxy.port}`;
-    const proxied = openWarehouse({ url: url.href, logger, timeoutMs: 30_000 });
+    const proxied = openClickHouse({ url: url.href, logger, timeoutMs: 30_000 });
     const sql = `SELECT number, sleepEachRow(0.01), randomString(100000) AS s FROM numbers(10000)
       SETTINGS max_block_size = 1, output_format_parquet_row_group_size = 1`;
-    const running = expect(ask(sql, {}, proxied)).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    const running = expect(ask(sql, {}, proxied)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     await until('a part of it is there', async () => (await stat(path)).size > 1_000_000);
     proxy.breakAll();
     await running;
@@ -125,8 +125,8 @@ describe('a failure leaves no file', () => {
     const server = createServer((_, answer) => answer.end('PAR1 and then nothing more of it'));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
-    const other = openWarehouse({ url: `http://u:p@127.0.0.1:${port}/d`, logger, timeoutMs: 5_000 });
-    await expect(ask('SELECT 1', {}, other)).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    const other = openClickHouse({ url: `http://u:p@127.0.0.1:${port}/d`, logger, timeoutMs: 5_000 });
+    await expect(ask('SELECT 1', {}, other)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     await noFile();
     await other.close();
     await new Promise((resolve) => server.close(resolve));

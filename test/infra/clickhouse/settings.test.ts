@@ -3,17 +3,17 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { newerInsertSettings, profiles } from '../../../infra/clickhouse/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 
 beforeAll(async () => {
   stores = await freshStores();
-  warehouse = stores.warehouse;
+  clickhouse = stores.clickhouse;
 });
 afterAll(() => stores?.close());
 
@@ -99,7 +99,7 @@ const asText = (value: unknown) =>
 
 describe('the settings that were sent are in force', () => {
   it('in a query', async () => {
-    const [row] = await warehouse.query<{ v: object }>({
+    const [row] = await clickhouse.query<{ v: object }>({
       name: 'settings-of-query',
       sql: `SELECT ${inForce([...Object.keys(query), 'log_comment', 'max_execution_time'])} AS v`,
       timeoutMs: 1_500,
@@ -113,7 +113,7 @@ describe('the settings that were sent are in force', () => {
     ['recount', { ...statement, max_partitions_per_insert_block: '0' }],
     ['repair', { ...statement, max_partitions_per_insert_block: '0', insert_deduplicate: 0 }],
   ] as const)('in a statement of the profile %s', async (profile, settings) => {
-    await warehouse.command({
+    await clickhouse.command({
       name: 'test',
       profile,
       sql: `CREATE TABLE settings_of_${profile} ENGINE = MergeTree ORDER BY () AS SELECT ${inForce(Object.keys(settings))} AS v`,
@@ -123,12 +123,12 @@ describe('the settings that were sent are in force', () => {
 
   it('in an insert', async () => {
     const insert = { ...both, ...inserting, ...(await newerSettings()) };
-    await warehouse.command({
+    await clickhouse.command({
       name: 'test',
       sql: `CREATE TABLE settings_of_insert (n UInt8, v Map(String, String) DEFAULT ${inForce([...Object.keys(insert), 'insert_deduplication_token'])})
         ENGINE = MergeTree ORDER BY n`,
     });
-    await warehouse.insertBody({
+    await clickhouse.insertBody({
       name: 'test',
       table: 'settings_of_insert',
       columns: ['n'],
@@ -143,12 +143,12 @@ describe('the settings that were sent are in force', () => {
 });
 
 const valuesOf = async (table: string) =>
-  (await warehouse.query<{ v: object }>({ name: 'test', sql: `SELECT v FROM ${table}` })).map(({ v }) => v);
+  (await clickhouse.query<{ v: object }>({ name: 'test', sql: `SELECT v FROM ${table}` })).map(({ v }) => v);
 
 /** Those that the server under test knows. */
 async function newerSettings(): Promise<object> {
   const sql = "SELECT 1 FROM system.settings WHERE name = 'deduplicate_insert'";
-  const known = await warehouse.query({ name: 'test', sql });
+  const known = await clickhouse.query({ name: 'test', sql });
   return known.length > 0 ? { deduplicate_insert: 'enable' } : {};
 }
 
@@ -157,7 +157,7 @@ describe('what the server sets for its users does not count', () => {
    * A warehouse whose statements find `settings` as their defaults: a proxy puts each into one session of the HTTP
    * interface, in which they were set. (To make a user with them takes rights that our own user does not have.)
    */
-  async function withDefaults<Result>(settings: string, use: (warehouse: Warehouse) => Promise<Result>) {
+  async function withDefaults<Result>(settings: string, use: (clickhouse: ClickHouse) => Promise<Result>) {
     const { origin, username, password, pathname } = new URL(stores.clickhouseUrl);
     const session = `session_id=${randomUUID()}`;
     const headers = { 'X-ClickHouse-User': username, 'X-ClickHouse-Key': decodeURIComponent(password) };
@@ -175,7 +175,7 @@ describe('what the server sets for its users does not count', () => {
     await once(proxy.listen(0, '127.0.0.1'), 'listening');
     const url = new URL(pathname, `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
     Object.assign(url, { username, password });
-    const own = openWarehouse({ url: url.href, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
+    const own = openClickHouse({ url: url.href, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
     try {
       return await use(own);
     } finally {
@@ -189,11 +189,11 @@ describe('what the server sets for its users does not count', () => {
     const sum = withDefaults("timeout_overflow_mode = 'break', max_block_size = 1", (own) =>
       own.query({ name: 'slow-sum', sql: 'SELECT sum(sleepEachRow(0.05) + 1) AS v FROM numbers(200)', timeoutMs: 300 }),
     );
-    await expect(sum).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    await expect(sum).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
   });
 
   it('a token stores once', async () => {
-    await warehouse.command({
+    await clickhouse.command({
       name: 'test',
       sql: 'CREATE TABLE once (n UInt64) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 100',
     });
@@ -204,6 +204,6 @@ describe('what the server sets for its users does not count', () => {
         await own.insertBody({ name: 'test', table: 'once', columns: ['n'], format: 'JSONEachRow', body, token: 't' });
       }
     });
-    expect(await warehouse.query({ name: 'test', sql: 'SELECT n FROM once' })).toEqual([{ n: 1 }]);
+    expect(await clickhouse.query({ name: 'test', sql: 'SELECT n FROM once' })).toEqual([{ n: 1 }]);
   });
 });

@@ -4,7 +4,7 @@ import { type Setting, settings } from '../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /** The message of the fault that `environment` leads to. */
-function faultOf(environment: Record<string, string>): string {
+function errorOf(environment: Record<string, string>): string {
   try {
     loadConfig(environment);
   } catch (error) {
@@ -31,7 +31,7 @@ describe('loadConfig', () => {
   });
 
   it('reports three bad values in three lines of one message', () => {
-    const message = faultOf({
+    const message = errorOf({
       RUNLAKE_PORT: '70000',
       RUNLAKE_LOG_LEVEL: 'loud',
       RUNLAKE_BOOTSTRAP_EMAIL: 'nobody',
@@ -45,7 +45,7 @@ describe('loadConfig', () => {
   });
 
   it('does not repeat a secret that is wrong', () => {
-    const message = faultOf({ RUNLAKE_BOOTSTRAP_API_KEY: 'short secret', RUNLAKE_CLICKHOUSE_URL: 'not a url: secret' });
+    const message = errorOf({ RUNLAKE_BOOTSTRAP_API_KEY: 'short secret', RUNLAKE_CLICKHOUSE_URL: 'not a url: secret' });
     expect(message).toContain('RUNLAKE_BOOTSTRAP_API_KEY:');
     expect(message).toContain('RUNLAKE_CLICKHOUSE_URL:');
     expect(message).not.toContain('secret');
@@ -54,7 +54,7 @@ describe('loadConfig', () => {
   it.each(['u:secret@b:9092', 'b:9092,u:secret@c:9092', 'b:9092,,foo', 'kafka://b:9092', 'b'])(
     'takes no list of brokers such as %s, and repeats no password of it',
     (brokers) => {
-      const message = faultOf({ RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_SCHEMA_REGISTRY_URL: 'http://r:8081' });
+      const message = errorOf({ RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_SCHEMA_REGISTRY_URL: 'http://r:8081' });
       expect(message).toContain('RUNLAKE_KAFKA_BROKERS=');
       expect(message).not.toContain('secret');
     },
@@ -77,12 +77,12 @@ describe('loadConfig', () => {
     ['a number with a unit', 'RUNLAKE_MAX_BODY_BYTES', '100MB'],
     ['a number beyond what is exact', 'RUNLAKE_MAX_BODY_BYTES', '99999999999999999999'],
     ['a word for a truth value', 'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS', 'maybe'],
-    ['a number below its bound', 'RUNLAKE_CUT_ROWS', '0'],
+    ['a number below its bound', 'RUNLAKE_INSERT_BATCH_ROWS', '0'],
     ['a key with spaces', 'RUNLAKE_BOOTSTRAP_API_KEY', 'a key with spaces in it'],
     ['a short secret key', 'RUNLAKE_SECRET_KEY', 'guess me'],
     ['a secret key that a list of former ones cannot hold', 'RUNLAKE_SECRET_KEY', 'one that is long, and a list'],
   ])('refuses %s', (_what, variable, text) => {
-    expect(faultOf({ [variable]: text })).toContain(variable);
+    expect(errorOf({ [variable]: text })).toContain(variable);
   });
 
   it.each([
@@ -95,7 +95,7 @@ describe('loadConfig', () => {
     [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_BODY_BYTES: '1000000' }, /RUNLAKE_MAX_BODY_BYTES/],
     [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_PENDING_BYTES: '1000000' }, /RUNLAKE_MAX_PENDING_BYTES/],
   ])('refuses settings that contradict each other: %j', (environment, expected) => {
-    expect(faultOf(environment)).toMatch(expected);
+    expect(errorOf(environment)).toMatch(expected);
   });
 
   it.each([
@@ -105,7 +105,7 @@ describe('loadConfig', () => {
     ['RUNLAKE_DATABASE_URL', 'https://me:hidden@db/x', 'postgres:// or postgresql://'],
     ['RUNLAKE_REDIS_URL', 'http://:hidden@cache', 'redis:// or rediss://'],
   ])('refuses %s=%s for its scheme', (variable, text, expected) => {
-    const message = faultOf({ [variable]: text });
+    const message = errorOf({ [variable]: text });
     expect(message).toContain(`must start with ${expected}`);
     expect(message).toContain(`  - ${variable}`);
     expect(message).not.toContain('hidden');

@@ -179,11 +179,11 @@ describe('the roles', () => {
 
   it.each(roles)('%s: has passwords that its servers have', (name) => {
     const environment = service(name).environment ?? {};
-    const [warehouse, database, redis] = ['RUNLAKE_CLICKHOUSE_URL', 'RUNLAKE_DATABASE_URL', 'RUNLAKE_REDIS_URL'].map(
+    const [clickhouse, database, redis] = ['RUNLAKE_CLICKHOUSE_URL', 'RUNLAKE_DATABASE_URL', 'RUNLAKE_REDIS_URL'].map(
       (variable) => new URL(environment[variable] as string),
     );
     const { CLICKHOUSE_USER, CLICKHOUSE_PASSWORD, CLICKHOUSE_DB } = service('clickhouse').environment ?? {};
-    expect([warehouse?.username, warehouse?.password, warehouse?.pathname]).toEqual([
+    expect([clickhouse?.username, clickhouse?.password, clickhouse?.pathname]).toEqual([
       CLICKHOUSE_USER,
       CLICKHOUSE_PASSWORD,
       `/${CLICKHOUSE_DB}`,
@@ -274,7 +274,7 @@ describe('the versions', () => {
   });
 
   it('of ClickHouse is the release of the native server, whose builds are numbered by themselves', async () => {
-    expect(numbers(tagOf('clickhouse'), 2)).toBe(numbers(await stores.warehouse.version(), 2));
+    expect(numbers(tagOf('clickhouse'), 2)).toBe(numbers(await stores.clickhouse.version(), 2));
   });
 });
 

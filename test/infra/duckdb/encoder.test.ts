@@ -143,10 +143,10 @@ describe('encoding', () => {
     await writeFile(join(folder, 'beside.csv'), lines.map((line) => `${line}\n`).join(''));
     await encoder.encode(
       request({
-        beside: { file: 'beside.csv', columns: ['there', 's'], longestLineBytes: 100 },
+        derived: { file: 'beside.csv', columns: ['there', 's'], maxLineBytes: 100 },
         columns: [
-          { name: 's', form: 'text', from: 's', beside: 's' },
-          { name: 'alone', form: 'text', beside: 's' },
+          { name: 's', form: 'text', from: 's', derived: 's' },
+          { name: 'alone', form: 'text', derived: 's' },
         ],
       }),
     );

@@ -25,7 +25,7 @@ describe('one process at a time', () => {
     const again = openDataFolder(path);
     await expect(again).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
     await expect(again).rejects.toThrow(`${path} is in use by another runlake process (${process.pid})`);
-    expect(await holdFolder(path, 'nothing')).toMatchObject({ fault: 'DATA_FOLDER_IN_USE' });
+    expect(await holdFolder(path, 'nothing')).toMatchObject({ runlakeError: 'DATA_FOLDER_IN_USE' });
     await folder.close();
     await folder.close();
     await (await openDataFolder(path)).close();
@@ -46,7 +46,7 @@ describe('one process at a time', () => {
   it('is free again after kill -9 of the holder', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
-    expect(held.fault).toBeUndefined();
+    expect(held.runlakeError).toBeUndefined();
     await expect(openDataFolder(path)).rejects.toThrow(`process (${held.child.pid})`);
     await kill(held.child, 'SIGKILL');
     await (await openDataFolder(path)).close();
@@ -56,8 +56,8 @@ describe('one process at a time', () => {
     const path = temporaryFolder();
     await kill((await holdFolder(path, 'nothing')).child, 'SIGKILL');
     const starters = await Promise.all(Array.from({ length: 6 }, () => holdFolder(path, 'nothing')));
-    expect(starters.filter((starter) => starter.fault === undefined)).toHaveLength(1);
-    expect(starters.filter((starter) => starter.fault === 'DATA_FOLDER_IN_USE')).toHaveLength(5);
+    expect(starters.filter((starter) => starter.runlakeError === undefined)).toHaveLength(1);
+    expect(starters.filter((starter) => starter.runlakeError === 'DATA_FOLDER_IN_USE')).toHaveLength(5);
   });
 
   it('leaves one lock file however often it was opened, and ignores a damaged one', async () => {

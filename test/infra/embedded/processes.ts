@@ -19,7 +19,7 @@ export interface Held {
   readonly child: ChildProcess;
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  readonly fault?: string;
+  readonly runlakeError?: string;
 }
 
 /** Starts `hold-folder.fixture.ts` and waits for what it says. */

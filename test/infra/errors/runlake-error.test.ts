@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { catalogue, type ErrorCode, type ErrorEntry } from '../../../infra/errors/catalogue.ts';
-import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
   it('has a status of its class, a message and a remedy', () => {
@@ -19,7 +19,7 @@ describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
   });
 
   it('becomes an error that says so', () => {
-    const error = fault(code as ErrorCode);
+    const error = runlakeError(code as ErrorCode);
     expect(error).toMatchObject({ code, status: entry.status, class: entry.class, retryable: entry.retryable });
     expect(isRunlakeError(error)).toBe(true);
   });
@@ -27,19 +27,21 @@ describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
 
 describe('fault', () => {
   it('fills message and remedy, and leaves what it does not know', () => {
-    const error = fault('PORT_IN_USE', { port: 80 });
+    const error = runlakeError('PORT_IN_USE', { port: 80 });
     expect(error.message).toBe('Port 80 on {host} is in use.');
-    expect(fault('FORBIDDEN', { permission: 'runs:read' }).remedy).toBe(
+    expect(runlakeError('FORBIDDEN', { permission: 'runs:read' }).remedy).toBe(
       "The API key lacks the permission 'runs:read'.",
     );
   });
 
   it('fills in no inherited names', () => {
-    expect(fault('BAD_REQUEST', { reason: '{constructor} {toString}' }).message).toBe('{constructor} {toString}');
+    expect(runlakeError('BAD_REQUEST', { reason: '{constructor} {toString}' }).message).toBe(
+      '{constructor} {toString}',
+    );
   });
 
   it('keeps the cause out of what is serialised', () => {
-    const error = fault('INTERNAL', {}, { cause: new Error('text of a server') });
+    const error = runlakeError('INTERNAL', {}, { cause: new Error('text of a server') });
     expect((error.cause as Error).message).toBe('text of a server');
     expect(JSON.stringify(error)).not.toContain('text of a server');
     expect(Object.keys(error)).not.toContain('cause');
@@ -47,7 +49,7 @@ describe('fault', () => {
 
   it('carries fields and the time of the next try', () => {
     const fields = [{ loc: ['body'], msg: 'no', type: 'x' }];
-    expect(fault('INVALID_REQUEST', {}, { fields }).fields).toBe(fields);
-    expect(fault('OVERLOADED', {}, { retryAfterSeconds: 3 }).retryAfterSeconds).toBe(3);
+    expect(runlakeError('INVALID_REQUEST', {}, { fields }).fields).toBe(fields);
+    expect(runlakeError('OVERLOADED', {}, { retryAfterSeconds: 3 }).retryAfterSeconds).toBe(3);
   });
 });

@@ -2,8 +2,8 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { noteHours } from '../../../pipelines/usage/note-hours.ts';
-import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
+import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { hoursOf, insertRuns, type RunRow, runRow } from '../../pipelines/usage/trace-rows.ts';
 import { dashboards, queries } from './dashboard-files.ts';
@@ -90,7 +90,7 @@ const sum = (found: readonly Row[], column: string) => found.reduce((total, row)
 
 beforeAll(async () => {
   stores = await freshStores();
-  const { database, warehouse } = stores;
+  const { database, clickhouse } = stores;
   await database.query('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [organizationId, 'Ours']);
   for (const [at, id] of workspaces.entries()) {
     const values = [id, organizationId, `Workspace ${at}`];
@@ -117,9 +117,9 @@ beforeAll(async () => {
   }
   const nowMs = Date.now();
   rows = traces(nowMs);
-  await insertRuns(warehouse, rows);
-  await noteHours(database, hoursOf(rows));
-  await rollUpPass({ database, warehouse });
+  await insertRuns(clickhouse, rows);
+  await markHoursDirty(database, hoursOf(rows));
+  await runRollUp({ database, clickhouse });
   scope = {
     fromMs: nowMs - 70 * dayMs,
     toMs: nowMs,

@@ -16,7 +16,7 @@ import { testCatalogue } from './test-catalogue.ts';
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 
 describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () => {
   let stores: FreshStores;
@@ -62,9 +62,9 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
         () => true,
         () => false,
       );
-    await until('queues to take jobs again', back, patienceMs);
-    await until('all to run', () => Array.from({ length: 20 }, (_, n) => n).every((n) => seen.has(n)), patienceMs);
-    await until('the new one to run', () => seen.has(99), patienceMs);
+    await until('queues to take jobs again', back, timeoutMs);
+    await until('all to run', () => Array.from({ length: 20 }, (_, n) => n).every((n) => seen.has(n)), timeoutMs);
+    await until('the new one to run', () => seen.has(99), timeoutMs);
   });
 
   test('without its data: what runs by schedule goes on', async () => {
@@ -73,12 +73,12 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
       runs += 1;
     });
     await jobs.every('quick', 200, { n: 1 });
-    await until('it to run', () => runs > 1, patienceMs);
+    await until('it to run', () => runs > 1, timeoutMs);
     await redis.kill();
     forget();
     await redis.start();
     const before = runs;
-    await until('it to run again', () => runs > before + 2, patienceMs);
+    await until('it to run again', () => runs > before + 2, timeoutMs);
   });
 
   test('without its data: a project whose deletion nobody could be told of loses its runs', async () => {
@@ -98,7 +98,7 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
       const purged = async () =>
         (await askPostgres(databaseUrl, `SELECT 1 FROM projects WHERE id = '${id}' AND purged_at IS NOT NULL`))
           .length === 1;
-      await until('the deletion to be done', purged, patienceMs);
+      await until('the deletion to be done', purged, timeoutMs);
     } finally {
       await redis.start();
       await runlake?.remove();

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { checkMigrations, type MigrationFolders, migrate } from '../../../infra/migrations/migrate.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
@@ -33,9 +33,9 @@ function write(files: Record<string, string>): MigrationFolders {
   return { postgres: join(root, 'postgres'), clickhouse: join(root, 'clickhouse') };
 }
 
-const tablesOf = async ({ warehouse, database }: FreshStores) => ({
+const tablesOf = async ({ clickhouse, database }: FreshStores) => ({
   clickhouse: (
-    await warehouse.query<{ name: string }>({
+    await clickhouse.query<{ name: string }>({
       name: 'test',
       sql: 'SELECT name FROM system.tables WHERE database = currentDatabase() ORDER BY name',
     })
@@ -64,7 +64,7 @@ describe('the schemas of this release', () => {
       expect.arrayContaining(['runs', 'traces', 'usage_hourly', 'usage_daily', 'feedback', 'runlake_migrations']),
     );
     expect(postgres).toEqual(
-      expect.arrayContaining(['organizations', 'projects', 'usage_notes', 'runlake_migrations']),
+      expect.arrayContaining(['organizations', 'projects', 'usage_dirty_hours', 'runlake_migrations']),
     );
   });
 
@@ -77,8 +77,8 @@ describe('the schemas of this release', () => {
   });
 });
 
-const stepsRecordedTwice = ({ warehouse }: FreshStores) =>
-  warehouse.query({
+const stepsRecordedTwice = ({ clickhouse }: FreshStores) =>
+  clickhouse.query({
     name: 'test',
     sql: 'SELECT version, statement, state FROM runlake_migrations GROUP BY ALL HAVING count() > 1',
   });
@@ -137,7 +137,7 @@ describe('what is refused', () => {
 
   it('a table that somebody else made is no progress', async () => {
     const stores = await emptyStores();
-    await stores.warehouse.command({ name: 'test', sql: table('a').replace(';', '') });
+    await stores.clickhouse.command({ name: 'test', sql: table('a').replace(';', '') });
     await expect(
       migrate({ ...stores, logger }, write({ 'clickhouse/0001_one.sql': table('a') })),
     ).rejects.toMatchObject({
@@ -152,7 +152,7 @@ describe('a process that dies', () => {
   };
 
   /** Dies at its command number `last`: before ClickHouse gets it, or after it was done and before its answer. */
-  function dying({ command, ...rest }: Warehouse, last: number, moment: 'before' | 'after'): Warehouse {
+  function dying({ command, ...rest }: ClickHouse, last: number, moment: 'before' | 'after'): ClickHouse {
     let commands = 0;
     return {
       ...rest,
@@ -171,11 +171,11 @@ describe('a process that dies', () => {
   it.each(moments)('$moment command $command: the next one finishes the work', async ({ moment, command }) => {
     const stores = await emptyStores();
     const written = write(files);
-    const dead = migrate({ ...stores, logger, warehouse: dying(stores.warehouse, command, moment) }, written);
+    const dead = migrate({ ...stores, logger, clickhouse: dying(stores.clickhouse, command, moment) }, written);
     await expect(dead).rejects.toThrow('dead');
     await migrate({ ...stores, logger }, written);
     expect(await checkMigrations(stores, written)).toEqual({ pending: [] });
     expect((await tablesOf(stores)).clickhouse).toEqual(['a', 'b', 'runlake_migrations']);
-    await stores.warehouse.query({ name: 'test', sql: 'SELECT n, s FROM a' });
+    await stores.clickhouse.query({ name: 'test', sql: 'SELECT n, s FROM a' });
   });
 });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { violatedConstraint } from '../../../infra/postgres/faults.ts';
+import { violatedConstraint } from '../../../infra/postgres/database-error.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';

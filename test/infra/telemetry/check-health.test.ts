@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { checkHealth } from '../../../infra/telemetry/check-health.ts';
 
 describe('checkHealth', () => {
@@ -7,7 +7,7 @@ describe('checkHealth', () => {
     const parts = await checkHealth(
       [
         { name: 'postgres', check: async () => undefined },
-        { name: 'clickhouse', check: () => Promise.reject(fault('WAREHOUSE_UNAVAILABLE')) },
+        { name: 'clickhouse', check: () => Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE')) },
         { name: 'event_log', check: () => Promise.reject(new Error('password=hunter2')) },
         { name: 'objects', check: () => new Promise(() => undefined) },
       ],
@@ -15,7 +15,7 @@ describe('checkHealth', () => {
     );
     expect(parts).toMatchObject({
       postgres: { up: true },
-      clickhouse: { up: false, code: 'WAREHOUSE_UNAVAILABLE' },
+      clickhouse: { up: false, code: 'CLICKHOUSE_UNAVAILABLE' },
       event_log: { up: false, code: 'INTERNAL' },
       objects: { up: false, code: 'PART_SILENT' },
     });

@@ -63,10 +63,10 @@ test.each([
 ])('a cause is logged with name, code and the beginning of its text: %s', (_name, message, kept) => {
   const { text, line } = logOf(`
     const cause = Object.assign(new TypeError(${message}), { code: '27', row: 'hunter2' });
-    logger.error({ err: fault('WAREHOUSE_QUERY_FAILED', {}, { cause }) }, 'failed')`);
+    logger.error({ err: fault('CLICKHOUSE_QUERY_FAILED', {}, { cause }) }, 'failed')`);
   expect(text).not.toContain('hunter2');
   expect(line.err).toMatchObject({
-    code: 'WAREHOUSE_QUERY_FAILED',
+    code: 'CLICKHOUSE_QUERY_FAILED',
     message: 'ClickHouse rejected a query of Runlake.',
     causes: [`TypeError [27]: ${kept}`],
     stack: expect.stringMatching(/^ {4}at /),

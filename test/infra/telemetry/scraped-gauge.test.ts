@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from 'vitest';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { registry } from '../../../infra/telemetry/metrics.ts';
 import { type Look, maxWaitMs, scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
 import { until } from '../until.ts';
@@ -66,7 +66,7 @@ it('many scrapes at once and in a row are one look', async () => {
 
 it('a look that fails leaves the gauge out and is counted; the others are shown', async () => {
   const before = await failures();
-  show(() => Promise.reject(fault('DATABASE_UNAVAILABLE')), 0);
+  show(() => Promise.reject(runlakeError('DATABASE_UNAVAILABLE')), 0);
   ends.push(labelled.showing(() => [{ labels: { topic: 't', partition: 0 }, value: 3 }], 0));
   expect(await scrape()).toEqual([]);
   expect(await scrape('runlake_test_labelled')).toHaveLength(1);

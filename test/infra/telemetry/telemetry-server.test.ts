@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { HealthCheck } from '../../../infra/telemetry/health-check.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { startTelemetryServer, type TelemetryServer } from '../../../infra/telemetry/telemetry-server.ts';
@@ -32,7 +32,7 @@ it('tells metrics in the text format, the life of the process, and readiness', a
 it('is not ready while a part is down, and while it drains', async () => {
   let up = false;
   const check = async () => {
-    if (!up) throw fault('DATABASE_UNAVAILABLE');
+    if (!up) throw runlakeError('DATABASE_UNAVAILABLE');
   };
   const { url, startDraining } = await start([{ name: 'postgres', check }]);
   const ready = async () => {

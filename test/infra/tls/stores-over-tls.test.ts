@@ -1,6 +1,6 @@
 /** Real stores behind TLS: who is trusted, by which address, and that nothing is let through that should not be. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openWarehouse } from '../../../infra/clickhouse/client.ts';
+import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { takeSessionLock } from '../../../infra/postgres/session-lock.ts';
@@ -19,8 +19,8 @@ let stores: FreshStores;
 let proxies: Record<'clickhouse' | 'postgres' | 'clickhouseElsewhere' | 'postgresElsewhere', TlsProxy>;
 beforeAll(async () => {
   stores = await freshStores({ migrated: false });
-  const clickhouse = placeOf(stores.clickhouseUrl);
-  const postgres = { ...placeOf(stores.databaseUrl), asPostgres: true };
+  const clickhouse = locationOf(stores.clickhouseUrl);
+  const postgres = { ...locationOf(stores.databaseUrl), asPostgres: true };
   proxies = {
     clickhouse: await openTlsProxy(clickhouse),
     clickhouseElsewhere: await openTlsProxy({ ...clickhouse, certificate: 'elsewhere' }),
@@ -33,7 +33,7 @@ afterAll(async () => {
   await stores?.close();
 });
 
-function placeOf(url: string) {
+function locationOf(url: string) {
   const { hostname, port } = new URL(url);
   return { host: hostname, port: Number(port) };
 }
@@ -48,15 +48,15 @@ function through(proxy: TlsProxy, url: string, change: (address: URL) => void = 
 describe('ClickHouse over https', () => {
   it.each([
     ['of a trusted authority answers', 'clickhouse', own, undefined],
-    ['of an authority that nobody named is refused', 'clickhouse', undefined, 'WAREHOUSE_UNAVAILABLE'],
-    ['of another authority is refused', 'clickhouse', other, 'WAREHOUSE_UNAVAILABLE'],
-    ['with another name is refused', 'clickhouseElsewhere', own, 'WAREHOUSE_UNAVAILABLE'],
+    ['of an authority that nobody named is refused', 'clickhouse', undefined, 'CLICKHOUSE_UNAVAILABLE'],
+    ['of another authority is refused', 'clickhouse', other, 'CLICKHOUSE_UNAVAILABLE'],
+    ['with another name is refused', 'clickhouseElsewhere', own, 'CLICKHOUSE_UNAVAILABLE'],
   ] as const)('a server %s', async (_case, proxy, authorities, code) => {
     const url = through(proxies[proxy], stores.clickhouseUrl.replace('http:', 'https:'));
-    const warehouse = openWarehouse({ url, authorities, logger, timeoutMs });
-    const asked = warehouse.ping();
+    const clickhouse = openClickHouse({ url, authorities, logger, timeoutMs });
+    const asked = clickhouse.ping();
     await (code ? expect(asked).rejects.toMatchObject({ code }) : expect(asked).resolves.toBeUndefined());
-    await warehouse.close();
+    await clickhouse.close();
   });
 });
 

@@ -9,10 +9,10 @@ const sender = {
   keyId: '00000000-0000-4000-8000-000000000003',
 };
 const runId = '0199aaaa-0000-7000-8000-00000000000b';
-const ports = { log: { schemaId: () => 7 }, config: { maxRunBytes: 2_000 } };
+const deps = { log: { schemaId: () => 7 }, config: { maxRunBytes: 2_000 } };
 const type = avsc.Type.forSchema(JSON.parse(attachmentEvents.schema));
 const read = (more: object = {}) =>
-  readAttachment(sender, { runId, name: 'a', mimeType: 'image/png', content: Buffer.from([0, 255]), ...more }, ports);
+  readAttachment(sender, { runId, name: 'a', mimeType: 'image/png', content: Buffer.from([0, 255]), ...more }, deps);
 
 describe('an attachment', () => {
   it.each([

@@ -3,12 +3,12 @@ import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { exportErrors } from '../../../infra/errors/export-errors.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { type Disturbance, disturbedPorts, failingPorts, failureParams, type Step } from './disturbed.ts';
+import { type Disturbance, disturbedDeps, failingDeps, failureParams, type Step } from './disturbed.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 
 const dayMicros = 86_400_000_000;
@@ -44,19 +44,19 @@ const runOf = async (exportId: string) => {
   return run;
 };
 
-const disturbed = (step: Step, disturb: Disturbance) => disturbedPorts(shop.ports, step, disturb);
-const failing = (step: Step, code: ErrorCode) => failingPorts(shop.ports, step, code);
+const disturbed = (step: Step, disturb: Disturbance) => disturbedDeps(shop.deps, step, disturb);
+const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
 
 /** SPEC 7.4: the store is away or busy, an engine fails, resources run out, the operator has to do something. */
 const passing = [
-  ['WAREHOUSE_UNAVAILABLE', 'read'],
-  ['WAREHOUSE_QUERY_FAILED', 'find'],
+  ['CLICKHOUSE_UNAVAILABLE', 'read'],
+  ['CLICKHOUSE_QUERY_FAILED', 'find'],
   ['DESTINATION_UNAVAILABLE', 'upload'],
   ['DESTINATION_OBJECT_DAMAGED', 'upload'],
   ['EXPORT_FILE_INVALID', 'encode'],
   ['PARQUET_ENCODER_FAILED', 'encode'],
   ['WORK_FILE_UNUSABLE', 'encode'],
-  ['WAREHOUSE_UNAVAILABLE', 'count'],
+  ['CLICKHOUSE_UNAVAILABLE', 'count'],
   ['SEAL_KEY_UNKNOWN', 'open'],
   ['INTERNAL', 'encode'],
 ] as const;
@@ -75,7 +75,7 @@ const lasting = [
 ] as const;
 /** Those have tests of their own below, or are no ends of attempts. */
 const others = [
-  'DESTINATION_FILE_GONE',
+  'DESTINATION_FILE_MISSING',
   'EXPORT_ATTEMPT_OVER',
   'EXPORT_RUN_TIMED_OUT',
   'EXPORT_FINISHED',
@@ -94,7 +94,7 @@ describe('a failed attempt', () => {
     await shop.worker(failing(step, code)).attempt(runId);
     const run = await runOf(exportId);
     expect(run).toMatchObject({ status: 'RUNNING', retryNumber: 1, attemptStartedAt: null });
-    const { message, remedy } = fault(code, failureParams);
+    const { message, remedy } = runlakeError(code, failureParams);
     expect(run.errors).toEqual({ retry_0: `${message} ${remedy}` });
     expect(Date.parse(run.nextAttemptAt) - shop.clock.now.getTime()).toBe(delayMs);
     expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs }]);
@@ -132,7 +132,7 @@ describe('a failed attempt', () => {
     const { exportId, runId } = await started(2);
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
-    const { message, remedy } = fault(code, failureParams);
+    const { message, remedy } = runlakeError(code, failureParams);
     const run = await runOf(exportId);
     expect(run).toMatchObject({ status: 'FAILED', retryNumber: 0, errors: { retry_0: `${message} ${remedy}` } });
     expect(await shop.read(exportId)).toMatchObject({
@@ -159,7 +159,8 @@ describe('a failed attempt', () => {
     const { exportId, runId } = await started();
     let uploads = 0;
     const third = disturbed('upload', async () => {
-      if (++uploads === 3) throw fault('DESTINATION_BUCKET_NOT_VALID', { step: 'write', reason: 'r', where: 'w' });
+      if (++uploads === 3)
+        throw runlakeError('DESTINATION_BUCKET_NOT_VALID', { step: 'write', reason: 'r', where: 'w' });
     });
     await shop.worker(third).attempt(runId);
     const run = await runOf(exportId);
@@ -179,7 +180,7 @@ describe('an attempt that takes too long', () => {
       const [{ id: runId } = { id: '' }] = await short.runs(made.id);
       const slow = short.worker({
         openSource: (...scope) => ({
-          ...short.ports.openSource(...scope),
+          ...short.deps.openSource(...scope),
           read: (_slice, _folder, signal) =>
             new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
         }),
@@ -211,7 +212,7 @@ describe('a worker hears within two seconds', () => {
       const working = shop.worker(disturbed(step, stuck(reached))).attempt(runId);
       await there;
       const beganMs = performance.now();
-      await cancelExport(shop.ports, shop.workspaceId, exportId);
+      await cancelExport(shop.deps, shop.workspaceId, exportId);
       await working;
       expect(performance.now() - beganMs).toBeLessThan(2_000);
       expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
@@ -227,7 +228,7 @@ describe('a worker hears within two seconds', () => {
     const working = shop.worker(disturbed('read', stuck(reached))).attempt(runId);
     await there;
     pass(shop.limits.exportTimeoutMs);
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     await working;
     const made = await shop.read(exportId);
     expect(made.status).toBe('TIMEDOUT');
@@ -245,7 +246,7 @@ describe('a worker hears within two seconds', () => {
       const { promise: there, resolve: reached } = deferred();
       const worker = own.worker({
         openSource: (...scope) => ({
-          ...own.ports.openSource(...scope),
+          ...own.deps.openSource(...scope),
           read: async (_slice, _folder, signal) => stuck(reached)(signal),
         }),
       });
@@ -298,7 +299,7 @@ describe('a lease', () => {
       const { promise: held, resolve: goOn } = deferred();
       const worker = short.worker({
         openSource: (...scope) => {
-          const source = short.ports.openSource(...scope);
+          const source = short.deps.openSource(...scope);
           return { ...source, read: async (...args) => held.then(() => source.read(...args)) };
         },
       });
@@ -336,7 +337,7 @@ describe('a lease', () => {
       const goOn: (() => void)[] = [];
       const worker = narrow.worker({
         openSource: (...scope) => {
-          const source = narrow.ports.openSource(...scope);
+          const source = narrow.deps.openSource(...scope);
           return {
             ...source,
             count: async (signal) => {

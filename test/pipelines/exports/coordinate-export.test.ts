@@ -3,7 +3,7 @@ import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
-import type { ExportLimits, WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import { startExportWorkers } from '../../../pipelines/exports/start-export-workers.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
 import { until } from '../../infra/until.ts';
@@ -21,8 +21,8 @@ describe('an export waits as CREATED', () => {
   it('until what was accepted before it is stored, and says so', async () => {
     await open();
     const log = { stored: false, asked: [] as unknown[] };
-    const ports: WorkPorts = {
-      ...shop.ports,
+    const deps: WorkDeps = {
+      ...shop.deps,
       log: {
         position: shop.log.position,
         stored: async (topic, position) => {
@@ -38,10 +38,10 @@ describe('an export waits as CREATED', () => {
     ]);
     expect(made.statusReason).toMatch(/stored/);
     const giveUp = AbortSignal.timeout(50);
-    await coordinateExport(ports, made.id, giveUp);
-    await coordinateExport(ports, made.id, undefined, 0);
+    await coordinateExport(deps, made.id, giveUp);
+    await coordinateExport(deps, made.id, undefined, 0);
     expect(await shop.read(made.id)).toMatchObject({ status: 'CREATED', startedAt: null });
-    const waiting = coordinateExport(ports, made.id, new AbortController().signal);
+    const waiting = coordinateExport(deps, made.id, new AbortController().signal);
     await until('it asks', () => log.asked.length > 3);
     log.stored = true;
     await waiting;
@@ -64,7 +64,7 @@ describe('an export waits as CREATED', () => {
     expect(waiting[0]?.statusReason).toMatch(/fewer than 2/);
     const running = (await Promise.all(ids.map((id) => shop.read(id)))).find(({ status }) => status === 'RUNNING');
     const before = shop.jobs.length;
-    await cancelExport(shop.ports, shop.workspaceId, running?.id ?? '');
+    await cancelExport(shop.deps, shop.workspaceId, running?.id ?? '');
     // The oldest of those that wait is looked at.
     expect(shop.jobs[before]).toMatchObject({ name: 'coordinate-export', payload: { export_id: waiting[0]?.id } });
     await shop.work();
@@ -108,7 +108,7 @@ describe('an export that starts', () => {
 
   it('fails where its manifest can never be written, and is left for later where it cannot be now', async () => {
     await open();
-    const { fault } = await import('../../../infra/errors/runlake-error.ts');
+    const { runlakeError } = await import('../../../infra/errors/runlake-error.ts');
     const finished = async () => {
       const made = await shop.create();
       await shop.start(made.id);
@@ -119,10 +119,10 @@ describe('an export that starts', () => {
       return made.id;
     };
     const failing = (code: 'DESTINATION_ACCESS_DENIED' | 'DESTINATION_UNAVAILABLE') => ({
-      ...shop.ports,
-      openStore: async (place: Parameters<WorkPorts['openStore']>[0]) => ({
-        ...(await shop.ports.openStore(place)),
-        put: async () => Promise.reject(fault(code, { step: 'write', reason: 'r', where: 'w' })),
+      ...shop.deps,
+      openStore: async (place: Parameters<WorkDeps['openStore']>[0]) => ({
+        ...(await shop.deps.openStore(place)),
+        put: async () => Promise.reject(runlakeError(code, { step: 'write', reason: 'r', where: 'w' })),
       }),
     });
     const { signal } = new AbortController();
@@ -131,7 +131,7 @@ describe('an export that starts', () => {
       code: 'DESTINATION_UNAVAILABLE',
     });
     expect((await shop.read(now)).status).toBe('RUNNING');
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     await shop.work();
     expect(await shop.read(now)).toMatchObject({ status: 'COMPLETED', manifestAt: expect.any(String) });
     const never = await finished();
@@ -164,20 +164,20 @@ describe('the manifest', () => {
       `UPDATE bulk_export_runs SET status = 'COMPLETED', finished_at = now() WHERE bulk_export_id = $1`,
       [made.id],
     );
-    const ports: WorkPorts = {
-      ...shop.ports,
+    const deps: WorkDeps = {
+      ...shop.deps,
       openStore: async (place) => {
-        const store = await shop.ports.openStore(place);
+        const store = await shop.deps.openStore(place);
         return {
           ...store,
           put: async (...args) => {
             await store.put(...args);
-            await cancelExport(shop.ports, shop.workspaceId, made.id);
+            await cancelExport(shop.deps, shop.workspaceId, made.id);
           },
         };
       },
     };
-    await coordinateExport(ports, made.id);
+    await coordinateExport(deps, made.id);
     expect(await shop.read(made.id)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
     expect([...(await shop.objects()).keys()]).toEqual([]);
   });
@@ -192,7 +192,7 @@ describe('with queues and workers', () => {
       const redisUrl = shop.stores.environment.RUNLAKE_REDIS_URL;
       const jobs = await openJobs({ databaseUrl: shop.stores.databaseUrl, redisUrl, logger });
       const workers = await startExportWorkers(
-        { ...shop.ports, jobs, now: () => new Date() },
+        { ...shop.deps, jobs, now: () => new Date() },
         { workFolder: shop.workRoot, concurrency: 2, sweepMs: 200 },
       );
       const end = async () => {

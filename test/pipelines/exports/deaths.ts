@@ -1,5 +1,5 @@
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import type { SliceSource } from '../../../pipelines/exports/runs/export-run.ts';
 
 /** Where a worker dies: before or after something that it does to the world, the how manieth time. */
@@ -20,7 +20,7 @@ export const deaths: readonly Death[] = [
 ];
 
 /** The ports of a worker that calls `die` there, which does not come back; or does, from something else than a death. */
-export function portsThatDie(ports: WorkPorts, death: Death, die: () => Promise<unknown>): WorkPorts {
+export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<unknown>): WorkDeps {
   let count = 0;
   let uploads = 0;
   const maybeDie = async (step: Death['step'], when: Death['when']) => {
@@ -36,9 +36,9 @@ export function portsThatDie(ports: WorkPorts, death: Death, die: () => Promise<
     };
   };
   return {
-    ...ports,
+    ...deps,
     openSource: (...scope) => {
-      const source: SliceSource<unknown> = ports.openSource(...scope);
+      const source: SliceSource<unknown> = deps.openSource(...scope);
       return {
         count: around('count', source.count),
         find: around('find', source.find),
@@ -48,10 +48,10 @@ export function portsThatDie(ports: WorkPorts, death: Death, die: () => Promise<
       };
     },
     openStore: async (place) => {
-      const store = await ports.openStore(place);
+      const store = await deps.openStore(place);
       const upload: ObjectStore['upload'] = async (key, path, options) => {
         await maybeDie('upload', 'before');
-        await options?.noteUpload?.('upload of the one who dies');
+        await options?.recordUpload?.('upload of the one who dies');
         await maybeDie('upload in parts', 'before');
         const uploaded = await store.upload(key, path, { signal: options?.signal });
         uploads += 1;
@@ -62,15 +62,12 @@ export function portsThatDie(ports: WorkPorts, death: Death, die: () => Promise<
       return { ...store, upload };
     },
     database: {
-      ...ports.database,
+      ...deps.database,
       // Of the transactions those count that record a file: they come after an upload.
       transaction: ((work, options) =>
         uploads === 0
-          ? ports.database.transaction(work, options)
-          : around('record', ports.database.transaction)(
-              work as never,
-              options,
-            )) as WorkPorts['database']['transaction'],
+          ? deps.database.transaction(work, options)
+          : around('record', deps.database.transaction)(work as never, options)) as WorkDeps['database']['transaction'],
     },
   };
 }

@@ -19,14 +19,14 @@ test('a workspace that was deleted exports nothing more: its schedules and expor
 
   await shop.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [shop.workspaceId]);
   shop.clock.now = new Date('2026-03-05T05:10:00Z');
-  await sweepExports(shop.ports);
+  await sweepExports(shop.deps);
   const reason = 'Its workspace was deleted.';
   for (const { id } of [schedule, waiting, running]) {
     expect(await shop.read(id)).toMatchObject({ status: 'CANCELLED', statusReason: reason });
   }
   expect((await shop.runs(running.id)).map(({ status }) => status)).toEqual(['CANCELLED']);
   expect((await shop.read(done.id)).status).toBe('COMPLETED');
-  await spawnDue(shop.ports);
+  await spawnDue(shop.deps);
   const [{ spawned } = { spawned: -1 }] = await shop.database.query<{ spawned: number }>(
     'SELECT count(*) AS spawned FROM bulk_exports WHERE source_bulk_export_id IS NOT NULL',
   );

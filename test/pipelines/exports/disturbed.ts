@@ -1,16 +1,16 @@
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
-import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 
 export type Step = 'count' | 'find' | 'read' | 'encode' | 'upload' | 'open';
 /** What happens before a step does what it does, each time. */
 export type Disturbance = (signal: AbortSignal | undefined) => Promise<void>;
 
-export function disturbedPorts(ports: WorkPorts, step: Step, disturb: Disturbance): WorkPorts {
+export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance): WorkDeps {
   return {
-    ...ports,
+    ...deps,
     openSource: (...scope) => {
-      const source = ports.openSource(...scope);
+      const source = deps.openSource(...scope);
       return {
         ...source,
         count: async (signal) => {
@@ -33,7 +33,7 @@ export function disturbedPorts(ports: WorkPorts, step: Step, disturb: Disturbanc
     },
     openStore: async (place) => {
       if (step === 'open') await disturb(undefined);
-      const store = await ports.openStore(place);
+      const store = await deps.openStore(place);
       return {
         ...store,
         upload: async (key, path, options) => {
@@ -48,8 +48,8 @@ export function disturbedPorts(ports: WorkPorts, step: Step, disturb: Disturbanc
 /** What the faults of {@link failingPorts} say. */
 export const failureParams = { step: 'write', reason: 'r', where: 'w', file: 'f', host: 'h', range: 'r', what: 'it' };
 
-export function failingPorts(ports: WorkPorts, step: Step, code: ErrorCode): WorkPorts {
-  return disturbedPorts(ports, step, async () => {
-    throw fault(code, failureParams);
+export function failingDeps(deps: WorkDeps, step: Step, code: ErrorCode): WorkDeps {
+  return disturbedDeps(deps, step, async () => {
+    throw runlakeError(code, failureParams);
   });
 }

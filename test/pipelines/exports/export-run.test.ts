@@ -60,7 +60,7 @@ describe('an undisturbed run', () => {
     const at = nextDay();
     days += 2;
     const ids = await shop.store(3, at + dayMicros - 1_500_000);
-    await insertEvents(shop.warehouse, [
+    await insertEvents(shop.clickhouse, [
       runEvent({ tenantId: shop.workspaceId, startTimeMicros: at + 5, receivedAtMicros: at }),
       runEvent({ projectId: shop.projectId, startTimeMicros: at + 5, receivedAtMicros: at }),
     ]);
@@ -123,7 +123,7 @@ describe('membership', () => {
     let found = 0;
     const worker = shop.worker({
       openSource: (...scope) => {
-        const source = shop.ports.openSource(...scope);
+        const source = shop.deps.openSource(...scope);
         return {
           ...source,
           find: async (after, signal) => {
@@ -148,13 +148,13 @@ describe('membership', () => {
     let reads = 0;
     const worker = shop.worker({
       openSource: (...scope) => {
-        const source = shop.ports.openSource(...scope);
+        const source = shop.deps.openSource(...scope);
         return {
           ...source,
           read: async (slice, folder, signal) => {
             if (reads++ === 0) {
               const gone = ids.slice(0, 10).map((id) => `'${id}'`);
-              await shop.warehouse.command({
+              await shop.clickhouse.command({
                 name: 'test',
                 sql: `ALTER TABLE runs DELETE WHERE id IN (${gone}) SETTINGS mutations_sync = 1`,
               });
@@ -177,7 +177,7 @@ describe('membership', () => {
 function dyingWorker(death: Death) {
   const { promise: dead, resolve: died } = deferred();
   const worker = shop.worker(
-    portsThatDie(shop.ports, death, () => {
+    portsThatDie(shop.deps, death, () => {
       died();
       return new Promise<never>(() => undefined);
     }),
@@ -234,7 +234,7 @@ describe('the fence', () => {
     let uploads = 0;
     const slow = shop.worker({
       openStore: async (place) => {
-        const store = await shop.ports.openStore(place);
+        const store = await shop.deps.openStore(place);
         return {
           ...store,
           upload: async (...args) => {
@@ -272,12 +272,12 @@ describe('the fence', () => {
     let uploads = 0;
     const worker = shop.worker({
       openStore: async (place) => {
-        const store = await shop.ports.openStore(place);
+        const store = await shop.deps.openStore(place);
         return {
           ...store,
           upload: async (...args) => {
             const uploaded = await store.upload(...args);
-            if (++uploads === 2) await finishExport(shop.ports, made.id, { to: 'CANCELLED', reason: null });
+            if (++uploads === 2) await finishExport(shop.deps, made.id, { to: 'CANCELLED', reason: null });
             return uploaded;
           },
         };

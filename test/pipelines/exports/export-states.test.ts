@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   type ExportStatus,
   exportStatuses,
@@ -61,7 +61,7 @@ describe.each(['export', 'schedule'] as const)('an %s', (what) => {
   it.each(pairs.filter(({ to }) => isFinished(to)))('$from → $to', async ({ from, to }) => {
     const made = await shop.create(what === 'schedule' ? { intervalHours: 1 } : {});
     await put('bulk_exports', made.id, from);
-    const ended = await finishExport(shop.ports, made.id, { to: to as (typeof ends)[number], reason: 'why' });
+    const ended = await finishExport(shop.deps, made.id, { to: to as (typeof ends)[number], reason: 'why' });
     expect(ended).toBe(allowed(what, from, to));
     expect(await statusOf('bulk_exports', made.id)).toBe(ended ? to : from);
     if (ended) expect(await shop.read(made.id)).toMatchObject({ statusReason: 'why', finishedAt: expect.any(String) });
@@ -107,7 +107,7 @@ describe('a run', () => {
 
   it.each(exportStatuses.map((from) => ({ from })))('$from → FAILED', async ({ from }) => {
     const { run, exportId } = await runIn(from);
-    const end = await endAttempt(shop.ports, run, fault('BAD_REQUEST', { reason: 'Bucket.' }));
+    const end = await endAttempt(shop.deps, run, runlakeError('BAD_REQUEST', { reason: 'Bucket.' }));
     expect(end === 'failed').toBe(allowed('run', from, 'FAILED'));
     expect(await statusOf('bulk_export_runs', run.id)).toBe(end === 'failed' ? 'FAILED' : from);
     expect(await statusOf('bulk_exports', exportId)).toBe(end === 'failed' ? 'FAILED' : 'RUNNING');
@@ -117,14 +117,14 @@ describe('a run', () => {
     '$from → $to with its export',
     async ({ from, to }) => {
       const { run, exportId } = await runIn(from);
-      await finishExport(shop.ports, exportId, { to, reason: null });
+      await finishExport(shop.deps, exportId, { to, reason: null });
       expect(await statusOf('bulk_export_runs', run.id)).toBe(allowed('run', from, to) ? to : from);
     },
   );
 
   it('of another export is left alone', async () => {
     const [mine, other] = [await runIn('CREATED'), await runIn('CREATED')];
-    await finishExport(shop.ports, mine.exportId, { to: 'CANCELLED', reason: null });
+    await finishExport(shop.deps, mine.exportId, { to: 'CANCELLED', reason: null });
     expect(await statusOf('bulk_export_runs', other.run.id)).toBe('CREATED');
     expect(await claimRun(shop.database, randomUUID(), shop.limits, shop.now())).toBeUndefined();
   });

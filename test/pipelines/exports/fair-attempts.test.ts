@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import { FairAttempts } from '../../../pipelines/exports/runs/fair-attempts.ts';
 import { LiveAttempts } from '../../../pipelines/exports/runs/live-attempts.ts';
 import { openWorkFolders } from '../../../pipelines/exports/work-folders.ts';
@@ -41,7 +41,7 @@ async function addForeignExport(name: string, exportId: string): Promise<string>
 async function openAttempts(concurrency: number) {
   const began: string[] = [];
   const ends: (() => void)[] = [];
-  const openSource: WorkPorts['openSource'] = ({ tenantId: workspaceId }) => ({
+  const openSource: WorkDeps['openSource'] = ({ tenantId: workspaceId }) => ({
     count: async () => {
       began.push(workspaceId);
       await new Promise<void>((resolve) => ends.push(resolve));
@@ -56,10 +56,10 @@ async function openAttempts(concurrency: number) {
   const folder = join(shop.workRoot, 'fair');
   await mkdir(folder, { recursive: true });
   const folders = await openWorkFolders(folder);
-  const openStore: WorkPorts['openStore'] = () =>
+  const openStore: WorkDeps['openStore'] = () =>
     shop.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
   const fair = new FairAttempts(
-    { ...shop.ports, now: () => new Date(), openSource, openStore, attempts, folders },
+    { ...shop.deps, now: () => new Date(), openSource, openStore, attempts, folders },
     concurrency,
   );
   return { fair, began, ends, stop: () => attempts.stop() };

@@ -122,7 +122,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
     readonly hasFiles?: false;
     readonly cause: RegExp;
   }
-  const lasting: readonly (readonly [what: string, fault: Lasting])[] = [
+  const lasting: readonly (readonly [what: string, runlakeError: Lasting])[] = [
     [
       'a bucket that is deleted',
       {
@@ -171,7 +171,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
       bucket.way.clear();
       if (hasFiles) await expectFirstFileOnly(exportId);
       // Nothing more comes of it; another export does.
-      await sweepExports(shop.ports);
+      await sweepExports(shop.deps);
       await shop.work();
       expect((await shop.read(exportId)).status).toBe('FAILED');
       const { id: next } = await bucket.create();
@@ -186,7 +186,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
     const working = shop.worker().attempt(runId);
     await arrived;
     const beganMs = performance.now();
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
     await working;
     expect(performance.now() - beganMs).toBeLessThan(2_000);
     goOn();
@@ -201,12 +201,12 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
     bucket.way.when(halfWay, () => bucket.way.hang());
     const working = shop.worker().attempt(runId);
     await until('the store hangs', () => seen(exportId, halfWay) > 0);
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
     await working;
     expect(await runOf(exportId)).toMatchObject({ status: 'CANCELLED', retryNumber: 0, errors: null });
     bucket.way.clear();
     await until('it is tidy', async () => {
-      await sweepExports(shop.ports);
+      await sweepExports(shop.deps);
       return (await runOf(exportId)).pendingUpload === null && (await bucket.uploads(exportId)).length === 0;
     });
     await expectFirstFileOnly(exportId);
@@ -236,7 +236,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
       const { arrived, goOn } = holdHalfWay();
       const working = shop.worker().attempt(runId);
       await arrived;
-      await cancelExport(shop.ports, shop.workspaceId, exportId);
+      await cancelExport(shop.deps, shop.workspaceId, exportId);
       await working;
       goOn();
       await bucket.allow();

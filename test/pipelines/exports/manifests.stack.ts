@@ -22,7 +22,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
   let destinationId: string;
   /** What becomes of the manifest of an export; those that are not in it pass. */
   const fates = new Map<string, () => Promise<Fate>>();
-  const underWay = { now: 0, most: 0 };
+  const inFlight = { now: 0, most: 0 };
   beforeAll(async () => {
     shop = await openWorkshop({ exportsPerWorkspace: 1_000 }, { s3Limits: { attempts: 1, silenceMs: 30_000 } });
     await s3.admin.send(new CreateBucketCommand({ Bucket: bucket }));
@@ -30,15 +30,15 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
       s3.endpoint,
       async ({ url = '' }) => {
         if (!url.includes('_manifest.json')) return undefined;
-        underWay.now++;
-        underWay.most = Math.max(underWay.most, underWay.now);
+        inFlight.now++;
+        inFlight.most = Math.max(inFlight.most, inFlight.now);
         const id = /export_id(?:=|%3D)([0-9a-f-]{36})/i.exec(url)?.[1] ?? '';
         const fate = await fates.get(id)?.();
-        if (fate !== undefined) underWay.now--;
+        if (fate !== undefined) inFlight.now--;
         return fate;
       },
       async ({ url = '' }) => {
-        if (url.includes('_manifest.json')) underWay.now--;
+        if (url.includes('_manifest.json')) inFlight.now--;
       },
     );
     const { accessKeyId, secretAccessKey } = s3.credentials('guest');
@@ -79,11 +79,11 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     fates.set(refused, async () => ({ status: 403, code: 'AccessDenied' }));
     fates.set(unavailable, async () => ({ status: 503, code: 'SlowDown' }));
     // Each waits until several are on their way, which never comes if they go one after another.
-    const met = until('several are on their way', () => underWay.most >= 4, 20_000);
+    const met = until('several are on their way', () => inFlight.most >= 4, 20_000);
     for (const id of others) fates.set(id, () => met.then(() => undefined));
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     await met;
-    expect(underWay.most).toBeLessThanOrEqual(8);
+    expect(inFlight.most).toBeLessThanOrEqual(8);
     expect(await Promise.all(others.map(statusOf))).toEqual(others.map(() => 'COMPLETED'));
     expect(await shop.read(refused)).toMatchObject({ status: 'FAILED', manifestAt: null });
     expect(await statusOf(unavailable)).toBe('RUNNING');
@@ -91,7 +91,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     expect(there).toHaveLength(others.length);
     for (const id of others) expect(there.some((key) => key.includes(id))).toBe(true);
     fates.clear();
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     expect(await statusOf(unavailable)).toBe('COMPLETED');
   });
 
@@ -103,15 +103,15 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     });
     for (const id of ids) fates.set(id, () => hanging);
     const end = new AbortController();
-    underWay.now = 0;
-    const sweep = sweepExports(shop.ports, end.signal);
-    await until('they hang', () => underWay.now >= 4);
+    inFlight.now = 0;
+    const sweep = sweepExports(shop.deps, end.signal);
+    await until('they hang', () => inFlight.now >= 4);
     end.abort();
     await sweep;
     expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => 'RUNNING'));
     fates.clear();
     letGo();
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => 'COMPLETED'));
   });
 });

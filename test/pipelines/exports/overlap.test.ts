@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { afterEach, expect, test } from 'vitest';
-import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import { until } from '../../infra/until.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 
@@ -13,9 +13,9 @@ const partOf = (folder: string) => Number(folder.replace(/.*part-/, ''));
 function watched(released: Promise<void>) {
   const reads: { readonly part: number; readonly uploaded: number; readonly folders: number }[] = [];
   let uploaded = 0;
-  const ports: Partial<WorkPorts> = {
+  const deps: Partial<WorkDeps> = {
     openSource: (...scope) => {
-      const source = shop.ports.openSource(...scope);
+      const source = shop.deps.openSource(...scope);
       return {
         ...source,
         read: async (slice, folder, signal) => {
@@ -26,7 +26,7 @@ function watched(released: Promise<void>) {
       };
     },
     openStore: async (place) => {
-      const store = await shop.ports.openStore(place);
+      const store = await shop.deps.openStore(place);
       return {
         ...store,
         upload: async (key, path, options) => {
@@ -38,7 +38,7 @@ function watched(released: Promise<void>) {
       };
     },
   };
-  return { reads, ports };
+  return { reads, deps };
 }
 
 test('while a part goes up the next two are made, and no more: three lie on the disk at most', async () => {
@@ -47,9 +47,9 @@ test('while a part goes up the next two are made, and no more: three lie on the 
   const made = await shop.create();
   await shop.start(made.id);
   let release: () => void = () => undefined;
-  const { reads, ports } = watched(new Promise((resolve) => (release = resolve)));
+  const { reads, deps } = watched(new Promise((resolve) => (release = resolve)));
   const [run] = await shop.runs(made.id);
-  const attempt = shop.worker(ports).attempt(run?.id ?? '');
+  const attempt = shop.worker(deps).attempt(run?.id ?? '');
   await until('the third part is read', () => reads.length === 3);
   release();
   await attempt;

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { progressWords } from '../../../api/command-line/export/progress-line.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { advanceExport } from '../../../pipelines/exports/advance-export.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
-import { keyOfPart } from '../../../pipelines/exports/export-places.ts';
+import { keyOfPart } from '../../../pipelines/exports/export-locations.ts';
 import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/read-export.ts';
 import { Checkpoint } from '../../../pipelines/exports/runs/checkpoint.ts';
 import { endAttempt } from '../../../pipelines/exports/runs/end-attempt.ts';
@@ -88,7 +88,7 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
   }));
   await look('its start', days);
 
-  const checkpointOf = (taken: ClaimedRun) => new Checkpoint(shop.database, taken.run, shop.ports.now);
+  const checkpointOf = (taken: ClaimedRun) => new Checkpoint(shop.database, taken.run, shop.deps.now);
   const steps: Record<string, (of: Day, taken: ClaimedRun) => Promise<void>> = {
     async count(of, taken) {
       if (of.total !== undefined) return;
@@ -109,16 +109,16 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     },
     skip: (_of, taken) => checkpointOf(taken).skipTo(cursor),
     async fail(of, taken) {
-      expect(await endAttempt(shop.ports, taken.run, fault('EVENT_LOG_UNAVAILABLE'))).toBe('retried');
+      expect(await endAttempt(shop.deps, taken.run, runlakeError('EVENT_LOG_UNAVAILABLE'))).toBe('retried');
       of.taken = undefined;
     },
     async giveBack(of, taken) {
-      expect(await endAttempt(shop.ports, taken.run, fault('DRAINING'))).toBe('released');
+      expect(await endAttempt(shop.deps, taken.run, runlakeError('DRAINING'))).toBe('released');
       of.taken = undefined;
     },
     async crash(of, taken) {
       await shop.worker().lose(of.id);
-      of.taken = await claimRun(shop.database, of.id, shop.limits, shop.ports.now());
+      of.taken = await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
       // Who had it wakes up and has nothing to say.
       const late = { part: 99, path: 'p', rows: 5, bytes: 5, sha256: 's', etag: null };
       await expect(checkpointOf(taken).recordFile(late, cursor)).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
@@ -135,24 +135,24 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     const open = days.filter(({ completed }) => !completed);
     if (open.length === 0) break;
     const of = random.pick(open);
-    of.taken ??= await claimRun(shop.database, of.id, shop.limits, shop.ports.now());
+    of.taken ??= await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
     expect(of.taken).toBeDefined();
     const name = random.pick(Object.keys(steps));
     await steps[name]?.(of, of.taken as ClaimedRun);
     await look(name, days);
   }
   if (isCancelled) {
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
     await look('its cancellation', days);
     return;
   }
   for (const of of days.filter(({ completed }) => !completed)) {
-    const taken = of.taken ?? ((await claimRun(shop.database, of.id, shop.limits, shop.ports.now())) as ClaimedRun);
+    const taken = of.taken ?? ((await claimRun(shop.database, of.id, shop.limits, shop.deps.now())) as ClaimedRun);
     await steps.count?.(of, taken);
     await steps.complete?.(of, taken);
     await look('the end of a day', days);
   }
-  await advanceExport(shop.ports, exportId);
+  await advanceExport(shop.deps, exportId);
   await look('its end', days);
   expect(before.share).toBe(1);
 });

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
-import type { ExportLimits } from '../../../pipelines/exports/export-ports.ts';
+import type { ExportLimits } from '../../../pipelines/exports/export-deps.ts';
 import { listExports } from '../../../pipelines/exports/list-exports.ts';
 import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
 import { spawnDue } from '../../../pipelines/exports/schedules.ts';
@@ -55,7 +55,7 @@ describe('a schedule', () => {
     for (let minute = 0; minute < 19 * 60; minute += 5) {
       shop.clock.now = new Date(Date.parse('2026-03-05T00:00:00Z') + minute * 60_000);
       const before = (await spawned(schedule)).length;
-      await Promise.all([spawnDue(shop.ports), spawnDue(shop.ports)]);
+      await Promise.all([spawnDue(shop.deps), spawnDue(shop.deps)]);
       if ((await spawned(schedule)).length > before) times.push(shop.clock.now.toISOString().slice(11, 16));
     }
     expect(times).toEqual(['06:10', '12:10', '18:10']);
@@ -91,11 +91,11 @@ describe('a schedule', () => {
       for (let place = 1; place <= count; place++) {
         const due = Date.parse(start) + place * hours * hourMs + delayMs;
         shop.clock.now = new Date(due - 1);
-        await spawnDue(shop.ports);
+        await spawnDue(shop.deps);
         expect(await spawned(schedule)).toHaveLength(place - 1);
         // A time in milliseconds may stand for one that is up to a millisecond later.
         shop.clock.now = new Date(due + 1);
-        await spawnDue(shop.ports);
+        await spawnDue(shop.deps);
         expect(await spawned(schedule)).toHaveLength(place);
       }
       expectTiled(schedule, await spawned(schedule));
@@ -107,7 +107,7 @@ describe('a schedule', () => {
     shop.clock.now = new Date('2024-05-01T00:10:00Z');
     let rounds = 0;
     for (;;) {
-      await sweepExports(shop.ports);
+      await sweepExports(shop.deps);
       const unfinished = (await spawned(schedule)).filter(({ finishedAt }) => finishedAt === null);
       if (unfinished.length === 0) break;
       expect(unfinished.length).toBeLessThanOrEqual(2);
@@ -129,7 +129,7 @@ describe('a schedule', () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     for (const hour of [1, 2, 3]) {
       shop.clock.now = new Date(Date.parse('2026-03-05T00:10:00Z') + hour * hourMs);
-      await spawnDue(shop.ports);
+      await spawnDue(shop.deps);
     }
     expect((await spawned(schedule)).map(({ status }) => status)).toEqual(['CREATED', 'CREATED', 'CREATED']);
   });
@@ -137,15 +137,15 @@ describe('a schedule', () => {
   it('that is cancelled spawns nothing more; what it spawned goes on and is cancelled by itself', async () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     shop.clock.now = new Date('2026-03-05T01:10:00Z');
-    await spawnDue(shop.ports);
-    expect(await cancelExport(shop.ports, shop.workspaceId, schedule.id)).toMatchObject({ status: 'CANCELLED' });
+    await spawnDue(shop.deps);
+    expect(await cancelExport(shop.deps, shop.workspaceId, schedule.id)).toMatchObject({ status: 'CANCELLED' });
     shop.clock.now = new Date('2026-03-05T09:10:00Z');
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     const [first, ...more] = await spawned(schedule);
     expect(more).toEqual([]);
     await shop.work();
     expect((await spawned(schedule))[0]?.status).toBe('COMPLETED');
-    await expect(cancelExport(shop.ports, shop.workspaceId, first?.id ?? '')).rejects.toMatchObject({
+    await expect(cancelExport(shop.deps, shop.workspaceId, first?.id ?? '')).rejects.toMatchObject({
       code: 'EXPORT_FINISHED',
     });
   });
@@ -153,7 +153,7 @@ describe('a schedule', () => {
   it('does not count as running, and never runs out of time', async () => {
     const schedule = await scheduled(168, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z', { exportsPerWorkspace: 1 });
     shop.clock.now = new Date(shop.clock.now.getTime() + 60 * 24 * hourMs);
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     await shop.work();
     expect((await shop.read(schedule.id)).status).toBe('RUNNING');
     expect((await spawned(schedule)).some(({ status }) => status === 'COMPLETED')).toBe(true);
@@ -163,7 +163,7 @@ describe('a schedule', () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     await shop.database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [shop.projectId]);
     shop.clock.now = new Date('2026-03-05T01:10:00Z');
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     expect(await shop.read(schedule.id)).toMatchObject({ status: 'FAILED', statusReason: 'Its project was deleted.' });
     expect(await spawned(schedule)).toEqual([]);
   });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
-import { failingPorts } from './disturbed.ts';
+import { failingDeps } from './disturbed.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => shop?.close());
 
-const failing = () => failingPorts(shop.ports, 'upload', 'DESTINATION_UNAVAILABLE');
+const failing = () => failingDeps(shop.deps, 'upload', 'DESTINATION_UNAVAILABLE');
 const runOf = async (exportId: string) => {
   const [run] = await shop.runs(exportId);
   if (run === undefined) throw new Error('no run');
@@ -32,12 +32,12 @@ describe('what is left of a run that is over', () => {
     const { pendingUpload } = await runOf(exportId);
     expect(pendingUpload).toMatchObject({ part: 1, rows: 10 });
     // As a process that died between the end of the upload and the record would leave it.
-    const store = await shop.ports.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
+    const store = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
     const key = (pendingUpload?.path ?? '').replace(/^made\/by tests\//, '');
     await store.put(key, Buffer.from('not recorded'));
     await store.close();
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
-    await sweepExports(shop.ports);
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
+    await sweepExports(shop.deps);
     expect((await runOf(exportId)).pendingUpload).toBeNull();
     expect([...(await shop.objects()).keys()].filter((each) => each.includes(exportId))).toEqual([]);
   });
@@ -45,10 +45,10 @@ describe('what is left of a run that is over', () => {
   it('cannot be removed for good where the destination is gone', async () => {
     const { exportId, runId } = await started();
     await shop.worker(failing()).attempt(runId);
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
     await sweepExports({
-      ...shop.ports,
-      openStore: async () => Promise.reject(fault('NOT_FOUND', { what: 'Destination' })),
+      ...shop.deps,
+      openStore: async () => Promise.reject(runlakeError('NOT_FOUND', { what: 'Destination' })),
     });
     expect((await runOf(exportId)).pendingUpload).toBeNull();
   });
@@ -56,11 +56,11 @@ describe('what is left of a run that is over', () => {
   it('waits where the bucket does not answer now', async () => {
     const { exportId, runId } = await started();
     await shop.worker(failing()).attempt(runId);
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
-    const away = { ...shop.ports, openStore: async () => Promise.reject(fault('DESTINATION_UNAVAILABLE')) };
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
+    const away = { ...shop.deps, openStore: async () => Promise.reject(runlakeError('DESTINATION_UNAVAILABLE')) };
     await sweepExports(away);
     expect((await runOf(exportId)).pendingUpload).not.toBeNull();
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     expect((await runOf(exportId)).pendingUpload).toBeNull();
   });
 
@@ -68,12 +68,12 @@ describe('what is left of a run that is over', () => {
     const [hanging, other] = [await started(), await started()];
     for (const { exportId, runId } of [hanging, other]) {
       await shop.worker(failing()).attempt(runId);
-      await cancelExport(shop.ports, shop.workspaceId, exportId);
+      await cancelExport(shop.deps, shop.workspaceId, exportId);
     }
     await sweepExports({
-      ...shop.ports,
+      ...shop.deps,
       openStore: async (place) => {
-        const store = await shop.ports.openStore(place);
+        const store = await shop.deps.openStore(place);
         const abortUploads: ObjectStore['abortUploads'] = (key, ids, options) =>
           key.includes(hanging.exportId)
             ? new Promise((_, reject) => {
@@ -85,7 +85,7 @@ describe('what is left of a run that is over', () => {
     });
     expect((await runOf(other.exportId)).pendingUpload).toBeNull();
     expect((await runOf(hanging.exportId)).pendingUpload).not.toBeNull();
-    await sweepExports(shop.ports);
+    await sweepExports(shop.deps);
     expect((await runOf(hanging.exportId)).pendingUpload).toBeNull();
   });
 });

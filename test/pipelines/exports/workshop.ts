@@ -10,9 +10,9 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-export.ts';
-import { destinationPorts } from '../../../pipelines/exports/destinations/destination-ports.ts';
+import { destinationDeps } from '../../../pipelines/exports/destinations/destination-deps.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
-import type { ExportLimits, WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportRunWithFiles, listExportRuns } from '../../../pipelines/exports/list-export-runs.ts';
 import { type ExportWithProgress, readExport } from '../../../pipelines/exports/read-export.ts';
 import { attemptRun } from '../../../pipelines/exports/runs/attempt-run.ts';
@@ -51,7 +51,7 @@ export interface WorkshopOptions {
 
 export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: WorkshopOptions = {}) {
   const stores = options.stores ?? (await freshStores());
-  const { database, warehouse } = stores;
+  const { database, clickhouse } = stores;
   const root = await mkdtemp(join(tmpdir(), 'runlake-workshop-'));
   const [bucketRoot, workRoot] = [join(root, 'buckets'), join(root, 'work')];
   await mkdir(bucketRoot);
@@ -81,12 +81,12 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
      VALUES ($1, $2, 'local', 'd', $3)`,
     [destinationId, workspaceId, destination],
   );
-  const destinations = { ...destinationPorts(config, database, 'secret of the tests'), limits: options.s3Limits };
+  const destinations = { ...destinationDeps(config, database, 'secret of the tests'), limits: options.s3Limits };
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   const folders = await openWorkFolders(workRoot);
   const clock = { now: new Date() };
   const jobs: Job[] = [];
-  const ports: WorkPorts = {
+  const deps: WorkDeps = {
     database,
     log,
     jobs: {
@@ -97,11 +97,11 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     logger,
     now: () => clock.now,
     openStore: (place) => openDestination(destinations, place),
-    openSource: sliceSources({ warehouse, encoders }, config),
+    openSource: sliceSources({ clickhouse, encoders }, config),
   };
 
   /** A worker in a process of its own, as far as rows can tell. */
-  const worker = (more: Partial<WorkPorts> = {}) => {
+  const worker = (more: Partial<WorkDeps> = {}) => {
     let letGo = false;
     let moving: Promise<unknown> = Promise.resolve();
     const query: Database['query'] = (...asked) => {
@@ -111,7 +111,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       return answer;
     };
     const attempts = new LiveAttempts({ ...database, query }, config, logger);
-    const work = { ...ports, ...more, attempts, folders };
+    const work = { ...deps, ...more, attempts, folders };
     return {
       attempts,
       attempt: (runId: string) => attemptRun(work, runId),
@@ -125,7 +125,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       },
     };
   };
-  const usual = worker();
+  const defaults = worker();
 
   /** What is recorded of files that are finished, in their order. */
   const recorded = (exportId: string): Promise<RecordedFile[]> =>
@@ -148,10 +148,10 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
   }
 
   return {
-    ...ports,
-    ports,
+    ...deps,
+    deps,
     stores,
-    warehouse,
+    clickhouse,
     workspaceId,
     projectId,
     destinations,
@@ -166,7 +166,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
 
     create: (asked: Partial<NewExport> = {}): Promise<ExportWithProgress> =>
       createExport(
-        ports,
+        deps,
         { workspaceId, keyId: randomUUID() },
         {
           destinationId,
@@ -201,18 +201,18 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
           values: valuesOf(place),
         }),
       );
-      await insertEvents(warehouse, events);
+      await insertEvents(clickhouse, events);
       return events.map(({ runId }) => runId);
     },
 
-    start: (exportId: string) => coordinateExport(ports, exportId, new AbortController().signal),
+    start: (exportId: string) => coordinateExport(deps, exportId, new AbortController().signal),
 
     /** Does the jobs that wait, delays or not, and those that they make, until none is left. */
     async work(): Promise<void> {
       for (let job = jobs.shift(); job !== undefined; job = jobs.shift()) {
-        if (job.name === 'export-run') await usual.attempt(job.payload.run_id ?? '');
+        if (job.name === 'export-run') await defaults.attempt(job.payload.run_id ?? '');
         else if (job.name === 'coordinate-export') {
-          await coordinateExport(ports, job.payload.export_id ?? '', new AbortController().signal);
+          await coordinateExport(deps, job.payload.export_id ?? '', new AbortController().signal);
         }
       }
     },
@@ -240,7 +240,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     },
 
     async close(): Promise<void> {
-      usual.attempts.stop();
+      defaults.attempts.stop();
       await encoders.close();
       await folders.close();
       await log.close();

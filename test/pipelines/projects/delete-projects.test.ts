@@ -40,7 +40,7 @@ async function projectWithRun(): Promise<DeletedProject> {
 }
 
 async function count(table: 'runs' | 'traces'): Promise<number> {
-  const [row] = await api.services.warehouse.query<{ count: number }>({
+  const [row] = await api.services.clickhouse.query<{ count: number }>({
     name: 'test',
     sql: `SELECT count() AS count FROM ${table} FINAL`,
   });
@@ -59,8 +59,8 @@ describe('deleting a project', () => {
   it('is taken up again after a crash before the job was queued, until the runs are gone', async () => {
     const project = await projectWithRun();
     const crash = () => Promise.reject(new Error('crash'));
-    const ports = { ...api.services, enqueueProjectDeletion: crash };
-    await expect(deleteProjects(ports, project.workspaceId, [project.projectId])).rejects.toThrow('crash');
+    const deps = { ...api.services, enqueueProjectDeletion: crash };
+    await expect(deleteProjects(deps, project.workspaceId, [project.projectId])).rejects.toThrow('crash');
     const queued: DeletedProject[] = [];
     const enqueueProjectDeletion = async (each: DeletedProject) => void queued.push(each);
     await requeueDeletions({ database: api.database, enqueueProjectDeletion });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => exporting?.close());
 
 const minute = 60_000_000;
-const store = (events: readonly RunEvent[]) => insertEvents(exporting.reading.stores.warehouse, events);
+const store = (events: readonly RunEvent[]) => insertEvents(exporting.reading.stores.clickhouse, events);
 const read = async (...runIds: string[]) => {
   const { runs } = await exporting.reading.page({ runIds });
   return runIds.map((id) => runs.find((run) => run.id === id));

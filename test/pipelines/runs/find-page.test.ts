@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Query } from '../../../infra/clickhouse/warehouse.ts';
+import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { openReading, type Reading } from './reading.ts';
 import { insertEvents, noonMicros, runEvent, tenantId, uuidOf } from './run-events.ts';
@@ -24,7 +24,7 @@ async function newProject(id: string = randomUUID()): Promise<string> {
 }
 
 const dayMicros = 86_400_000_000;
-const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.warehouse, events);
+const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.clickhouse, events);
 
 /** Few distinct times, so that many runs share one; months between some; one ahead of now. */
 const times = [0, 1, 2, 3_600_000_000, dayMicros, 30 * dayMicros, 200 * dayMicros].map((micros) => noonMicros - micros);
@@ -147,16 +147,16 @@ describe('pages', () => {
     const projectId = await newProject();
     const runs = [...Array(4).keys()].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n }));
     await store(runs);
-    const { warehouse } = reading.ports;
+    const { clickhouse } = reading.deps;
     let deleted = false;
     const queryText = async (query: Query & { format: string }) => {
       if (!deleted) await store(runs.slice(0, 2).map((run) => ({ ...run, deletedAtMicros: noonMicros })));
       deleted = true;
-      return warehouse.queryText(query);
+      return clickhouse.queryText(query);
     };
     const page = await reading.page(
       { projectIds: [projectId], limitRows: 2 },
-      { warehouse: { ...warehouse, queryText } },
+      { clickhouse: { ...clickhouse, queryText } },
     );
     expect(page.runs.map((run) => run.id)).toEqual(runs.slice(2).map((run) => run.runId));
   });
@@ -184,12 +184,12 @@ describe('a project of many runs', () => {
       start_time AS trace_time, start_time AS first_received_at, toUUID('${uuidOf('user')}') AS user_id,
       toUUID('${uuidOf('key')}') AS key_id`;
     const columns = 'tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id';
-    const { warehouse } = reading.stores;
+    const { clickhouse } = reading.stores;
     for (const [column, value] of [
       ['post_name', `'run'`],
       ['patch_error', `if(number % 250 = 7, '"boom"', NULL)`],
     ]) {
-      await warehouse.command({
+      await clickhouse.command({
         name: 'test',
         sql: `INSERT INTO runs (${columns}, ${column}) SELECT ${keys}, ${value} FROM numbers(${runs})`,
       });
@@ -199,12 +199,12 @@ describe('a project of many runs', () => {
 
   /** Names of the queries that `read` makes. */
   function counted() {
-    const { warehouse } = reading.ports;
+    const { clickhouse } = reading.deps;
     const query = <Row>(request: Query) => {
       names.push(request.name);
-      return warehouse.query<Row>(request);
+      return clickhouse.query<Row>(request);
     };
-    return { warehouse: { ...warehouse, query } };
+    return { clickhouse: { ...clickhouse, query } };
   }
 
   it.each(['asc', 'desc'] as const)('%s: every run once', async (order) => {

@@ -13,8 +13,8 @@ const child = runEvent({
 });
 beforeAll(async () => {
   stores = await freshStores();
-  await insertEvents(stores.warehouse, [root, child]);
-  await insertEvents(stores.warehouse, [{ ...child, kind: 'patch' }]);
+  await insertEvents(stores.clickhouse, [root, child]);
+  await insertEvents(stores.clickhouse, [{ ...child, kind: 'patch' }]);
 });
 afterAll(() => stores?.close());
 
@@ -27,22 +27,22 @@ const located = {
 };
 
 it('finds a run by its id, once', async () => {
-  expect(await locateRun(stores.warehouse, tenantId, child.runId)).toEqual(located);
-  expect(await locateRuns(stores.warehouse, tenantId, [child.runId, child.runId])).toEqual([located]);
+  expect(await locateRun(stores.clickhouse, tenantId, child.runId)).toEqual(located);
+  expect(await locateRuns(stores.clickhouse, tenantId, [child.runId, child.runId])).toEqual([located]);
 });
 
 it('finds many, and leaves out those that are not there', async () => {
   const unknown = [...Array(5_000).keys()].map((n) => uuidOf('unknown', n));
-  const found = await locateRuns(stores.warehouse, tenantId, [root.runId, ...unknown, child.runId]);
+  const found = await locateRuns(stores.clickhouse, tenantId, [root.runId, ...unknown, child.runId]);
   expect(found.map(({ runId }) => runId).sort()).toEqual([root.runId, child.runId].sort());
-  expect(await locateRuns(stores.warehouse, tenantId, [])).toEqual([]);
+  expect(await locateRuns(stores.clickhouse, tenantId, [])).toEqual([]);
 });
 
 it('does not look into other workspaces', async () => {
-  expect(await locateRun(stores.warehouse, uuidOf('other'), child.runId)).toBeUndefined();
-  expect(await locateTrace(stores.warehouse, uuidOf('other'), root.runId)).toEqual([]);
+  expect(await locateRun(stores.clickhouse, uuidOf('other'), child.runId)).toBeUndefined();
+  expect(await locateTrace(stores.clickhouse, uuidOf('other'), root.runId)).toEqual([]);
 });
 
 it('finds the project of a trace', async () => {
-  expect(await locateTrace(stores.warehouse, tenantId, root.runId)).toEqual([projectId]);
+  expect(await locateTrace(stores.clickhouse, tenantId, root.runId)).toEqual([projectId]);
 });

@@ -14,7 +14,7 @@ afterAll(async () => {
 
 /** Stores each list of events as a cut of its own. */
 async function store(...cuts: RunEvent[][]): Promise<void> {
-  for (const cut of cuts) await insertEvents(reading.stores.warehouse, cut);
+  for (const cut of cuts) await insertEvents(reading.stores.clickhouse, cut);
 }
 
 async function readOne(runId: string): Promise<Record<string, unknown> | undefined> {
@@ -72,7 +72,7 @@ describe('post and patch', () => {
     const runId = uuidOf('order', name);
     await store(...cuts(runId));
     expect(await readOne(runId)).toMatchObject(merged);
-    await reading.stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
+    await reading.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
     expect(await readOne(runId)).toMatchObject(merged);
   });
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../../infra/config/settings.ts';
-import { queryRuns, type ReadPorts, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
+import { queryRuns, type ReadDeps, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
 import type { RunExtras } from '../../../pipelines/runs/run-extras.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { otherProjectId, projectId, tenantId, uuidOf } from './run-events.ts';
@@ -12,11 +12,11 @@ const noExtras: RunExtras = {
 
 export interface Reading {
   readonly stores: FreshStores;
-  readonly ports: ReadPorts;
+  readonly deps: ReadDeps;
   /** A page, parsed. */
-  page(query?: Partial<RunQuery>, ports?: Partial<ReadPorts>): Promise<Page>;
+  page(query?: Partial<RunQuery>, deps?: Partial<ReadDeps>): Promise<Page>;
   /** The runs of all pages, in order, and the pages' sizes. */
-  all(query?: Partial<RunQuery>, ports?: Partial<ReadPorts>): Promise<{ ids: string[]; sizes: number[] }>;
+  all(query?: Partial<RunQuery>, deps?: Partial<ReadDeps>): Promise<{ ids: string[]; sizes: number[] }>;
 }
 
 export interface Page {
@@ -31,7 +31,7 @@ export const deletedProjectId = uuidOf('deleted project');
 /** Stores with two workspaces: one of two live projects and a deleted one, and a foreign one. */
 export async function openReading(extras: RunExtras = noExtras): Promise<Reading> {
   const stores = await freshStores();
-  const { database, warehouse } = stores;
+  const { database, clickhouse } = stores;
   const organizationId = randomUUID();
   await database.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [organizationId, 'test']);
   for (const id of [tenantId, foreignTenantId]) {
@@ -53,14 +53,14 @@ export async function openReading(extras: RunExtras = noExtras): Promise<Reading
     );
   }
   const config: Pick<Config, 'maxPageBytes'> = { maxPageBytes: 64 * 1024 * 1024 };
-  const ports: ReadPorts = { warehouse, database, extras, config };
+  const deps: ReadDeps = { clickhouse, database, extras, config };
 
-  async function page(query: Partial<RunQuery> = {}, other: Partial<ReadPorts> = {}): Promise<Page> {
+  async function page(query: Partial<RunQuery> = {}, other: Partial<ReadDeps> = {}): Promise<Page> {
     const whole: RunQuery = { tenantId, filter: {}, order: 'desc', limitRows: 100, withCursor: true, ...query };
-    return JSON.parse((await queryRuns({ ...ports, ...other }, whole)).toString());
+    return JSON.parse((await queryRuns({ ...deps, ...other }, whole)).toString());
   }
 
-  async function all(query: Partial<RunQuery> = {}, other: Partial<ReadPorts> = {}) {
+  async function all(query: Partial<RunQuery> = {}, other: Partial<ReadDeps> = {}) {
     const ids: string[] = [];
     const sizes: number[] = [];
     for (let cursor: string | undefined; ; ) {
@@ -71,5 +71,5 @@ export async function openReading(extras: RunExtras = noExtras): Promise<Reading
       cursor = cursors.next;
     }
   }
-  return { stores, ports, page, all };
+  return { stores, deps, page, all };
 }

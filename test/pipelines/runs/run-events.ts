@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { avroContainer } from '../../../infra/event-log/avro-container.ts';
 import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
@@ -47,7 +47,7 @@ export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {})
 }
 
 /** Stores events as one cut, the way the sink does. Events of later calls count as later in the log. */
-export async function insertEvents(warehouse: Warehouse, events: readonly RunEvent[]): Promise<void> {
+export async function insertEvents(clickhouse: ClickHouse, events: readonly RunEvent[]): Promise<void> {
   if (events.length === 0) return;
   const records = events.map((event) => {
     const writer = new AvroWriter(1_024);
@@ -55,7 +55,7 @@ export async function insertEvents(warehouse: Warehouse, events: readonly RunEve
     encodeRunEvent(writer, event);
     return Buffer.from(writer.since(0));
   });
-  await warehouse.insertBody({
+  await clickhouse.insertBody({
     name: 'test',
     table: runEvents.table,
     columns: runEvents.columns,

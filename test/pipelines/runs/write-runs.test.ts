@@ -12,7 +12,7 @@ afterAll(async () => {
   await reading?.stores.close();
 });
 
-const store = (events: RunEvent[]) => insertEvents(reading.stores.warehouse, events);
+const store = (events: RunEvent[]) => insertEvents(reading.stores.clickhouse, events);
 
 describe('values', () => {
   const values: [string, string][] = [
@@ -32,7 +32,7 @@ describe('values', () => {
     const bytes = Buffer.from(text);
     const fields = { inputs: bytes, outputs: bytes, extra: bytes, events: bytes, serialized: bytes };
     await store([runEvent({ runId, values: fields })]);
-    const answer = await queryRuns(reading.ports, query({ runIds: [runId] }));
+    const answer = await queryRuns(reading.deps, query({ runIds: [runId] }));
     for (const field of Object.keys(fields)) expect(answer.includes(`"${field}":${text},"`)).toBe(true);
   });
 
@@ -40,7 +40,7 @@ describe('values', () => {
     const runId = uuidOf('large');
     const inputs = json({ text: 'é'.repeat(5 * 1024 * 1024) });
     await store([runEvent({ runId, values: { inputs } })]);
-    const answer = await queryRuns(reading.ports, query({ runIds: [runId] }));
+    const answer = await queryRuns(reading.deps, query({ runIds: [runId] }));
     expect(answer.includes(Buffer.concat([Buffer.from('"inputs":'), inputs]))).toBe(true);
   });
 

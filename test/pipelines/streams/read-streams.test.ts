@@ -22,9 +22,9 @@ function freshRun(name: string) {
   const event = (attempt: number, seq: number, more: Partial<StreamEvent> = {}) =>
     streamEvent({ ...ids, attempt, seq, threadSeq: attempt * 100 + seq, ...more });
   const read = (query: Partial<RunStreamQuery> = {}) =>
-    readRunStream(under.stores.warehouse, { deploymentId, ...ids, limitRows: 100, limitBytes: 1_000_000, ...query });
+    readRunStream(under.stores.clickhouse, { deploymentId, ...ids, limitRows: 100, limitBytes: 1_000_000, ...query });
   const readThread = (after?: number) =>
-    readThreadStream(under.stores.warehouse, {
+    readThreadStream(under.stores.clickhouse, {
       deploymentId,
       threadId: ids.threadId,
       after,
@@ -153,7 +153,7 @@ describe('attempts', () => {
     await store(log.map(([attempt, seq]) => event(attempt, seq)));
     const stored = async () => ({ run: idsOf((await read()).rows), thread: idsOf((await readThread()).rows) });
     expect(await stored()).toEqual({ run: expected, thread: expected });
-    await under.stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE stream_events FINAL' });
+    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE stream_events FINAL' });
     expect(await stored()).toEqual({ run: expected, thread: expected });
   });
 
@@ -218,7 +218,7 @@ describe('a page', () => {
 
   test('of a thread goes on after a number', async () => {
     expect(idsOf((await readThread(202)).rows)).toEqual(['2-3', '2-4']);
-    const { rows } = await readThreadStream(under.stores.warehouse, {
+    const { rows } = await readThreadStream(under.stores.clickhouse, {
       deploymentId: uuidOf('stranger'),
       threadId: event(1, 0).threadId,
       limitRows: 10,
@@ -243,7 +243,7 @@ test('events go with their run, with their thread, and with nobody else’s', as
     two.event(1, 2),
     one.event(1, 3, { deploymentId: stranger }),
   ]);
-  const { warehouse } = under.stores;
+  const { clickhouse } = under.stores;
   const left = async () => [
     (await one.read()).rows.length,
     (await one.read({ runId: sibling })).rows.length,
@@ -251,22 +251,22 @@ test('events go with their run, with their thread, and with nobody else’s', as
     (await one.read({ deploymentId: stranger })).rows.length,
   ];
   expect(await left()).toEqual([1, 1, 1, 1]);
-  await deleteStreamEvents(warehouse, { deploymentId, threadIds: [one.threadId], runIds: [one.runId] });
+  await deleteStreamEvents(clickhouse, { deploymentId, threadIds: [one.threadId], runIds: [one.runId] });
   expect(await left()).toEqual([0, 1, 1, 1]);
-  await deleteStreamEvents(warehouse, { deploymentId, threadIds: [one.threadId, two.threadId] });
+  await deleteStreamEvents(clickhouse, { deploymentId, threadIds: [one.threadId, two.threadId] });
   expect(await left()).toEqual([0, 0, 0, 1]);
-  await deleteStreamEvents(warehouse, { deploymentId, threadIds: [] });
+  await deleteStreamEvents(clickhouse, { deploymentId, threadIds: [] });
   expect(await left()).toEqual([0, 0, 0, 1]);
 });
 
 test('a day whose events have all expired is dropped', async () => {
   const { event } = freshRun('expired');
-  const { warehouse } = under.stores;
+  const { clickhouse } = under.stores;
   const yesterday = Date.now() * 1_000 - 86_400_000_000;
   await store([event(1, 0, { createdAtMicros: yesterday - 1_000_000, expiresAtMicros: yesterday })]);
   const day = new Date(yesterday / 1_000).toISOString().slice(0, 10);
-  await warehouse.command({ name: 'test', sql: `OPTIMIZE TABLE stream_events PARTITION '${day}' FINAL` });
-  const rows = await warehouse.query({ name: 'test', sql: 'SELECT 1 FROM stream_events WHERE expires_at < now()' });
+  await clickhouse.command({ name: 'test', sql: `OPTIMIZE TABLE stream_events PARTITION '${day}' FINAL` });
+  const rows = await clickhouse.query({ name: 'test', sql: 'SELECT 1 FROM stream_events WHERE expires_at < now()' });
   expect(rows).toEqual([]);
 });
 
@@ -289,12 +289,12 @@ describe('a record that can never be stored goes to the dead letters, its bytes 
     const record = make();
     const bytes = Buffer.from(record.value);
     await under.deliver(streamEvents, [record]);
-    const letters = await under.stores.database.query<{ value: Buffer; step: string }>(
+    const deadLetters = await under.stores.database.query<{ value: Buffer; step: string }>(
       'SELECT value, step FROM dead_letters',
     );
-    expect(letters).toHaveLength(1);
-    expect(step.split(' or ')).toContain(letters[0]?.step);
-    expect(letters[0]?.value.equals(bytes)).toBe(true);
+    expect(deadLetters).toHaveLength(1);
+    expect(step.split(' or ')).toContain(deadLetters[0]?.step);
+    expect(deadLetters[0]?.value.equals(bytes)).toBe(true);
   });
 
   function changed(of: StreamEvent, how: (value: Buffer) => Buffer): LogRecord {

@@ -16,7 +16,7 @@ import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
 
 let under: DrivenSink;
 beforeAll(async () => {
-  under = await openDrivenSink({ config: { cutRows: 7 } });
+  under = await openDrivenSink({ config: { insertBatchRows: 7 } });
 });
 afterAll(() => under?.close());
 
@@ -151,15 +151,15 @@ const shown = ({ runId, attempt, seq, threadSeq, offset, data }: StreamRow): Sho
   data: data.toString(),
 });
 
-const usual = [1, 2, 3, 4, 5];
+const defaults = [1, 2, 3, 4, 5];
 const given = process.env.RUNLAKE_TEST_SEED;
-const seeds = given === undefined ? [...usual, Date.now() % 1_000_000] : [Number(given)];
+const seeds = given === undefined ? [...defaults, Date.now() % 1_000_000] : [Number(given)];
 
 describe.each(seeds)('history %i', (seed) => {
   const random = new Random(seed + 1_000_000);
   const { threadId, log } = history(seed);
   const check = async () => {
-    const store = under.stores.warehouse;
+    const store = under.stores.clickhouse;
     for (const runId of new Set(log.map(({ event }) => event.runId))) {
       const expected = ofRun(log, runId);
       const query = { deploymentId, threadId, runId };
@@ -179,7 +179,7 @@ describe.each(seeds)('history %i', (seed) => {
   test('is read as the model says, before and after its rows are merged', async () => {
     await deliver(log, random);
     await check();
-    await under.stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE stream_events FINAL' });
+    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE stream_events FINAL' });
     await check();
   });
 });

@@ -21,7 +21,14 @@ interface WorkspaceUnderTest {
 
 /** Tables whose rows stay: names that usage shows, reports, and records of what was exported. */
 const stays = {
-  postgres: ['deployments', 'projects', 'bulk_exports', 'bulk_export_destinations', 'bulk_export_runs', 'usage_notes'],
+  postgres: [
+    'deployments',
+    'projects',
+    'bulk_exports',
+    'bulk_export_destinations',
+    'bulk_export_runs',
+    'usage_dirty_hours',
+  ],
   clickhouse: ['traces', 'usage_daily', 'usage_hourly_lists'],
   // Deleted by the second purge.
   locators: ['run_locator', 'trace_locations', 'trace_spans'],
@@ -58,10 +65,10 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
 
   const { database, services } = api;
   const record = { partition: 0, offset: Date.now(), key: `${id}:${run.id}`, value: Buffer.from('x'), headers: {} };
-  const letter = { topic: 'run-events', record, reason: 'test', step: 'insert' };
-  await insertDeadLetter(database, letter as Parameters<typeof insertDeadLetter>[1]);
+  const deadLetter = { topic: 'run-events', record, reason: 'test', step: 'insert' };
+  await insertDeadLetter(database, deadLetter as Parameters<typeof insertDeadLetter>[1]);
   await database.execute(
-    `INSERT INTO parked_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
+    `INSERT INTO deferred_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
      SELECT topic, partition, log_offset, $1, $2, key, value, headers FROM dead_letters WHERE key = $3`,
     [id, run.id, Buffer.from(record.key)],
   );
@@ -96,7 +103,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
   await insert('checkpoint_blobs', { ...state, channel: 'x', version: '1', type: 'json' });
   const write = { task_id: 't', idx: 0, channel: 'x', blob: Buffer.from('x') };
   await insert('checkpoint_writes', { ...state, checkpoint_id: 'c', ...write });
-  await services.warehouse.command({
+  await services.clickhouse.command({
     name: 'test',
     sql: `INSERT INTO stream_events (organization_id, thread_id, run_id, attempt, seq, expires_at)
       VALUES ('${deploymentId}', '${threadId}', '${runId}', 1, 1, now() + 1000)`,
@@ -136,7 +143,7 @@ async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
     const rows = await database.query(`SELECT FROM ${table} WHERE ${text} LIKE $1 LIMIT 1`, [`${prefix}%`]);
     if (rows.length > 0) inPostgres.push({ name });
   }
-  const stored = await services.warehouse.query<{ name: string; column: string }>({
+  const stored = await services.clickhouse.query<{ name: string; column: string }>({
     name: 'test',
     sql: `SELECT tables.name AS name, columns.name AS column FROM system.columns AS columns
       JOIN system.tables AS tables ON tables.database = columns.database AND tables.name = columns.table
@@ -145,7 +152,7 @@ async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
   });
   const inClickHouse: { name: string }[] = [];
   for (const { name, column } of stored) {
-    const [row] = await services.warehouse.query<{ rows: number }>({
+    const [row] = await services.clickhouse.query<{ rows: number }>({
       name: 'test',
       sql: `SELECT count() AS rows FROM ${name} WHERE ${column} IN ('${id}', '${deploymentId}')`,
     });
@@ -168,7 +175,7 @@ describe('a workspace', () => {
   it('that is not deleted keeps its data', async () => {
     const before = await tablesWithRows(gone);
     expect(before.postgres).toEqual(
-      expect.arrayContaining(['parked_events', 'dead_letters', 'webhooks', 'checkpoints']),
+      expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints']),
     );
     expect(before.clickhouse).toEqual(expect.arrayContaining(['runs', 'feedback', 'attachments', 'stream_events']));
     expect(before.clickhouse).toEqual(expect.arrayContaining([...stays.locators, 'traces']));

@@ -5,9 +5,9 @@ import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { allNames, maxPrefetchedNames } from '../../../pipelines/usage/dimension-names.ts';
 import { granularUsage, type UsageRow, usageRows } from '../../../pipelines/usage/granular-usage.ts';
 import { type Grouping, groupings } from '../../../pipelines/usage/grouping.ts';
-import { noteHours } from '../../../pipelines/usage/note-hours.ts';
+import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
-import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/stride.ts';
 import { createUsageCounts } from '../../../pipelines/usage/usage-counts.ts';
 import { usageQuery } from '../../../pipelines/usage/usage-query.ts';
@@ -26,12 +26,12 @@ const rangeOf = (start: string, end: string): UsageRange => ({ startMs: Date.par
 const total = (rows: readonly UsageRow[]) => rows.reduce((sum, { traces }) => sum + traces, 0);
 
 async function ingest(rows: readonly RunRow[]): Promise<void> {
-  await insertRuns(stores.warehouse, rows);
-  await noteHours(stores.database, hoursOf(rows));
+  await insertRuns(stores.clickhouse, rows);
+  await markHoursDirty(stores.database, hoursOf(rows));
 }
-const ports = () => ({ ...stores, usageCounts: createUsageCounts({ ...stores, cacheBytes: 0 }) });
+const deps = () => ({ ...stores, usageCounts: createUsageCounts({ ...stores, cacheBytes: 0 }) });
 async function ask(organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) {
-  const usage = await granularUsage(ports(), { organizationId, workspaceIds, range, groupBy });
+  const usage = await granularUsage(deps(), { organizationId, workspaceIds, range, groupBy });
   return { stride: usage.stride, rows: [...usageRows(usage)] };
 }
 
@@ -163,7 +163,7 @@ describe('names', () => {
       runRow({ ...at, projectId: foreignProject!, keyId: nilUuid, userId: nilUuid }),
       runRow({ ...at, projectId: lostProject!, keyId: randomUUID(), userId: nilUuid }),
     ]);
-    await rollUpPass(stores);
+    await runRollUp(stores);
   });
 
   const table: Array<[Grouping, Array<Record<string, string | null | number>>]> = [
@@ -276,9 +276,9 @@ describe('against a model', () => {
     shuffled.sort((a, b) => a.at - b.at);
     while (shuffled.length > 0) {
       await ingest(shuffled.splice(0, 60 + pick(600)).map(({ row }) => row));
-      if (pick(2) === 0) await rollUpPass(stores);
+      if (pick(2) === 0) await runRollUp(stores);
     }
-    await rollUpPass(stores);
+    await runRollUp(stores);
   }, 120_000);
 
   const expectedOf = (workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) => {
@@ -324,7 +324,7 @@ describe('against a model', () => {
             expect(found(rows)).toEqual(expectedOf(workspaceIds, range, groupBy));
             totals.add(total(rows));
           }
-          const whole = await organizationUsage(ports(), { organizationId, workspaceIds, range });
+          const whole = await organizationUsage(deps(), { organizationId, workspaceIds, range });
           totals.add(whole.traces);
           expect(totals.size).toBe(1);
           expect(Object.values(whole.byWorkspace).reduce((sum, traces) => sum + traces, 0)).toBe(whole.traces);

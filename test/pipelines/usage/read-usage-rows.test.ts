@@ -16,7 +16,7 @@ async function written(rows: readonly (readonly [number, readonly (readonly [str
     ([bucket, entries]) =>
       `(${bucket}, [${entries.map(([id]) => `'${id}'`).join(',')}], [${entries.map(([, traces]) => traces).join(',')}])`,
   );
-  const answer = await stores.warehouse.queryText({
+  const answer = await stores.clickhouse.queryText({
     name: 'test',
     sql: `SELECT * FROM values('bucket UInt32, ids Array(UUID), traces Array(UInt64)', ${values.join(', ')})`,
     format: 'RowBinary',
@@ -53,7 +53,7 @@ describe('rows of usage, as ClickHouse writes them', () => {
   });
 
   it('each id is put into words once', async () => {
-    const answer = await stores.warehouse.queryText({
+    const answer = await stores.clickhouse.queryText({
       name: 'test',
       sql: "SELECT toUInt32(number) AS bucket, [toUUID('00112233-4455-6677-8899-aabbccddeeff')] AS ids, [number] AS traces FROM numbers(100)",
       format: 'RowBinary',

@@ -1,30 +1,30 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import type { Query, Warehouse } from '../../../infra/clickhouse/warehouse.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { noteHours } from '../../../pipelines/usage/note-hours.ts';
+import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { type RollUp, type RollUpOptions, startRollUp } from '../../../pipelines/usage/roll-up.ts';
-import { hasNotes } from '../../../pipelines/usage/roll-up-pass.ts';
+import { hasDirtyHours } from '../../../pipelines/usage/run-roll-up.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, tracesCounted } from './trace-rows.ts';
 
 const logger = createLogger('silent', 'test');
 let stores: Awaited<ReturnType<typeof freshStores>>;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 let database: Database;
 let rollUp: RollUp | undefined;
 
 beforeAll(async () => {
   stores = await freshStores();
-  ({ warehouse, database } = stores);
+  ({ clickhouse, database } = stores);
 });
 afterAll(() => stores?.close());
 beforeEach(async () => {
   for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await warehouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+    await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
   }
-  await database.query('DELETE FROM usage_notes');
+  await database.query('DELETE FROM usage_dirty_hours');
 });
 afterEach(async () => {
   await rollUp?.stop();
@@ -32,15 +32,15 @@ afterEach(async () => {
 });
 
 function start(options: Partial<RollUpOptions>): RollUp {
-  rollUp = startRollUp({ database, warehouse, intervalMs: 60_000, logger, ...options });
+  rollUp = startRollUp({ database, clickhouse, intervalMs: 60_000, logger, ...options });
   return rollUp;
 }
 async function ingest(...rows: RunRow[]): Promise<void> {
-  await insertRuns(warehouse, rows);
-  await noteHours(database, hoursOf(rows));
+  await insertRuns(clickhouse, rows);
+  await markHoursDirty(database, hoursOf(rows));
 }
 const untilCounted = (traces: number, timeout: number) =>
-  expect.poll(() => tracesCounted(warehouse), { timeout, interval: 20 }).toBe(traces);
+  expect.poll(() => tracesCounted(clickhouse), { timeout, interval: 20 }).toBe(traces);
 
 it('counts what it finds at the start', async () => {
   await ingest(runRow({}));
@@ -49,8 +49,8 @@ it('counts what it finds at the start', async () => {
 });
 
 it('shows new traces soon after it was woken', async () => {
-  const { wake, passNow } = start({});
-  await passNow();
+  const { wake, runNow } = start({});
+  await runNow();
   for (let round = 1; round <= 3; round++) {
     await ingest(runRow({}));
     wake();
@@ -59,24 +59,24 @@ it('shows new traces soon after it was woken', async () => {
 });
 
 it('finds what another process noted, by itself', async () => {
-  const { passNow } = start({ intervalMs: 50 });
-  await passNow();
+  const { runNow } = start({ intervalMs: 50 });
+  await runNow();
   await ingest(runRow({}));
   await untilCounted(1, 20_000);
 });
 
 it('makes few passes out of many wakes', async () => {
   let counts = 0;
-  const { wake, passNow } = start({
-    warehouse: {
-      ...warehouse,
+  const { wake, runNow } = start({
+    clickhouse: {
+      ...clickhouse,
       command: (query: Query) => {
         counts += Number(query.name === 'count-usage-hours');
-        return warehouse.command(query);
+        return clickhouse.command(query);
       },
     },
   });
-  await passNow();
+  await runNow();
   const startedMs = performance.now();
   for (let round = 0; round < 30; round++) {
     await ingest(runRow({}));
@@ -88,7 +88,7 @@ it('makes few passes out of many wakes', async () => {
 
 it('asks one question an interval while nothing happens, and ClickHouse none', async () => {
   const statements: string[] = [];
-  const { passNow } = start({
+  const { runNow } = start({
     intervalMs: 30,
     database: {
       ...database,
@@ -97,22 +97,22 @@ it('asks one question an interval while nothing happens, and ClickHouse none', a
         return database.query(sql, params);
       },
     },
-    warehouse: {
-      ...warehouse,
+    clickhouse: {
+      ...clickhouse,
       command: (query) => {
         statements.push(query.sql);
-        return warehouse.command(query);
+        return clickhouse.command(query);
       },
     },
   });
-  await passNow();
+  await runNow();
   await expect.poll(() => statements.length, { timeout: 20_000 }).toBeGreaterThan(5);
-  expect(new Set(statements)).toEqual(new Set(['SELECT 1 FROM usage_notes ORDER BY sequence LIMIT 1']));
+  expect(new Set(statements)).toEqual(new Set(['SELECT 1 FROM usage_dirty_hours ORDER BY sequence LIMIT 1']));
   const plan = await database.transaction(async (transaction) => {
     await transaction.query('SET LOCAL enable_seqscan = off');
     return transaction.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${statements[0]}`);
   });
-  expect(plan.map((line) => line['QUERY PLAN']).join('\n')).toContain('usage_notes_pkey');
+  expect(plan.map((line) => line['QUERY PLAN']).join('\n')).toContain('usage_dirty_hours_pkey');
 });
 
 it('goes on after faults of either store, with smaller passes meanwhile', async () => {
@@ -120,14 +120,14 @@ it('goes on after faults of either store, with smaller passes meanwhile', async 
   await ingest(...Array.from({ length: 8 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros })));
   start({
     limits: { hours: 8 },
-    warehouse: {
-      ...warehouse,
+    clickhouse: {
+      ...clickhouse,
       command: (query: Query) => {
-        if (query.name !== 'count-usage-hours') return warehouse.command(query);
+        if (query.name !== 'count-usage-hours') return clickhouse.command(query);
         hoursAsked.push(query.external!.rows.length);
-        if (hoursAsked.length === 1) return Promise.reject(fault('WAREHOUSE_UNAVAILABLE'));
-        if (hoursAsked.length <= 3) return Promise.reject(fault('DATABASE_UNAVAILABLE'));
-        return warehouse.command(query);
+        if (hoursAsked.length === 1) return Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE'));
+        if (hoursAsked.length <= 3) return Promise.reject(runlakeError('DATABASE_UNAVAILABLE'));
+        return clickhouse.command(query);
       },
     },
   });
@@ -140,26 +140,26 @@ it('goes on until nothing is left where a pass has a limit', async () => {
   start({ limits: { hours: 2 } });
   await untilCounted(7, 20_000);
   // The notes go when the pass that counted the last of them is written down.
-  await expect.poll(() => hasNotes(database), { timeout: 20_000, interval: 20 }).toBe(false);
+  await expect.poll(() => hasDirtyHours(database), { timeout: 20_000, interval: 20 }).toBe(false);
 });
 
 it('never runs two passes at a time, and a pass on request counts what was noted before it', async () => {
   let running = 0;
   let most = 0;
-  const { wake, passNow } = start({
-    warehouse: {
-      ...warehouse,
+  const { wake, runNow } = start({
+    clickhouse: {
+      ...clickhouse,
       command: async (query) => {
         most = Math.max(most, ++running);
-        await warehouse.command(query).finally(() => running--);
+        await clickhouse.command(query).finally(() => running--);
       },
     },
   });
   for (let round = 1; round <= 5; round++) {
     await ingest(runRow({}));
     wake();
-    await Promise.all([passNow(), passNow()]);
-    expect(await tracesCounted(warehouse)).toBe(round);
+    await Promise.all([runNow(), runNow()]);
+    expect(await tracesCounted(clickhouse)).toBe(round);
   }
   expect(most).toBe(1);
 });
@@ -175,12 +175,12 @@ it('finishes the pass under way when it is stopped, and begins no other', async 
   });
   await ingest(runRow({}));
   const { stop, wake } = start({
-    warehouse: {
-      ...warehouse,
+    clickhouse: {
+      ...clickhouse,
       command: async (query) => {
         reached();
         await gate;
-        await warehouse.command(query);
+        await clickhouse.command(query);
       },
     },
   });
@@ -194,29 +194,30 @@ it('finishes the pass under way when it is stopped, and begins no other', async 
   expect(stopped).toBe(false);
   goOn();
   await stopping;
-  expect(await tracesCounted(warehouse)).toBe(1);
-  expect(await hasNotes(database)).toBe(false);
+  expect(await tracesCounted(clickhouse)).toBe(1);
+  expect(await hasDirtyHours(database)).toBe(false);
   await ingest(runRow({}));
   wake();
   await stop();
-  expect(await hasNotes(database)).toBe(true);
+  expect(await hasDirtyHours(database)).toBe(true);
 });
 
 it('says that it fails after several passes in a row, until one passes', async () => {
   await ingest(runRow({}));
   let broken = true;
-  const failing: Warehouse = {
-    ...warehouse,
-    command: (command) => (broken ? Promise.reject(fault('WAREHOUSE_UNAVAILABLE', {})) : warehouse.command(command)),
+  const failing: ClickHouse = {
+    ...clickhouse,
+    command: (command) =>
+      broken ? Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE', {})) : clickhouse.command(command),
   };
-  const { check } = start({ warehouse: failing });
+  const { check } = start({ clickhouse: failing });
   await check();
   const state = () =>
     check().then(
       () => 'well',
       (error) => error.code,
     );
-  await expect.poll(state, { timeout: 20_000, interval: 20 }).toBe('WAREHOUSE_UNAVAILABLE');
+  await expect.poll(state, { timeout: 20_000, interval: 20 }).toBe('CLICKHOUSE_UNAVAILABLE');
   broken = false;
   await expect.poll(state, { timeout: 10_000, interval: 20 }).toBe('well');
 });

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
-import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
-import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 
 /** A run as the sink stores it, reduced to what usage depends on. Times in microseconds since 1970. */
 export interface RunRow {
@@ -39,7 +39,7 @@ export function runRow(row: Partial<RunRow>): RunRow {
 }
 
 /** Inserts straight into `runs`; the views fill `traces`. Another token is another insert, even of the same rows. */
-export async function insertRuns(warehouse: Warehouse, rows: readonly RunRow[], token: string = randomUUID()) {
+export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[], token: string = randomUUID()) {
   if (rows.length === 0) return;
   const lines = rows.map((row) =>
     JSON.stringify({
@@ -54,7 +54,7 @@ export async function insertRuns(warehouse: Warehouse, rows: readonly RunRow[], 
       key_id: row.keyId,
     }),
   );
-  await warehouse.insertBody({
+  await clickhouse.insertBody({
     name: 'test',
     table: 'runs',
     columns: 'tenant_id session_id start_time trace_id id trace_time first_received_at user_id key_id'.split(' '),
@@ -66,7 +66,7 @@ export async function insertRuns(warehouse: Warehouse, rows: readonly RunRow[], 
   });
 }
 
-export function hoursOf(rows: readonly RunRow[]): TouchedHour[] {
+export function hoursOf(rows: readonly RunRow[]): DirtyHour[] {
   return rows.map(({ tenantId, traceMicros }) => ({
     tenantId,
     hourSeconds: Math.floor(traceMicros / hourMicros) * 3_600,
@@ -74,9 +74,9 @@ export function hoursOf(rows: readonly RunRow[]): TouchedHour[] {
 }
 
 /** What `usage_hourly` says, as `hour id` → traces; `usage_daily` has to say the same of whole days. */
-export async function countedBy(warehouse: Warehouse, dimension: string): Promise<Record<string, number>> {
+export async function countedBy(clickhouse: ClickHouse, dimension: string): Promise<Record<string, number>> {
   const counted = (table: string, column: string) =>
-    warehouse.query<{ at: number; id: string; traces: number }>({
+    clickhouse.query<{ at: number; id: string; traces: number }>({
       name: 'test',
       sql: `SELECT toUnixTimestamp(${column}) AS at, id, counted AS traces FROM ${table} FINAL ARRAY JOIN ids AS id, traces AS counted
         WHERE dimension = {dimension:String} ORDER BY at, id`,
@@ -94,8 +94,8 @@ export async function countedBy(warehouse: Warehouse, dimension: string): Promis
   return Object.fromEntries(hours.map(({ at, id, traces }) => [`${at} ${id}`, traces]));
 }
 
-export async function tracesCounted(warehouse: Warehouse, dimension = 'workspace'): Promise<number> {
-  return Object.values(await countedBy(warehouse, dimension)).reduce((sum, traces) => sum + traces, 0);
+export async function tracesCounted(clickhouse: ClickHouse, dimension = 'workspace'): Promise<number> {
+  return Object.values(await countedBy(clickhouse, dimension)).reduce((sum, traces) => sum + traces, 0);
 }
 
 function textOf(micros: number): string {

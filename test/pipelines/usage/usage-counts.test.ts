@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { groupings } from '../../../pipelines/usage/grouping.ts';
-import { noteHours } from '../../../pipelines/usage/note-hours.ts';
+import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import type { UsageCounts } from '../../../pipelines/usage/read-usage-rows.ts';
-import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type BucketPlan, planBuckets } from '../../../pipelines/usage/stride.ts';
 import { createUsageCounts } from '../../../pipelines/usage/usage-counts.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -25,10 +25,10 @@ const traceOn = (day: number, row: Partial<RunRow> = {}) =>
   runRow({ traceMicros: (april + (day + 0.3) * dayMs) * 1_000, ...row });
 
 async function add(...rows: readonly RunRow[]): Promise<void> {
-  await insertRuns(stores.warehouse, rows);
-  await noteHours(stores.database, hoursOf(rows));
+  await insertRuns(stores.clickhouse, rows);
+  await markHoursDirty(stores.database, hoursOf(rows));
 }
-const pass = () => rollUpPass(stores);
+const pass = () => runRollUp(stores);
 const total = ({ rows }: UsageCounts) => rows.flatMap(({ traces }) => [...traces]).reduce((sum, each) => sum + each, 0);
 
 /** What a report reads, and how often it went to ClickHouse for it. */
@@ -37,11 +37,11 @@ function watched(cacheBytes: number, around: { before?: () => Promise<unknown>; 
   const counts = createUsageCounts({
     database: stores.database,
     cacheBytes,
-    warehouse: {
+    clickhouse: {
       async queryText(query) {
         reads += 1;
         await around.before?.();
-        const answer = await stores.warehouse.queryText(query);
+        const answer = await stores.clickhouse.queryText(query);
         await around.after?.();
         return answer;
       },
@@ -151,7 +151,7 @@ describe('counts of a report', () => {
         }),
     };
     await add(traceOn(3, { tenantId }));
-    await rollUpPass({ ...stores, database: commits });
+    await runRollUp({ ...stores, database: commits });
     await add(traceOn(4, { tenantId }));
     await pass();
     expect(await counts.of([tenantId], plan)).toBe(3);

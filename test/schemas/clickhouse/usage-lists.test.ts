@@ -21,7 +21,7 @@ it('0005 keeps every figure that was counted before it', async () => {
   }
   const stores = await freshStores({ migrated: false });
   try {
-    const { warehouse } = stores;
+    const { clickhouse } = stores;
     const logger = createLogger('silent', 'test');
     await migrate(
       { ...stores, logger },
@@ -37,7 +37,7 @@ it('0005 keeps every figure that was counted before it', async () => {
       [a, 5, 2],
       [gone, 0, 2],
     ]) {
-      await warehouse.command({
+      await clickhouse.command({
         name: 'test',
         sql: `INSERT INTO usage_hourly SELECT {tenant:UUID}, 'user', addMonths(toDateTime({start:UInt32}, 'UTC'), intDiv(number, 4))
             + toIntervalHour(number % 4), {id:UUID}, {traces:UInt64}, {pass:UInt64} FROM numbers(440)
@@ -46,7 +46,7 @@ it('0005 keeps every figure that was counted before it', async () => {
       });
     }
     expect((await migrate({ ...stores, logger })).applied).toContain('clickhouse/0005_usage_lists');
-    const counted = await countedBy(warehouse, 'user');
+    const counted = await countedBy(clickhouse, 'user');
     const expected: Record<string, number> = {};
     for (let number = 0; number < 440; number++) {
       const at = Date.UTC(2019, Math.floor(number / 4), 1, 22 + (number % 4)) / 1_000;

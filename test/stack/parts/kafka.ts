@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { readFileIfThere, writePrivateFile } from '../../../infra/embedded/private-file.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { fetchPinned } from '../fetch-pinned.ts';
 import { findJava } from '../find-java.ts';
 import { startsSoon } from '../java-options.ts';
@@ -88,7 +88,7 @@ async function ensureStorage(options: LaunchOptions, workFolder: string): Promis
     await promisify(execFile)(java, format);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw fault('ENGINE_START_FAILED', { engine: title, reason }, { cause: error });
+    throw runlakeError('ENGINE_START_FAILED', { engine: title, reason }, { cause: error });
   }
   return properties;
 }

@@ -1,6 +1,6 @@
-import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 
 /** The error for a Zstandard stream that is damaged or exceeds the limits. */
 export function corrupt(reason: string): Error {
-  return fault('INVALID_COMPRESSION', { encoding: 'zstd', reason });
+  return runlakeError('INVALID_COMPRESSION', { encoding: 'zstd', reason });
 }

@@ -2,12 +2,12 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 import { builder as planning } from './annotated.ts';
 
 /** Its subgraphs are made where they are added, from names, builders and functions. */
-const letters = new StateGraph(Annotation.Root({ letters: Annotation<number> }))
-  .addNode('spell', () => ({ letters: 3 }))
+const deadLetters = new StateGraph(Annotation.Root({ deadLetters: Annotation<number> }))
+  .addNode('spell', () => ({ deadLetters: 3 }))
   .addEdge('__start__', 'spell');
 
 const words = new StateGraph(Annotation.Root({ words: Annotation<string[]> }))
-  .addNode('letters', letters.compile())
+  .addNode('letters', deadLetters.compile())
   .addEdge('__start__', 'letters');
 
 function makePages() {

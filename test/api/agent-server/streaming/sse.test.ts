@@ -3,7 +3,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { eventStream, type SseFrame } from '../../../../api/agent-server/streaming/sse.ts';
-import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 
 /** Bodies of server-sent events over a real socket. */
 
@@ -109,7 +109,7 @@ describe('a body of server-sent events', () => {
   });
 
   it.each([
-    ['an error of the catalogue', fault('STREAM_READER_TOO_SLOW'), 'STREAM_READER_TOO_SLOW'],
+    ['an error of the catalogue', runlakeError('STREAM_READER_TOO_SLOW'), 'STREAM_READER_TOO_SLOW'],
     ['anything else', new Error('secret text'), 'INTERNAL'],
   ])('ends with an event that says so where its source fails with %s', async (_what, error, code) => {
     const { source, url, left } = await serve();

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { noteHours } from '../../../../pipelines/usage/note-hours.ts';
-import { rollUpPass } from '../../../../pipelines/usage/roll-up-pass.ts';
+import { markHoursDirty } from '../../../../pipelines/usage/mark-hours-dirty.ts';
+import { runRollUp } from '../../../../pipelines/usage/run-roll-up.ts';
 import { hoursOf, insertRuns, runRow } from '../../../pipelines/usage/trace-rows.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -57,9 +57,9 @@ beforeAll(async () => {
     ),
   );
   rows.push(runRow({ tenantId: theirs.workspaceIds[0], userId: theirs.userId }));
-  await insertRuns(api.services.warehouse, rows);
-  await noteHours(api.database, hoursOf(rows));
-  await rollUpPass(api.services);
+  await insertRuns(api.services.clickhouse, rows);
+  await markHoursDirty(api.database, hoursOf(rows));
+  await runRollUp(api.services);
 });
 afterAll(() => api?.close());
 

@@ -174,7 +174,7 @@ describe('feedback', () => {
 
   it('that was received by a clock ahead of ours can be changed', async () => {
     const { id } = await send({ run_id: randomUUID(), score: 0 });
-    await api.services.warehouse.command({
+    await api.services.clickhouse.command({
       name: 'test',
       sql: `INSERT INTO feedback SELECT * REPLACE (received_at + INTERVAL 1 DAY AS received_at) FROM feedback WHERE id = {id:UUID}`,
       params: { id },

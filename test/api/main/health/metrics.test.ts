@@ -4,7 +4,7 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
-import { ageOfOldestNote, oldestNoteAge } from '../../../../pipelines/usage/usage-metrics.ts';
+import { ageOfOldestDirtyHour, oldestDirtyHourAge } from '../../../../pipelines/usage/usage-metrics.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -15,7 +15,7 @@ let hide: () => void;
 beforeAll(async () => {
   api = await startApi();
   acme = await addOrganization(api.database, 'acme');
-  hide = oldestNoteAge.showing(() => ageOfOldestNote(api.database), 0);
+  hide = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(api.database), 0);
 });
 afterAll(async () => {
   hide();
@@ -46,7 +46,7 @@ it('are not served on the port of the API unless the operator says so', async ()
 });
 
 it('a run leaves its traces on the whole path', async () => {
-  expect(await sample('runlake_usage_oldest_note_age_seconds')).toBe(0);
+  expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBe(0);
   const run = { id: randomUUID(), name: 'counted', run_type: 'chain', inputs: {} };
   expect((await post('/runs', run)).statusCode).toBe(202);
   expect((await post('/runs', { id: 'no uuid' })).statusCode).toBe(422);
@@ -60,14 +60,14 @@ it('a run leaves its traces on the whole path', async () => {
   expect(await sample('runlake_event_log_publish_seconds_count{topic="run-events",outcome="taken"}')).toBe(1);
   expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
   expect(await sample(lag)).toBe(0);
-  expect(await sample('runlake_sink_cut_rows_sum{table="runs"}')).toBe(1);
-  expect(await sample('runlake_sink_cut_bytes_sum{table="runs"}')).toBeGreaterThan(100);
+  expect(await sample('runlake_sink_insert_batch_rows_sum{table="runs"}')).toBe(1);
+  expect(await sample('runlake_sink_insert_batch_bytes_sum{table="runs"}')).toBeGreaterThan(100);
   expect(await sample('runlake_sink_insert_seconds_count{table="runs"}')).toBe(1);
   expect(await sample('runlake_run_visible_seconds_count')).toBe(1);
   expect(await sample('runlake_newest_visible_run_age_seconds')).toBeLessThan(60);
   expect(await sample('runlake_dead_letters_waiting{topic="run-events"}')).toBe(0);
-  expect(await sample('runlake_parked_events')).toBe(0);
-  expect(await sample('runlake_usage_oldest_note_age_seconds')).toBeGreaterThan(0);
+  expect(await sample('runlake_deferred_events')).toBe(0);
+  expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeGreaterThan(0);
   expect(await sample('runlake_http_errors_total{operation="createRun",code="INVALID_RUN"}')).toBe(1);
 });
 
@@ -77,12 +77,12 @@ it('a store that is down leaves its gauge out; the rest is shown', async () => {
     logger: createLogger('silent', 'test'),
     timeoutMs: 500,
   });
-  const end = oldestNoteAge.showing(() => ageOfOldestNote(gone), 0);
+  const end = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(gone), 0);
   try {
-    expect(await sample('runlake_usage_oldest_note_age_seconds')).toBeUndefined();
+    expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeUndefined();
     expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
     expect(
-      await sample('runlake_scrape_failures_total{metric="runlake_usage_oldest_note_age_seconds"}'),
+      await sample('runlake_scrape_failures_total{metric="runlake_usage_oldest_dirty_hour_age_seconds"}'),
     ).toBeGreaterThan(0);
   } finally {
     end();

@@ -1,6 +1,6 @@
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type ApiUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -13,7 +13,10 @@ beforeAll(async () => {
     services: {
       healthChecks: [
         { name: 'postgres', check: async () => undefined },
-        { name: 'objects', check: async () => (up ? undefined : Promise.reject(fault('WAREHOUSE_UNAVAILABLE'))) },
+        {
+          name: 'objects',
+          check: async () => (up ? undefined : Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE'))),
+        },
       ],
     },
   });
@@ -74,7 +77,7 @@ describe('health', () => {
     expect(down.statusCode).toBe(503);
     expect(down.json()).toMatchObject({
       status: 'not_ready',
-      parts: { postgres: { up: true }, objects: { up: false, code: 'WAREHOUSE_UNAVAILABLE' } },
+      parts: { postgres: { up: true }, objects: { up: false, code: 'CLICKHOUSE_UNAVAILABLE' } },
     });
     up = true;
   });

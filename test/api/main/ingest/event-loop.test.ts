@@ -36,9 +36,9 @@ test.each<[string, string, string, () => Buffer, number]>([
   ['20,000 runs as JSON', '/runs/batch', json, () => Buffer.from(JSON.stringify({ post: runs() })), 15_000_000],
 ])(
   'other requests are answered while %s are read',
-  async (_name, path, contentType, make, leastBytes) => {
+  async (_name, path, contentType, make, minBytes) => {
     const body = make();
-    expect(body.length).toBeGreaterThan(leastBytes);
+    expect(body.length).toBeGreaterThan(minBytes);
     expect(body.length).toBeLessThanOrEqual(api.services.config.maxBodyBytes);
     const order: string[] = [];
     const onRequest = (message: IncomingMessage) => {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openWarehouse } from '../../../../infra/clickhouse/client.ts';
+import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { type RunsApi, startRunsApi } from './runs.fixture.ts';
 
@@ -157,16 +157,16 @@ it('other workspaces see nothing of it', async () => {
 
 it('ClickHouse that is down is 503, to be tried again', async () => {
   const { services } = runs.api;
-  const { warehouse } = services;
+  const { clickhouse } = services;
   // Nothing listens on port 1.
-  const down = openWarehouse({
+  const down = openClickHouse({
     url: 'http://nobody@127.0.0.1:1/none',
     logger: createLogger('silent', 'test'),
     timeoutMs: 1_000,
   });
-  Object.assign(services, { warehouse: down });
+  Object.assign(services, { clickhouse: down });
   const answer = await query({});
-  Object.assign(services, { warehouse });
+  Object.assign(services, { clickhouse });
   await down.close();
   expect(answer.status).toBe(503);
 });

@@ -71,7 +71,7 @@ export async function startRunsApi(): Promise<RunsApi> {
     values: { ...values('grandchild'), parentRunId: child.runId, error: Buffer.from('"boom"') },
   });
   const placed = { ...grandchild, dottedOrder: `${child.dottedOrder}.${grandchild.dottedOrder?.split('.')[1]}` };
-  await insertEvents(api.services.warehouse, [root, child, placed]);
+  await insertEvents(api.services.clickhouse, [root, child, placed]);
 
   async function ask({ url, key = ours.workspaceKeys[0], body }: Ask): Promise<Answered> {
     const answer = await api.server.inject({

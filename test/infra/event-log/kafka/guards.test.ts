@@ -40,7 +40,7 @@ describe.runIf(servers)('A broker that asks for TLS and for who we are', () => {
     kafkaTopicPrefix: `test-${randomBytes(6).toString('hex')}.`,
     kafkaPartitions: 1,
     schemaRegistryUrl: servers?.registryUrl,
-    cutMs: 50,
+    insertBatchMs: 50,
     ...guards,
   });
 

@@ -53,7 +53,7 @@ export async function kafkaUnderTest(
     { clickhouseUrl: '', databaseUrl: '', kafkaBrokers: brokers, schemaRegistryUrl: registryUrl },
     name,
   );
-  const config: Config = { ...loadConfig(own.environment).config, kafkaPartitions: 2, cutMs: 50, ...overrides };
+  const config: Config = { ...loadConfig(own.environment).config, kafkaPartitions: 2, insertBatchMs: 50, ...overrides };
   const logger = createLogger((process.env.KAFKA_TEST_LOG as Config['logLevel'] | undefined) ?? 'silent', 'test');
   const kafka = new Kafka({ brokers: [brokers], clientId: 'test', logLevel: logLevel.NOTHING });
   const admin = kafka.admin();

@@ -13,11 +13,11 @@ const runsOfRound = 40;
 describe.runIf(servers)('processes join and leave while events are stored', () => {
   test('nothing is lost, nothing doubled, and the newest value of every run stands', async () => {
     const stores = await freshStores();
-    const kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4, cutMs: 20 });
+    const kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4, insertBatchMs: 20 });
     const api = await kafka.open({}, [runEvents]);
     const join = async (): Promise<SinkOnKafka> =>
       sinkOnKafka(
-        { log: await kafka.open({}, [runEvents]), warehouse: stores.warehouse, database: stores.database },
+        { log: await kafka.open({}, [runEvents]), clickhouse: stores.clickhouse, database: stores.database },
         {
           // Inserts that take a while, so that partitions move in the middle of them.
           around: async (_insert, real) => {
@@ -70,7 +70,7 @@ describe.runIf(servers)('processes join and leave while events are stored', () =
       stopped = true;
       await load;
     }
-    const rows = <Row>(sql: string) => stores.warehouse.query<Row>({ name: 'test', sql });
+    const rows = <Row>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
     const lag = async () => {
       const ends = await kafka.admin.fetchTopicOffsets(kafka.nameOf(runEvents));
       const [found] = await kafka.admin.fetchOffsets({

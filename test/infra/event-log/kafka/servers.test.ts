@@ -49,7 +49,7 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
       topics: [{ topic, numPartitions: 1, configEntries: [{ name: 'max.message.bytes', value: '1000000' }] }],
     });
     await expect(kafka.open({}, [runEvents])).rejects.toMatchObject({
-      code: 'TOPIC_UNFIT',
+      code: 'TOPIC_UNUSABLE',
       message: expect.stringContaining(`${topic} cannot be used: its max.message.bytes is 1000000`),
     });
   });

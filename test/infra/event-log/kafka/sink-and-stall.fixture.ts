@@ -2,7 +2,7 @@
  * A sink that goes no further than a step of its first insert, which it tells its parent: it waits there to be killed,
  * or to be told to go on. Argument: JSON with the log's configuration, the stores' addresses and the step.
  */
-import { openWarehouse } from '../../../../infra/clickhouse/client.ts';
+import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
@@ -20,10 +20,10 @@ export interface StallingSink {
 const { config, clickhouseUrl, databaseUrl, stallsAt } = JSON.parse(process.argv[2] ?? '') as StallingSink;
 const logger = createLogger('silent', 'test');
 const log = await openKafkaLog({ config, topics: [runEvents], logger });
-const warehouse = openWarehouse({ url: clickhouseUrl, logger, timeoutMs: 30_000 });
+const clickhouse = openClickHouse({ url: clickhouseUrl, logger, timeoutMs: 30_000 });
 const database = openDatabase({ url: databaseUrl, logger, timeoutMs: 30_000 });
 await sinkOnKafka(
-  { log, warehouse, database },
+  { log, clickhouse, database },
   {
     config,
     around: async ({ token }, real) => {

@@ -46,9 +46,9 @@ describe.runIf(servers)('the sink on Kafka', () => {
   });
   async function start(options: Parameters<typeof sinkOnKafka>[1] = {}): Promise<SinkOnKafka> {
     const own = await kafka.open({}, [runEvents]);
-    return sinkOnKafka({ log: own, warehouse: stores.warehouse, database: stores.database }, options);
+    return sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database }, options);
   }
-  const rows = <Row>(sql: string) => stores.warehouse.query<Row>({ name: 'test', sql });
+  const rows = <Row>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
   /** Rows as they lie in the table, before equal keys merge. */
   const physicalRows = async () => Number((await rows<{ n: number }>('SELECT count() AS n FROM runs'))[0]?.n);
   const outputsOf = async ({ runId }: RunEvent) =>
@@ -131,7 +131,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     'where the position is %s, everything is stored anew in order, and the newest value stands',
     async (_what, reset) => {
       const run = runEvent({ values: { outputs: json('posted') } });
-      const config = { cutRows: 1 };
+      const config = { insertBatchRows: 1 };
       const first = await start({ config });
       for (const event of [run, patchOf(run, 'older'), patchOf(run, 'newer')]) await publish(event);
       await until('the events to be stored', async () => (await committed()).offset === 3, 30_000);
@@ -139,7 +139,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       const tokens = new Set(first.inserts.map(({ token }) => token));
       await reset(kafka.config.kafkaTopicPrefix + group, kafka.nameOf(runEvents));
       // Cut otherwise than before at first, and in the same way after that: old tokens would drop just the newest.
-      const second = await start({ config: { cutRows: 2 } });
+      const second = await start({ config: { insertBatchRows: 2 } });
       await until('the events to be stored again', async () => (await committed()).offset === 3, 60_000);
       expect(second.inserts.length).toBeGreaterThan(0);
       for (const { token } of second.inserts) expect(tokens).not.toContain(token);
@@ -177,59 +177,59 @@ describe.runIf(servers)('the sink on Kafka', () => {
     await start();
     await until('everything to be handled', async () => (await committed()).offset === 7, 60_000);
     expect(await physicalRows()).toBe(3);
-    const letters = openKafkaDeadLetters({
+    const deadLetters = openKafkaDeadLetters({
       config: kafka.config,
       topics: [runEvents],
       logger: createLogger('silent', 'test'),
     });
-    const heads = await letters.list({ topics: [runEvents] }, 10);
+    const heads = await deadLetters.list({ topics: [runEvents] }, 10);
     expect(heads.map(({ offset, step }) => [offset, step]).sort()).toEqual([
       [1, 'framing'],
       [3, 'schema'],
       [4, 'framing'],
       [5, 'walk'],
     ]);
-    const stranger = await letters.find(heads.find(({ offset }) => offset === 1)?.id ?? '');
+    const stranger = await deadLetters.find(heads.find(({ offset }) => offset === 1)?.id ?? '');
     expect(stranger?.value.toString()).toBe('not a record');
     expect(stranger?.headers).toMatchObject({ traceparent: '00-1' });
-    await letters.close();
+    await deadLetters.close();
   }, 120_000);
 
   test('where a dead letter cannot be written its offset is not committed, and is once it can', async () => {
-    const deadLetters = `${kafka.nameOf(runEvents)}-dead-letters`;
+    const deadLetterTopic = `${kafka.nameOf(runEvents)}-dead-letters`;
     const good = [runEvent(), runEvent()].map((event) => logged(log, event));
     const stranger = { key: 'stranger', value: Buffer.from('not a record') };
     await kafka.produce(runEvents, [good[0] as LogMessage, stranger, good[1] as LogMessage]);
     const own = await kafka.open({ publishTimeoutMs: 1_000 }, [runEvents]);
-    await kafka.admin.deleteTopics({ topics: [deadLetters] });
+    await kafka.admin.deleteTopics({ topics: [deadLetterTopic] });
     const write = own.deadLetter.bind(own);
     let failures = 0;
-    own.deadLetter = async (...letter) => {
+    own.deadLetter = async (...deadLetter) => {
       try {
-        await write(...letter);
+        await write(...deadLetter);
       } catch (error) {
         failures += 1;
         throw error;
       }
     };
-    await sinkOnKafka({ log: own, warehouse: stores.warehouse, database: stores.database });
+    await sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database });
     await until('the letter to fail twice', () => failures >= 2, 60_000);
     // Nothing yet, or the beginning.
     expect((await committed()).offset).toBeLessThanOrEqual(0);
-    await kafka.admin.createTopics({ topics: [{ topic: deadLetters, numPartitions: 1, replicationFactor: 1 }] });
+    await kafka.admin.createTopics({ topics: [{ topic: deadLetterTopic, numPartitions: 1, replicationFactor: 1 }] });
     await until('everything to be handled', async () => (await committed()).offset === 3, 90_000);
     expect(await physicalRows()).toBe(2);
-    const letters = openKafkaDeadLetters({
+    const deadLetters = openKafkaDeadLetters({
       config: kafka.config,
       topics: [runEvents],
       logger: createLogger('silent', 'test'),
     });
     try {
-      const heads = await letters.list({ topics: [runEvents] }, 10);
+      const heads = await deadLetters.list({ topics: [runEvents] }, 10);
       // What was under way when it was given up may still have come through.
       expect(new Set(heads.map(({ offset, step }) => `${offset} ${step}`))).toEqual(new Set(['1 framing']));
     } finally {
-      await letters.close();
+      await deadLetters.close();
     }
   }, 180_000);
 

@@ -1,4 +1,4 @@
-import type { InsertBody, Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse, InsertBody } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import type { EventLog, LogMessage } from '../../../../infra/event-log/event-log.ts';
@@ -21,24 +21,31 @@ export interface SinkOnKafka {
 }
 
 /** Start times of the tests lie anywhere. */
-const usual = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
+const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 
 /** A sink of run events on a log and on real stores. */
 export async function sinkOnKafka(
-  parts: { readonly log: EventLog; readonly warehouse: Warehouse; readonly database: Database },
+  parts: { readonly log: EventLog; readonly clickhouse: ClickHouse; readonly database: Database },
   { config = {}, around = (_insert, real) => real() }: { config?: Partial<Config>; around?: Around } = {},
 ): Promise<SinkOnKafka> {
   const inserts: InsertBody[] = [];
-  const warehouse: Warehouse = {
-    ...parts.warehouse,
+  const clickhouse: ClickHouse = {
+    ...parts.clickhouse,
     async insertBody(insert) {
       inserts.push(insert);
-      await around(insert, () => parts.warehouse.insertBody(insert));
+      await around(insert, () => parts.clickhouse.insertBody(insert));
     },
   };
   const { log, database } = parts;
   const logger = createLogger('silent', 'test');
-  const sink = new Sink({ log, warehouse, database, config: { ...usual, ...config }, logger, onHoursNoted: () => {} });
+  const sink = new Sink({
+    log,
+    clickhouse,
+    database,
+    config: { ...defaults, ...config },
+    logger,
+    onHoursNoted: () => {},
+  });
   await sink.start([runEvents]);
   return {
     sink,

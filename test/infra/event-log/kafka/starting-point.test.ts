@@ -3,7 +3,7 @@ import {
   decodeOffsetMetadata,
   encodeOffsetMetadata,
   type OffsetMetadata,
-} from '../../../../infra/event-log/kafka/offset-note.ts';
+} from '../../../../infra/event-log/kafka/offset-metadata.ts';
 import { startingPoint } from '../../../../infra/event-log/kafka/starting-point.ts';
 
 const salt = () => 'new';
@@ -22,13 +22,13 @@ test.each<[string, { committed: number; low: number; high: number; note?: Offset
   ['everything before is done', { committed: 5, low: 0, high: 9, note: { next: 5 } }, { offset: 5, lostEvents: 0 }],
   ['done up to the end', { committed: 9, low: 0, high: 9, note: { next: 9 } }, { offset: 9, lostEvents: 0 }],
   [
-    'a cut was begun',
-    { committed: 5, low: 0, high: 9, note: { cut: [5, 7] } },
+    'a batch was begun',
+    { committed: 5, low: 0, high: 9, note: { batch: [5, 7] } },
     { offset: 5, lostEvents: 0, exact: [5, 7] },
   ],
   [
-    'a cut was begun in a replay',
-    { committed: 5, low: 0, high: 200, note: { cut: [5, 7], replay } },
+    'a batch was begun in a replay',
+    { committed: 5, low: 0, high: 200, note: { batch: [5, 7], replay } },
     { offset: 5, lostEvents: 0, exact: [5, 7], replay },
   ],
   [
@@ -64,8 +64,8 @@ test.each<[string, { committed: number; low: number; high: number; note?: Offset
   ],
   ['events were deleted', { committed: 2, low: 4, high: 9, note: { next: 2 } }, anew(4, 'events were deleted', 9, 2)],
   [
-    'part of a cut was deleted',
-    { committed: 2, low: 4, high: 9, note: { cut: [2, 6] } },
+    'part of a batch was deleted',
+    { committed: 2, low: 4, high: 9, note: { batch: [2, 6] } },
     anew(4, 'events were deleted', 9, 2),
   ],
   [
@@ -74,8 +74,8 @@ test.each<[string, { committed: number; low: number; high: number; note?: Offset
     anew(0, 'the log is another one', 9),
   ],
   [
-    'made anew and shorter than the cut',
-    { committed: 5, low: 0, high: 7, note: { cut: [5, 8] } },
+    'made anew and shorter than the batch',
+    { committed: 5, low: 0, high: 7, note: { batch: [5, 8] } },
     anew(5, 'the log is another one', 7),
   ],
 ])('%s', (_what, { note, ...found }, expected) => {
@@ -89,8 +89,8 @@ test.each<[string, string | null | undefined]>([
   ['no JSON', '{'],
   ['another value', '7'],
   ['a list', '[1]'],
-  ['a cut that ends before it begins', '{"runlake":1,"cut":[7,5]}'],
-  ['a cut of one number', '{"runlake":1,"cut":[7]}'],
+  ['a batch that ends before it begins', '{"runlake":1,"batch":[7,5]}'],
+  ['a batch of one number', '{"runlake":1,"batch":[7]}'],
   ['a negative offset', '{"runlake":1,"next":-1}'],
   ['a broken number', '{"runlake":1,"next":1.5}'],
 ])('a note that is %s is none', (_what, metadata) => {
@@ -100,6 +100,6 @@ test.each<[string, string | null | undefined]>([
 test('a note stays within what Kafka keeps of it', () => {
   const most = Number.MAX_SAFE_INTEGER;
   expect(
-    encodeOffsetMetadata({ cut: [most - 1, most], replay: { salt: 'x'.repeat(12), until: most } }).length,
+    encodeOffsetMetadata({ batch: [most - 1, most], replay: { salt: 'x'.repeat(12), until: most } }).length,
   ).toBeLessThan(200);
 });

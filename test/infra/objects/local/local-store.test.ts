@@ -108,7 +108,7 @@ describe('a local store', () => {
     const store = openLocalStore({ root, prefix: 'team' });
     let draft = '';
     const upload = store.upload('a/part.parquet', join(parent, 'outside/secret'), {
-      noteUpload: async (id) => {
+      recordUpload: async (id) => {
         draft = id;
         throw new Error('killed');
       },

@@ -203,7 +203,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     const store = open({ bucket: s3.passingBucket, credentials: s3.credentials('guest') });
     await checkDestination(store);
     const upload = store.upload('object', file(large), {
-      noteUpload: async () => void (await s3.admin.send(new DeleteBucketCommand({ Bucket: s3.passingBucket }))),
+      recordUpload: async () => void (await s3.admin.send(new DeleteBucketCommand({ Bucket: s3.passingBucket }))),
     });
     expect(await errorOf(upload)).toMatchObject({ code: 'DESTINATION_BUCKET_NOT_VALID', class: 'caller' });
     expect(await errorOf(store.put('object', Buffer.from('x')))).toMatchObject({ class: 'caller' });
@@ -228,12 +228,12 @@ describe.runIf(stack)('a bucket that fails', () => {
     let storm = false;
     const proxy = await faulty(({ method }) => (storm && method === 'PUT' ? { status, code } : undefined));
     const store = open({ endpointUrl: proxy.endpoint });
-    const noteUpload = async () => {
+    const recordUpload = async () => {
       storm = true;
     };
     for (const bytes of [small, large]) {
       storm = bytes === small;
-      const upload = store.upload('object', file(bytes), { noteUpload });
+      const upload = store.upload('object', file(bytes), { recordUpload });
       expect(await errorOf(upload)).toMatchObject({
         code: 'DESTINATION_UNAVAILABLE',
         class: 'transient',
@@ -249,7 +249,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     const store = open({ endpointUrl: proxy.endpoint, limits: { attempts: 3 } });
     let broken = 0;
     const upload = store.upload('large', file(large), {
-      noteUpload: async () => proxy.breakAll(),
+      recordUpload: async () => proxy.breakAll(),
       onProgress: () => {
         if (broken++ === 0) proxy.breakAll();
       },

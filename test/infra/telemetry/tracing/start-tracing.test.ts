@@ -7,8 +7,8 @@ import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import type { Logger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { activeTracing } from '../../../../infra/telemetry/tracing/active-tracing.ts';
-import { traceCut } from '../../../../infra/telemetry/tracing/cut-span.ts';
 import { parseHeaders, tracesUrl } from '../../../../infra/telemetry/tracing/exporter-settings.ts';
+import { traceInsert } from '../../../../infra/telemetry/tracing/insert-span.ts';
 import { tracePublish } from '../../../../infra/telemetry/tracing/publish-span.ts';
 import { startRequestSpan } from '../../../../infra/telemetry/tracing/request-span.ts';
 import { startTracing, type Tracing } from '../../../../infra/telemetry/tracing/start-tracing.ts';
@@ -85,7 +85,7 @@ it('without an exporter everything passes as it is: no copy of a message, no loo
       throw new Error('looked at');
     },
   };
-  expect(await traceCut(cut, async () => 'stored')).toBe('stored');
+  expect(await traceInsert(cut, async () => 'stored')).toBe('stored');
 });
 
 it('what belongs to no request is published as it is', async () => {

@@ -129,7 +129,7 @@ class Pair {
       configurable: { thread_id: this.key, checkpoint_ns: '', ...(checkpoint_id !== undefined && { checkpoint_id }) },
     });
     await this.#theirs.updateState(config(at?.theirs), values, 'left');
-    await this.#ours(await threads.holdThread(this.threadId)).updateState(config(at?.ours), values, 'left');
+    await this.#ours(await threads.leaseThread(this.threadId)).updateState(config(at?.ours), values, 'left');
   }
 
   snapshot() {

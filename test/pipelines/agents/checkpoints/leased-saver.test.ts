@@ -49,7 +49,7 @@ test('a checkpoint says whose it is, and nobody else whose metadata was carried 
   };
   expect((await run.saver.getTuple(configOf(run)))?.metadata).toEqual({ ...metadata, step: 7, ...known });
 
-  const holder = await threads.holdThread(run.threadId);
+  const holder = await threads.leaseThread(run.threadId);
   const edited = checkpointOf(holder, { a: 2 });
   await put({ key: run.key, saver: holder }, edited, known);
   expect((await new LeasedSaver(threads.pool).getTuple(configOf(run)))?.metadata).toEqual({
@@ -136,7 +136,7 @@ describe('a lease that does not hold', () => {
     return run.saver;
   };
   const held = (change: string) => async (run: GoingRun) => {
-    const saver = await threads.holdThread(run.threadId);
+    const saver = await threads.leaseThread(run.threadId);
     await threads.database.execute(`UPDATE agents.threads SET ${change} WHERE thread_id = $1`, [run.threadId]);
     return saver;
   };
@@ -188,7 +188,7 @@ test('whoever takes the run over waits for a write that is under way', async () 
   const taker = await threads.pool.connect();
   try {
     await writer.query('BEGIN');
-    const { rows } = await writer.query('SELECT agents.lease_holds($1, $2, $3) AS holds', [
+    const { rows } = await writer.query('SELECT agents.lease_is_valid($1, $2, $3) AS holds', [
       threads.deploymentId,
       run.threadId,
       run.leaseToken,

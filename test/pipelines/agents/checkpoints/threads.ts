@@ -73,7 +73,7 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
     endRun: (run: GoingRun) =>
       database.execute(`UPDATE agents.runs SET status = 'success' WHERE run_id = $1`, [run.runId]),
     /** A saver of who holds the thread outside a run. */
-    holdThread: async (threadId: string): Promise<LeasedSaver> => {
+    leaseThread: async (threadId: string): Promise<LeasedSaver> => {
       const leaseToken = randomUUID();
       await database.execute(
         `UPDATE agents.threads SET write_token = $2, write_until = now() + interval '1 hour' WHERE thread_id = $1`,

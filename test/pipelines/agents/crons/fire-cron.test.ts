@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { createCron, type NewCron } from '../../../../pipelines/agents/crons/create-cron.ts';
 import type { Cron } from '../../../../pipelines/agents/crons/cron.ts';
-import { type FiringPorts, fireCrons, msToNextCron } from '../../../../pipelines/agents/crons/fire-cron.ts';
+import { type FiringDeps, fireCrons, msToNextCron } from '../../../../pipelines/agents/crons/fire-cron.ts';
 import { readCron } from '../../../../pipelines/agents/crons/read-cron.ts';
 import { startCrons } from '../../../../pipelines/agents/crons/start-crons.ts';
 import { updateCron } from '../../../../pipelines/agents/crons/update-cron.ts';
@@ -50,7 +50,7 @@ async function makeRun(tx: Sql, cron: Cron): Promise<string> {
   return runId;
 }
 
-const ports = (changes: Partial<FiringPorts> = {}): FiringPorts => ({
+const deps = (changes: Partial<FiringDeps> = {}): FiringDeps => ({
   database: stores.database,
   deploymentId: rows.deploymentId,
   makeRun,
@@ -104,7 +104,7 @@ describe('firing', () => {
     const found: [number, string | null][] = [];
     for (const time of ['10:00:59', '10:01:00', '10:01:00', '10:01:59', '10:02:10']) {
       clock = at(`2026-04-22T${time}Z`);
-      await fireCrons(ports());
+      await fireCrons(deps());
       found.push([await runsOf(cron_id), await nextOf(cron_id)]);
     }
     expect(found).toEqual([
@@ -120,7 +120,7 @@ describe('firing', () => {
     const crons = await Promise.all(Array.from({ length: 20 }, () => cron()));
     clock = at('2026-04-22T10:01:05Z');
     const fired = await Promise.all(
-      [ports(), ports({ database: other }), ports(), ports({ database: other })].map(fireCrons),
+      [deps(), deps({ database: other }), deps(), deps({ database: other })].map(fireCrons),
     );
     expect(fired.reduce((sum, some) => sum + some)).toBe(20);
     expect(await Promise.all(crons.map(({ cron_id }) => runsOf(cron_id)))).toEqual(crons.map(() => 1));
@@ -129,7 +129,7 @@ describe('firing', () => {
   it('makes up for the last time that passed while nothing was up, and for no other', async () => {
     const { cron_id } = await cron({ schedule: '0 9 * * *', timezone: 'America/New_York' });
     clock = at('2026-04-26T12:59:59Z');
-    await fireCrons(ports());
+    await fireCrons(deps());
     expect(await firingsOf(cron_id)).toEqual([[iso('2026-04-25T13:00Z'), true]]);
     expect(await nextOf(cron_id)).toBe(iso('2026-04-26T13:00Z'));
   });
@@ -140,8 +140,8 @@ describe('firing', () => {
   ])('ends %s', async (_, end, last) => {
     const { cron_id } = await cron({ end_time: end });
     clock = at('2026-04-22T10:09:00Z');
-    await fireCrons(ports());
-    await fireCrons(ports());
+    await fireCrons(deps());
+    await fireCrons(deps());
     expect([await firingsOf(cron_id), await nextOf(cron_id)]).toEqual([[[iso(last), true]], null]);
   });
 
@@ -156,9 +156,9 @@ describe('firing', () => {
       ]);
       return run;
     };
-    expect(await fireCrons(ports({ makeRun: dies }))).toBe(0);
+    expect(await fireCrons(deps({ makeRun: dies }))).toBe(0);
     expect([await runsOf(cron_id), await firingsOf(cron_id)]).toEqual([0, []]);
-    expect(await fireCrons(ports())).toBe(1);
+    expect(await fireCrons(deps())).toBe(1);
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
   });
 
@@ -167,40 +167,40 @@ describe('firing', () => {
     clock = at('2026-04-22T10:01:00Z');
     const refuses = async (tx: Sql, due: Cron) => {
       const run = await makeRun(tx, due);
-      if (due.cron_id === busy.cron_id) throw fault('THREAD_BUSY', { thread: 'x' });
-      if (due.cron_id === unlucky.cron_id) throw fault('DATABASE_UNAVAILABLE');
+      if (due.cron_id === busy.cron_id) throw runlakeError('THREAD_BUSY', { thread: 'x' });
+      if (due.cron_id === unlucky.cron_id) throw runlakeError('DATABASE_UNAVAILABLE');
       return run;
     };
-    expect(await fireCrons(ports({ makeRun: refuses }))).toBe(1);
+    expect(await fireCrons(deps({ makeRun: refuses }))).toBe(1);
     expect(await firingsOf(busy.cron_id)).toEqual([[iso('2026-04-22T10:01Z'), false]]);
     expect(await nextOf(busy.cron_id)).toBe(iso('2026-04-22T10:02Z'));
     expect(await nextOf(unlucky.cron_id)).toBe(iso('2026-04-22T10:01Z'));
-    expect(await fireCrons(ports())).toBe(1);
+    expect(await fireCrons(deps())).toBe(1);
     expect(await Promise.all([busy, unlucky, fine].map(({ cron_id }) => runsOf(cron_id)))).toEqual([0, 1, 1]);
   });
 
   it('does not fire twice for one time when it is moved back to it', async () => {
     const { cron_id } = await cron();
     clock = at('2026-04-22T10:01:05Z');
-    await fireCrons(ports());
+    await fireCrons(deps());
     // The clock of Postgres is set back.
     const behind = async () => at('2026-04-22T10:00:50Z').getTime();
     await updateCron(stores.database, rows.deploymentId, cron_id, { schedule: '*/1 * * * *' }, behind);
     expect(await nextOf(cron_id)).toBe(iso('2026-04-22T10:01Z'));
-    await fireCrons(ports());
+    await fireCrons(deps());
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
   });
 
   it('does not fire what is off, nor afterwards for the times meanwhile', async () => {
     const { cron_id } = await cron({ enabled: false });
     clock = at('2026-04-22T10:05:30Z');
-    expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, undefined]);
+    expect([await fireCrons(deps()), await msToNextCron(deps())]).toEqual([0, undefined]);
     await updateCron(stores.database, rows.deploymentId, cron_id, { enabled: true }, async () => clock.getTime());
-    expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, 30_000]);
+    expect([await fireCrons(deps()), await msToNextCron(deps())]).toEqual([0, 30_000]);
   });
 
   it('goes on by itself, and at once when it is told of a change', async () => {
-    const { now: _, ...withDatabaseClock } = ports();
+    const { now: _, ...withDatabaseClock } = deps();
     const crons = startCrons(withDatabaseClock);
     try {
       const { cron_id } = await cron();
@@ -220,7 +220,7 @@ describe('firing', () => {
     ['behind', -1],
     ['ahead', 1],
   ])('goes by the clock of Postgres if the clock of the process is %s', async (_, days) => {
-    const { now: __, ...withDatabaseClock } = ports();
+    const { now: __, ...withDatabaseClock } = deps();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * 86_400_000 });
     try {
       const [due, later] = await Promise.all([cron(), cron()]);

@@ -7,7 +7,7 @@ import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, type RunResult } from '../../../../pipelines/agents/runs/end-run.ts';
 import { deleteExpiredFinalValues } from '../../../../pipelines/agents/runs/final-values.ts';
 import type { ClaimedRun, EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
-import type { StreamHub } from '../../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { openStreams, type StreamsUnderTest } from '../streams/streams-under-test.ts';

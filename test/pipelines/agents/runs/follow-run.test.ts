@@ -4,7 +4,7 @@ import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { followRun } from '../../../../pipelines/agents/runs/follow-run.ts';
 import { endSeq } from '../../../../pipelines/agents/streams/stream-numbers.ts';
-import type { RunReadFrom, StreamHub } from '../../../../pipelines/agents/streams/stream-ports.ts';
+import type { RunReadFrom, StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { until } from '../../../infra/until.ts';
 import {

@@ -17,7 +17,7 @@ import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import type { Run } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
-import { holdThread } from '../../../../pipelines/agents/threads/hold-thread.ts';
+import { leaseThread } from '../../../../pipelines/agents/threads/lease-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
 import { kwargs, leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
 
@@ -124,7 +124,7 @@ describe('making runs', () => {
     ['another run of the thread waits', (threadId) => rows.run(threadId)],
     ['another run waits for its time', (threadId) => rows.run(threadId, { afterSeconds: 3_600 })],
     ['another run of the thread runs', (threadId) => createAndClaimRun(database, org, newRun(threadId), processId)],
-    ['somebody writes to the thread', (threadId) => holdThread(database, org, threadId, leaseMs)],
+    ['somebody writes to the thread', (threadId) => leaseThread(database, org, threadId, leaseMs)],
     ['its time has not come', async () => undefined, { afterSeconds: 3_600 }],
     [
       'it takes the place of another',
@@ -141,7 +141,7 @@ describe('making runs', () => {
 
   it('starts a run on a thread whose writer is gone, and on one made for it', async () => {
     const threadId = await rows.newThread();
-    await holdThread(database, org, threadId, -1);
+    await leaseThread(database, org, threadId, -1);
     expect((await createAndClaimRun(database, org, newRun(threadId), processId)).claimed).toMatchObject({ threadId });
     const own = await createAndClaimRun(database, org, newRun(undefined, { temporary: true }), processId);
     expect(own.claimed).toMatchObject({ threadStart: 1, baseCheckpointId: undefined });

@@ -14,7 +14,7 @@ import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import { multitaskStrategies } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { sweepRuns } from '../../../../pipelines/agents/runs/sweep-runs.ts';
-import { holdThread, type ThreadHold } from '../../../../pipelines/agents/threads/hold-thread.ts';
+import { leaseThread, type ThreadLease } from '../../../../pipelines/agents/threads/lease-thread.ts';
 import { leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
 
 let rows: Rows;
@@ -82,7 +82,7 @@ async function stored(organization: string) {
   const { database } = rows;
   const runs = await database.query<Record<string, unknown>>(
     `SELECT run_id AS id, status, attempt, losses, cancel_action AS cancel FROM agents.runs
-     WHERE deployment_id = $1 AND NOT removed ORDER BY place`,
+     WHERE deployment_id = $1 AND NOT removed ORDER BY queue_position`,
     [organization],
   );
   const threads = await database.query<{ thread_id: string; status: string; waits: boolean }>(
@@ -102,7 +102,7 @@ describe('one operation at a time', () => {
       const threads = [await rows.newThread(org), await rows.newThread(org), await rows.newThread(org)];
       const model = new Model();
       for (const thread of threads) model.rest.set(thread, 'idle');
-      const holds = new Map<string, ThreadHold>();
+      const holds = new Map<string, ThreadLease>();
       const over: ClaimedRun[] = [];
       const anyThread = () => threads[pick(threads.length)] as string;
       const anyRunning = () => {
@@ -208,9 +208,9 @@ describe('one operation at a time', () => {
             holds.delete(thread);
             model.held.delete(thread);
           } else if (model.going(thread).length > 0) {
-            await expect(holdThread(database, org, thread, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
+            await expect(leaseThread(database, org, thread, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
           } else {
-            holds.set(thread, await holdThread(database, org, thread, leaseMs));
+            holds.set(thread, await leaseThread(database, org, thread, leaseMs));
             model.held.add(thread);
           }
         },
@@ -320,7 +320,7 @@ describe('several processes at once', () => {
       }
       const first = ofThread.filter(({ attempt }) => attempt === 1).map(({ runId }) => runId);
       const made = await database.query<{ run_id: string }>(
-        'SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) ORDER BY place',
+        'SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) ORDER BY queue_position',
         [org, first],
       );
       expect(first).toEqual(made.map(({ run_id }) => run_id));

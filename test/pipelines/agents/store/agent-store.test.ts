@@ -199,7 +199,7 @@ test('what has run out is gone; reading puts it off where that is wished', async
 describe('search by meaning', () => {
   /** Counts of the letters a, b and c. */
   const embed: Embed = async (texts) =>
-    texts.map((text) => ['a', 'b', 'c'].map((letter) => text.split(letter).length - 1));
+    texts.map((text) => ['a', 'b', 'c'].map((deadLetter) => text.split(deadLetter).length - 1));
   const rules: StoreRules = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };
 
   test('the nearest comes first, by the best of its texts, and what has no text comes last', async () => {

@@ -5,6 +5,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { decodeStreamHead, decodeStreamRecord } from '../../../../pipelines/agents/streams/stream-record.ts';
 import type {
   RunReadFrom,
   RunStreamStart,
@@ -12,8 +13,7 @@ import type {
   StreamHub,
   StreamReader,
   ThreadReadFrom,
-} from '../../../../pipelines/agents/streams/stream-ports.ts';
-import { decodeStreamHead, decodeStreamRecord } from '../../../../pipelines/agents/streams/stream-record.ts';
+} from '../../../../pipelines/agents/streams/stream-types.ts';
 import { streamEvents } from '../../../../schemas/topics.ts';
 import { Random } from '../../../histories/random.ts';
 import { until } from '../../../infra/until.ts';
@@ -236,9 +236,13 @@ class History {
 
 const textOf = ({ data }: StreamedEvent) => Buffer.from(data).toString();
 
-export function followHistories(name: string, open: () => Promise<StreamsUnderTest>, usual: readonly number[]): void {
+export function followHistories(
+  name: string,
+  open: () => Promise<StreamsUnderTest>,
+  defaults: readonly number[],
+): void {
   const given = process.env.RUNLAKE_TEST_SEED;
-  const seeds = given === undefined ? [...usual, Date.now() % 1_000_000] : [Number(given)];
+  const seeds = given === undefined ? [...defaults, Date.now() % 1_000_000] : [Number(given)];
   describe(`streams that are followed: ${name}`, () => {
     let under: StreamsUnderTest;
     beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { createStreamPublisher } from '../../../../pipelines/agents/streams/create-stream-publisher.ts';
 import { decodeStreamRecord } from '../../../../pipelines/agents/streams/stream-record.ts';
@@ -29,7 +29,7 @@ function openAnswers() {
 }
 
 const seqsOf = ({ messages }: Published) => messages.map(({ value }) => decodeStreamRecord(value)?.seq);
-const unavailable = () => fault('EVENT_LOG_UNAVAILABLE');
+const unavailable = () => runlakeError('EVENT_LOG_UNAVAILABLE');
 
 test('chunks gather while an earlier batch has no place, and do not wait for it to be durable', async () => {
   const { calls, log } = openAnswers();

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { StreamedEvent, StreamReader } from '../../../../pipelines/agents/streams/stream-ports.ts';
+import type { StreamedEvent, StreamReader } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { until } from '../../../infra/until.ts';
 import { uuidOf } from '../../runs/run-events.ts';
 import { all, chunk, endOf, idOf, newRun, openStreams, type StreamsUnderTest } from './streams-under-test.ts';
@@ -188,7 +188,7 @@ test('events that are missing for good are told of, not left out', async () => {
   await writer.write(Array.from({ length: 10 }, (_, index) => chunk(`${index}`)));
   await writer.settled();
   const live = await hub.readRun(run, 'start');
-  await under.stores.warehouse.command({
+  await under.stores.clickhouse.command({
     name: 'test',
     sql: `ALTER TABLE stream_events DELETE WHERE run_id = '${run.runId}' AND seq IN (4, 5) SETTINGS mutations_sync = 2`,
   });

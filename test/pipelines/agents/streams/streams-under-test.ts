@@ -14,7 +14,7 @@ import type {
   StreamHub,
   StreamPublisher,
   StreamReader,
-} from '../../../../pipelines/agents/streams/stream-ports.ts';
+} from '../../../../pipelines/agents/streams/stream-types.ts';
 import type { Chunk } from '../../../../pipelines/agents/workers/worker-pool.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { streamEvents, topics } from '../../../../schemas/topics.ts';
@@ -44,19 +44,19 @@ export async function openStreams(
   const hubs: StreamHub[] = [];
   let failing = 0;
   let held: Promise<void> = Promise.resolve();
-  const warehouse = {
-    ...stores.warehouse,
-    async insertBody(insert: Parameters<typeof stores.warehouse.insertBody>[0]) {
+  const clickhouse = {
+    ...stores.clickhouse,
+    async insertBody(insert: Parameters<typeof stores.clickhouse.insertBody>[0]) {
       await held;
       if (failing > 0) {
         failing--;
         throw new Error('this insert was made to fail');
       }
-      await stores.warehouse.insertBody(insert);
+      await stores.clickhouse.insertBody(insert);
     },
   };
   const { config } = loadConfig({});
-  const sink = new Sink({ log, warehouse, database: stores.database, config, logger, onHoursNoted: () => {} });
+  const sink = new Sink({ log, clickhouse, database: stores.database, config, logger, onHoursNoted: () => {} });
   await sink.start([streamEvents]);
   return {
     stores,
@@ -65,7 +65,7 @@ export async function openStreams(
     async hub(options = {}) {
       const hub = await openStreamHub({
         log,
-        warehouse: stores.warehouse,
+        clickhouse: stores.clickhouse,
         deploymentId: ownDeployment,
         ...options,
       });

@@ -9,10 +9,10 @@ import { countThreads } from '../../../../pipelines/agents/threads/count-threads
 import { createThread, type NewThread } from '../../../../pipelines/agents/threads/create-thread.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { expireThreads } from '../../../../pipelines/agents/threads/expire-threads.ts';
-import { holdThread } from '../../../../pipelines/agents/threads/hold-thread.ts';
-import { noteThreadState } from '../../../../pipelines/agents/threads/note-thread-state.ts';
+import { leaseThread } from '../../../../pipelines/agents/threads/lease-thread.ts';
 import { pruneThreads } from '../../../../pipelines/agents/threads/prune-threads.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
+import { recordThreadState } from '../../../../pipelines/agents/threads/record-thread-state.ts';
 import { searchThreads, type ThreadSearch } from '../../../../pipelines/agents/threads/search-threads.ts';
 import { updateThread } from '../../../../pipelines/agents/threads/update-thread.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
@@ -28,9 +28,9 @@ afterAll(async () => rows?.stores.close());
 
 const make = async (more: Partial<NewThread> = {}) =>
   createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });
-async function note(threadId: string, state: Parameters<typeof noteThreadState>[4]): Promise<void> {
-  const hold = await holdThread(database, org, threadId, leaseMs);
-  await noteThreadState(database, org, threadId, hold.token, state);
+async function note(threadId: string, state: Parameters<typeof recordThreadState>[4]): Promise<void> {
+  const hold = await leaseThread(database, org, threadId, leaseMs);
+  await recordThreadState(database, org, threadId, hold.token, state);
   await hold.release();
 }
 const missing = { code: 'THREAD_NOT_FOUND', status: 404 };
@@ -61,7 +61,7 @@ describe('threads', () => {
       () => readThread(database, foreignOrg, threadId),
       () => updateThread(database, foreignOrg, threadId, { metadata: { b: 2 } }),
       () => deleteThread(database, foreignOrg, threadId),
-      () => holdThread(database, foreignOrg, threadId, leaseMs),
+      () => leaseThread(database, foreignOrg, threadId, leaseMs),
     ];
     for (const attempt of foreign) await expect(attempt()).rejects.toMatchObject(missing);
     const copying = copyThread(database, foreignOrg, threadId);
@@ -82,28 +82,28 @@ describe('threads', () => {
 
   it('are held by one at a time, and by nobody while a run waits; no run starts meanwhile', async () => {
     const { thread_id: id } = await make();
-    const hold = await holdThread(database, org, id, leaseMs);
-    await expect(holdThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
-    await noteThreadState(database, org, id, hold.token, { values: { n: 1 }, next: ['ask'], interrupts: {} });
+    const hold = await leaseThread(database, org, id, leaseMs);
+    await expect(leaseThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
+    await recordThreadState(database, org, id, hold.token, { values: { n: 1 }, next: ['ask'], interrupts: {} });
     expect(await readThread(database, org, id)).toMatchObject({ status: 'interrupted', values: { n: 1 } });
     const run = await rows.run(id, {}, org);
     expect(await claimRuns(database, org, { slots: 9, processId })).toEqual([]);
     await hold.release();
-    await expect(holdThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
+    await expect(leaseThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
     expect(await claimRuns(database, org, { slots: 9, processId })).toMatchObject([{ runId: run.run_id }]);
     const { thread_id: other } = await make();
-    await holdThread(database, org, other, 0);
-    await (await holdThread(database, org, other, leaseMs)).release();
+    await leaseThread(database, org, other, 0);
+    await (await leaseThread(database, org, other, leaseMs)).release();
   });
 
   it('keep what the holder noted, whatever one whose hold is over writes', async () => {
     const { thread_id: id } = await make();
     const noted = (token: string, n: number) =>
-      noteThreadState(database, org, id, token, { values: { n }, next: [], interrupts: {} });
-    const over = await holdThread(database, org, id, 0);
+      recordThreadState(database, org, id, token, { values: { n }, next: [], interrupts: {} });
+    const over = await leaseThread(database, org, id, 0);
     await noted(over.token, 1);
     expect(await readThread(database, org, id)).toMatchObject({ values: null });
-    const hold = await holdThread(database, org, id, leaseMs);
+    const hold = await leaseThread(database, org, id, leaseMs);
     await noted(over.token, 2);
     expect(await readThread(database, org, id)).toMatchObject({ values: null });
     await noted(hold.token, 3);
@@ -163,7 +163,7 @@ describe('threads with a time to live', () => {
       (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id,
     ];
     await rows.run(busy, {}, org);
-    const hold = await holdThread(database, org, held, leaseMs);
+    const hold = await leaseThread(database, org, held, leaseMs);
     for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, stays), n);
     for (const id of [goes, stays, busy, held]) await ended(id);
     expect(await expireThreads(database, rows.foreignOrg)).toBe(0);

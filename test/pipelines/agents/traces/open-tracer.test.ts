@@ -30,8 +30,8 @@ async function collect(graph: typeof loop | typeof whole, input: object, changed
   await graph.invoke(input as never, { runId: rootId, callbacks, recursionLimit: 1_000 });
   tracer?.close('over');
   const runs = new Map<string, Record<string, unknown>>();
-  for (const { runId, place, members, values } of handed.flatMap((batch) => batch.runs)) {
-    runs.set(runId, { ...runs.get(runId), ...JSON.parse(`{${place},${members}${values}}`) });
+  for (const { runId, location, members, values } of handed.flatMap((batch) => batch.runs)) {
+    runs.set(runId, { ...runs.get(runId), ...JSON.parse(`{${location},${members}${values}}`) });
   }
   return { traced: tracer !== undefined, runs: [...runs.values()], marks: handed.at(-1) };
 }

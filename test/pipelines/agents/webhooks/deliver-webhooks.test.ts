@@ -3,18 +3,18 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/guarded-agents.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import {
   claimWebhooks,
-  type DeliveryPorts,
+  type DeliveryDeps,
   deleteOldWebhooks,
   deliverWebhook,
   msToNextWebhook,
 } from '../../../../pipelines/agents/webhooks/deliver-webhooks.ts';
-import { noteWebhook } from '../../../../pipelines/agents/webhooks/note-webhook.ts';
+import { recordWebhook } from '../../../../pipelines/agents/webhooks/record-webhook.ts';
 import { webhookSecret } from '../../../../pipelines/agents/webhooks/sign-webhook.ts';
 import { startWebhooks } from '../../../../pipelines/agents/webhooks/start-webhooks.ts';
 import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
@@ -70,8 +70,9 @@ const port = () => (receiver.address() as AddressInfo).port;
 const ownUrl = () => `http://127.0.0.1:${port()}`;
 const hook = () => `${ownUrl()}/hook`;
 
-function ports(changes: Partial<DeliveryPorts> = {}, guard: Partial<GuardOptions> = {}): DeliveryPorts {
-  const refuse: GuardOptions['refuse'] = (host, { about }) => fault('WEBHOOK_INVALID', { url: host, reason: about });
+function deps(changes: Partial<DeliveryDeps> = {}, guard: Partial<GuardOptions> = {}): DeliveryDeps {
+  const refuse: GuardOptions['refuse'] = (host, { about }) =>
+    runlakeError('WEBHOOK_INVALID', { url: host, reason: about });
   const agents = openGuardedAgents({ allowPrivate: true, maxConnections: 4, refuse, ...guard });
   closers.push(() => agents.close());
   return {
@@ -104,13 +105,13 @@ async function endRun(webhook: string | undefined, ended: { values?: string; err
         { input: 'a\u0000b', webhook },
       ],
     );
-    await noteWebhook(tx, { deploymentId: rows.deploymentId, runId, webhook, ...ended });
+    await recordWebhook(tx, { deploymentId: rows.deploymentId, runId, webhook, ...ended });
     await tx.execute('DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = $2', [rows.deploymentId, runId]);
   });
   return runId;
 }
 
-async function deliverDue(delivery: DeliveryPorts): Promise<number> {
+async function deliverDue(delivery: DeliveryDeps): Promise<number> {
   const taken = await claimWebhooks(delivery, 100);
   await Promise.all(taken.map((one) => deliverWebhook(delivery, one)));
   return taken.length;
@@ -136,7 +137,7 @@ describe('a webhook', () => {
   it('tells how the run ended, signed, once', async () => {
     const runId = await endRun(hook(), { values: '{"n": 12345678901234567890, "text": "\\u0000"}' });
     await endRun(undefined);
-    expect([await deliverDue(ports()), await deliverDue(ports())]).toEqual([1, 0]);
+    expect([await deliverDue(deps()), await deliverDue(deps())]).toEqual([1, 0]);
     expect(received).toHaveLength(1);
     const [{ path, headers, body }] = received as [Received];
     expect([path, headers['content-type'], headers['x-team']]).toEqual(['/hook', 'application/json', 'a']);
@@ -166,7 +167,7 @@ describe('a webhook', () => {
 
   it('tells failures, also to a path of this server', async () => {
     await endRun('/own?x=1', { error: 'it broke\0' });
-    await deliverDue(ports());
+    await deliverDue(deps());
     expect(received.map(({ path, body }) => [path, JSON.parse(body)])).toEqual([
       ['/own?x=1', expect.objectContaining({ status: 'error', error: 'it broke', values: null })],
     ]);
@@ -183,7 +184,7 @@ describe('a webhook', () => {
   ])('that is answered %i', async (status, expected) => {
     answer = (response) => void response.writeHead(status, { location: `${ownUrl()}/elsewhere` }).end();
     const runId = await endRun(hook());
-    await deliverDue(ports());
+    await deliverDue(deps());
     expect(await stateOf(runId)).toEqual(expected);
     expect(received.map(({ path }) => path)).toEqual(['/hook']);
   });
@@ -195,7 +196,7 @@ describe('a webhook', () => {
   ])('that %s', async (_, behaviour, expected) => {
     answer = behaviour;
     const runId = await endRun(hook());
-    await deliverDue(ports({ timeoutMs: 300 }));
+    await deliverDue(deps({ timeoutMs: 300 }));
     expect(await stateOf(runId)).toEqual(expected);
   });
 
@@ -203,14 +204,14 @@ describe('a webhook', () => {
     const runId = await endRun(`http://hooks.example:${port()}/`);
     const lookup = ((_name: string, _options: object, callback: (error: null, found: unknown) => void) =>
       callback(null, [{ address: '127.0.0.1', family: 4 }])) as unknown as NonNullable<GuardOptions['lookup']>;
-    await deliverDue(ports({}, { allowPrivate: false, lookup }));
+    await deliverDue(deps({}, { allowPrivate: false, lookup }));
     expect(await stateOf(runId)).toEqual([1, 'given up', expect.stringContaining('a loopback address')]);
     expect(received).toEqual([]);
   });
 
   it('is not sent where the rules have become stricter', async () => {
     const runId = await endRun(hook());
-    await deliverDue(ports({ rules: webhookRules({ allowPrivate: false }) }));
+    await deliverDue(deps({ rules: webhookRules({ allowPrivate: false }) }));
     expect(await stateOf(runId)).toEqual([1, 'given up', expect.stringContaining('loopback')]);
     expect(received).toEqual([]);
   });
@@ -219,7 +220,7 @@ describe('a webhook', () => {
     answer = (response) => void response.writeHead(500).end();
     const runId = await endRun(hook());
     const startMs = clock.getTime();
-    const delivery = ports();
+    const delivery = deps();
     let lastMs = 0;
     for (let due: number | undefined = 0; due !== undefined; due = await msToNextWebhook(delivery)) {
       lastMs = clock.getTime() + due - startMs;
@@ -240,7 +241,7 @@ describe('a webhook', () => {
 
   it('is taken by one process, and by another when that one died with it', async () => {
     const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(hook())));
-    const [first, second] = [ports(), ports({ database: other })];
+    const [first, second] = [deps(), deps({ database: other })];
     const taken = (await Promise.all([first, second, first, second].map((some) => claimWebhooks(some, 5)))).flat();
     const ids = taken.map(({ run_id }) => run_id);
     expect([ids.length, new Set(ids).size]).toEqual([12, 12]);
@@ -258,7 +259,7 @@ describe('a webhook', () => {
     ['behind', -1],
     ['ahead', 1],
   ])('goes by the clock of Postgres if the clock of the process is %s', async (_, days) => {
-    const { now: __, ...withDatabaseClock } = ports();
+    const { now: __, ...withDatabaseClock } = deps();
     answer = (response) => void response.writeHead(500).end();
     const runId = await endRun(hook());
     const startMs = Date.now();
@@ -286,7 +287,7 @@ describe('a webhook', () => {
   });
 
   it('goes out by itself once it is noted', async () => {
-    const { database, deploymentId, rules, ownUrl: own } = ports();
+    const { database, deploymentId, rules, ownUrl: own } = deps();
     const sender = startWebhooks({ database, deploymentId, rules, secret, ownUrl: own, logger, allowPrivate: true });
     try {
       const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(hook())));

@@ -73,7 +73,7 @@ describe('what no worker sends ends the one that sent it, with its run alone', (
 
   test('more messages than there is reason for', () =>
     besideAnother(async () => {
-      const beats = bytesOf(Array.from({ length: 1_000 }, () => encodeFrame({ kind: 'beat' })).flat());
+      const beats = bytesOf(Array.from({ length: 1_000 }, () => encodeFrame({ kind: 'heartbeat' })).flat());
       const { handle } = await attack('write', { bytes: beats, times: 2_000 });
       expect(await handle.outcome).toMatchObject({
         kind: 'lost',

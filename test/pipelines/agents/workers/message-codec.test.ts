@@ -33,13 +33,13 @@ const key = fc.integer({ min: 1, max: 1_000 });
 const traced = fc.record({
   kind: fc.constantFrom('post' as const, 'patch' as const),
   runId: fc.uuid(),
-  place: fc.string(),
+  location: fc.string(),
   members: fc.string({ unit: 'grapheme' }),
   values: fc.string(),
   open: fc.boolean(),
 });
 const message: fc.Arbitrary<FromWorker> = fc.oneof(
-  fc.constant<FromWorker>({ kind: 'beat' }),
+  fc.constant<FromWorker>({ kind: 'heartbeat' }),
   fc
     .array(chunk, { minLength: 1, maxLength: 20 })
     .chain((chunks) => key.map((key): FromWorker => ({ kind: 'chunks', key, packed: packChunks(chunks) }))),
@@ -115,8 +115,8 @@ describe('whatever arrives is a message of the declared form or a violation', ()
         (messages, changes) => {
           let bytes = written(messages);
           for (const { at, bytes: added, removed } of changes) {
-            const place = at % bytes.length;
-            bytes = Buffer.concat([bytes.subarray(0, place), added, bytes.subarray(place + removed)]);
+            const location = at % bytes.length;
+            bytes = Buffer.concat([bytes.subarray(0, location), added, bytes.subarray(location + removed)]);
           }
           isViolation(() => {
             for (const each of read(bytes, 64)) {
@@ -135,19 +135,19 @@ describe('whatever arrives is a message of the declared form or a violation', ()
     const kind = fc.constantFrom(
       'loading',
       'ready',
-      'beat',
+      'heartbeat',
       'chunks',
       'traced',
       'ended',
       'answer',
       'refusal',
       'dying',
-      'unfit',
+      'unusable',
       '__proto__',
       'constructor',
     );
     const head = fc.record(
-      { kind, key: fc.jsonValue(), outcome: fc.jsonValue(), stretches: fc.jsonValue(), runs: fc.jsonValue() },
+      { kind, key: fc.jsonValue(), outcome: fc.jsonValue(), chunkGroups: fc.jsonValue(), runs: fc.jsonValue() },
       { requiredKeys: ['kind'] },
     );
     fc.assert(
@@ -166,7 +166,7 @@ describe('whatever arrives is a message of the declared form or a violation', ()
   const sizes = (...all: number[]) => Buffer.from(Uint32Array.from(all).buffer);
   const events = (count: number, ...body: (Buffer | string)[]) =>
     frame(
-      { kind: 'chunks', key: 1, stretches: [['a', 'a', '', count]] },
+      { kind: 'chunks', key: 1, chunkGroups: [['a', 'a', '', count]] },
       Buffer.concat(body.map((part) => Buffer.from(part))),
     );
   test.each<[string, Buffer]>([
@@ -185,7 +185,7 @@ describe('whatever arrives is a message of the declared form or a violation', ()
       'a state that is no JSON',
       frame({ kind: 'ended', key: 1, outcome: { kind: 'finished', next: [], interrupts: {} } }, '{'),
     ],
-    ['an error that is not there', frame({ kind: 'unfit', refusal: { code: 'toString', params: {} } })],
+    ['an error that is not there', frame({ kind: 'unusable', refusal: { code: 'toString', params: {} } })],
     ['a negative key', frame({ kind: 'answer', key: -1 }, '{}')],
     ['a negative count', events(-1)],
     ['more events than data', events(2_000_000_000)],
@@ -196,7 +196,10 @@ describe('whatever arrives is a message of the declared form or a violation', ()
     ['an event of two lines', events(1, sizes(3), '[\n]')],
     [
       'a name of two lines',
-      frame({ kind: 'chunks', key: 1, stretches: [['a', 'a\nb', '', 1]] }, Buffer.concat([sizes(1), Buffer.from('1')])),
+      frame(
+        { kind: 'chunks', key: 1, chunkGroups: [['a', 'a\nb', '', 1]] },
+        Buffer.concat([sizes(1), Buffer.from('1')]),
+      ),
     ],
     [
       'traced runs without their text',

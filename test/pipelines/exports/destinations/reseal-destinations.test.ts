@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { destinationPorts } from '../../../../pipelines/exports/destinations/destination-ports.ts';
+import { destinationDeps } from '../../../../pipelines/exports/destinations/destination-deps.ts';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../../../pipelines/exports/destinations/reseal-destinations.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
@@ -22,8 +22,8 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 
-const ports = (secretKey: string, former?: string) =>
-  destinationPorts(
+const deps = (secretKey: string, former?: string) =>
+  destinationDeps(
     { ...loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) }).config },
     stores.database,
     secretKey,
@@ -41,7 +41,7 @@ async function add(secretKey: string): Promise<string> {
   await stores.database.execute(
     `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config, sealed_credentials)
      VALUES ($1, $2, 's3', 'name', $3, $4)`,
-    [id, workspaceId, config, ports(secretKey).sealer.seal(credentials, id)],
+    [id, workspaceId, config, deps(secretKey).sealer.seal(credentials, id)],
   );
   return id;
 }
@@ -49,15 +49,15 @@ async function add(secretKey: string): Promise<string> {
 describe('rotation of the secret key', () => {
   it('opens what was sealed under a former key, seals it again, and then does without', async () => {
     const [old, older, fresh, lost] = [await add('k1'), await add('k0'), await add('k2'), await add('forgotten')];
-    const open = async (destinationId: string, using: ReturnType<typeof ports>) =>
+    const open = async (destinationId: string, using: ReturnType<typeof deps>) =>
       (await openDestination(using, { workspaceId, destinationId })).close();
-    const rotating = ports('k2', 'k1, k0');
+    const rotating = deps('k2', 'k1, k0');
     for (const id of [old, older, fresh]) await open(id, rotating);
-    await expect(open(old, ports('k2'))).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
+    await expect(open(old, deps('k2'))).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
 
     expect(await resealDestinations(rotating, logger)).toBe(2);
     expect(await resealDestinations(rotating, logger)).toBe(0);
-    for (const id of [old, older, fresh]) await open(id, ports('k2'));
+    for (const id of [old, older, fresh]) await open(id, deps('k2'));
     await expect(open(lost, rotating)).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN', class: 'terminal' });
   });
 });

@@ -7,7 +7,7 @@ import { type Encoder, openEncoder } from '../../../../infra/duckdb/encoder.ts';
 import type { ExportCursor, ExportFormat, ExportScope } from '../../../../pipelines/exports/export-scope.ts';
 import { encodeSlice, type Part } from '../../../../pipelines/exports/slices/encode-slice.ts';
 import { findSlice, type SliceLimits } from '../../../../pipelines/exports/slices/find-slice.ts';
-import { readSlice, type SlicePorts, type SliceRequest } from '../../../../pipelines/exports/slices/read-slice.ts';
+import { readSlice, type SliceDeps, type SliceRequest } from '../../../../pipelines/exports/slices/read-slice.ts';
 import { feedbackStats } from '../../../../pipelines/feedback/feedback-stats.ts';
 import { formatTime } from '../../../../pipelines/ingest/run-event/times.ts';
 import { queryRuns } from '../../../../pipelines/runs/query-runs.ts';
@@ -38,7 +38,7 @@ export const everything: ExportFormat = { version: 'v2_beta', compression: 'zsta
 
 export async function openExporting(): Promise<Exporting> {
   const reading = await openReading({
-    feedbackStats: (tenant, runIds) => feedbackStats(reading.stores.warehouse, tenant, runIds),
+    feedbackStats: (tenant, runIds) => feedbackStats(reading.stores.clickhouse, tenant, runIds),
     attachmentUrls: async () => new Map(),
   });
   const encoder = openEncoder({ memoryLimitBytes: 256 * 1024 * 1024 });
@@ -61,8 +61,8 @@ export async function openExporting(): Promise<Exporting> {
 }
 
 /** A slice as a file. */
-export async function makePart(ports: SlicePorts, request: SliceRequest, signal: AbortSignal) {
-  return encodeSlice(ports, await readSlice(ports, request, signal), request, signal);
+export async function makePart(deps: SliceDeps, request: SliceRequest, signal: AbortSignal) {
+  return encodeSlice(deps, await readSlice(deps, request, signal), request, signal);
 }
 
 /** All slices of a scope as files, each in a folder of its own in which nothing else is left. */
@@ -72,14 +72,14 @@ export async function exportParts(
   format: ExportFormat,
   limits: SliceLimits = { rows: 100_000, bytes: 1e9 },
 ): Promise<Part[]> {
-  const { warehouse } = exporting.reading.stores;
+  const { clickhouse } = exporting.reading.stores;
   const signal = new AbortController().signal;
   const parts: Part[] = [];
   for (let after: ExportCursor | undefined; ; ) {
-    const slice = await findSlice(warehouse, scope, after, limits, signal);
+    const slice = await findSlice(clickhouse, scope, after, limits, signal);
     if (slice === undefined) return parts;
     const folder = await exporting.folder();
-    const part = await makePart({ warehouse, encoder: exporting.encoder }, { scope, slice, format, folder }, signal);
+    const part = await makePart({ clickhouse, encoder: exporting.encoder }, { scope, slice, format, folder }, signal);
     if (part !== undefined) parts.push(part);
     const left = await readdir(folder);
     if (left.join() !== (part === undefined ? '' : 'part.parquet')) throw new Error(`left behind: ${left}`);
@@ -119,7 +119,7 @@ export async function answeredRows(
 ): Promise<Row[]> {
   const rows: Row[] = [];
   for (let cursor: string | undefined; ; ) {
-    const answer = await queryRuns(reading.ports, {
+    const answer = await queryRuns(reading.deps, {
       tenantId: scope.tenantId,
       projectIds: [scope.projectId],
       filter: { startedFromMicros: scope.window.fromMicros },

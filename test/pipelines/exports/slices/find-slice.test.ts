@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../../../../pipelines/exports/export-scope.ts';
 import { countMembers } from '../../../../pipelines/exports/slices/count-members.ts';
 import { findSlice, type SliceLimits } from '../../../../pipelines/exports/slices/find-slice.ts';
@@ -11,10 +11,10 @@ import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId
 import { wholeDay } from './exporting.ts';
 
 let stores: FreshStores;
-let warehouse: Warehouse;
+let clickhouse: ClickHouse;
 beforeAll(async () => {
   stores = await freshStores();
-  warehouse = stores.warehouse;
+  clickhouse = stores.clickhouse;
 });
 afterAll(() => stores?.close());
 
@@ -30,7 +30,7 @@ interface Known {
 
 /** Runs of one day with many ties, some patched, some late, some deleted; besides, runs that are none of the scope's. */
 async function fillDay(random: Random): Promise<Map<string, Known>> {
-  await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+  await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
   const known = new Map<string, Known>();
   const cuts: RunEvent[][] = [[], [], []];
   const put = (event: RunEvent) => random.pick(cuts).push(event);
@@ -65,13 +65,13 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
   ]) {
     put(runEvent(foreign));
   }
-  for (const cut of cuts) await insertEvents(warehouse, cut);
+  for (const cut of cuts) await insertEvents(clickhouse, cut);
   return known;
 }
 
 async function membersOf(slice: Pick<ExportSlice, 'after' | 'last'>): Promise<string[]> {
   const { sql, params } = membersCondition(scope, slice);
-  const rows = await warehouse.query<{ id: string }>({
+  const rows = await clickhouse.query<{ id: string }>({
     name: 'test',
     sql: `SELECT id FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) ORDER BY start_time, trace_id, id`,
     params,
@@ -82,7 +82,7 @@ async function membersOf(slice: Pick<ExportSlice, 'after' | 'last'>): Promise<st
 async function slicesOf(limits: () => SliceLimits, between = async () => {}): Promise<ExportSlice[]> {
   const slices: ExportSlice[] = [];
   for (let after: ExportCursor | undefined; ; ) {
-    const slice = await findSlice(warehouse, scope, after, limits());
+    const slice = await findSlice(clickhouse, scope, after, limits());
     if (slice === undefined) return slices;
     expect(slice.after).toEqual(after);
     slices.push(slice);
@@ -99,7 +99,7 @@ describe('slices', () => {
     const known = await fillDay(random);
     const members = [...known.values()].filter(({ isMember }) => isMember);
     const late = [...known.values()].filter(({ isLate }) => isLate);
-    expect(await countMembers(warehouse, scope)).toEqual({ members: members.length, late: late.length });
+    expect(await countMembers(clickhouse, scope)).toEqual({ members: members.length, late: late.length });
 
     for (const limitOf of [
       () => ({ rows: 1, bytes: 1e9 }),
@@ -146,13 +146,13 @@ describe('slices', () => {
     const found: string[] = [];
     let after: ExportCursor | undefined;
     for (;;) {
-      const slice = await findSlice(warehouse, scope, after, { rows: random.between(1, 10), bytes: 1e9 });
+      const slice = await findSlice(clickhouse, scope, after, { rows: random.between(1, 10), bytes: 1e9 });
       if (slice === undefined) break;
       found.push(...(await membersOf(slice)).filter((id) => known.get(id)?.isMember));
       after = slice.last;
       const { event } = random.pick(members);
       gone.add(event.runId);
-      await insertEvents(warehouse, [
+      await insertEvents(clickhouse, [
         { ...event, kind: 'patch', values: {}, deletedAtMicros: madeMicros + 1e9 },
         runEvent({ startTimeMicros: event.startTimeMicros, receivedAtMicros: madeMicros + 1 }),
       ]);
@@ -163,18 +163,18 @@ describe('slices', () => {
   });
 
   it('an empty window has none, and an aborted signal ends the search', async () => {
-    await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
-    expect(await findSlice(warehouse, scope, undefined, { rows: 10, bytes: 10 })).toBeUndefined();
-    expect(await countMembers(warehouse, scope)).toEqual({ members: 0, late: 0 });
+    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+    expect(await findSlice(clickhouse, scope, undefined, { rows: 10, bytes: 10 })).toBeUndefined();
+    expect(await countMembers(clickhouse, scope)).toEqual({ members: 0, late: 0 });
     const reason = new Error('enough');
-    await expect(findSlice(warehouse, scope, undefined, { rows: 1, bytes: 1 }, AbortSignal.abort(reason))).rejects.toBe(
-      reason,
-    );
+    await expect(
+      findSlice(clickhouse, scope, undefined, { rows: 1, bytes: 1 }, AbortSignal.abort(reason)),
+    ).rejects.toBe(reason);
   });
 
   it('more runs of one moment than fit into a slice', async () => {
-    await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
-    await warehouse.command({
+    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+    await clickhouse.command({
       name: 'test',
       sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
         SELECT {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + intDiv(number, 9000)), id, id, now64(6), toDateTime64(0, 6), id, id

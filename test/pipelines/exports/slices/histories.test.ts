@@ -41,7 +41,7 @@ async function store(random: Random, traces: number): Promise<void> {
     const isUnplaced = random.chance(0.2);
     for (const draft of drafts) cuts[draft.phase]?.push(eventOf(draft, traceTimeMicros, isUnplaced));
   }
-  for (const cut of cuts) await insertEvents(exporting.reading.stores.warehouse, cut);
+  for (const cut of cuts) await insertEvents(exporting.reading.stores.clickhouse, cut);
 }
 
 function eventOf(draft: Draft, traceTimeMicros: number, isUnplaced: boolean): RunEvent {

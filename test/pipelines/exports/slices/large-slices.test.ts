@@ -19,7 +19,7 @@ const scopeOf = (name: string): ExportScope => ({ ...wholeDay, projectId: uuidOf
 const never = new AbortController().signal;
 
 async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicros = 0): Promise<void> {
-  await exporting.reading.stores.warehouse.command({
+  await exporting.reading.stores.clickhouse.command({
     name: 'test',
     sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, dotted_order, post_inputs, post_bytes)
       SELECT {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + number), id, id, now64(6), toDateTime64(0, 6), id, id, 'x',
@@ -86,20 +86,20 @@ describe('large runs among many small ones', () => {
 describe('aborts and changes on the way', () => {
   it('an abort at any moment leaves no file, and the next one is whole', { timeout: 300_000 }, async () => {
     const { encoder, reading } = exporting;
-    const { warehouse } = reading.stores;
+    const { clickhouse } = reading.stores;
     const scope = scopeOf('aborts');
     await fill(scope, 30_000, 500);
-    await insertEvents(warehouse, [
+    await insertEvents(clickhouse, [
       runEvent({ projectId: scope.projectId, startTimeMicros: scope.window.fromMicros, dottedOrder: undefined }),
     ]);
-    const slice = await findSlice(warehouse, scope, undefined, { rows: 1e6, bytes: 1e9 });
+    const slice = await findSlice(clickhouse, scope, undefined, { rows: 1e6, bytes: 1e9 });
     const request = { scope, slice: slice!, format: everything };
-    const ports = { warehouse, encoder };
+    const deps = { clickhouse, encoder };
     const reason = new Error('cancelled');
     for (let delayMs = 0, isDone = false; !isDone; delayMs = delayMs * 1.5 + 5) {
       const folder = await exporting.folder();
       const controller = new AbortController();
-      const making = makePart(ports, { ...request, folder }, controller.signal).catch((error: unknown) => error);
+      const making = makePart(deps, { ...request, folder }, controller.signal).catch((error: unknown) => error);
       const first = await Promise.race([making, pause(delayMs, 'time')]);
       controller.abort(reason);
       const end = await making;
@@ -111,7 +111,7 @@ describe('aborts and changes on the way', () => {
 
   it('runs that are deleted after their slice was found are not in the file; where none is left there is none', async () => {
     const { encoder, reading } = exporting;
-    const { warehouse } = reading.stores;
+    const { clickhouse } = reading.stores;
     const scope = scopeOf('deletions');
     const events = [0, 1, 2].map((place) =>
       runEvent({
@@ -120,28 +120,30 @@ describe('aborts and changes on the way', () => {
         startTimeMicros: scope.window.fromMicros + place,
       }),
     );
-    await insertEvents(warehouse, events);
-    const slice = await findSlice(warehouse, scope, undefined, { rows: 10, bytes: 1e9 });
+    await insertEvents(clickhouse, events);
+    const slice = await findSlice(clickhouse, scope, undefined, { rows: 10, bytes: 1e9 });
     expect(slice?.rows).toBe(3);
     const request = { scope, slice: slice!, format: everything };
     const deletion = (place: number) => ({ ...events[place]!, kind: 'patch' as const, values: {}, deletedAtMicros: 1 });
-    await insertEvents(warehouse, [deletion(2)]);
+    await insertEvents(clickhouse, [deletion(2)]);
     let folder = await exporting.folder();
-    expect(await makePart({ warehouse, encoder }, { ...request, folder }, never)).toMatchObject({ rows: 2 });
-    await insertEvents(warehouse, [deletion(0), deletion(1)]);
+    expect(await makePart({ clickhouse, encoder }, { ...request, folder }, never)).toMatchObject({ rows: 2 });
+    await insertEvents(clickhouse, [deletion(0), deletion(1)]);
     folder = await exporting.folder();
-    expect(await makePart({ warehouse, encoder }, { ...request, folder }, never)).toBeUndefined();
+    expect(await makePart({ clickhouse, encoder }, { ...request, folder }, never)).toBeUndefined();
     expect(await readdir(folder)).toEqual([]);
   });
 
   it('a file that is not what was read is refused and removed', async () => {
     const { encoder, reading } = exporting;
-    const { warehouse } = reading.stores;
+    const { clickhouse } = reading.stores;
     const scope = scopeOf('refused');
-    await insertEvents(warehouse, [runEvent({ projectId: scope.projectId, startTimeMicros: scope.window.fromMicros })]);
-    const slice = await findSlice(warehouse, scope, undefined, { rows: 10, bytes: 1e9 });
+    await insertEvents(clickhouse, [
+      runEvent({ projectId: scope.projectId, startTimeMicros: scope.window.fromMicros }),
+    ]);
+    const slice = await findSlice(clickhouse, scope, undefined, { rows: 10, bytes: 1e9 });
     const folder = await exporting.folder();
-    const files = await readSlice({ warehouse, encoder }, { scope, slice: slice!, format: everything, folder }, never);
+    const files = await readSlice({ clickhouse, encoder }, { scope, slice: slice!, format: everything, folder }, never);
     await expect(
       encodeSlice({ encoder }, { ...files, rows: 2 }, { folder, format: everything }, never),
     ).rejects.toMatchObject({ code: 'EXPORT_FILE_INVALID' });

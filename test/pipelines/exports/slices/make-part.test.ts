@@ -58,7 +58,7 @@ describe('odd values', () => {
     const parent = uuidOf('odd', 0);
     const child = (name: string, more: object) =>
       runEvent({ runId: uuidOf(name), traceId: parent, startTimeMicros: noonMicros + 100_000, ...more });
-    await insertEvents(exporting.reading.stores.warehouse, [
+    await insertEvents(exporting.reading.stores.clickhouse, [
       ...events,
       child('child', { values: { parentRunId: parent } }),
       child('child without place', { dottedOrder: undefined, values: { parentRunId: uuidOf('child') } }),

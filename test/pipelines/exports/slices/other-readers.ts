@@ -52,7 +52,7 @@ export async function rowsOfClickhouse(
   const types = typesOf(version);
   const columns = exportFields.map((name) => `${name} ${clickhouseTypes[types.get(name) as RunColumnType]}`);
   const name = 'test';
-  await stores.warehouse.command({
+  await stores.clickhouse.command({
     name,
     sql: `CREATE OR REPLACE TABLE taken (part UInt16, ${columns.join(', ')}) ENGINE = Memory`,
   });
@@ -60,7 +60,7 @@ export async function rowsOfClickhouse(
   const shown = exportFields.map((field) =>
     types.get(field)?.startsWith('TIME') ? `toUnixTimestamp64Micro(${field}) AS ${field}` : field,
   );
-  return stores.warehouse.query<Row>({ name, sql: `SELECT ${shown.join(', ')} FROM taken ORDER BY part` });
+  return stores.clickhouse.query<Row>({ name, sql: `SELECT ${shown.join(', ')} FROM taken ORDER BY part` });
 }
 
 async function send(

@@ -8,7 +8,7 @@ import { attributes, request, span, spanHex, texts, traceHex } from './requests.
 
 const protobuf = 'application/x-protobuf';
 
-function faultOf(body: Buffer, contentType: string | undefined): RunlakeError {
+function errorOf(body: Buffer, contentType: string | undefined): RunlakeError {
   try {
     atOnce(readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000 }));
   } catch (error) {
@@ -29,9 +29,9 @@ test.each([
   ['an unknown wire type', '0f', 1, 'unknown wire type'],
   ['a time cut short', '0a0712051203390102', 7, 'truncated field'],
 ])('%s is INVALID_PROTOBUF with its offset', (_name, hex, offset, reason) => {
-  const fault = faultOf(Buffer.from(hex, 'hex'), protobuf);
-  expect(fault.code).toBe('INVALID_PROTOBUF');
-  expect(fault.message).toBe(`Invalid protobuf at byte ${offset}: ${reason}.`);
+  const runlakeError = errorOf(Buffer.from(hex, 'hex'), protobuf);
+  expect(runlakeError.code).toBe('INVALID_PROTOBUF');
+  expect(runlakeError.message).toBe(`Invalid protobuf at byte ${offset}: ${reason}.`);
 });
 
 test.each([
@@ -46,13 +46,13 @@ test.each([
   ['{"a":"\xff"}', 'INVALID_UTF8'],
   [`{"a":${'['.repeat(200)}${']'.repeat(200)}}`, 'TOO_DEEP'],
 ])('%s is %s', (text, code) => {
-  expect(faultOf(Buffer.from(text, 'latin1'), 'application/json').code).toBe(code);
+  expect(errorOf(Buffer.from(text, 'latin1'), 'application/json').code).toBe(code);
 });
 
 test.each([[undefined], ['text/plain'], ['application/x-ndjson'], ['']])(
   'content type %s is refused',
   (contentType) => {
-    expect(faultOf(Buffer.alloc(0), contentType).code).toBe('UNSUPPORTED_MEDIA_TYPE');
+    expect(errorOf(Buffer.alloc(0), contentType).code).toBe('UNSUPPORTED_MEDIA_TYPE');
   },
 );
 

@@ -42,7 +42,7 @@ const measurements = defineTopic({
 let under: DrivenSink;
 beforeAll(async () => {
   under = await openDrivenSink({ topics: [...topics, measurements] });
-  await under.stores.warehouse.command({
+  await under.stores.clickhouse.command({
     name: 'test',
     sql: `CREATE TABLE measurements (tenant_id UUID, id UUID, taken_at DateTime64(6, 'UTC'), wanted Bool,
         log_partition Decimal(18, 0), log_offset Decimal(18, 0), degrees Float64,
@@ -80,7 +80,7 @@ test('its records are stored, merged, stamped and left out, its hours are noted,
     measurement(one, 5),
   ];
   for (const offset of [10, 10, 20]) await under.deliver(measurements, atOffset(offset, batch, 3));
-  const rows = await under.stores.warehouse.query({
+  const rows = await under.stores.clickhouse.query({
     name: 'test',
     sql: 'SELECT id, degrees, log_partition, log_offset FROM measurements FINAL ORDER BY degrees',
   });
@@ -93,7 +93,7 @@ test('its records are stored, merged, stamped and left out, its hours are noted,
     { step: 'key', log_offset: 13 },
     { step: 'key', log_offset: 23 },
   ]);
-  expect(await database.query('SELECT DISTINCT tenant_id, hour FROM usage_notes')).toEqual([
+  expect(await database.query('SELECT DISTINCT tenant_id, hour FROM usage_dirty_hours')).toEqual([
     { tenant_id: tenantId, hour: '2026-03-05T12:00:00.000000Z' },
   ]);
 });
@@ -101,7 +101,7 @@ test('its records are stored, merged, stamped and left out, its hours are noted,
 test('a batch over more days than an insert may meet is cut', async () => {
   const many = Array.from({ length: 120 }, (_, index) => measurement(randomUUID(), 0, { dayOf: -index }));
   await under.deliver(measurements, atOffset(100, many));
-  const [stored] = await under.stores.warehouse.query<{ rows: number }>({
+  const [stored] = await under.stores.clickhouse.query<{ rows: number }>({
     name: 'test',
     sql: 'SELECT count() AS rows FROM measurements WHERE log_offset >= 100',
   });

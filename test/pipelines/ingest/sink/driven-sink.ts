@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import type { EventLog, LogMessage, LogRecord, Subscription } from '../../../../infra/event-log/event-log.ts';
@@ -41,18 +41,18 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     },
   });
   let failing: 'before' | 'after' | undefined;
-  const warehouse: Warehouse = {
-    ...stores.warehouse,
+  const clickhouse: ClickHouse = {
+    ...stores.clickhouse,
     async insertBody(insert) {
       const now = failing;
       failing = undefined;
-      if (now !== 'before') await stores.warehouse.insertBody(insert);
+      if (now !== 'before') await stores.clickhouse.insertBody(insert);
       if (now !== undefined) throw new Error('this insert was made to fail');
     },
   };
   const sink = new Sink({
     log,
-    warehouse,
+    clickhouse,
     database,
     config: { ...loadConfig({}).config, maxRunAgeDays: 3_000, ...config },
     logger,

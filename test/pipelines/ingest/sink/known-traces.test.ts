@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { traceKey } from '../../../../pipelines/ingest/run-event/key-fields.ts';
-import { KnownTraces } from '../../../../pipelines/ingest/sink/known-traces.ts';
+import { TraceLocationCache } from '../../../../pipelines/ingest/sink/trace-location-cache.ts';
 import { locateTrace } from '../../../../pipelines/runs/locate-run.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
@@ -26,13 +26,13 @@ test.each([
   const events = [first, second] as const;
   const ofEach = async () => {
     const key = traceKey(tenantId, first.traceId);
-    const place = (await new KnownTraces(1_000).locate([key], stores.warehouse)).get(key);
+    const place = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse)).get(key);
     expect(place).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros });
-    expect(await locateTrace(stores.warehouse, tenantId, first.traceId)).toEqual([projectId]);
+    expect(await locateTrace(stores.clickhouse, tenantId, first.traceId)).toEqual([projectId]);
   };
-  await insertEvents(stores.warehouse, [events[one] as typeof first]);
-  await insertEvents(stores.warehouse, [events[two] as typeof first]);
+  await insertEvents(stores.clickhouse, [events[one] as typeof first]);
+  await insertEvents(stores.clickhouse, [events[two] as typeof first]);
   await ofEach();
-  await stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE trace_locations FINAL' });
+  await stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE trace_locations FINAL' });
   await ofEach();
 });

@@ -1,6 +1,6 @@
 /** The sink on the real log: what the other suites show of it where the log is a table and the test decides its batches. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { DeadLetter } from '../../../../infra/event-log/dead-letters.ts';
 import { openKafkaDeadLetters } from '../../../../infra/event-log/kafka/kafka-dead-letters.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
@@ -27,7 +27,7 @@ vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
 
 const servers = kafkaServers();
 const logger = createLogger('silent', 'test');
-const patienceMs = 90_000;
+const timeoutMs = 90_000;
 
 describe.runIf(servers)('the sink over Kafka', () => {
   let stores: FreshStores;
@@ -49,10 +49,10 @@ describe.runIf(servers)('the sink over Kafka', () => {
   });
 
   async function start() {
-    const warehouse: Warehouse = {
-      ...stores.warehouse,
+    const clickhouse: ClickHouse = {
+      ...stores.clickhouse,
       async insertBody(insert) {
-        await stores.warehouse.insertBody(insert);
+        await stores.clickhouse.insertBody(insert);
         const fails = failAfterNextInsert;
         failAfterNextInsert = false;
         if (fails) throw new Error('this insert was made to fail');
@@ -60,7 +60,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     };
     const { database } = stores;
     log = await kafka.open();
-    sink = new Sink({ log, warehouse, database, config: kafka.config, logger, onHoursNoted: () => {} });
+    sink = new Sink({ log, clickhouse, database, config: kafka.config, logger, onHoursNoted: () => {} });
     await sink.start(topics);
   }
 
@@ -85,13 +85,13 @@ describe.runIf(servers)('the sink over Kafka', () => {
     }
     return copy;
   };
-  const rows = <Row = { id: string }>(sql: string) => stores.warehouse.query<Row>({ name: 'test', sql });
+  const rows = <Row = { id: string }>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
   const untilStored = async (events: readonly RunEvent[]) => {
     const list = events.map(({ runId }) => `'${runId}'`).join();
     const stored = () => rows(`SELECT DISTINCT id FROM runs WHERE id IN (${list})`);
-    await until('the runs to be stored', async () => (await stored()).length === events.length, patienceMs);
+    await until('the runs to be stored', async () => (await stored()).length === events.length, timeoutMs);
   };
-  const letters = async (count: number, of: Topic = runEvents): Promise<DeadLetter[]> => {
+  const deadLetters = async (count: number, of: Topic = runEvents): Promise<DeadLetter[]> => {
     const dead = openKafkaDeadLetters({ config: kafka.config, topics, logger });
     try {
       let found = await dead.list({ topics: [of] }, 1_000);
@@ -99,7 +99,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
         found = await dead.list({ topics: [of] }, 1_000);
         return found.length >= count;
       };
-      if (count > 0) await until(`${count} dead letters`, enough, patienceMs);
+      if (count > 0) await until(`${count} dead letters`, enough, timeoutMs);
       const whole: DeadLetter[] = [];
       for (const { id } of found) whole.push((await dead.find(id)) as DeadLetter);
       return whole;
@@ -118,14 +118,14 @@ describe.runIf(servers)('the sink over Kafka', () => {
     good.push(runEvent());
     await publish(...good.flatMap((event, index) => [event, ...(poison[index] ? [poison[index].bytes] : [])]));
     await untilStored(good);
-    const found = await letters(poison.length);
+    const found = await deadLetters(poison.length);
     const seen = found.map(({ value, step }) => `${step} ${value.toString('hex')}`);
     expect(seen.sort()).toEqual(poison.map(({ step, bytes }) => `${step} ${inRegistry(bytes).toString('hex')}`).sort());
     for (const { headers, reason } of found) {
       expect(headers).toMatchObject({ from: 'test' });
       expect(reason).not.toBe('');
     }
-    expect(await stores.database.query('SELECT FROM pending_cuts')).toEqual([]);
+    expect(await stores.database.query('SELECT FROM in_flight_inserts')).toEqual([]);
   });
 
   test('a patch before its trace waits over a restart and joins it', async () => {
@@ -137,13 +137,13 @@ describe.runIf(servers)('the sink over Kafka', () => {
       receivedAtMicros: root.receivedAtMicros + 1,
       values: { outputs: json('later') },
     };
-    const parked = async () => (await stores.database.query('SELECT FROM parked_events')).length;
+    const parked = async () => (await stores.database.query('SELECT FROM deferred_events')).length;
     await publish(patch);
-    await until('the patch to be parked', async () => (await parked()) === 1, patienceMs);
+    await until('the patch to be parked', async () => (await parked()) === 1, timeoutMs);
     await restart();
     await publish(root);
     await untilStored([root]);
-    await until('the patch to have joined', async () => (await parked()) === 0, patienceMs);
+    await until('the patch to have joined', async () => (await parked()) === 0, timeoutMs);
     expect(await rows(`SELECT patch_outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([
       { patch_outputs: '"later"' },
     ]);
@@ -160,7 +160,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     expect(failAfterNextInsert).toBe(false);
     const list = events.map(({ runId }) => `'${runId}'`).join();
     expect(await rows(`SELECT count() AS count FROM runs WHERE id IN (${list})`)).toEqual([{ count: events.length }]);
-    expect(await letters(0)).toEqual([]);
+    expect(await deadLetters(0)).toEqual([]);
   });
 
   test('records of an older and a newer release stand among ours; none is lost, none goes to the dead letters', async () => {
@@ -181,7 +181,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const weather = { name: 'weather', type: ['null', 'string'], default: null };
     const newer = await register(schemaWith((fields) => [...fields, weather]));
     const older = await register(schemaWith((fields) => fields.slice(0, -1)));
-    await stores.warehouse.command({
+    await stores.clickhouse.command({
       name: 'test',
       sql: 'ALTER TABLE runs ADD COLUMN IF NOT EXISTS weather Nullable(String)',
     });
@@ -205,7 +205,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
       { weather: 'sunny' },
     ]);
     expect(await rows(`SELECT weather FROM runs FINAL WHERE id = '${fromOlder.runId}'`)).toEqual([{ weather: null }]);
-    expect(await letters(1)).toMatchObject([{ step: 'schema', value: unknown }]);
+    expect(await deadLetters(1)).toMatchObject([{ step: 'schema', value: unknown }]);
   });
 
   test('stream events have their place in Kafka, are stored once and only where they are to be kept; poison is put aside', async () => {
@@ -227,7 +227,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const inKafka = await kafka.consume(streamEvents, 4 * threads.length + 1);
     const read = async ({ threadId, runId }: { threadId: string; runId: string }) =>
       (
-        await readRunStream(stores.warehouse, {
+        await readRunStream(stores.clickhouse, {
           deploymentId,
           threadId,
           runId,
@@ -236,21 +236,21 @@ describe.runIf(servers)('the sink over Kafka', () => {
         })
       ).rows.map(({ seq, partition, offset }) => ({ seq, partition, offset }));
     const allRead = async () => (await Promise.all(threads.map(read))).every(({ length }) => length === 2);
-    await until('the stream events to be stored', allRead, patienceMs);
+    await until('the stream events to be stored', allRead, timeoutMs);
     expect(failAfterNextInsert).toBe(false);
     // Where each stands for the first time.
-    const placeOf = (value: Buffer | undefined) => {
+    const locationOf = (value: Buffer | undefined) => {
       const { partition, offset } = inKafka.find((each) => each.value?.equals(value as Buffer)) ?? {};
       return { partition, offset };
     };
     for (const [index, thread] of threads.entries()) {
       expect(await read(thread)).toEqual([
-        { seq: 0, ...placeOf(first[index]?.value) },
-        { seq: 2, ...placeOf(last[index]?.value) },
+        { seq: 0, ...locationOf(first[index]?.value) },
+        { seq: 2, ...locationOf(last[index]?.value) },
       ]);
     }
     expect(new Set(inKafka.map(({ partition }) => partition)).size).toBe(3);
-    expect(await letters(1, streamEvents)).toMatchObject([{ step: 'walk', value: poison }]);
-    expect(await letters(0)).toEqual([]);
+    expect(await deadLetters(1, streamEvents)).toMatchObject([{ step: 'walk', value: poison }]);
+    expect(await deadLetters(0)).toEqual([]);
   });
 });

@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => under.close());
 
-const deadLetters = () =>
+const readDeadLetters = () =>
   under.stores.database.query<{ value: Buffer; headers: unknown; reason: string; step: string }>(
     'SELECT value, headers, reason, step FROM dead_letters',
   );
@@ -21,11 +21,11 @@ describe('a record that can never be stored goes to the dead letters alone', () 
     const [before, after] = [runEvent(), runEvent()];
     const poison = make(runEvent({ values: { name: 'poison' } }));
     await under.publish(before, poison, after);
-    const [letter, ...others] = await deadLetters();
+    const [deadLetter, ...others] = await readDeadLetters();
     expect(others).toEqual([]);
-    expect(letter).toMatchObject({ step, headers: { from: 'test' } });
-    expect(letter?.value.equals(poison), 'its bytes are those that came').toBe(true);
-    expect(letter?.reason).not.toBe('');
+    expect(deadLetter).toMatchObject({ step, headers: { from: 'test' } });
+    expect(deadLetter?.value.equals(poison), 'its bytes are those that came').toBe(true);
+    expect(deadLetter?.reason).not.toBe('');
     const stored = await under.rows<{ id: string }>('SELECT id FROM runs');
     expect(stored.map(({ id }) => id)).toEqual(expect.arrayContaining([before.runId, after.runId]));
   });
@@ -37,10 +37,10 @@ describe('a record that can never be stored goes to the dead letters alone', () 
     await under.publish(
       ...events.map((event, index) => (bad.has(index) ? framed({ ...event, userId: garbled }) : event)),
     );
-    expect(await deadLetters()).toHaveLength(bad.size);
+    expect(await readDeadLetters()).toHaveLength(bad.size);
     const ids = new Set((await under.rows<{ id: string }>('SELECT id FROM runs')).map(({ id }) => id));
     expect(events.filter(({ runId }) => ids.has(runId))).toHaveLength(events.length - bad.size);
-    expect(await under.stores.database.query('SELECT FROM pending_cuts')).toEqual([]);
+    expect(await under.stores.database.query('SELECT FROM in_flight_inserts')).toEqual([]);
   });
 });
 
@@ -50,23 +50,23 @@ test('poison that was moved to the place of its trace is put aside with the byte
   const elsewhere = runEvent({ traceId: root.traceId, traceTimeMicros: noonMicros + 7, projectId: randomUUID() });
   const poison = framed({ ...elsewhere, userId: garbled });
   await under.publish(root, poison);
-  const letters = await deadLetters();
-  expect(letters).toMatchObject([{ step: 'insert' }]);
-  expect(letters[0]?.value.equals(poison)).toBe(true);
+  const deadLetters = await readDeadLetters();
+  expect(deadLetters).toMatchObject([{ step: 'insert' }]);
+  expect(deadLetters[0]?.value.equals(poison)).toBe(true);
 });
 
 test('only poison in a batch: it is acknowledged', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   await under.publish(Buffer.from('no'), framed(runEvent({ userId: garbled })));
-  expect(await deadLetters()).toHaveLength(2);
+  expect(await readDeadLetters()).toHaveLength(2);
 });
 
 test('poison that names no project waits for nobody', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   const nil = '00000000-0000-0000-0000-000000000000';
   await under.publish(framed(runEvent({ projectId: nil, traceId: garbled, runId: randomUUID() })));
-  expect(await deadLetters()).toMatchObject([{ step: 'key' }]);
-  expect(await under.stores.database.query('SELECT FROM parked_events')).toEqual([]);
+  expect(await readDeadLetters()).toMatchObject([{ step: 'key' }]);
+  expect(await under.stores.database.query('SELECT FROM deferred_events')).toEqual([]);
 });
 
 test('very many refused records: the inserts are bounded, and none is lost', async () => {
@@ -76,14 +76,14 @@ test('very many refused records: the inserts are bounded, and none is lost', asy
   const bad = Array.from({ length: 3_000 }, () => framed(runEvent({ userId: garbled })));
   await under.publish(...good, ...bad);
   expect(under.inserts.length - insertsBefore).toBeLessThan(800);
-  const letters = await deadLetters();
-  const put = new Set(letters.map(({ value }) => value.toString('latin1')));
+  const deadLetters = await readDeadLetters();
+  const put = new Set(deadLetters.map(({ value }) => value.toString('latin1')));
   expect(bad.every((value) => put.has(value.toString('latin1')))).toBe(true);
   // What was in one part with refused records is there too, to be replayed.
   const ids = new Set((await under.rows<{ id: string }>('SELECT id FROM runs')).map(({ id }) => id));
   expect(good.every((event) => ids.has(event.runId) || put.has(framed(event).toString('latin1')))).toBe(true);
-  expect(letters.length - bad.length).toBeLessThan(100);
-  expect(letters.some(({ reason }) => /one of \d+ records that were inserted together/.test(reason))).toBe(true);
+  expect(deadLetters.length - bad.length).toBeLessThan(100);
+  expect(deadLetters.some(({ reason }) => /one of \d+ records that were inserted together/.test(reason))).toBe(true);
 });
 
 test('a refused record of a full batch is found alone, with the last ones of a batch too', async () => {
@@ -93,5 +93,5 @@ test('a refused record of a full batch is found alone, with the last ones of a b
   await under.publish(
     ...events.map((event, index) => (bad.has(index) ? framed({ ...event, userId: garbled }) : event)),
   );
-  expect(await deadLetters()).toHaveLength(bad.size);
+  expect(await readDeadLetters()).toHaveLength(bad.size);
 });

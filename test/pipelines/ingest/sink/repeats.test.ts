@@ -51,7 +51,7 @@ describe('in the sink', () => {
   ])('v1, v2 and v1 again read back v2: %s', async (_what, batches) => {
     for (const batch of batches) await under.publish(...batch);
     expect(await read()).toEqual({ inputs: '"in"', outputs: '"v2"' });
-    expect(await under.stores.database.query('SELECT 1 FROM parked_events')).toEqual([]);
+    expect(await under.stores.database.query('SELECT 1 FROM deferred_events')).toEqual([]);
   });
 
   test('a post sent again does not win over a newer post', async () => {

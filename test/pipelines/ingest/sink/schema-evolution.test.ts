@@ -39,7 +39,7 @@ beforeAll(async () => {
   under = await openDrivenSink({ schemas });
   for (const table of ['runs', 'stream_events']) {
     const sql = `ALTER TABLE ${table} ADD COLUMN weather Nullable(String)`;
-    await under.stores.warehouse.command({ name: 'test', sql });
+    await under.stores.clickhouse.command({ name: 'test', sql });
   }
 });
 afterAll(() => under?.close());
@@ -64,7 +64,7 @@ test('old, new and present records in one batch, each with the columns that it h
   const batch = values.map((value) => ({ key: 'any', value }));
   // Twice: what a schema needs is found anew, or known.
   for (const offset of [0, 100]) await under.deliver(runEvents, atOffset(offset, batch));
-  const rows = await under.stores.warehouse.query({
+  const rows = await under.stores.clickhouse.query({
     name: 'test',
     sql: 'SELECT post_name AS name, weather FROM runs FINAL ORDER BY name',
   });
@@ -86,7 +86,7 @@ test('a newer stream event is stamped like any other', async () => {
     streamEvents,
     atOffset(70, [present, { ...newer, value: as(ids.newerStream, newer.value, sunny) }]),
   );
-  const rows = await under.stores.warehouse.query({
+  const rows = await under.stores.clickhouse.query({
     name: 'test',
     sql: 'SELECT seq, log_offset, weather FROM stream_events ORDER BY seq',
   });
@@ -107,7 +107,7 @@ test.each<[string, number]>([
   const batch = [named(name), as(schemaId, named('poison')), named(name)].map((value) => ({ key: 'any', value }));
   await under.deliver(runEvents, atOffset(schemaId * 10, batch));
   expect(await under.stores.database.query('SELECT step FROM dead_letters')).toEqual([{ step: 'schema' }]);
-  const rows = await under.stores.warehouse.query({
+  const rows = await under.stores.clickhouse.query({
     name: 'test',
     sql: 'SELECT 1 FROM runs FINAL WHERE post_name = {name:String}',
     params: { name },

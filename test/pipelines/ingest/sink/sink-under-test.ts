@@ -1,4 +1,4 @@
-import type { InsertBody, Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import type { ClickHouse, InsertBody } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
@@ -31,7 +31,7 @@ export interface SinkUnderTest {
 }
 
 /** Start times of the tests lie anywhere. */
-const usual = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
+const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 
 /** A log and a sink on real stores; faults are put between sink and ClickHouse by the test. */
 export async function openSink(config: Partial<Config> = {}, stores?: FreshStores): Promise<SinkUnderTest> {
@@ -40,18 +40,25 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
   const logger = createLogger('silent', 'test');
   const inserts: InsertBody[] = [];
   let around: ((insert: () => Promise<void>) => Promise<void>) | undefined;
-  const warehouse: Warehouse = {
-    ...own.warehouse,
+  const clickhouse: ClickHouse = {
+    ...own.clickhouse,
     async insertBody(insert) {
       inserts.push(insert);
       const now = around;
       around = undefined;
-      const real = () => own.warehouse.insertBody(insert);
+      const real = () => own.clickhouse.insertBody(insert);
       await (now === undefined ? real() : now(real));
     },
   };
   const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
-  const sink = new Sink({ log, warehouse, database, config: { ...usual, ...config }, logger, onHoursNoted: () => {} });
+  const sink = new Sink({
+    log,
+    clickhouse,
+    database,
+    config: { ...defaults, ...config },
+    logger,
+    onHoursNoted: () => {},
+  });
   await sink.start(topics);
   return {
     stores: own,
@@ -62,10 +69,10 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
       around = next;
     },
     publish: (...events) => log.publish(runEvents, events.map(messageOf)),
-    rows: (sql) => own.warehouse.query({ name: 'test', sql }),
+    rows: (sql) => own.clickhouse.query({ name: 'test', sql }),
     async notedHours() {
       const notes = await database.query<{ hour: Date | string }>(
-        'SELECT DISTINCT hour FROM usage_notes ORDER BY hour',
+        'SELECT DISTINCT hour FROM usage_dirty_hours ORDER BY hour',
       );
       return notes.map(({ hour }) => new Date(hour).toISOString());
     },

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { expireParkedEvents } from '../../../../pipelines/ingest/expire-parked-events.ts';
+import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { deadLetters } from '../../../../pipelines/ingest/sink/sink-metrics.ts';
 import { until } from '../../../infra/until.ts';
@@ -33,7 +33,7 @@ const stored = (ofTrace = root) =>
   );
 const count = async (table: string) =>
   (await under.stores.database.query<{ count: number }>(`SELECT count(*)::int AS count FROM ${table}`))[0]?.count;
-const deadOfPark = async () => {
+const deadOfDeferred = async () => {
   const { values } = await deadLetters.get();
   return values.find(({ labels }) => labels.step === 'park')?.value ?? 0;
 };
@@ -55,7 +55,7 @@ describe('the first event of a trace that names a project decides for all of it'
     for (const row of rows) expect(row).toMatchObject({ session_id: projectId, micros: root.traceTimeMicros });
     expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
     expect(await under.rows('SELECT hour FROM traces FINAL')).toHaveLength(1);
-    expect(await count('parked_events')).toBe(0);
+    expect(await count('deferred_events')).toBe(0);
   });
 
   test('also after a restart, and where the trace is no longer remembered', async () => {
@@ -78,14 +78,14 @@ describe('events that wait for their trace', () => {
     await under.publish(patchOf(root, { values: { outputs: json('first') } }));
     await under.publish(patchOf(root, { values: { outputs: json('second') } }));
     expect(await stored()).toEqual([]);
-    expect(await count('parked_events')).toBe(2);
+    expect(await count('deferred_events')).toBe(2);
     expect(await under.notedHours()).toEqual([]);
 
     under = await under.restarted();
     await under.publish(root, patchOf(root, { values: { inputs: json('third') } }));
     expect(await stored()).toMatchObject([{ outputs: '"second"' }]);
-    expect(await count('parked_events')).toBe(0);
-    expect(await count('pending_cuts')).toBe(0);
+    expect(await count('deferred_events')).toBe(0);
+    expect(await count('in_flight_inserts')).toBe(0);
   });
 
   test('are older than a later patch that says otherwise', async () => {
@@ -99,7 +99,7 @@ describe('events that wait for their trace', () => {
     await under.publish(framed(patchOf(root, { userId: garbled })), patchOf(root));
     await under.publish(root);
     expect(await stored()).toMatchObject([{ outputs: '{"done":true}' }]);
-    expect(await count('parked_events')).toBe(0);
+    expect(await count('deferred_events')).toBe(0);
     expect(await count('dead_letters')).toBe(1);
   });
 
@@ -107,53 +107,53 @@ describe('events that wait for their trace', () => {
     await under.publish(patchOf(root));
     under.aroundNextInsert(async (insert) => {
       await insert();
-      throw fault('WAREHOUSE_UNAVAILABLE', {});
+      throw runlakeError('CLICKHOUSE_UNAVAILABLE', {});
     });
     await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
-    expect(await count('parked_events')).toBe(1);
+    expect(await count('deferred_events')).toBe(1);
     await under.publish(root);
     expect(await stored()).toMatchObject([{ outputs: '{"done":true}' }]);
-    expect(await count('parked_events')).toBe(0);
+    expect(await count('deferred_events')).toBe(0);
   });
 
   test('go to the dead letters when they waited too long, the others stay', async () => {
     const { database } = under.stores;
     const old = patchOf(root);
     await under.publish(old);
-    await database.query("UPDATE parked_events SET parked_at = now() - interval '25 hours'");
+    await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
     await under.publish(patchOf(runEvent()));
-    const ports = { log: under.log, database, logger: createLogger('silent', 'test') };
-    const dead = await deadOfPark();
-    expect(await expireParkedEvents(ports, { hours: 24 })).toBe(1);
-    expect(await deadOfPark()).toBe(dead + 1);
-    expect(await count('parked_events')).toBe(1);
-    const letters = await database.query<{ value: Buffer; step: string }>('SELECT value, step FROM dead_letters');
-    expect(letters).toMatchObject([{ step: 'park' }]);
-    expect(letters[0]?.value.equals(framed(old))).toBe(true);
-    expect(await expireParkedEvents(ports, { hours: 24 })).toBe(0);
+    const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
+    const dead = await deadOfDeferred();
+    expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(1);
+    expect(await deadOfDeferred()).toBe(dead + 1);
+    expect(await count('deferred_events')).toBe(1);
+    const deadLetters = await database.query<{ value: Buffer; step: string }>('SELECT value, step FROM dead_letters');
+    expect(deadLetters).toMatchObject([{ step: 'park' }]);
+    expect(deadLetters[0]?.value.equals(framed(old))).toBe(true);
+    expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
   });
 
   test('goes one way where it turns stale while it joins its trace', async () => {
     const { database } = under.stores;
     const late = runEvent();
-    const before = await deadOfPark();
+    const before = await deadOfDeferred();
     await under.publish(patchOf(late));
-    await database.query("UPDATE parked_events SET parked_at = now() - interval '25 hours'");
-    const ports = { log: under.log, database, logger: createLogger('silent', 'test') };
+    await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
+    const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
     under.aroundNextInsert(async (insert) => {
-      expect(await expireParkedEvents(ports, { hours: 24 })).toBe(0);
+      expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
       await insert();
     });
     await under.publish(late);
     expect(await count('dead_letters')).toBe(0);
-    expect(await count('parked_events')).toBe(0);
+    expect(await count('deferred_events')).toBe(0);
     expect(await stored(late)).toMatchObject([{ outputs: JSON.stringify({ done: true }) }]);
-    expect(await deadOfPark()).toBe(before);
+    expect(await deadOfDeferred()).toBe(before);
   });
 });
 
 describe('an insert that fails half-way', () => {
-  const unavailable = () => fault('WAREHOUSE_UNAVAILABLE', {});
+  const unavailable = () => runlakeError('CLICKHOUSE_UNAVAILABLE', {});
 
   test.each<[string, (insert: () => Promise<void>) => Promise<void>, number]>([
     ['before anything was stored', () => Promise.reject(unavailable()), 0],
@@ -162,9 +162,9 @@ describe('an insert that fails half-way', () => {
     under.aroundNextInsert(around);
     await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
     expect(await stored()).toHaveLength(rows);
-    expect(await count('pending_cuts')).toBe(1);
+    expect(await count('in_flight_inserts')).toBe(1);
     // Without a restart too: the sink looks after it by itself.
-    await until('the cut to be forgotten', async () => (await count('pending_cuts')) === 0);
+    await until('the cut to be forgotten', async () => (await count('in_flight_inserts')) === 0);
     expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
 
     await under.publish(root);
@@ -176,19 +176,19 @@ describe('an insert that fails half-way', () => {
     under.aroundNextInsert((insert) => insert().then(() => Promise.reject(unavailable())));
     await expect(under.publish(root)).rejects.toThrow();
     under = await under.restarted();
-    expect(await count('pending_cuts')).toBe(0);
+    expect(await count('in_flight_inserts')).toBe(0);
     expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
   });
 
   test('and still runs on the server when the next process starts: it is ended first', async () => {
-    const { warehouse, database } = under.stores;
+    const { clickhouse, database } = under.stores;
     const token = 'runs:runlake.runs:0:1-1:1:stray';
-    await database.query("INSERT INTO pending_cuts (topic, partition, token, cut) VALUES ('runs', 0, $1, $2)", [
+    await database.query("INSERT INTO in_flight_inserts (topic, partition, token, batch) VALUES ('runs', 0, $1, $2)", [
       token,
       { hours: [] },
     ]);
     const sleeping = (name: string, own: string) =>
-      warehouse
+      clickhouse
         .command({
           name,
           sql: `INSERT INTO trace_locations (tenant_id, trace_id) SELECT generateUUIDv4(), generateUUIDv4()
@@ -203,19 +203,19 @@ describe('an insert that fails half-way', () => {
     const running = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
     await until('both to run', async () => (await under.rows(running)).length === 2);
     under = await under.restarted();
-    expect(await count('pending_cuts')).toBe(0);
+    expect(await count('in_flight_inserts')).toBe(0);
     expect(await Promise.all(ends)).toEqual(['ended', 'written']);
   });
 
   test('after `runs`, before the tables behind its views: they are completed, by the next batch already', async () => {
-    const { warehouse } = under.stores;
+    const { clickhouse } = under.stores;
     const views = ['traces', 'run_locator', 'trace_spans', 'trace_locations'];
     const contents = (table: string) => under.rows(`SELECT * FROM ${table} FINAL ORDER BY ALL`);
     await under.publish(root, child(root), runEvent({ startTimeMicros: noonMicros + 9 * hourMicros }));
     const before = await Promise.all(views.map(contents));
     under.aroundNextInsert(async (insert) => {
       await insert();
-      for (const view of views) await warehouse.command({ name: 'test', sql: `TRUNCATE TABLE ${view}` });
+      for (const view of views) await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${view}` });
       throw unavailable();
     });
     const lost = child(root, {
@@ -234,7 +234,7 @@ describe('an insert that fails half-way', () => {
 
   test('in the middle of several cuts: what comes again is stored once', async () => {
     await under.close();
-    under = await openSink({ cutRows: 2 });
+    under = await openSink({ insertBatchRows: 2 });
     const events = [root, child(root), child(root), child(root), child(root)];
     let inserts = 0;
     const failSecond = async (insert: () => Promise<void>) => {
@@ -261,7 +261,7 @@ test('a batch over three years is cut so that no insert meets more than fifty we
 
 test('a batch is cut at so many rows and so many bytes', async () => {
   await under.close();
-  under = await openSink({ cutRows: 10, cutBytes: 20_000 });
+  under = await openSink({ insertBatchRows: 10, insertBatchBytes: 20_000 });
   const large = Array.from({ length: 5 }, () => runEvent({ values: { inputs: json('x'.repeat(9_000)) } }));
   await under.publish(...Array.from({ length: 25 }, () => runEvent()), ...large);
   // Two of ten, five with one large one, and twice two large ones.
@@ -270,7 +270,7 @@ test('a batch is cut at so many rows and so many bytes', async () => {
 });
 
 test('where schema and table disagree the sink says so and puts nothing aside', async () => {
-  const alter = (sql: string) => under.stores.warehouse.command({ name: 'test', sql: `ALTER TABLE runs ${sql}` });
+  const alter = (sql: string) => under.stores.clickhouse.command({ name: 'test', sql: `ALTER TABLE runs ${sql}` });
   await alter('RENAME COLUMN patch_bytes TO something_else');
   await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
   await expect(under.sink.check()).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });

@@ -5,7 +5,7 @@ import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-lo
 import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/encode-attachment.ts';
 import { encodeFeedback } from '../../../../pipelines/feedback/encode-feedback.ts';
-import { insertBatch } from '../../../../pipelines/ingest/sink/insert-cut.ts';
+import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
@@ -114,16 +114,16 @@ function asRecords(messages: readonly LogMessage[], firstOffset: number): LogRec
 
 async function insert(topic: Topic, records: readonly LogRecord[]): Promise<void> {
   const schemaId = under.log.schemaId(topic);
-  const { warehouse, database } = under.stores;
+  const { clickhouse, database } = under.stores;
   const good = records.map((each) => ({ record: each, schemaId }));
   const cut = { topic, partition: 0, schema: topic, records: good, begin: async () => {} };
-  await insertBatch(cut, { log: under.log, warehouse, database, inFlight: new Set() });
+  await insertBatch(cut, { log: under.log, clickhouse, database, inFlight: new Set() });
 }
 
 describe.each(Object.entries(reached))('%s', (table, kind) => {
   const { topic, messages } = eventsOf[kind] as (typeof eventsOf)[string];
   const contents = async (final = '') => {
-    const rows = await under.stores.warehouse.queryText({
+    const rows = await under.stores.clickhouse.queryText({
       name: 'test',
       sql: `SELECT * FROM ${table} ${final} ORDER BY ALL`,
       format: 'TabSeparated',
@@ -155,7 +155,7 @@ describe.each(Object.entries(reached))('%s', (table, kind) => {
     await insert(topic, records.slice(1, 3));
     await insert(topic, asRecords(records, 500));
     expect(await contents('FINAL')).toEqual(before);
-    await under.stores.warehouse.command({ name: 'test', sql: `OPTIMIZE TABLE ${table} FINAL` });
+    await under.stores.clickhouse.command({ name: 'test', sql: `OPTIMIZE TABLE ${table} FINAL` });
     expect(await contents()).toEqual(before);
   });
 });

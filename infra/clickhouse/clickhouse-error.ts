@@ -1,0 +1,137 @@
+import { ClickHouseError } from '@clickhouse/client';
+import type { ErrorCode } from '../errors/catalogue.ts';
+import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+
+/**
+ * The statement that failed: the same error number means different things for a query and for an insert of Runlake's rows.
+ */
+export interface Statement {
+  readonly kind: 'query' | 'insert';
+  readonly name: string;
+  /** `query_id` in ClickHouse's log. */
+  readonly queryId: string;
+  /** Set for inserts. */
+  readonly table?: string;
+}
+
+/**
+ * ClickHouse's error numbers of temporary conditions, after which a retry may succeed.
+ * Source: src/Common/ErrorCodes.cpp of ClickHouse; a number never changes its meaning.
+ */
+const transientCodes = new Set([
+  159, // TIMEOUT_EXCEEDED
+  160, // TOO_SLOW
+  198, // DNS_ERROR
+  201, // QUOTA_EXCEEDED
+  202, // TOO_MANY_SIMULTANEOUS_QUERIES
+  203, // NO_FREE_CONNECTION
+  209, // SOCKET_TIMEOUT
+  210, // NETWORK_ERROR
+  225, // NO_ZOOKEEPER
+  236, // ABORTED: the server is shutting down
+  241, // MEMORY_LIMIT_EXCEEDED
+  242, // TABLE_IS_READ_ONLY: a replica without its keeper
+  243, // NOT_ENOUGH_SPACE
+  252, // TOO_MANY_PARTS
+  279, // ALL_CONNECTION_TRIES_FAILED
+  285, // TOO_FEW_LIVE_REPLICAS
+  286, // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
+  289, // REPLICA_IS_NOT_IN_QUORUM
+  319, // UNKNOWN_STATUS_OF_INSERT
+  394, // QUERY_WAS_CANCELLED
+  439, // CANNOT_SCHEDULE_TASK
+  473, // DEADLOCK_AVOIDED
+  692, // TOO_MANY_MUTATIONS
+  735, // QUERY_WAS_CANCELLED_BY_CLIENT
+  745, // SERVER_OVERLOADED
+  999, // KEEPER_EXCEPTION
+]);
+
+/** Authentication, permissions and unknown database: neither a retry nor other data helps. */
+const accessCodes = new Set([81, 192, 193, 194, 195, 497, 516]);
+
+/** The statement and the table do not match (columns or their types), so every record would fail. */
+const schemaCodes = new Set([
+  8, // THERE_IS_NO_COLUMN
+  10, // NOT_FOUND_COLUMN_IN_BLOCK
+  16, // NO_SUCH_COLUMN_IN_TABLE
+  44, // ILLEGAL_COLUMN: the type of a field does not fit its column
+  47, // UNKNOWN_IDENTIFIER
+  60, // UNKNOWN_TABLE
+]);
+
+/** An invalid value, or an invalid encoding of a record. */
+const dataCodes = new Set([
+  6, // CANNOT_PARSE_TEXT
+  23, // CANNOT_READ_FROM_ISTREAM
+  25, // CANNOT_PARSE_ESCAPE_SEQUENCE
+  26, // CANNOT_PARSE_QUOTED_STRING
+  27, // CANNOT_PARSE_INPUT_ASSERTION_FAILED
+  32, // ATTEMPT_TO_READ_AFTER_EOF
+  33, // CANNOT_READ_ALL_DATA
+  38, // CANNOT_PARSE_DATE
+  41, // CANNOT_PARSE_DATETIME
+  53, // TYPE_MISMATCH
+  69, // ARGUMENT_OUT_OF_BOUND
+  70, // CANNOT_CONVERT_TYPE
+  72, // CANNOT_PARSE_NUMBER
+  117, // INCORRECT_DATA
+  128, // TOO_LARGE_ARRAY_SIZE
+  130, // CANNOT_READ_ARRAY_FROM_TEXT
+  131, // TOO_LARGE_STRING_SIZE
+  321, // VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
+  349, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+  376, // CANNOT_PARSE_UUID
+  407, // DECIMAL_OVERFLOW
+  1001, // STD_EXCEPTION: thrown by the Avro library
+]);
+
+/**
+ * Converts the error of a statement to an error of the catalogue. The server's text goes only into the cause, together
+ * with the name and id of the query, by which operators can search the server's log. Errors without a ClickHouse number
+ * are network errors, except programming errors, which are returned unchanged.
+ */
+export function clickhouseError(
+  raw: unknown,
+  statement: Statement,
+): RunlakeError | TypeError | RangeError | SyntaxError {
+  if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
+  if (raw instanceof ClickHouseError)
+    raw.message = `${raw.message.trim()} [query ${statement.name}, id ${statement.queryId}]`;
+  const given = raw instanceof ClickHouseError ? raw.code : undefined;
+  const code = given === undefined ? 'CLICKHOUSE_UNAVAILABLE' : errorCodeOf(given, statement.kind);
+  const type = raw instanceof ClickHouseError && raw.type ? ` (${raw.type})` : '';
+  return runlakeError(
+    code,
+    {
+      store: 'ClickHouse',
+      reason: `ClickHouse code ${given}${type}`,
+      topic: statement.name,
+      table: statement.table ?? '',
+    },
+    { cause: raw, ...(code === 'CLICKHOUSE_UNAVAILABLE' ? { retryAfterSeconds: 1 } : {}) },
+  );
+}
+
+/** ClickHouse's number of an error of the catalogue, if it has one. */
+export function clickhouseCodeOf(error: unknown): number | undefined {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
+}
+
+function errorCodeOf(given: string, kind: Statement['kind']): ErrorCode {
+  const status = /^HTTP (\d+)$/.exec(given)?.[1];
+  if (status !== undefined) return errorCodeOfStatus(Number(status));
+  const number = Number(given);
+  if (transientCodes.has(number)) return 'CLICKHOUSE_UNAVAILABLE';
+  if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
+  if (kind === 'insert' && schemaCodes.has(number)) return 'SCHEMA_MISMATCH';
+  if (kind === 'insert' && dataCodes.has(number)) return 'INSERT_DATA_REFUSED';
+  return 'CLICKHOUSE_QUERY_FAILED';
+}
+
+/** A response without a ClickHouse number comes from a proxy, or from ClickHouse before it parsed the statement. */
+function errorCodeOfStatus(status: number): ErrorCode {
+  if (status === 401 || status === 403) return 'ACCESS_DENIED_BY_STORE';
+  return status >= 500 || status === 408 || status === 429 ? 'CLICKHOUSE_UNAVAILABLE' : 'CLICKHOUSE_QUERY_FAILED';
+}

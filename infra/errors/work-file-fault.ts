@@ -1,7 +1,0 @@
-import { fault, type RunlakeError } from './runlake-error.ts';
-
-/** Converts a file system error of `file` to WORK_FILE_UNUSABLE. */
-export function workFileFault(file: string, cause: unknown): RunlakeError {
-  const reason = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unknown';
-  return fault('WORK_FILE_UNUSABLE', { file, reason }, { cause });
-}

@@ -1,0 +1,63 @@
+import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+
+/**
+ * SQLSTATE classes (two characters) and codes of temporary conditions, after which a retry may succeed.
+ * Source: PostgreSQL documentation, appendix "PostgreSQL Error Codes".
+ */
+const transientStates = [
+  '08', // connection exceptions
+  '53', // insufficient resources: too many connections, disk full, out of memory
+  '57', // operator intervention: shutting down, starting, query cancelled by its timeout
+  '25006', // read-only transaction: a standby before it is promoted
+  '40001', // serialization failure
+  '40P01', // deadlock
+  '55P03', // lock not available
+];
+
+/** SQLSTATE that triggers of the schema `agents` raise. */
+const closedDeploymentState = 'RL001';
+
+/** NUL in text, or escaped in `jsonb`. The statements of Runlake contain none, so it comes from a value of the caller. */
+const unstorableStates = ['22021', '22P05'];
+
+/** Authentication, unknown database and permissions. */
+const accessStates = ['28', '3D000', '42501'];
+
+/**
+ * Converts the error of a statement to an error of the catalogue. The server's message goes only into the cause. Errors
+ * without a SQLSTATE are connection errors (refused, reset, timed out), except programming errors, which are returned
+ * unchanged.
+ */
+export function databaseError(raw: unknown): RunlakeError | TypeError | RangeError | SyntaxError {
+  if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
+  const state = sqlStateOf(raw);
+  if (state === undefined || transientStates.some((prefix) => state.startsWith(prefix))) {
+    return runlakeError('DATABASE_UNAVAILABLE', {}, { cause: raw, retryAfterSeconds: 1 });
+  }
+  if (state === closedDeploymentState) return runlakeError('DEPLOYMENT_DELETED', {}, { cause: raw });
+  if (unstorableStates.includes(state)) return runlakeError('TEXT_NOT_STORABLE', {}, { cause: raw });
+  if (accessStates.some((prefix) => state.startsWith(prefix))) {
+    return runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Postgres', reason: `SQLSTATE ${state}` }, { cause: raw });
+  }
+  return runlakeError('DATABASE_QUERY_FAILED', {}, { cause: raw });
+}
+
+/** Returns the unique constraint or index that was violated; undefined for other errors. */
+export function violatedConstraint(error: unknown): string | undefined {
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (sqlStateOf(cause) !== '23505') return undefined;
+  return String((cause as { constraint?: unknown }).constraint);
+}
+
+/** Returns the SQLSTATE of an error of `pg`, or of an error of the catalogue that has one as its cause. */
+export function sqlStateOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if ('severity' in error && 'code' in error && typeof error.code === 'string') return error.code;
+  return sqlStateOf(error.cause);
+}
+
+/** Whether the connection can be reused after this error: only if Postgres returned it and did not end the session. */
+export function leavesConnectionUsable(raw: unknown): boolean {
+  const state = sqlStateOf(raw);
+  return state !== undefined && !state.startsWith('08') && (!state.startsWith('57') || state === '57014');
+}

@@ -1,0 +1,138 @@
+/**
+ * Calls the custom authentication of a project, which runs in a supervised process of its own (the auth process).
+ *
+ * Invariant: each request to the auth process ends exactly once, and only its answer can grant access.
+ *
+ *   1. A request fails at once if the process is not ready or has too many requests in flight.
+ *   2. A request times out after two seconds.
+ *   3. If the process exits, its requests fail and the supervisor starts another process.
+ */
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { GraphsFile } from '../graphs/graphs-file.ts';
+import { violation } from '../workers/frames.ts';
+import { openModuleWorker } from '../workers/open-module-worker.ts';
+import type { FromWorker } from '../workers/worker-messages.ts';
+import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
+import type { AgentUser, AuthIdentity, AuthQuestion, AuthRequest, AuthVerdict } from './agent-user.ts';
+
+export interface AuthProcess {
+  /** Authenticates a request. @throws AUTH_REJECTED with the handler's status and text, AUTH_UNAVAILABLE */
+  identify(request: AuthRequest): Promise<AgentUser>;
+  /**
+   * Calls the handler of `question.event`. The returned value is that of the question with the handler's changes.
+   *
+   * @throws AUTH_FORBIDDEN with the handler's status and text, AUTH_HANDLER_INVALID, AUTH_UNAVAILABLE
+   */
+  allow(question: AuthQuestion): Promise<Allowed>;
+  close(): Promise<void>;
+}
+
+export interface Allowed {
+  /** Undefined: access to all objects. */
+  readonly required: RequiredMetadata | undefined;
+  readonly value: Readonly<Record<string, unknown>>;
+}
+
+interface PendingRequest {
+  readonly resolve: (json: string) => void;
+  readonly reject: (error: unknown) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+const timeoutMs = 2_000;
+const maxRequests = 512;
+
+/**
+ * Starts the auth process for the `auth` of a langgraph.json. Resolves when the module is loaded.
+ *
+ * @throws GRAPHS_FILE_INVALID if `auth.path` cannot be loaded or is not an `Auth`.
+ */
+export async function openAuthProcess(options: {
+  readonly file: GraphsFile;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly accounts?: AccountSource | undefined;
+  /** Maximum time without a sign of life from the process. */
+  readonly silentMs: number;
+  readonly logger: Logger;
+}): Promise<AuthProcess> {
+  const { file, environment, accounts, silentMs, logger } = options;
+  const pending = new Map<number, PendingRequest>();
+  /** Keys of requests that timed out. Their answers can still arrive and are ignored. */
+  const timedOut = new Set<number>();
+  let lastKey = 0;
+  const worker = await openModuleWorker({
+    part: 'auth',
+    setup: file.auth ? { auth: { path: file.auth.path, name: file.auth.name } } : {},
+    file,
+    environment,
+    accounts,
+    silentMs,
+    onLine: (line) => logger.info({ line }, 'output of the custom authentication'),
+    hooks: {
+      onReady: () => undefined,
+      onMessage: receive,
+      onGone: ({ reason }) => {
+        timedOut.clear();
+        logger.warn({ reason }, 'process of the custom authentication ended');
+        for (const key of [...pending.keys()])
+          end(key, runlakeError('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
+      },
+    },
+  });
+
+  function receive(message: FromWorker): void {
+    if (message.kind !== 'answer') throw violation(`an unexpected message '${message.kind}' from the auth process`);
+    if (pending.has(message.key)) end(message.key, message.json);
+    else if (!timedOut.delete(message.key)) throw violation('an answer to no question');
+  }
+
+  function end(key: number, outcome: string | Error): void {
+    const request = pending.get(key);
+    if (request === undefined) return;
+    pending.delete(key);
+    clearTimeout(request.timer);
+    if (typeof outcome === 'string') request.resolve(outcome);
+    else request.reject(outcome);
+  }
+
+  async function call(request: { identify: AuthRequest } | { authorize: AuthQuestion }): Promise<unknown> {
+    if (!worker.ready) throw runlakeError('AUTH_UNAVAILABLE', { reason: 'its process is not ready' });
+    if (pending.size >= maxRequests)
+      throw runlakeError('AUTH_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
+    lastKey += 1;
+    const key = lastKey;
+    const answer = new Promise<string>((resolve, reject) => {
+      const timeout = runlakeError('AUTH_UNAVAILABLE', { reason: `it did not answer within ${timeoutMs / 1_000} s` });
+      const timer = setTimeout(() => {
+        timedOut.add(key);
+        end(key, timeout);
+      }, timeoutMs);
+      pending.set(key, { resolve, reject, timer });
+    });
+    worker.send({ kind: 'auth', key, request });
+    return JSON.parse(await answer) as unknown;
+  }
+
+  return {
+    async identify(request) {
+      const answer = (await call({ identify: request })) as AuthIdentity;
+      if ('user' in answer) return answer.user;
+      if (answer.reason !== undefined) logger.debug({ reason: answer.reason }, 'custom authentication refused');
+      const { status, message } = answer.refusal;
+      throw runlakeError('AUTH_REJECTED', { reason: message }, { status });
+    },
+    async allow(question) {
+      const verdict = (await call({ authorize: question })) as AuthVerdict;
+      if (verdict.allowed) {
+        return { required: requiredMetadata(verdict.filter, question.event), value: verdict.value };
+      }
+      const { status, message } = verdict.refusal;
+      throw runlakeError('AUTH_FORBIDDEN', { reason: message }, { status });
+    },
+    async close() {
+      await worker.stop('the agent server stops');
+    },
+  };
+}

@@ -1,0 +1,36 @@
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { ThreadState } from '../threads/thread.ts';
+import type { StreamPublisher } from './stream-types.ts';
+
+/** Mode and name of events for state that was written outside a run. Only readers that request this mode receive them. */
+export const stateUpdateMode = 'state_update';
+
+/** Publishes the new state of a thread to its readers. Never rejects: if the log is unavailable, readers miss the event. */
+export type PublishState = (update: {
+  readonly deploymentId: string;
+  readonly threadId: string;
+  /** Start number of the update; updates and runs of a thread share one numbering. */
+  readonly threadStart: number;
+  /** UUID of the update, used in place of a run id. */
+  readonly updateId: string;
+  readonly state: ThreadState;
+}) => Promise<void>;
+
+export function publishStateBy(publisher: Pick<StreamPublisher, 'open'>, logger: Logger): PublishState {
+  return async ({ deploymentId, threadId, threadStart, updateId, state }) => {
+    const writer = publisher.open({ deploymentId, threadId, runId: updateId, attempt: 1, threadStart, kept: true });
+    const data = Buffer.from(stateUpdateText(threadId, JSON.stringify(state)));
+    const failed = (err: unknown) => logger.warn({ err, threadId }, 'state update of a thread not published');
+    try {
+      await writer.write([{ mode: stateUpdateMode, event: stateUpdateMode, namespace: '', data }]);
+      writer.settled().catch(failed);
+    } catch (err) {
+      failed(err);
+    }
+  };
+}
+
+/** Returns the data of a state update event. @param state JSON text */
+export function stateUpdateText(threadId: string, state: string): string {
+  return `{"thread_id":${JSON.stringify(threadId)},"state":${state}}`;
+}

@@ -1,0 +1,201 @@
+/**
+ * The ring buffer of the newest records of the topic, which all readers of this process share.
+ *
+ * Invariant: the buffer holds every valid record from `floor` on, in log order; its size in bytes is bounded. A cursor
+ * points to the first unread record of its thread; if unread records were evicted, the cursor records that in `missed`.
+ *
+ *   1. A new record is appended to the ring and to its thread, and wakes the cursors of the thread.
+ *   2. The oldest records are evicted when the buffer exceeds its size, or when they exceed the maximum age. A cursor
+ *      that pointed to one of them advances and records whether the missed events are stored.
+ *   3. A thread is removed when it has neither records nor cursors.
+ */
+import type { LogPosition, LogRecord } from '../../../infra/event-log/event-log.ts';
+import { RecentAttempts } from './recent-attempts.ts';
+import { decodeStreamHead, decodeStreamRecord, type StreamRecordHead } from './stream-record.ts';
+import type { StreamedEvent } from './stream-types.ts';
+
+export interface BufferedRecord extends StreamRecordHead {
+  readonly value: Buffer;
+  /** The next record of the same thread. */
+  next: BufferedRecord | undefined;
+}
+
+interface RingRecord extends BufferedRecord {
+  readonly partition: number;
+  readonly offset: number;
+  readonly thread: Thread;
+  readonly arrivedAtMs: number;
+  newer: RingRecord | undefined;
+  next: RingRecord | undefined;
+  event: StreamedEvent | 'unreadable' | undefined;
+}
+
+interface Thread {
+  readonly key: string;
+  first: RingRecord | undefined;
+  last: RingRecord | undefined;
+  readonly cursors: Set<Cursor>;
+}
+
+/** Records that were evicted before a cursor read them: none that match, only stored ones, or some that exist nowhere. */
+export type Missed = 'nothing' | 'stored' | 'lost';
+
+/** The position of a reader in the records of a thread. */
+export interface Cursor {
+  /** The next record; undefined if none has arrived yet. */
+  next: BufferedRecord | undefined;
+  missed: Missed;
+  readonly matches: (record: StreamRecordHead) => boolean;
+  /** Called when a record was added or a matching record was evicted. */
+  wake(): void;
+}
+
+export interface RingBufferLimits {
+  readonly bytes: number;
+  readonly ageMs: number;
+  /** Maximum number of runs whose latest attempt is remembered. */
+  readonly runs: number;
+}
+
+/** Memory of a record besides the bytes of its value. */
+const overheadBytes = 400;
+
+export class RecordRingBuffer {
+  readonly #limits: RingBufferLimits;
+  readonly #threads = new Map<string, Thread>();
+  readonly #attempts: RecentAttempts;
+  readonly #floor = new Map<number, number>();
+  #oldest: RingRecord | undefined;
+  #newest: RingRecord | undefined;
+  #bytes = 0;
+
+  constructor(limits: RingBufferLimits, from: LogPosition = {}) {
+    this.#limits = limits;
+    this.#attempts = new RecentAttempts(limits.runs);
+    this.beginAt(from);
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Number of threads with records or cursors. */
+  get threads(): number {
+    return this.#threads.size;
+  }
+
+  /** The log position at which the buffer begins. */
+  get floor(): LogPosition {
+    return Object.fromEntries(this.#floor);
+  }
+
+  /** Sets the start position of partitions. Partitions whose position is known are not changed. */
+  beginAt(from: LogPosition): void {
+    for (const [partition, offset] of Object.entries(from)) {
+      if (!this.#floor.has(Number(partition))) this.#floor.set(Number(partition), offset);
+    }
+  }
+
+  /** Appends records and evicts the oldest ones if the buffer is too large (steps 1 and 2). */
+  add(records: readonly LogRecord[]): void {
+    const arrivedAtMs = performance.now();
+    for (const { key, value, partition, offset } of records) {
+      const head = decodeStreamHead(value);
+      if (head === undefined || !this.#attempts.observe(head.runId, head.attempt)) continue;
+      const thread = this.#threads.get(key) ?? this.#newThread(key);
+      const record: RingRecord = {
+        runId: head.runId,
+        attempt: head.attempt,
+        kept: head.kept,
+        value,
+        partition,
+        offset,
+        thread,
+        arrivedAtMs,
+        newer: undefined,
+        next: undefined,
+        event: undefined,
+      };
+      this.#bytes += value.length + overheadBytes;
+      if (this.#newest) this.#newest.newer = record;
+      else this.#oldest = record;
+      this.#newest = record;
+      if (thread.last) thread.last.next = record;
+      else thread.first = record;
+      thread.last = record;
+      for (const cursor of thread.cursors) {
+        cursor.next ??= record;
+        cursor.wake();
+      }
+    }
+    while (this.#bytes > this.#limits.bytes && this.#oldest) this.#evict(this.#oldest);
+  }
+
+  /** Evicts records that exceed the maximum age (step 2). Call it at intervals. */
+  dropOld(): void {
+    const before = performance.now() - this.#limits.ageMs;
+    while (this.#oldest && this.#oldest.arrivedAtMs < before) this.#evict(this.#oldest);
+  }
+
+  /** Creates a cursor at the end of the thread's records. */
+  attach(key: string, matches: Cursor['matches'], wake: () => void): Cursor {
+    const thread = this.#threads.get(key) ?? this.#newThread(key);
+    const cursor: Cursor = { next: undefined, missed: 'nothing', matches, wake };
+    thread.cursors.add(cursor);
+    return cursor;
+  }
+
+  detach(key: string, cursor: Cursor): void {
+    const thread = this.#threads.get(key);
+    if (thread === undefined) return;
+    thread.cursors.delete(cursor);
+    this.#forgetUnused(thread);
+  }
+
+  /** Moves a cursor to the oldest record of its thread. */
+  rewind(key: string, cursor: Cursor): void {
+    cursor.next = this.#threads.get(key)?.first;
+    cursor.missed = 'nothing';
+  }
+
+  #newThread(key: string): Thread {
+    const thread: Thread = { key, first: undefined, last: undefined, cursors: new Set() };
+    this.#threads.set(key, thread);
+    return thread;
+  }
+
+  #evict(record: RingRecord): void {
+    const { thread, value, partition, offset, kept } = record;
+    this.#oldest = record.newer;
+    if (this.#oldest === undefined) this.#newest = undefined;
+    this.#bytes -= value.length + overheadBytes;
+    this.#floor.set(partition, offset + 1);
+    thread.first = record.next;
+    if (thread.first === undefined) thread.last = undefined;
+    for (const cursor of thread.cursors) {
+      if (cursor.next !== record) continue;
+      cursor.next = record.next;
+      if (!cursor.matches(record)) continue;
+      if (!kept) cursor.missed = 'lost';
+      else if (cursor.missed === 'nothing') cursor.missed = 'stored';
+      cursor.wake();
+    }
+    // Otherwise a reader that holds this record would keep all later records in memory.
+    record.next = undefined;
+    record.newer = undefined;
+    this.#forgetUnused(thread);
+  }
+
+  #forgetUnused(thread: Thread): void {
+    if (thread.first === undefined && thread.cursors.size === 0) this.#threads.delete(thread.key);
+  }
+}
+
+/** Decodes a record; undefined if it is invalid. The result is cached if the thread has several readers. */
+export function decodeRecord(record: BufferedRecord): StreamedEvent | undefined {
+  const held = record as RingRecord;
+  const event = held.event ?? decodeStreamRecord(record.value, record.runId) ?? 'unreadable';
+  // With a single reader, a cached event would only cost memory.
+  if (held.thread.cursors.size > 1) held.event = event;
+  return event === 'unreadable' ? undefined : event;
+}

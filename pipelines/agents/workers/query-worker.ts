@@ -1,0 +1,133 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { GraphNodes } from '../graphs/graph-nodes.ts';
+import { violation } from './frames.ts';
+import type { GraphWorkerOptions } from './graph-worker.ts';
+import { toFailure, toRunlakeError } from './refusal.ts';
+import { SupervisedWorker } from './supervised-worker.ts';
+import type { FromWorker } from './worker-messages.ts';
+import type { GraphRequest } from './worker-pool.ts';
+
+interface Query {
+  readonly key: number;
+  readonly request: GraphRequest;
+  readonly resolve: (json: string) => void;
+  readonly reject: (error: unknown) => void;
+  timer: NodeJS.Timeout;
+}
+
+/** Maximum concurrent queries in the worker; they mostly wait for the database. */
+const maxConcurrent = 16;
+const queueTimeoutMs = 2_000;
+const answerTimeoutMs = 30_000;
+
+/**
+ * Sends queries to a separate worker, the query worker, so that they never wait behind runs.
+ *
+ * Invariant: each query is settled once: with its answer, its error or a timeout.
+ *
+ *   1. A query waits in the queue for at most two seconds.
+ *   2. It is sent to the worker when fewer than 16 queries are in flight, and has 30 s to be answered.
+ *   3. If the worker ends, a query that was the only one in flight fails as the cause; several fail with
+ *      GRAPH_WORKER_BUSY, which is retryable.
+ */
+export class QueryWorker {
+  readonly #worker: SupervisedWorker;
+  readonly #queue = new Map<number, Query>();
+  readonly #inFlight = new Map<number, Query>();
+  /** Keys of queries that timed out in the worker; their answers may still arrive. */
+  readonly #timedOut = new Set<number>();
+  #lastKey = 0;
+  #closed = false;
+
+  constructor(
+    options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>,
+    hooks: {
+      readonly onReady: (faults: Readonly<Record<string, string>>, nodes: Readonly<Record<string, GraphNodes>>) => void;
+      readonly onGone: (exit: Parameters<GraphWorkerOptions['onGone']>[0]) => void;
+    },
+  ) {
+    this.#worker = new SupervisedWorker(options, {
+      onReady: (faults, _routes, nodes) => {
+        hooks.onReady(faults, nodes);
+        this.#sendNext();
+      },
+      onMessage: (message) => this.#receive(message),
+      onGone: (exit) => {
+        const alone = this.#inFlight.size === 1;
+        this.#timedOut.clear();
+        for (const query of [...this.#inFlight.values()]) {
+          this.#settle(
+            query,
+            alone && exit.blame === 'self'
+              ? toRunlakeError(toFailure(query.request, `the process that executed it ended: ${exit.reason}`))
+              : runlakeError('GRAPH_WORKER_BUSY'),
+          );
+        }
+        hooks.onGone(exit);
+      },
+    });
+  }
+
+  /**
+   * Resolves with the answer as JSON text. @throws GRAPH_WORKER_BUSY, GRAPH_FAILED, and the error that the worker
+   * answers with.
+   */
+  ask(request: GraphRequest): Promise<string> {
+    if (this.#closed) return Promise.reject(runlakeError('GRAPH_WORKER_BUSY'));
+    return new Promise((resolve, reject) => {
+      this.#lastKey += 1;
+      const query: Query = {
+        key: this.#lastKey,
+        request,
+        resolve,
+        reject,
+        timer: setTimeout(() => this.#settle(query, runlakeError('GRAPH_WORKER_BUSY')), queueTimeoutMs),
+      };
+      this.#queue.set(query.key, query);
+      this.#sendNext();
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const query of [...this.#queue.values(), ...this.#inFlight.values()]) {
+      this.#settle(query, runlakeError('GRAPH_WORKER_BUSY'));
+    }
+    await this.#worker.stop('the agent server stops');
+  }
+
+  #sendNext(): void {
+    for (const query of this.#queue.values()) {
+      if (!this.#worker.ready || this.#inFlight.size >= maxConcurrent) return;
+      this.#queue.delete(query.key);
+      this.#inFlight.set(query.key, query);
+      clearTimeout(query.timer);
+      query.timer = setTimeout(() => {
+        this.#timedOut.add(query.key);
+        this.#settle(query, runlakeError('GRAPH_WORKER_BUSY'));
+      }, answerTimeoutMs);
+      this.#worker.send({ kind: 'ask', key: query.key, request: query.request });
+    }
+  }
+
+  #receive(message: FromWorker): void {
+    if (message.kind !== 'answer' && message.kind !== 'refusal') {
+      throw violation(`a message '${message.kind}' of the query worker`);
+    }
+    const query = this.#inFlight.get(message.key);
+    if (query === undefined) {
+      if (this.#timedOut.delete(message.key)) return;
+      throw violation('an answer with an unknown key');
+    }
+    this.#settle(query, message.kind === 'answer' ? message.json : toRunlakeError(message.refusal));
+    this.#sendNext();
+  }
+
+  #settle(query: Query, result: string | Error): void {
+    clearTimeout(query.timer);
+    this.#queue.delete(query.key);
+    this.#inFlight.delete(query.key);
+    if (typeof result === 'string') query.resolve(result);
+    else query.reject(result);
+  }
+}

@@ -1,0 +1,51 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Jobs } from '../../infra/jobs/jobs.ts';
+import type { ObjectStore } from '../../infra/objects/object-store.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import type { ExportFormat, ExportScope } from './export-scope.ts';
+import type { SliceSource } from './runs/export-run.ts';
+
+export type ExportLimits = Pick<
+  Config,
+  | 'exportClockSkewMs'
+  | 'exportLeaseMs'
+  | 'exportMaxDays'
+  | 'exportMaxSchedules'
+  | 'exportMaxUnfinished'
+  | 'exportRetries'
+  | 'exportRetryDelayMs'
+  | 'exportRunsAtOnce'
+  | 'exportRunTimeoutMs'
+  | 'exportScheduleDelayMs'
+  | 'exportSliceBytes'
+  | 'exportSliceRows'
+  | 'exportsPerWorkspace'
+  | 'exportTimeoutMs'
+>;
+
+/** Dependencies of every operation on bulk exports. */
+export interface ExportDeps {
+  readonly database: Database;
+  readonly log: Pick<EventLog, 'position' | 'stored'>;
+  readonly jobs: Pick<Jobs, 'enqueue'>;
+  readonly limits: ExportLimits;
+  readonly logger: Logger;
+  /** Clock for creation, start, retry and timeout of exports. */
+  readonly now: () => Date;
+}
+
+/** Dependencies of the export workers. */
+export interface WorkDeps extends ExportDeps {
+  /**
+   * Opens the object store of a destination; the caller closes it. @throws errors of the store, and NOT_FOUND if the
+   * destination was deleted.
+   */
+  readonly openStore: (destination: {
+    readonly workspaceId: string;
+    readonly destinationId: string;
+  }) => Promise<ObjectStore>;
+  /** Opens the source that turns the members of an export run into files. */
+  readonly openSource: (scope: ExportScope, format: ExportFormat) => SliceSource<unknown>;
+}

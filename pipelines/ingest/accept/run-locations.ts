@@ -1,0 +1,73 @@
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+
+/** The key of a stored run without its project; a patch must have the same key. */
+export interface RunLocation {
+  readonly traceId: string;
+  readonly startTimeMicros: number;
+  readonly traceTimeMicros: number;
+}
+
+/** Finds stored runs of a workspace by id; runs that are not stored are missing. */
+export type LocateRuns = (
+  workspaceId: string,
+  runIds: readonly string[],
+) => Promise<readonly (RunLocation & { readonly runId: string })[]>;
+
+/** A lookup of several runs of one workspace. */
+interface Lookup {
+  readonly runIds: Set<string>;
+  readonly locations: Promise<ReadonlyMap<string, RunLocation>>;
+}
+
+/** Maximum number of recently posted runs that the cache holds until the sink has stored them. */
+const rememberedRuns = 100_000;
+const pollMs = 50;
+
+/**
+ * Finds the key of a run by its id: among recent posts, then in ClickHouse, waiting for the run to appear. Lookups of
+ * one workspace in one turn of the event loop share a query.
+ */
+export class RunLocations {
+  readonly #recent = new LRUCache<string, RunLocation>({ max: rememberedRuns });
+  readonly #gathering = new Map<string, Lookup>();
+  readonly #locate: LocateRuns;
+
+  constructor(locate: LocateRuns) {
+    this.#locate = locate;
+  }
+
+  remember(workspaceId: string, runId: string, { traceId, startTimeMicros, traceTimeMicros }: RunLocation): void {
+    this.#recent.set(`${workspaceId}:${runId}`, { traceId, startTimeMicros, traceTimeMicros });
+  }
+
+  /** @returns undefined if the run does not appear within `waitMs`. */
+  async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
+    const deadline = Date.now() + waitMs;
+    for (;;) {
+      const location = this.#recent.get(`${workspaceId}:${runId}`) ?? (await this.#lookUp(workspaceId, runId));
+      if (location !== undefined || Date.now() >= deadline) return location;
+      await delay(Math.min(pollMs, Math.max(1, deadline - Date.now())));
+    }
+  }
+
+  async #lookUp(workspaceId: string, runId: string): Promise<RunLocation | undefined> {
+    const lookup = this.#gathering.get(workspaceId) ?? this.#gather(workspaceId);
+    lookup.runIds.add(runId);
+    return (await lookup.locations).get(runId);
+  }
+
+  #gather(workspaceId: string): Lookup {
+    const runIds = new Set<string>();
+    const lookup: Lookup = {
+      runIds,
+      locations: nextTurn().then(async () => {
+        this.#gathering.delete(workspaceId);
+        const found = await this.#locate(workspaceId, [...runIds]);
+        return new Map(found.map((location) => [location.runId, location]));
+      }),
+    };
+    this.#gathering.set(workspaceId, lookup);
+    return lookup;
+  }
+}

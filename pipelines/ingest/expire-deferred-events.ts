@@ -1,0 +1,48 @@
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { type Topic, topics } from '../../schemas/topics.ts';
+import { deleteDeferredOffsets, takeExpiredEvents } from './sink/deferred-events.ts';
+import { deadLetters } from './sink/sink-metrics.ts';
+
+const eventsPerRound = 500;
+/** Longer than any process can be suspended and still resume. */
+const keepOffsetsMs = 7 * 86_400_000;
+
+/**
+ * Moves events that were deferred longer than `hours` to the dead-letter queue, both sides in one transaction, so that
+ * an event whose trace appears at the same moment is either stored or a dead-letter record, not both.
+ *
+ * @returns the number of moved events.
+ */
+export async function expireDeferredEvents(
+  { log, database, logger }: { readonly log: EventLog; readonly database: Database; readonly logger: Logger },
+  { hours, signal }: { readonly hours: number; readonly signal?: AbortSignal },
+): Promise<number> {
+  let expired = 0;
+  await deleteDeferredOffsets(database, new Date(Date.now() - keepOffsetsMs));
+  for (;;) {
+    signal?.throwIfAborted();
+    const before = new Date(Date.now() - hours * 3_600_000);
+    const events = await database.transaction(async (transaction) => {
+      const moved = await takeExpiredEvents(transaction, before, eventsPerRound);
+      for (const { topic: name, record } of moved) {
+        const reason = `its trace did not appear within ${hours} hours`;
+        await log.deadLetter(findTopic(name), record, reason, 'park', transaction);
+      }
+      return moved;
+    });
+    if (events.length === 0) return expired;
+    for (const { topic } of events) deadLetters.inc({ topic, step: 'park' });
+    expired += events.length;
+    logger.warn({ events: events.length }, 'deferred events expired: moved to the dead-letter queue');
+  }
+}
+
+function findTopic(name: string): Topic {
+  const topic = topics.find((known) => known.name === name);
+  if (topic === undefined)
+    throw runlakeError('INTERNAL', {}, { cause: `a deferred event of the unknown topic ${name}` });
+  return topic;
+}

@@ -1,0 +1,45 @@
+import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+
+export interface Limit {
+  /** Maximum number that an owner may have. */
+  readonly most: number;
+  /** SQL that counts what the organisation or deployment `$1` has, as `there`. */
+  readonly count: string;
+}
+
+type Owner = { readonly organizationId: string } | { readonly workspaceId: string } | { readonly deploymentId: string };
+
+const lockOwner = {
+  organizationId: 'SELECT id FROM organizations WHERE id = $1 FOR NO KEY UPDATE',
+  workspaceId:
+    'SELECT id FROM organizations WHERE id = (SELECT organization_id FROM workspaces WHERE id = $1) FOR NO KEY UPDATE',
+  deploymentId: 'SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = $1 FOR NO KEY UPDATE',
+} as const;
+
+/**
+ * Enforces a limit: rolls back a transaction that exceeds it, by throwing the error of `refuse`.
+ *
+ * Invariant: transactions that create objects of one owner count one after the other, and each sees what the previous
+ * ones committed, so that two concurrent transactions cannot exceed a limit together.
+ *
+ *   1. The caller inserts the object.
+ *   2. This function locks the row of the organisation or deployment until the end of the transaction.
+ *   3. A further statement counts, and sees everything committed before.
+ *
+ * Call it last in the transaction, so that the lock is held briefly and no other lock is awaited under it. Objects
+ * created before a limit was lowered stay.
+ *
+ * @param owner An organisation, a workspace that stands for its organisation, or a deployment.
+ */
+export async function enforceLimit(
+  tx: Sql,
+  owner: Owner,
+  { most, count }: Limit,
+  refuse: () => RunlakeError,
+): Promise<void> {
+  const [kind, id] = Object.entries(owner)[0] as [keyof typeof lockOwner, string];
+  const [held] = await tx.query<{ id: string }>(lockOwner[kind], [id]);
+  const [found] = await tx.query<{ there: number }>(count, [held?.id]);
+  if (found !== undefined && found.there > most) throw refuse();
+}

@@ -1,0 +1,81 @@
+import { ClickHouseError } from '@clickhouse/client';
+import { describe, expect, it } from 'vitest';
+import { clickhouseCodeOf, clickhouseError } from '../../../infra/clickhouse/clickhouse-error.ts';
+
+const query = { kind: 'query', name: 'q', queryId: 'id' } as const;
+const insert = { kind: 'insert', name: 'run-events', queryId: 'id', table: 'runs' } as const;
+const raw = (code: string) => new ClickHouseError({ message: 'text of the server', code, type: 'SOME_TYPE' });
+
+describe('clickhouseError', () => {
+  it.each([
+    // code, of a query, of an insert
+    ['159', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['202', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['209', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['210', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['236', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['241', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['242', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['243', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['252', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['394', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['999', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['516', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
+    ['81', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
+    ['497', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
+    ['8', 'CLICKHOUSE_QUERY_FAILED', 'SCHEMA_MISMATCH'],
+    ['10', 'CLICKHOUSE_QUERY_FAILED', 'SCHEMA_MISMATCH'],
+    ['16', 'CLICKHOUSE_QUERY_FAILED', 'SCHEMA_MISMATCH'],
+    ['44', 'CLICKHOUSE_QUERY_FAILED', 'SCHEMA_MISMATCH'],
+    ['60', 'CLICKHOUSE_QUERY_FAILED', 'SCHEMA_MISMATCH'],
+    ['6', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['27', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['33', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['53', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['69', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['117', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['131', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['321', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['349', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['376', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['1001', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
+    ['36', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
+    ['62', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
+    ['0', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
+    ['HTTP 502', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['HTTP 429', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['HTTP 403', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
+    ['HTTP 404', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
+  ])('code %s', (code, ofQuery, ofInsert) => {
+    for (const [statement, expected] of [
+      [query, ofQuery],
+      [insert, ofInsert],
+    ] as const) {
+      const error = clickhouseError(raw(code), statement);
+      expect(error).toMatchObject({ code: expected });
+      expect(error.message).not.toContain('text of the server');
+      expect(error.message).not.toMatch(/\{\w+\}/);
+    }
+  });
+
+  it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE', 'ETIMEDOUT', undefined])('network fault %s', (code) => {
+    const error = clickhouseError(Object.assign(new Error('no way'), { code }), insert);
+    expect(error).toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE', retryable: true, retryAfterSeconds: 1 });
+  });
+
+  it('a time limit of the client', () => {
+    expect(clickhouseError(new DOMException('late', 'TimeoutError'), query)).toMatchObject({
+      code: 'CLICKHOUSE_UNAVAILABLE',
+    });
+  });
+
+  it('a programming error stays what it is', () => {
+    const error = new TypeError('x is not a function');
+    expect(clickhouseError(error, query)).toBe(error);
+  });
+
+  it('keeps the number for those who must tell faults apart', () => {
+    expect(clickhouseCodeOf(clickhouseError(raw('57'), query))).toBe(57);
+    expect(clickhouseCodeOf(new Error('else'))).toBeUndefined();
+  });
+});

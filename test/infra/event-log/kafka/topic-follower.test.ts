@@ -1,0 +1,74 @@
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
+import { AdminLink } from '../../../../infra/event-log/kafka/admin-link.ts';
+import { openKafkaFollower } from '../../../../infra/event-log/kafka/topic-follower.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { until } from '../../until.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+
+const servers = kafkaServers();
+const logger = createLogger('silent', 'test');
+
+describe.runIf(servers)('a tail of a topic', () => {
+  let under: KafkaUnderTest;
+  let admin: AdminLink;
+  beforeAll(async () => {
+    under = await kafkaUnderTest(servers as KafkaServers);
+    admin = new AdminLink(under.config, logger);
+    await under.open({}, [runEvents]);
+  });
+  afterAll(async () => {
+    await admin?.close();
+    await under?.close();
+  });
+
+  const produce = (partition: number, texts: readonly string[]) =>
+    under.produce(
+      runEvents,
+      texts.map((value) => ({ partition, key: value, value })),
+    );
+
+  test('follows partitions that are added while it is open, from their beginning, and the others without a break', async () => {
+    const records: LogRecord[] = [];
+    const topic = under.nameOf(runEvents);
+    const tail = await openKafkaFollower({
+      onRecords: (handed) => void records.push(...handed),
+      topicName: topic,
+      groupPrefix: `${topic}-tail-`,
+      address: under.config,
+      admin,
+      sessionTimeoutMs: under.config.kafkaSessionTimeoutMs,
+      metadataMaxAgeMs: 500,
+      logger,
+    });
+    onTestFinished(() => tail.close());
+    await tail.caughtUp;
+    await produce(0, ['0 first']);
+    await until('the first', () => records.length === 1);
+    await under.admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] });
+    const taken = (partition: number, texts: readonly string[]) =>
+      produce(partition, texts).then(
+        () => true,
+        () => false,
+      );
+    // A broker that has not heard of them refuses.
+    for (const partition of [2, 3]) {
+      await until('the new partition to be there', () => taken(partition, [`${partition} first`]));
+    }
+    for (const text of ['second', 'third'])
+      for (const partition of [0, 1, 2, 3]) await produce(partition, [`${partition} ${text}`]);
+    await until('all', () => records.length >= 11, 60_000);
+    const ends = await under.admin.fetchTopicOffsets(topic);
+    await until('it to have passed the end', () =>
+      tail.passed(Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]))),
+    );
+    const seenIn = (of: number) =>
+      records.flatMap(({ partition, offset, value }) => (partition === of ? [`${offset}: ${value}`] : []));
+    expect(seenIn(1)).toEqual(['0: 1 second', '1: 1 third']);
+    for (const partition of [0, 2, 3]) {
+      const texts = ['first', 'second', 'third'];
+      expect(seenIn(partition)).toEqual(texts.map((text, offset) => `${offset}: ${partition} ${text}`));
+    }
+  });
+});

@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { EventLog } from '../../../../infra/event-log/event-log.ts';
+import type { RunStreamStart, StreamReader } from '../../../../pipelines/agents/streams/stream-types.ts';
+import { until } from '../../../infra/until.ts';
+import { chunk, endOf, idOf, newRun, openStreams, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
+
+/**
+ * A process that is killed between a batch that the log lost after it had given it its place, and sending that again,
+ * leaves a hole. Readers have a patience here that the test would not survive: what is known to be final is not waited
+ * for.
+ */
+
+let under: StreamsUnderTest;
+beforeAll(async () => {
+  under = await openStreams();
+});
+afterAll(() => under?.close());
+
+const hubOf = () => under.hub({ storeTimeoutMs: 600_000 });
+
+/** A log that loses the calls of which it is said, whose process dies before it knows. */
+function losing(isLost: (call: number) => boolean): Pick<EventLog, 'publish' | 'schemaId'> {
+  let call = 0;
+  return {
+    schemaId: (topic) => under.log.schemaId(topic),
+    publish(topic, messages, onPlaced) {
+      if (!isLost(++call)) return under.log.publish(topic, messages, onPlaced);
+      onPlaced?.();
+      return new Promise(() => {});
+    },
+  };
+}
+
+/** Writes each list of texts as a batch, of which the log loses some; and dies. */
+async function writeAndDie(run: RunStreamStart, batches: readonly string[][], lost: readonly number[]): Promise<void> {
+  const writer = under.publisher({ log: losing((call) => lost.includes(call)) }).open(run);
+  for (const batch of batches) {
+    await writer.write(batch.map((text) => chunk(text)));
+    // What is written later would go out in the same batch.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+async function writeToEnd(run: RunStreamStart, texts: readonly string[]): Promise<void> {
+  const publisher = under.publisher();
+  const writer = publisher.open(run);
+  await writer.write(texts.map((text) => chunk(text)));
+  await writer.settled();
+  await publisher.publishEnd(endOf(run));
+}
+
+/** What a reader gives in the background, up to its end or its error. */
+function reading(reader: StreamReader) {
+  const ids: string[] = [];
+  const ended = (async () => {
+    for await (const event of readingOf(reader)) ids.push(idOf(event));
+    return 'end';
+  })().catch((error: { code?: string }) => error.code);
+  return { ids, ended, close: () => reader.close() };
+}
+
+describe.each([true, false])('a hole in an attempt (kept: %s)', (kept) => {
+  test('is nothing that readers wait for where another attempt follows: they have what came before it, then that one', async () => {
+    const run = newRun({ kept });
+    const hub = await hubOf();
+    const live = [await hub.readRun(run, 'now'), await hub.readRun(run, 'start')].map(reading);
+    const inThread = [await hub.readThread(run, 'now'), await hub.readThread(run, 'start')].map(reading);
+    await writeAndDie(run, [['a'], ['b', 'c'], ['d'], ['e']], [2]);
+    await until('the first', () => [...live, ...inThread].every(({ ids }) => ids.length > 0));
+    await writeToEnd({ ...run, attempt: 2, threadStart: 2 }, ['f', 'g']);
+    const expected = ['1-1', '2-1', '2-2', '2-end'];
+    for (const { ids, ended } of live) expect([await ended, ids]).toEqual(['end', expected]);
+    for (const { ids } of inThread) {
+      await until('the end', () => ids.includes('2-end'));
+      expect(ids).toEqual(expected);
+    }
+    if (!kept) return;
+    // In this process, and in another one, which has nothing but what is stored.
+    for (const at of [hub, await hubOf()]) {
+      const back = [await at.readRun(run, 'start'), await at.readRun(run, { attempt: 1, seq: 1 })].map(reading);
+      expect(await Promise.all(back.map(({ ended }) => ended))).toEqual(['end', 'end']);
+      expect(back.map(({ ids }) => ids)).toEqual([expected, expected.slice(1)]);
+      const threads = [await at.readThread(run, 'start'), await at.readThread(run, { threadSeq: 2 ** 32 + 1 })];
+      const told = threads.map(reading);
+      await Promise.all(threads.map((reader) => reader.finish()));
+      expect(await Promise.all(told.map(({ ended }) => ended))).toEqual(['end', 'end']);
+      expect(told.map(({ ids }) => ids)).toEqual([expected, expected.slice(1)]);
+      // Who had seen what came behind the hole goes on with the next attempt, too.
+      const behind = reading(await at.readRun(run, { attempt: 1, seq: 5 }));
+      expect([await behind.ended, behind.ids]).toEqual(['end', expected.slice(1)]);
+    }
+  });
+
+  test('is told of where the run ended with it, also before what comes after it in the thread', async () => {
+    const run = newRun({ kept });
+    const next = newRun({ threadId: run.threadId, kept, threadStart: 2 });
+    const hub = await hubOf();
+    const live = reading(await hub.readRun(run, 'now'));
+    const inThread = reading(await hub.readThread(run, 'now'));
+    await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
+    await under.publisher().publishEnd(endOf(run, 'error'));
+    await writeToEnd(next, ['d']);
+    for (const { ids, ended } of [live, inThread]) expect([await ended, ids]).toEqual(['STREAM_INCOMPLETE', ['1-1']]);
+    if (!kept) return;
+    for (const at of [hub, await hubOf()]) {
+      const back = [await at.readRun(run, 'start'), await at.readThread(run, 'start')].map(reading);
+      for (const { ids, ended } of back) expect([await ended, ids]).toEqual(['STREAM_INCOMPLETE', ['1-1']]);
+    }
+  });
+
+  test('that the same process fills is waited for by those who follow live', async () => {
+    const run = newRun({ kept });
+    const hub = await hubOf();
+    const readers = [reading(await hub.readRun(run, 'now')), reading(await hub.readThread(run, 'now'))];
+    await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
+    await until('the first', () => readers.every(({ ids }) => ids.length > 0));
+    // The repeat: the batch that was lost, and all behind it.
+    await writeToEnd(run, ['a', 'b', 'c']);
+    for (const { ids } of readers) {
+      await until('the end', () => ids.includes('1-end'));
+      expect(ids).toEqual(['1-1', '1-2', '1-3', '1-end']);
+    }
+  });
+});
+
+test('two attempts with holes, at their beginning too, are passed over one after the other', async () => {
+  const run = newRun();
+  const hub = await hubOf();
+  const live = reading(await hub.readRun(run, 'now'));
+  await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
+  await writeAndDie({ ...run, attempt: 2, threadStart: 2 }, [['d'], ['e'], ['f']], [1]);
+  await writeToEnd({ ...run, attempt: 3, threadStart: 3 }, ['g']);
+  const later = reading(await (await hubOf()).readRun(run, 'start'));
+  for (const { ids, ended } of [live, later]) expect([await ended, ids]).toEqual(['end', ['1-1', '3-1', '3-end']]);
+});

@@ -1,0 +1,151 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { DeadLetter } from '../../../infra/event-log/dead-letters.ts';
+import { storedDeadLetters } from '../../../infra/event-log/in-process/stored-dead-letters.ts';
+import { countUnreplayed } from '../../../pipelines/dead-letters/count-unreplayed.ts';
+import { replaysOf } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
+import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
+import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
+import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';
+import { noonMicros, runEvent } from '../runs/run-events.ts';
+
+let under: SinkUnderTest;
+let deps: ReplayDeps;
+let published: DeadLetter[];
+beforeAll(async () => {
+  under = await openSink();
+});
+afterAll(() => under?.close());
+beforeEach(() => {
+  published = [];
+  const { database, clickhouse } = under.stores;
+  deps = {
+    database,
+    clickhouse,
+    schemaOf: async (id) => topics[id - 1]?.schema,
+    publish: async (deadLetter) => {
+      published.push(deadLetter);
+      const topic = topics.find(({ name }) => name === deadLetter.topic) as Topic;
+      await under.log.publish(topic, [deadLetter]);
+    },
+  };
+});
+
+let offset = 0;
+
+/** Puts bytes aside, as the sink does, and reads the letter back. */
+async function deadLetterOf(value: Buffer, { topic = runEvents, step = 'insert' } = {}): Promise<DeadLetter> {
+  offset += 1;
+  const record = { partition: 0, offset, key: 'the key', value, headers: { from: 'a test' } };
+  await under.log.deadLetter(topic, record, 'a reason', step);
+  const deadLetters = storedDeadLetters(under.stores.database);
+  const [head] = await deadLetters.list({ topics: [topic] }, 1);
+  return (await deadLetters.find(String(head?.id))) as DeadLetter;
+}
+
+const at = (seconds: number) => noonMicros + seconds * 1_000_000;
+
+function eventOf(receivedAtMicros: number, more: Partial<RunEvent> = {}): RunEvent {
+  const runId = randomUUID();
+  return runEvent({ runId, traceId: runId, receivedAtMicros, ...more });
+}
+
+const nameOf = async (runId: string) =>
+  (await under.rows<{ name: string }>(`SELECT post_name AS name FROM runs FINAL WHERE id = '${runId}'`))[0]?.name;
+
+describe('a letter', () => {
+  it('goes back with its original key, bytes and headers, once', async () => {
+    const event = eventOf(at(0), { values: { name: 'from the letter' } });
+    const deadLetter = await deadLetterOf(framed(event));
+    const topic = topics.find(({ name }) => name === deadLetter.topic) as Topic;
+    const waiting = async () =>
+      (await countUnreplayed({ deadLetters: storedDeadLetters(deps.database), database: deps.database }, [topic]))[0]
+        ?.value ?? 0;
+    const before = await waiting();
+    expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
+    expect(await waiting()).toBe(before - 1);
+    expect(published).toEqual([deadLetter]);
+    expect(deadLetter).toMatchObject({ key: 'the key', headers: { from: 'a test' } });
+    expect(await nameOf(event.runId)).toBe('from the letter');
+    expect([...(await replaysOf(deps.database, [deadLetter.id])).keys()]).toEqual([deadLetter.id]);
+
+    const again = await replayDeadLetter(deadLetter, deps, { force: false });
+    expect(again).toEqual({ outcome: 'refused', reason: expect.stringMatching(/^it was replayed at 20/) });
+    expect(await replayDeadLetter(deadLetter, deps, { force: true })).toEqual({ outcome: 'replayed' });
+    expect(published).toHaveLength(2);
+  });
+
+  it.each(['insert', 'park'])('of step %s is refused where its run has changed since', async (step) => {
+    const event = eventOf(at(10), { values: { name: 'older' } });
+    const deadLetter = await deadLetterOf(framed(event), { step });
+    await under.publish({ ...event, receivedAtMicros: at(20), values: { name: 'newer' } });
+    const refused = await replayDeadLetter(deadLetter, deps, { force: false });
+    const reason = expect.stringContaining(`run ${event.runId} has changed since`);
+    expect(refused).toEqual({ outcome: 'refused', reason });
+    expect(await nameOf(event.runId)).toBe('newer');
+
+    expect(await replayDeadLetter(deadLetter, deps, { force: true })).toEqual({ outcome: 'replayed' });
+    expect(await nameOf(event.runId)).toBe('older');
+  });
+
+  it('goes back where only older events of its run are stored, also after they were merged', async () => {
+    const event = eventOf(at(30));
+    const deadLetter = await deadLetterOf(framed({ ...event, values: { name: 'of the letter' } }));
+    await under.publish({ ...event, receivedAtMicros: at(1) }, { ...event, receivedAtMicros: at(29) });
+    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL', profile: 'write' });
+    expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
+  });
+
+  it('is refused for a newer event that was merged with an older one', async () => {
+    const event = eventOf(at(30));
+    const deadLetter = await deadLetterOf(framed(event));
+    await under.publish({ ...event, receivedAtMicros: at(40) });
+    await under.publish({ ...event, receivedAtMicros: at(5) });
+    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL', profile: 'write' });
+    expect(await replayDeadLetter(deadLetter, deps, { force: false })).toMatchObject({ outcome: 'refused' });
+  });
+
+  it.each<[string, Buffer]>([
+    ['no bytes', Buffer.alloc(0)],
+    ['bytes that are no record', Buffer.from('not in the wire format')],
+    ['an unknown schema', Buffer.concat([Buffer.from([0, 0, 0, 9, 9]), Buffer.from('x')])],
+    ['a record that ends early', framed(eventOf(at(0))).subarray(0, 80)],
+  ])('of %s is refused, because it would die again', async (_what, value) => {
+    const deadLetter = await deadLetterOf(value, { step: 'inspect' });
+    const refused = await replayDeadLetter(deadLetter, deps, { force: false });
+    expect(refused).toEqual({ outcome: 'refused', reason: expect.stringContaining('cannot be read') });
+    expect(published).toEqual([]);
+  });
+
+  it('gives its claim back where the log refuses, and keeps it where nobody knows', async () => {
+    const deadLetter = await deadLetterOf(framed(eventOf(at(0))));
+    const refusing = (code: 'EVENT_LOG_UNAVAILABLE' | 'REPLAY_UNCONFIRMED') => ({
+      ...deps,
+      publish: async () => {
+        throw runlakeError(code);
+      },
+    });
+    const unforced = { force: false };
+    await expect(replayDeadLetter(deadLetter, refusing('EVENT_LOG_UNAVAILABLE'), unforced)).rejects.toThrow(
+      'did not acknowledge',
+    );
+    await expect(replayDeadLetter(deadLetter, refusing('REPLAY_UNCONFIRMED'), unforced)).rejects.toThrow(
+      'did not confirm',
+    );
+    const reason = expect.stringContaining('its outcome is unknown');
+    expect(await replayDeadLetter(deadLetter, deps, unforced)).toEqual({ outcome: 'refused', reason });
+  });
+
+  it('of two commands at the same moment goes to one', async () => {
+    const deadLetter = await deadLetterOf(framed(eventOf(at(0))));
+    const both = await Promise.all([1, 2].map(() => replayDeadLetter(deadLetter, deps, { force: false })));
+    expect(both.map(({ outcome }) => outcome).sort()).toEqual(['refused', 'replayed']);
+  });
+});
+
+it('feedback is not compared with a run: each event says its own time, and the newest wins', async () => {
+  const deadLetter = await deadLetterOf(Buffer.alloc(0), { topic: feedbackEvents });
+  expect(await replayDeadLetter(deadLetter, deps, { force: false })).toMatchObject({ outcome: 'refused' });
+});

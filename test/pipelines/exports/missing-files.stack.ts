@@ -1,0 +1,146 @@
+/** Files of an export that go before its manifest is written, and writers that come late; the store is a real one. */
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import { type OwnBucket, openOwnBucket, requests, rowsOfSlice } from './own-bucket.ts';
+import { openWorkshop, type Workshop } from './workshop.ts';
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+
+const stack = s3OfStack();
+
+describe.runIf(stack)('before the manifest', () => {
+  const s3 = stack as S3OfStack;
+  let shop: Workshop;
+  let bucket: OwnBucket;
+  beforeAll(async () => {
+    shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfSlice });
+    bucket = await openOwnBucket(s3, shop);
+    await bucket.exportUndisturbed();
+  });
+  beforeEach(() => bucket.way.clear());
+  afterAll(async () => {
+    await bucket?.close();
+    await shop?.close();
+    await s3?.close();
+  });
+
+  const keyOf = async (exportId: string, part: number) => {
+    const found = (await shop.recorded(exportId)).find((file) => file.part === part);
+    return found?.path.slice(bucket.name.length + 1) as string;
+  };
+  /** Calls `strike` when two files are recorded and the third one has just arrived. */
+  async function disturbed(strike: (exportId: string) => Promise<void>): Promise<string> {
+    const { id } = await bucket.create();
+    bucket.way.whenAnswered(requests('PUT', 3), () => strike(id));
+    await shop.work();
+    return id;
+  }
+  async function expectFailed(exportId: string, reason: RegExp) {
+    const cause = expect.stringMatching(reason);
+    expect(await shop.read(exportId)).toMatchObject({ status: 'FAILED', statusReason: cause, manifestAt: null });
+    const [run] = await shop.runs(exportId);
+    expect(run).toMatchObject({ status: 'COMPLETED', errors: { retry_0: cause } });
+    expect((await s3.objects(bucket.name)).filter((key) => key.includes(exportId) && key.endsWith('.json'))).toEqual(
+      [],
+    );
+    // It is not tried again.
+    await sweepExports(shop.deps);
+    expect(await shop.read(exportId)).toMatchObject({ status: 'FAILED' });
+  }
+
+  it('a file that somebody deleted fails the export, with the cause', async () => {
+    const id = await disturbed(async (exportId) => {
+      await s3.admin.send(new DeleteObjectCommand({ Bucket: bucket.name, Key: await keyOf(exportId, 1) }));
+    });
+    await expectFailed(
+      id,
+      /changed or deleted in the destination.*: it is missing .*-000001\.parquet.*create a new export/,
+    );
+  });
+
+  it('so does a bucket that was emptied, deleted and made again while the last file was on its way', async () => {
+    const { id } = await bucket.create();
+    bucket.way.when(requests('PUT', 3), async () => {
+      bucket.way.clear();
+      for (const Key of await s3.objects(bucket.name))
+        await s3.admin.send(new DeleteObjectCommand({ Bucket: bucket.name, Key }));
+      await bucket.remove();
+      await bucket.make();
+    });
+    await shop.work();
+    await expectFailed(id, /changed or deleted in the destination.*: it is missing .*-00000[12]\.parquet/);
+  });
+
+  it('so does a file with other content', async () => {
+    const id = await disturbed(async (exportId) => {
+      const [file] = await shop.recorded(exportId);
+      const Key = await keyOf(exportId, 1);
+      await s3.admin.send(new PutObjectCommand({ Bucket: bucket.name, Key, Body: randomBytes(file?.bytes ?? 0) }));
+    });
+    await expectFailed(id, /it has other content/);
+  });
+
+  it('where files may not be read they are not checked, and the manifest says so', async () => {
+    await bucket.deny('s3:GetObject');
+    const { id } = await bucket.create();
+    await shop.work().finally(() => bucket.allow());
+    expect(await shop.read(id)).toMatchObject({ status: 'COMPLETED' });
+    expect(await bucket.manifest(id)).toMatchObject({ unchecked_files: 3 });
+  });
+
+  it('where they may, all are checked, and a check that was interrupted continues', async () => {
+    const { id } = await bucket.create();
+    bucket.way.when(/^PUT .*_manifest\.json/, () => bucket.way.away(true));
+    await shop.work().catch(() => undefined);
+    expect(await shop.read(id)).toMatchObject({ status: 'RUNNING' });
+    const checked = () =>
+      shop.database.query(
+        `SELECT checked_at FROM bulk_export_files JOIN bulk_export_runs ON id = bulk_export_run_id
+         WHERE bulk_export_id = $1 AND checked_at IS NOT NULL`,
+        [id],
+      );
+    const before = await checked();
+    expect(before).toHaveLength(3);
+    bucket.way.clear();
+    await sweepExports(shop.deps);
+    expect(await shop.read(id)).toMatchObject({ status: 'COMPLETED' });
+    expect(await checked()).toEqual(before);
+    expect(await bucket.manifest(id)).toMatchObject({ unchecked_files: 0 });
+  });
+
+  it('a stalled writer does not write over the file of the one that came after it', async () => {
+    const store = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: bucket.destinationId });
+    const other = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: bucket.destinationId });
+    const path = (text: string) => {
+      const file = join(shop.workRoot, `${randomBytes(6).toString('hex')}.parquet`);
+      writeFileSync(file, text);
+      return file;
+    };
+    try {
+      const key = `late/${randomBytes(6).toString('hex')}.parquet`;
+      // Held on its way while another one writes.
+      bucket.way.when(/^PUT .*late/, async () => {
+        bucket.way.clear();
+        await other.upload(key, path('of the one that came after it'), { mayReplace: async () => undefined });
+      });
+      const mayReplace = async () => {
+        throw runlakeError('EXPORT_ATTEMPT_OVER');
+      };
+      await expect(store.upload(key, path('of the stalled one'), { mayReplace })).rejects.toMatchObject({
+        code: 'EXPORT_ATTEMPT_OVER',
+      });
+      expect((await other.get(key, { maxBytes: 100 })).toString()).toBe('of the one that came after it');
+      await other.upload(key, path('again'), { mayReplace: async () => undefined });
+      expect((await other.get(key, { maxBytes: 100 })).toString()).toBe('again');
+    } finally {
+      await store.close();
+      await other.close();
+    }
+  });
+});

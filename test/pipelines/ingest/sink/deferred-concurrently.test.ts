@@ -1,0 +1,55 @@
+import pg from 'pg';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { until } from '../../../infra/until.ts';
+import { json, runEvent } from '../../runs/run-events.ts';
+import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
+import { messageOf } from './sink-under-test.ts';
+
+let sink: DrivenSink;
+let other: pg.Client;
+beforeEach(async () => {
+  sink = await openDrivenSink();
+  other = new pg.Client(sink.stores.databaseUrl);
+  await other.connect();
+});
+afterEach(async () => {
+  await other.end();
+  await sink.close();
+});
+
+const patchOf = (of: RunEvent): RunEvent => ({
+  ...of,
+  kind: 'patch',
+  projectId: nilUuid,
+  values: { outputs: json('patched') },
+});
+
+test('an event that is being parked while those of another partition join theirs joins its trace, too', async () => {
+  const [first, second] = [runEvent(), runEvent()];
+  const deliver = (offset: number, partition: number, event: RunEvent) =>
+    sink.deliver(runEvents, atOffset(offset, [messageOf(event)], partition));
+  await deliver(0, 0, patchOf(first));
+
+  // Whoever parks at that offset waits until this transaction has ended.
+  await other.query('BEGIN');
+  await other.query('INSERT INTO deferred_offsets (topic, partition, log_offset, salt) VALUES ($1, 1, 0, $2)', [
+    runEvents.name,
+    '',
+  ]);
+  const parking = deliver(0, 1, patchOf(second));
+  const waiting = 'SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))';
+  await until('it to be about to be parked', async () => ((await other.query(waiting)).rowCount ?? 0) > 0);
+  await deliver(1, 0, first);
+  await other.query('ROLLBACK');
+  await parking;
+
+  await deliver(1, 1, second);
+  const outputs = await sink.stores.clickhouse.query<{ outputs: string | null }>({
+    name: 'test',
+    sql: 'SELECT coalesce(patch_outputs, post_outputs) AS outputs FROM runs FINAL',
+  });
+  expect(outputs).toEqual([{ outputs: '"patched"' }, { outputs: '"patched"' }]);
+  expect(await sink.stores.database.query('SELECT FROM deferred_events')).toHaveLength(0);
+});

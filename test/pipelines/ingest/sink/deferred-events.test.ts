@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../../infra/postgres/pool.ts';
+import { claimDeferredEvents, deferEvents } from '../../../../pipelines/ingest/sink/deferred-events.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { runEvent, tenantId } from '../../runs/run-events.ts';
+import { framed } from './sink-under-test.ts';
+
+let stores: FreshStores;
+beforeAll(async () => {
+  stores = await freshStores();
+});
+afterAll(() => stores?.close());
+
+/** The database, with a count of its statements. */
+function counting(): { readonly database: Database; statements(): number } {
+  let count = 0;
+  return {
+    statements: () => count,
+    database: {
+      ...stores.database,
+      transaction: (work, options) =>
+        stores.database.transaction(
+          (tx) =>
+            work({
+              ...tx,
+              query: (...asked) => {
+                count++;
+                return tx.query(...asked);
+              },
+            }),
+          options,
+        ),
+    },
+  };
+}
+
+test('a thousand events take one statement; each is there once, as it came, in the order of the log', async () => {
+  const traceId = randomUUID();
+  const records = Array.from(
+    { length: 2_500 },
+    (_, offset): LogRecord => ({
+      partition: 3,
+      offset: offset + 1,
+      key: `key "${offset}" \\ ü`,
+      value: framed(runEvent({ traceId, values: { name: `run ${offset}, {"quoted"}\\` } })),
+      headers: { traceparent: `00-${offset}`, words: 'a "b", {c}\\' },
+    }),
+  );
+  const { database, statements } = counting();
+  const from = { topic: 'run-events', salt: '' };
+  await deferEvents(database, from, records.slice(0, 10));
+  await deferEvents(database, from, records);
+  expect(statements()).toBe(4);
+  const claimed = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
+  expect(claimed.map(({ record }) => record)).toEqual(records);
+  // Released meanwhile: none is parked a second time.
+  await stores.database.query('DELETE FROM deferred_events');
+  await deferEvents(database, from, records);
+  expect(await stores.database.query('SELECT FROM deferred_events')).toEqual([]);
+});
+
+test('large events go in statements of bounded size', async () => {
+  const records = Array.from(
+    { length: 3 },
+    (_, offset): LogRecord => ({
+      partition: 4,
+      offset,
+      key: 'k',
+      value: framed(runEvent({ values: { inputs: Buffer.from(JSON.stringify('x'.repeat(5 * 1024 * 1024))) } })),
+      headers: {},
+    }),
+  );
+  const { database, statements } = counting();
+  await deferEvents(database, { topic: 'run-events', salt: '' }, records);
+  expect(statements()).toBe(3);
+  expect(await stores.database.query('SELECT FROM deferred_events WHERE partition = 4')).toHaveLength(3);
+});

@@ -1,0 +1,49 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { uuidOf } from './trace-rows.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+beforeAll(async () => {
+  stores = await freshStores();
+});
+afterAll(() => stores?.close());
+
+const notes = () =>
+  stores.database.query<{ tenant_id: string; hour: string }>(
+    'SELECT tenant_id, hour FROM usage_dirty_hours ORDER BY tenant_id, hour',
+  );
+
+it('writes one note an hour and workspace, in one statement', async () => {
+  let statements = 0;
+  const counting = {
+    query: (sql: string, params?: readonly unknown[]) => {
+      statements += 1;
+      return stores.database.query<never>(sql, params);
+    },
+  };
+  await markHoursDirty(counting, []);
+  expect(statements).toBe(0);
+  const tenantId = uuidOf('tenant');
+  const hours = [0, 3_600, 3_600, 1_772_704_800].map((hourSeconds) => ({ tenantId, hourSeconds }));
+  await markHoursDirty(counting, hours);
+  expect(statements).toBe(1);
+  expect(await notes()).toEqual(
+    ['1970-01-01T00:00:00.000000Z', '1970-01-01T01:00:00.000000Z', '2026-03-05T10:00:00.000000Z'].map((hour) => ({
+      tenant_id: tenantId,
+      hour,
+    })),
+  );
+});
+
+it('goes with the transaction that it is written in', async () => {
+  const before = await notes();
+  const undone = new TypeError('undone');
+  await expect(
+    stores.database.transaction(async (transaction) => {
+      await markHoursDirty(transaction, [{ tenantId: uuidOf('tenant'), hourSeconds: 7_200 }]);
+      throw undone;
+    }),
+  ).rejects.toBe(undone);
+  expect(await notes()).toEqual(before);
+});

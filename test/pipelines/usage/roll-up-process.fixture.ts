@@ -1,0 +1,55 @@
+/**
+ * A process of its own that rolls usage up, for the tests that kill it. Its argument says what it does after it has
+ * written a line: `loop` goes on until SIGTERM, `hang-before-count`, `hang-within-count` and `hang-after-count` stop
+ * there for ever.
+ */
+
+import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
+import { openClickHouse } from '../../../infra/clickhouse/client.ts';
+import { openDatabase } from '../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { startRollUp } from '../../../pipelines/usage/roll-up.ts';
+import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
+
+const mode = process.argv[2];
+const logger = createLogger('error', 'test');
+const clickhouse = openClickHouse({ url: String(process.env.TEST_CLICKHOUSE_URL), logger, timeoutMs: 10_000 });
+const database = openDatabase({ url: String(process.env.TEST_DATABASE_URL), logger, timeoutMs: 10_000 });
+
+if (mode === 'loop') {
+  const rollUp = startRollUp({ database, clickhouse, intervalMs: 20, logger });
+  process.once('SIGTERM', async () => {
+    await rollUp.stop();
+    await clickhouse.close();
+    await database.close();
+  });
+  console.log('running');
+} else {
+  const hang = () => {
+    console.log('hanging');
+    return new Promise<never>(() => setInterval(() => {}, 60_000));
+  };
+  await runRollUp({
+    database,
+    clickhouse: {
+      ...clickhouse,
+      command: async (query: Query) => {
+        if (query.name !== 'count-usage-hours') return clickhouse.command(query);
+        if (mode === 'hang-before-count') return hang();
+        if (mode === 'hang-after-count') {
+          await clickhouse.command(query);
+          return hang();
+        }
+        // One row at a time, so slow that the kill comes in the middle.
+        const slow = query.sql.replace('GROUP BY', 'WHERE sleepEachRow(1) = 0 GROUP BY');
+        const counting = clickhouse.command({
+          ...query,
+          sql: slow,
+          settings: { ...query.settings, max_block_size: '1' },
+        });
+        console.log('counting');
+        return counting;
+      },
+    },
+  });
+}

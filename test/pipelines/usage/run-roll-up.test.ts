@@ -1,0 +1,381 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
+import { countHours, hasDirtyHours, runRollUp, sumDays } from '../../../pipelines/usage/run-roll-up.ts';
+import { childOfSuite } from '../../engines/child-of-suite.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { until } from '../../infra/until.ts';
+import {
+  countedBy,
+  hourMicros,
+  hoursOf,
+  insertRuns,
+  type RunRow,
+  runRow,
+  tracesCounted,
+  uuidOf,
+} from './trace-rows.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+let clickhouse: ClickHouse;
+let database: Database;
+
+beforeAll(async () => {
+  stores = await freshStores();
+  ({ clickhouse, database } = stores);
+});
+afterAll(() => stores?.close());
+beforeEach(async () => {
+  for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
+    await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+  }
+  await database.query('DELETE FROM usage_dirty_hours');
+});
+
+async function ingest(rows: readonly RunRow[], token?: string): Promise<void> {
+  await insertRuns(clickhouse, rows, token);
+  await markHoursDirty(database, hoursOf(rows));
+}
+const pass = (limits = {}) => runRollUp({ database, clickhouse }, limits);
+const hour = (row: RunRow) => Math.floor(row.traceMicros / hourMicros) * 3_600;
+
+describe('a pass', () => {
+  it('counts a noted hour in every dimension', async () => {
+    const rows = [runRow({}), runRow({ userId: uuidOf('other user') }), runRow({ projectId: uuidOf('other project') })];
+    await ingest(rows);
+    expect(await pass()).toEqual({ outcome: 'counted', hours: 1, more: false });
+    const at = hour(rows[0]!);
+    expect(await countedBy(clickhouse, 'workspace')).toEqual({ [`${at} ${uuidOf('tenant')}`]: 3 });
+    expect(await countedBy(clickhouse, 'project')).toEqual({
+      [`${at} ${uuidOf('project')}`]: 2,
+      [`${at} ${uuidOf('other project')}`]: 1,
+    });
+    expect(await countedBy(clickhouse, 'user')).toEqual({
+      [`${at} ${uuidOf('user')}`]: 2,
+      [`${at} ${uuidOf('other user')}`]: 1,
+    });
+    expect(await countedBy(clickhouse, 'api_key')).toEqual({ [`${at} ${uuidOf('key')}`]: 3 });
+    expect(await hasDirtyHours(database)).toBe(false);
+  });
+
+  it('does nothing where nothing is noted', async () => {
+    await insertRuns(clickhouse, [runRow({})]);
+    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await tracesCounted(clickhouse)).toBe(0);
+  });
+
+  it('counts a trace once, however often and in whatever pieces it comes', async () => {
+    const root = runRow({});
+    const child = runRow({ traceId: root.traceId });
+    await ingest([child]);
+    await pass();
+    expect(await tracesCounted(clickhouse)).toBe(1);
+    await ingest([root, child], 'a cut');
+    await ingest([root, child], 'a cut');
+    await ingest([child, root, root], 'another cut');
+    await pass();
+    await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE traces FINAL' });
+    await ingest([root]);
+    await pass();
+    for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
+      expect(await tracesCounted(clickhouse, dimension)).toBe(1);
+    }
+  });
+
+  it('gives a trace to whoever sent the run that was accepted first, whatever the order of arrival', async () => {
+    const second = runRow({ userId: uuidOf('second'), acceptedMicros: 2_000_000 });
+    const first = runRow({ traceId: second.traceId, userId: uuidOf('first'), acceptedMicros: 1_000_000 });
+    const third = runRow({ traceId: second.traceId, userId: uuidOf('third'), acceptedMicros: 3_000_000 });
+    const usersAfter = async (row: RunRow) => {
+      await ingest([row]);
+      await pass();
+      return countedBy(clickhouse, 'user');
+    };
+    expect(await usersAfter(second)).toEqual({ [`${hour(second)} ${uuidOf('second')}`]: 1 });
+    expect(await usersAfter(first)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
+    expect(await usersAfter(third)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
+    expect(await tracesCounted(clickhouse)).toBe(1);
+  });
+
+  it('decides between runs that were accepted at the same moment by the run id, whatever the order', async () => {
+    const chosen = new Set<string>();
+    const runIds = ['00000000-0000-4000-8000-000000000002', '11111111-0000-4000-8000-000000000001'];
+    for (const [index, order] of [runIds, [...runIds].reverse()].entries()) {
+      const traceId = uuidOf('tie', index);
+      for (const runId of order) await ingest([runRow({ traceId, runId, userId: runId })]);
+      await pass();
+      chosen.add(Object.keys(await countedBy(clickhouse, 'user')).join());
+      for (const table of ['traces', 'usage_hourly', 'usage_daily']) {
+        await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+      }
+    }
+    expect(chosen.size).toBe(1);
+  });
+
+  it('counts late traces of old hours, and leaves other hours and workspaces alone', async () => {
+    const old = Date.UTC(2023, 5, 1) * 1_000;
+    const [recent, elsewhere] = [runRow({}), runRow({ tenantId: uuidOf('elsewhere'), traceMicros: old })];
+    await ingest([recent, elsewhere]);
+    await pass();
+    await ingest([runRow({ traceMicros: old + 5 }), runRow({ traceMicros: old + 6 })]);
+    expect(await pass()).toMatchObject({ hours: 1 });
+    expect(await countedBy(clickhouse, 'workspace')).toEqual({
+      [`${hour(recent)} ${uuidOf('tenant')}`]: 1,
+      [`${hour(elsewhere)} ${uuidOf('elsewhere')}`]: 1,
+      [`${hour(elsewhere)} ${uuidOf('tenant')}`]: 2,
+    });
+  });
+
+  it('takes thousands of hours at once', async () => {
+    const rows = Array.from({ length: 2_500 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros }));
+    await ingest(rows);
+    expect(await pass()).toEqual({ outcome: 'counted', hours: 2_500, more: false });
+    expect(await tracesCounted(clickhouse)).toBe(2_500);
+    expect(Object.keys(await countedBy(clickhouse, 'api_key'))).toHaveLength(2_500);
+  });
+
+  it('takes hours of more months than ClickHouse lets one insert touch by itself', async () => {
+    // Right into `traces`: the weekly partitions of `runs` would make this slow.
+    await clickhouse.command({
+      name: 'test',
+      sql: `INSERT INTO traces SELECT {tenant:UUID}, addMonths(toDateTime('1990-01-01 00:00:00', 'UTC'), number),
+        generateUUIDv4(), tuple(now64(6), generateUUIDv4(), {tenant:UUID}, {tenant:UUID}, {tenant:UUID}) FROM numbers(120)`,
+      params: { tenant: uuidOf('tenant') },
+      settings: { max_partitions_per_insert_block: '0' },
+    });
+    const hours = Array.from({ length: 120 }, (_, month) => Date.UTC(1990, month, 1) / 1_000);
+    await markHoursDirty(
+      database,
+      hours.map((hourSeconds) => ({ tenantId: uuidOf('tenant'), hourSeconds })),
+    );
+    expect(await pass()).toMatchObject({ hours: 120 });
+    expect(await tracesCounted(clickhouse)).toBe(120);
+  });
+
+  it('takes at most the limit, oldest notes first, and says that more is left', async () => {
+    const rows = Array.from({ length: 5 }, (_, index) => runRow({ traceMicros: (450_001 + index) * hourMicros }));
+    for (const row of rows) await ingest([row, row]);
+    await ingest([rows[4]!]);
+    expect(await pass({ hours: 2 })).toEqual({ outcome: 'counted', hours: 2, more: true });
+    expect(Object.keys(await countedBy(clickhouse, 'workspace')).map((key) => Number(key.split(' ')[0]))).toEqual([
+      450_001 * 3_600,
+      450_002 * 3_600,
+    ]);
+    expect(await pass({ dirtyHours: 1 })).toEqual({ outcome: 'counted', hours: 1, more: true });
+    expect(await pass({ hours: 2 })).toMatchObject({ hours: 2, more: true });
+    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await tracesCounted(clickhouse)).toBe(5);
+  });
+});
+
+describe('a pass that dies', () => {
+  const died = new TypeError('died here');
+  /** The warehouse, with something else around the statement of that name. */
+  const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): ClickHouse => ({
+    ...clickhouse,
+    command: (query: Query) => (query.name === name ? act(() => clickhouse.command(query)) : clickhouse.command(query)),
+  });
+  /** The database, whose transactions die before the statement that contains `text`, or after everything. */
+  const dyingBefore = (text: string): Database => ({
+    ...database,
+    transaction: (work) =>
+      database.transaction(async (transaction) => {
+        const result = await work({
+          ...transaction,
+          query: async (sql, params) => {
+            if (sql.includes(text)) throw died;
+            return transaction.query(sql, params);
+          },
+        });
+        if (text === 'COMMIT') throw died;
+        return result;
+      }),
+  });
+
+  const deaths: Array<[string, () => { clickhouse: ClickHouse; database: Database }]> = [
+    ['before the pass number', () => ({ clickhouse, database: dyingBefore('nextval') })],
+    ['before the count', () => ({ clickhouse: around('count-usage-hours', () => Promise.reject(died)), database })],
+    [
+      'after the count',
+      () => ({
+        clickhouse: around('count-usage-hours', async (run) => {
+          await run();
+          throw died;
+        }),
+        database,
+      }),
+    ],
+    ['before the notes are deleted', () => ({ clickhouse, database: dyingBefore('DELETE') })],
+    ['before the commit', () => ({ clickhouse, database: dyingBefore('COMMIT') })],
+  ];
+  for (const [when, deps] of deaths) {
+    it(`${when} is repaired by the next one`, async () => {
+      const late = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
+      await ingest([late, runRow({})]);
+      await pass();
+      // Takes the trace away from the late user: the death must not leave it counted for both.
+      const early = runRow({ traceId: late.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
+      await ingest([early, runRow({})]);
+      await expect(runRollUp(deps())).rejects.toBe(died);
+      expect(await hasDirtyHours(database)).toBe(true);
+      expect(await pass()).toMatchObject({ outcome: 'counted', hours: 1 });
+      expect(await countedBy(clickhouse, 'user')).toEqual({
+        [`${hour(late)} ${uuidOf('early')}`]: 1,
+        [`${hour(late)} ${uuidOf('user')}`]: 2,
+      });
+      expect(await tracesCounted(clickhouse)).toBe(3);
+    });
+  }
+
+  it('keeps a note that arrives while it counts', async () => {
+    const traceMicros = 5 * hourMicros;
+    await ingest([runRow({ traceMicros })]);
+    for (const moment of ['before', 'after'] as const) {
+      const result = await runRollUp({
+        database,
+        clickhouse: around('count-usage-hours', async (run) => {
+          if (moment === 'after') await run();
+          await ingest([runRow({ traceMicros })]);
+          if (moment === 'before') await run();
+        }),
+      });
+      expect(result.outcome).toBe('counted');
+      expect(await hasDirtyHours(database)).toBe(true);
+    }
+    await pass();
+    expect(await tracesCounted(clickhouse)).toBe(3);
+  });
+
+  it('leaves the work to the process that is at it', async () => {
+    await ingest([runRow({})]);
+    const outer = await runRollUp({
+      database,
+      clickhouse: around('count-usage-hours', async (run) => {
+        expect(await pass()).toEqual({ outcome: 'busy', hours: 0, more: false });
+        await run();
+      }),
+    });
+    expect(outer.outcome).toBe('counted');
+    expect(await tracesCounted(clickhouse)).toBe(1);
+  });
+
+  it('hides what a count that outlived its process writes after the next one', async () => {
+    const row = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
+    await ingest([row]);
+    const outlived = [countHours(hoursOf([row]), 1), sumDays(hoursOf([row]), 1)];
+    await database.query("SELECT setval('usage_roll_up', 2)");
+    const taken = runRow({ traceId: row.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
+    await ingest([taken]);
+    await pass();
+    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
+    // With the facts of before.
+    await insertRuns(clickhouse, [row]);
+    for (const statement of outlived) await clickhouse.command(statement);
+    expect(await countedBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('early')}`]: 1 });
+  });
+
+  it('empties an hour that lost all its traces', async () => {
+    const row = runRow({});
+    await ingest([row]);
+    await pass();
+    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
+    await markHoursDirty(database, hoursOf([row]));
+    await pass();
+    expect(await countedBy(clickhouse, 'user')).toEqual({});
+  });
+});
+
+describe('processes', () => {
+  const script = fileURLToPath(new URL('./roll-up-process.fixture.ts', import.meta.url));
+  const children = new Set<ChildProcess>();
+  afterEach(async () => {
+    for (const child of children) child.kill('SIGKILL');
+    children.clear();
+    // What a killed one asked for goes on in ClickHouse, and would count into the tables of the next test.
+    const inserting = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
+    const noInserts = async () => (await clickhouse.query({ name: 'test', sql: inserting })).length === 0;
+    await until('inserts to end', noInserts, 60_000);
+  }, 90_000);
+  function start(mode: string): ChildProcess {
+    const child = spawn(process.execPath, [...childOfSuite, script, mode], {
+      env: { ...process.env, TEST_CLICKHOUSE_URL: stores.clickhouseUrl, TEST_DATABASE_URL: stores.databaseUrl },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    children.add(child);
+    return child;
+  }
+  const saysReady = (child: ChildProcess) => once(child.stdout!, 'data');
+
+  for (const mode of ['hang-before-count', 'hang-after-count', 'hang-within-count']) {
+    it(`is repaired after kill -9 in mode ${mode}`, async () => {
+      const rows = [runRow({}), runRow({ projectId: uuidOf('other project') })];
+      await ingest(rows);
+      const child = start(mode);
+      await saysReady(child);
+      expect(await pass()).toMatchObject({ outcome: 'busy' });
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+      await expect.poll(async () => (await pass()).outcome, { timeout: 60_000 }).toBe('counted');
+      expect(await hasDirtyHours(database)).toBe(false);
+      for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
+        expect(await tracesCounted(clickhouse, dimension)).toBe(2);
+      }
+    });
+  }
+
+  it('count together what is inserted meanwhile, each trace once', async () => {
+    const loops = [start('loop'), start('loop')];
+    await Promise.all(loops.map(saysReady));
+    const rows: RunRow[] = [];
+    for (let round = 0; round < 20; round++) {
+      const batch = Array.from({ length: 10 }, (_, index) =>
+        runRow({ traceMicros: (450_000 + (index % 3)) * hourMicros, userId: uuidOf('user', round % 4) }),
+      );
+      rows.push(...batch);
+      // Each batch comes with an older one again.
+      await ingest([...batch, ...rows.slice(round * 5, round * 5 + 5)]);
+    }
+    await expect.poll(() => hasDirtyHours(database), { timeout: 60_000 }).toBe(false);
+    for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
+      expect(await tracesCounted(clickhouse, dimension)).toBe(rows.length);
+    }
+    for (const child of loops) {
+      child.kill('SIGTERM');
+      expect(await once(child, 'exit')).toEqual([0, null]);
+    }
+  });
+});
+
+it('sends exactly this statement', () => {
+  const query = countHours([{ tenantId: uuidOf('a'), hourSeconds: 7_200 }], 9);
+  expect(query.params).toEqual({ rollUp: 9 });
+  expect(query.external).toEqual({
+    name: 'dirty_hours',
+    structure: 'tenant_id UUID, hour_seconds UInt32',
+    rows: [[uuidOf('a'), 7_200]],
+  });
+  expect(query.sql).toMatchInlineSnapshot(`
+    "INSERT INTO usage_hourly (tenant_id, dimension, hour, ids, traces, roll_up)
+    SELECT tenant_id, entry.1, hour, entry.2.1, entry.2.2, {rollUp:UInt64}
+    FROM (
+      SELECT tenant_id, hour, sumMap(workspaces, ones) AS by_workspace, sumMap(projects, ones) AS by_project,
+        sumMap(users, ones) AS by_user, sumMap(api_keys, ones) AS by_key
+      FROM (
+        SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
+          [toUInt64(1)] AS ones
+        FROM traces FINAL
+        WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
+          AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
+          AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
+        UNION ALL
+        SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM dirty_hours
+      )
+      GROUP BY tenant_id, hour
+    )
+    ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry"
+  `);
+});
