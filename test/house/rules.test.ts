@@ -59,9 +59,12 @@ describe('house rules', () => {
   });
 
   it('decisions have numbers of their own', () => {
-    const numbers = files.filter((file) => file.startsWith('docs/decisions/')).map((file) => file.slice(15, 19));
+    const records = files.filter((file) => /^docs\/decisions\/(?!README\.md$)/.test(file));
+    const numbers = records.map((file) => file.slice(15, 19));
     expect(numbers.filter((number) => !/^\d{4}$/.test(number))).toEqual([]);
     expect(new Set(numbers).size).toBe(numbers.length);
+    const list = read('docs/decisions/README.md');
+    expect(records.filter((file) => !list.includes(`(${file.slice(15)})`))).toEqual([]);
   });
 
   it('links between the pages lead somewhere', () => {
