@@ -5,10 +5,10 @@ import { streamEvents } from '../../../schemas/topics.ts';
 import { readAttemptFate } from '../../streams/read-attempt-fate.ts';
 import { readRunStream } from '../../streams/read-run-stream.ts';
 import { readThreadStream } from '../../streams/read-thread-stream.ts';
-import { type FollowedStream, FollowingReader } from './following-reader.ts';
 import { RunPosition, ThreadPosition } from './read-position.ts';
 import { RecordRingBuffer } from './ring-buffer.ts';
 import { StoredWatch } from './stored-watch.ts';
+import { type FollowedStream, StreamSubscription } from './stream-subscription.ts';
 import type { StreamHub } from './stream-types.ts';
 
 export interface StreamHubOptions {
@@ -59,7 +59,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   });
   ringBuffer.beginAt(tail.from);
   const stored = new StoredWatch(log);
-  const readers = new Set<FollowingReader>();
+  const readers = new Set<StreamSubscription>();
   const dropping = setInterval(() => ringBuffer.dropOld(), dropOldIntervalMs).unref();
 
   async function arrived(signal: AbortSignal): Promise<void> {
@@ -74,7 +74,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     { deploymentId, threadId }: { readonly deploymentId: string; readonly threadId: string },
     stream: Pick<FollowedStream, 'position' | 'fromStored' | 'runId' | 'readPage'>,
   ) {
-    const reader: FollowingReader = new FollowingReader({
+    const reader: StreamSubscription = new StreamSubscription({
       ...stream,
       key: `${deploymentId}:${threadId}`,
       ringBuffer,

@@ -57,7 +57,7 @@ interface Gap {
 const minPauseMs = 50;
 const maxPauseMs = 1_000;
 
-export class FollowingReader implements StreamReader {
+export class StreamSubscription implements StreamReader {
   readonly #stream: FollowedStream;
   readonly #cursor: Cursor;
   readonly #closing = new AbortController();
