@@ -4,8 +4,11 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { builtProgram } from './built-program.ts';
+import { joinEnvironments, testSettings } from './test-settings.ts';
 
 const startTimeoutMs = 120_000;
+/** Deriving types costs seconds of a processor at each start; tests that are about it say so. */
+const withoutTypes = testSettings({ agentsTypesSeconds: 0 });
 
 /** A `runlake all` of its own: built code, a throw-away data folder, a free port. */
 export interface RunlakeProcess {
@@ -61,10 +64,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
     RUNLAKE_LOG_LEVEL: 'warn',
     RUNLAKE_SERVE_METRICS: 'true',
-    // Costs seconds of a processor at each start; tests that are about it say so.
-    RUNLAKE_AGENTS_TYPES_SECONDS: '0',
-    ...servers?.environment,
-    ...options.environment,
+    ...joinEnvironments(withoutTypes, servers?.environment, options.environment),
   };
   const child = spawn(process.execPath, [builtProgram, 'all'], {
     env: environment,

@@ -17,6 +17,7 @@ import { createStreamPublisher } from '../../pipelines/agents/streams/create-str
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-types.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
+import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
@@ -26,6 +27,11 @@ import type { Ends } from './ends.ts';
 import { feedbackLinksOf } from './feedback-links-of.ts';
 import type { Stores } from './open-stores.ts';
 import type { AgentsPart } from './role.ts';
+
+/** Inputs and outputs of all child runs of one graph run; beyond it, they are left out of its trace. One character is one byte or more. */
+const maxChildRunCharacters = 64 * 1024 ** 2;
+/** How long clients can rejoin the stream of a run without a thread after its end: long enough to reconnect. */
+const statelessResumeMs = 120_000;
 
 export interface AgentParts {
   readonly config: Config & { readonly agentsFile: string };
@@ -97,7 +103,7 @@ export async function openGraphPool(
     environment: graphEnvironment(),
     accounts,
     serverUrl: part === 'work' ? config.agentsPublicUrl : agentServerUrl(config),
-    maxEventBytes: config.agentsMaxEventBytes,
+    maxEventBytes,
     maxBufferedBytes: config.agentsWorkerBufferBytes,
     silentMs: config.agentsSilentMs,
     heapMegabytes: config.agentsWorkerHeapMegabytes,
@@ -127,20 +133,19 @@ export function startWork(
   const tracing = {
     accept: { ...accept, log },
     defaultSender,
-    tracesStatelessValues: config.agentsTraceStatelessValues,
     hidden: graphTracing(file.env),
     logger,
   };
   const childRuns = traceChildRuns({
     ...tracing,
     maxRuns: config.agentsTraceChildRuns,
-    maxCharacters: config.agentsTraceChildBytes,
+    maxCharacters: maxChildRunCharacters,
   });
   ends.add('child runs', () => childRuns.close());
   const publisher = createStreamPublisher({
     log,
     keptMs: config.agentsStreamHours * 3_600_000,
-    maxEventBytes: config.agentsMaxEventBytes,
+    maxEventBytes,
   });
   const heartbeats = openDatabase({
     url: databaseUrl,
@@ -157,7 +162,7 @@ export function startWork(
     deploymentId,
     traceRun: traceRuns(tracing),
     childRuns,
-    markEndPublished: markEndsTogether(stores.database, config.agentsResumeSeconds * 1_000),
+    markEndPublished: markEndsTogether(stores.database, statelessResumeMs),
     feedbackLinks: feedbackLinksOf(config, secretKey, defaultSender),
     logger,
     heartbeats,

@@ -8,6 +8,7 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../../pipelines/agents/graphs/untested-library.ts';
 import { misfitVectors } from '../../pipelines/agents/store/misfit-vectors.ts';
+import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
@@ -87,7 +88,7 @@ async function inspectProject(
       runsPerWorker: 1,
       environment: graphEnvironment(),
       accounts,
-      maxEventBytes: config.agentsMaxEventBytes,
+      maxEventBytes,
       maxBufferedBytes: config.agentsWorkerBufferBytes,
       silentMs: config.agentsSilentMs,
       heapMegabytes: config.agentsWorkerHeapMegabytes,
@@ -192,8 +193,7 @@ export async function inspectAgentDatabase(
   const file = await readGraphsFile(config.agentsFile).catch(() => undefined);
   const dims = file?.store.index?.dims;
   if (dims === undefined) return;
-  const deploymentId =
-    config.agentsDeployment ?? (await operatorOf(database, config.agentsOrganization)).organizationId;
+  const deploymentId = config.agentsDeployment ?? (await operatorOf(database)).organizationId;
   const numbers = await misfitVectors(database, deploymentId, dims);
   if (numbers === undefined)
     return printFinding(true, 'Stored vectors', `have ${dims} dimensions, as store.index.dims says`);

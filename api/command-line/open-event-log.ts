@@ -7,6 +7,9 @@ import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
+/** Partitions of each topic of the in-process log: one process reads it, and gains nothing from more. */
+const partitions = 1;
+
 export interface OpenedLog {
   readonly log: EventLog;
   readonly healthChecks: readonly HealthCheck[];
@@ -27,7 +30,7 @@ export async function openEventLog(
     return { log, healthChecks: log.healthChecks() };
   }
   const { database } = stores;
-  const { logPartitions: partitions, maxPendingBytes } = config;
+  const { maxPendingBytes } = config;
   const log = await openInProcessLog({ database, topics, partitions, maxPendingBytes, logger });
   ends.add('event log', () => log.close());
   return { log, healthChecks: [{ name: 'event_log', check: () => log.check() }] };

@@ -48,6 +48,9 @@ import { openCustomApp } from './open-custom-app.ts';
 import type { AgentsPart } from './role.ts';
 import { serveHttp } from './serve-http.ts';
 
+/** Heap of the process that derives schemas from types: the TypeScript compiler needs it for projects with many packages. */
+const typesHeapMegabytes = 1_024;
+
 /** What the start prints for the operator. */
 export interface StartedAgents {
   readonly url: string;
@@ -157,7 +160,7 @@ export async function openAgents(
     pool,
     keptIn: join(config.dataDir, 'graph-types'),
     limitMs: config.agentsTypesSeconds * 1_000,
-    heapMegabytes: config.agentsTypesHeapMegabytes,
+    heapMegabytes: typesHeapMegabytes,
     accounts,
     logger,
   });

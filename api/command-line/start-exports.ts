@@ -51,7 +51,7 @@ export async function startExports(
       openSource: sliceSources({ clickhouse, encoders }, config),
     },
     {
-      workFolder: resolve(config.exportWorkDir ?? `${config.dataDir}/exports`),
+      workFolder: resolve(`${config.dataDir}/exports`),
       concurrency: config.exportConcurrency,
       sweepMs: config.exportSweepMs,
     },

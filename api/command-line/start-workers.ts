@@ -11,6 +11,8 @@ import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
 
 const tidyEveryMs = 10 * 60_000;
+/** How long an event waits for its trace before it goes to the dead-letter queue: longer than an outage of its sender. */
+const deferredEventHours = 24;
 
 /** Runs background jobs in this process until `jobs` closes. @throws JOBS_UNAVAILABLE */
 export async function startWorkers(parts: {
@@ -20,10 +22,10 @@ export async function startWorkers(parts: {
   readonly log: EventLog;
   readonly jobs: Jobs;
 }): Promise<void> {
-  const { config, logger, log, jobs } = parts;
+  const { logger, log, jobs } = parts;
   const { database, clickhouse } = parts.stores;
   jobs.work('expire-parked-events', async (_payload, { signal }) => {
-    await expireDeferredEvents({ log, database, logger }, { hours: config.deferredEventHours, signal });
+    await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
   });
   jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
     deleteProjectRuns({ clickhouse, database }, { workspaceId, projectId, signal }),

@@ -64,6 +64,6 @@ export function mainApi({ maxJsonBodyBytes }: Config): ApiForm {
     title: 'Runlake API',
     description:
       'Every path also works without `/v1`, without `/api/v1`, and with a trailing slash. Times are ISO 8601; UTC if they have no zone.',
-    bodyLimit: { bytes: maxJsonBodyBytes, setting: 'RUNLAKE_MAX_JSON_BODY_BYTES' },
+    bodyLimit: { bytes: maxJsonBodyBytes, setting: 'the limit of requests without runs or feedback' },
   };
 }

@@ -83,6 +83,8 @@ const startingRetrySeconds = 2;
 const ownRoute = '/own-route';
 const ownUrls: ReadonlySet<string> = new Set([ownRoute, '/*']);
 
+/** Maximum size of the request line: more than any filter needs, and little enough to log. */
+const maxUrlBytes = 64 * 1024;
 /** Bytes for headers in addition to the longest accepted URL, so that Node passes too long URLs to our own check. */
 const headerBytes = 1024 * 1024;
 
@@ -100,7 +102,7 @@ export async function buildServer({
 }: ServerOptions): Promise<FastifyInstance> {
   registerTimestampFormat();
   collectProcessMetrics();
-  const limits = { maxHeaderBytes: config.maxUrlBytes + headerBytes, requestTimeoutMs: config.requestTimeoutMs };
+  const limits = { maxHeaderBytes: maxUrlBytes + headerBytes, requestTimeoutMs: config.requestTimeoutMs };
   const rootSegments = new Set<string>(descriptionSegments);
   for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
   const openPaths = new Set(
@@ -200,8 +202,8 @@ export async function buildServer({
       request.span?.end(status, request.caller?.workspaceId);
       recordRequest(operation?.operationId ?? 'none', status, startedAtMs);
     });
-    if (Buffer.byteLength(request.originalUrl) > config.maxUrlBytes) {
-      throw runlakeError('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
+    if (Buffer.byteLength(request.originalUrl) > maxUrlBytes) {
+      throw runlakeError('URL_TOO_LONG', { limitBytes: maxUrlBytes });
     }
     if (preflight) return reply.code(204).send();
     // Before the body is read, so that its type and size do not matter.

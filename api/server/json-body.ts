@@ -17,7 +17,7 @@ export function parseJsonBody(body: Buffer, maxDepth: number): unknown {
   const limit =
     maxDepth > maxParsedDepth
       ? { maxDepth: maxParsedDepth, limit: 'the limit of all operations except ingest' }
-      : { maxDepth, limit: 'RUNLAKE_MAX_JSON_DEPTH' };
+      : { maxDepth, limit: 'the limit of all JSON bodies' };
   scanJson(body, 0, body.length, { part: 'body', ...limit });
   return JSON.parse(body.toString('utf8'));
 }

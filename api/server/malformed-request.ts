@@ -29,12 +29,9 @@ export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socke
 function toConnectionError(raw: NodeJS.ErrnoException, limits: ConnectionLimits): RunlakeError {
   switch (raw.code) {
     case 'HPE_HEADER_OVERFLOW':
-      return runlakeError('HEADERS_TOO_LARGE', {
-        limitBytes: limits.maxHeaderBytes,
-        limit: 'RUNLAKE_MAX_URL_BYTES + 1 MiB',
-      });
+      return runlakeError('HEADERS_TOO_LARGE', { limitBytes: limits.maxHeaderBytes });
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return runlakeError('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs, limit: 'RUNLAKE_REQUEST_TIMEOUT_MS' });
+      return runlakeError('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs });
     default:
       return runlakeError('BAD_REQUEST', { reason: 'The request is not valid HTTP.' }, { cause: raw });
   }

@@ -3,6 +3,7 @@ import { Compile } from 'typebox/compile';
 import Format from 'typebox/format';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { sslModes, unknownSslMode } from '../postgres/address.ts';
+import { internals, memoryShares } from './internals.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
 /** Variables of the tests, and those that Kubernetes adds for a service named `runlake`. */
@@ -19,6 +20,9 @@ export interface LoadedConfig {
 /**
  * Reads all settings from `environment` and freezes the result. An empty variable counts as absent. A variable that
  * starts with `RUNLAKE_` and is not a setting is an error, because it is most likely misspelt.
+ *
+ * Tests that start processes set RUNLAKE_TEST_SETTINGS: a JSON object of values that replace constants of `internals.ts`,
+ * by their keys. It is refused unless NODE_ENV is `test`.
  *
  * @throws INVALID_CONFIG with all errors at once.
  */
@@ -42,7 +46,8 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     values[name] = value;
     sources[name] = 'environment';
   }
-  faults.push(...contradictions(values), ...unknownVariables(environment));
+  Object.assign(values, sharesOf(Number(values.memoryBytes)), internals);
+  faults.push(...overrideForTests(values, environment), ...contradictions(values), ...unknownVariables(environment));
   if (faults.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
       count: faults.length,
@@ -103,12 +108,49 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
     found.push('RUNLAKE_MAX_RUN_BYTES must not be larger than RUNLAKE_MAX_BODY_BYTES');
   }
   if (Number(values.maxRunBytes) > Number(values.maxPendingBytes)) {
-    found.push('RUNLAKE_MAX_RUN_BYTES must not be larger than RUNLAKE_MAX_PENDING_BYTES');
+    found.push('RUNLAKE_MAX_RUN_BYTES must not be larger than a quarter of RUNLAKE_MEMORY_BYTES');
   }
   if (Number(values.maxBodyBytes) > Number(values.maxCollectingBytes)) {
-    found.push('RUNLAKE_MAX_BODY_BYTES must not be larger than RUNLAKE_MAX_COLLECTING_BYTES');
+    found.push('RUNLAKE_MAX_BODY_BYTES must not be larger than half of RUNLAKE_MEMORY_BYTES');
   }
   return found;
+}
+
+function sharesOf(memoryBytes: number): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(memoryShares).map(([name, share]) => [name, Math.floor(memoryBytes * share)] as const),
+  );
+}
+
+/** Replaces values of constants by those of RUNLAKE_TEST_SETTINGS, and returns what is wrong with it. */
+function overrideForTests(
+  values: Record<string, unknown>,
+  environment: Readonly<Record<string, string | undefined>>,
+): string[] {
+  const raw = environment.RUNLAKE_TEST_SETTINGS?.trim();
+  if (!raw) return [];
+  if (environment.NODE_ENV !== 'test') return ['RUNLAKE_TEST_SETTINGS is for tests of Runlake: NODE_ENV is not test'];
+  const overrides = parseObject(raw);
+  if (overrides === undefined) return ['RUNLAKE_TEST_SETTINGS is not a JSON object'];
+  const known = [...Object.keys(internals), ...Object.keys(memoryShares)];
+  const faults: string[] = [];
+  for (const [name, value] of Object.entries(overrides)) {
+    if (!known.includes(name)) {
+      faults.push(`RUNLAKE_TEST_SETTINGS: ${name} is not a constant; did you mean ${nearest(name, known)}?`);
+    } else if (typeof value !== typeof values[name]) {
+      faults.push(`RUNLAKE_TEST_SETTINGS: ${name} must be a ${typeof values[name]}`);
+    } else values[name] = value;
+  }
+  return faults;
+}
+
+function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? { ...value } : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {

@@ -1,14 +1,14 @@
 import { type Static, Type } from 'typebox';
 import { agentSettings } from './agent-settings.ts';
 import { exportSettings } from './export-settings.ts';
-import { limitSettings } from './limit-settings.ts';
-import { bytes, count, KIB, MIB, optional, required, type Setting, text, url } from './setting.ts';
+import type { InternalConfig } from './internals.ts';
+import { bytes, count, MIB, optional, required, type Setting, text, url } from './setting.ts';
 
 export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 60. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -98,12 +98,6 @@ export const settings = {
     count(1, 100),
     "Replication factor of the Kafka topics that Runlake creates. Unset: the broker's default.",
   ),
-  kafkaSessionTimeoutMs: required(
-    'RUNLAKE_KAFKA_SESSION_TIMEOUT_MS',
-    count(6_000, 60_000),
-    15_000,
-    'Kafka consumer session timeout, in milliseconds: without heartbeats for this long, a consumer loses its partitions to others. Brokers enforce their own bounds.',
-  ),
   kafkaTls: required('RUNLAKE_KAFKA_TLS', Type.Boolean(), false, 'Connect to the Kafka brokers with TLS.'),
   kafkaSaslMechanism: optional(
     'RUNLAKE_KAFKA_SASL_MECHANISM',
@@ -155,70 +149,20 @@ export const settings = {
     'Admin API key that the first start creates. Unset: a random key.',
     true,
   ),
-  bootstrapOrganization: required(
-    'RUNLAKE_BOOTSTRAP_ORGANIZATION',
-    text,
-    'Default',
-    'Name of the organisation that the first start creates.',
-  ),
-  bootstrapWorkspace: required(
-    'RUNLAKE_BOOTSTRAP_WORKSPACE',
-    text,
-    'Default',
-    'Name of the workspace that the first start creates.',
-  ),
-  bootstrapEmail: required(
-    'RUNLAKE_BOOTSTRAP_EMAIL',
-    Type.String({ format: 'email' }),
-    'admin@runlake.local',
-    'Email address of the user that the first start creates.',
-  ),
 
-  // Limits on requests
+  // Limits
+  memoryBytes: required(
+    'RUNLAKE_MEMORY_BYTES',
+    Type.Integer({ minimum: 256 * MIB, maximum: 256 * 1024 * MIB }),
+    1024 * MIB,
+    'Memory budget of one process, from which its buffers get fixed shares: half for ingest bodies that are being received or processed, a quarter for accepted events that wait for the event log, a quarter for events fetched from Kafka and not stored yet. Beyond a share, requests get 503, or fetching pauses. On top come the code and heap of the process, and a cache of usage counts of 1/32. Each encoder process of bulk exports and each process that runs graph code may buffer another quarter.',
+  ),
   maxBodyBytes: required('RUNLAKE_MAX_BODY_BYTES', bytes(), 100 * MIB, 'Maximum size of a decompressed request body.'),
-  maxJsonBodyBytes: required(
-    'RUNLAKE_MAX_JSON_BODY_BYTES',
-    bytes(64 * MIB),
-    MIB,
-    'Maximum body size of requests that carry no runs or feedback, such as a query or a new project.',
-  ),
-  maxCollectingBytes: required(
-    'RUNLAKE_MAX_COLLECTING_BYTES',
-    bytes(64 * 1024 ** 3),
-    512 * MIB,
-    'Maximum size of all ingest bodies that are being received or processed at once. Beyond it, organisations above their fair share get 503; the others may use up to a quarter more.',
-  ),
   maxRunBytes: required(
     'RUNLAKE_MAX_RUN_BYTES',
     bytes(512 * MIB),
     25 * MIB,
     'Maximum size of one run event; the Kafka message and fetch sizes are derived from it.',
-  ),
-  maxParts: required(
-    'RUNLAKE_MAX_PARTS',
-    count(1, 10_000_000),
-    100_000,
-    'Maximum number of parts of a multipart body, runs of a JSON batch, spans of an OTLP request, and members of one JSON object in an ingest body.',
-  ),
-  maxJsonDepth: required('RUNLAKE_MAX_JSON_DEPTH', count(8, 1_000_000), 5_000, 'Maximum nesting depth of JSON bodies.'),
-  maxUrlBytes: required('RUNLAKE_MAX_URL_BYTES', count(1024, 1_000_000), 64 * KIB, 'Maximum size of the request line.'),
-  maxPageBytes: required(
-    'RUNLAKE_MAX_PAGE_BYTES',
-    bytes(),
-    64 * MIB,
-    'Maximum size of a page. A page of traced runs ends early, with a cursor; the agent server refuses a larger page, except one with a single row.',
-  ),
-  requestTimeoutMs: required(
-    'RUNLAKE_REQUEST_TIMEOUT_MS',
-    count(100, 3_600_000),
-    60_000,
-    'Maximum time for a request to arrive completely, in milliseconds.',
-  ),
-  queryTimeoutMs: required(
-    'RUNLAKE_QUERY_TIMEOUT_MS',
-    count(100, 3_600_000),
-    30_000,
-    'Timeout of each query of a read request, in milliseconds.',
   ),
   rateLimitPerKey: optional(
     'RUNLAKE_RATE_LIMIT_PER_KEY',
@@ -236,109 +180,12 @@ export const settings = {
     1_096,
     'Maximum age of an accepted start time, in days.',
   ),
-  maxRunAheadHours: required(
-    'RUNLAKE_MAX_RUN_AHEAD_HOURS',
-    count(0, 8_760),
-    24,
-    'How far in the future an accepted start time may lie, in hours.',
-  ),
-  patchWaitMs: required(
-    'RUNLAKE_PATCH_WAIT_MS',
-    count(0, 60_000),
-    5_000,
-    'How long a patch that carries only the run id waits for its run to appear, in milliseconds.',
-  ),
-  drainTimeoutMs: required(
-    'RUNLAKE_DRAIN_TIMEOUT_MS',
-    count(100, 600_000),
-    30_000,
-    'Maximum time for accepted work to finish at shutdown, in milliseconds.',
-  ),
-
-  // Ingest
-  maxPendingBytes: required(
-    'RUNLAKE_MAX_PENDING_BYTES',
-    bytes(64 * 1024 ** 3),
-    256 * MIB,
-    'Maximum size of accepted events that wait for the event log; beyond it, requests get 503.',
-  ),
-  publishTimeoutMs: required(
-    'RUNLAKE_PUBLISH_TIMEOUT_MS',
-    count(100, 600_000),
-    10_000,
-    'Maximum time for Kafka to acknowledge the events of a request, in milliseconds for each started 16 MiB; after that the request gets 503.',
-  ),
-  maxFetchedBytes: required(
-    'RUNLAKE_MAX_FETCHED_BYTES',
-    bytes(64 * 1024 ** 3),
-    256 * MIB,
-    'Maximum size of events that are fetched from Kafka and not stored yet; beyond it, fetching pauses.',
-  ),
-  logPartitions: required(
-    'RUNLAKE_LOG_PARTITIONS',
-    count(1, 1_024),
-    1,
-    'Number of partitions of each topic of the in-process event log.',
-  ),
-  insertBatchRows: required(
-    'RUNLAKE_INSERT_BATCH_ROWS',
-    count(1, 1_000_000),
-    20_000,
-    'Row count at which an insert batch is complete.',
-  ),
-  insertBatchBytes: required(
-    'RUNLAKE_INSERT_BATCH_BYTES',
-    bytes(),
-    64 * MIB,
-    'Size at which an insert batch is complete.',
-  ),
-  insertBatchMs: required(
-    'RUNLAKE_INSERT_BATCH_MS',
-    count(10, 60_000),
-    500,
-    'How long a Kafka fetch waits for more events before it returns a small batch, in milliseconds.',
-  ),
-  traceLocationCache: required(
-    'RUNLAKE_TRACE_LOCATION_CACHE',
-    count(1_000, 100_000_000),
-    1_000_000,
-    'Number of traces whose location (project and time) the sink caches in memory.',
-  ),
-  deferredEventHours: required(
-    'RUNLAKE_DEFERRED_EVENT_HOURS',
-    count(1, 8_760),
-    24,
-    'How long an event is deferred while its trace is unknown before it goes to the dead-letter queue, in hours.',
-  ),
-
-  // Usage
-  rollupIntervalMs: required(
-    'RUNLAKE_ROLLUP_INTERVAL_MS',
-    count(50, 60_000),
-    1_000,
-    'Maximum pause between two roll-up runs of the usage counts, in milliseconds.',
-  ),
-  maxUsageWorkspaces: required(
-    'RUNLAKE_MAX_USAGE_WORKSPACES',
-    count(1, 10_000),
-    200,
-    'Maximum number of workspace ids in one usage request.',
-  ),
-  usageCacheBytes: required(
-    'RUNLAKE_USAGE_CACHE_BYTES',
-    count(0, 16 * 1024 ** 3),
-    32 * MIB,
-    'Maximum size of the in-memory cache of usage counts, which is invalidated when the counts change; 0 disables it.',
-  ),
 
   // Bulk export
   ...exportSettings,
 
   // Agent server
   ...agentSettings,
-
-  // Limits per organisation
-  ...limitSettings,
 
   // Traces of Runlake itself, with the standard variables of OpenTelemetry
   otlpTracesEndpoint: optional(
@@ -387,5 +234,5 @@ type ValueOf<N extends SettingName> = (typeof settings)[N]['fallback'] extends u
   ? Static<(typeof settings)[N]['schema']> | undefined
   : Static<(typeof settings)[N]['schema']>;
 
-/** The whole configuration, frozen. */
-export type Config = { readonly [N in SettingName]: ValueOf<N> };
+/** The whole configuration, frozen: the settings, and the constants that tests vary. */
+export type Config = { readonly [N in SettingName]: ValueOf<N> } & InternalConfig;

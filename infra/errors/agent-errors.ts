@@ -47,7 +47,7 @@ export const agentErrors = {
   APP_TIMEOUT: transient(
     504,
     'The custom app did not respond within {seconds} s.',
-    'Retry, make the app respond sooner, or raise its timeout RUNLAKE_AGENTS_APP_TIMEOUT_MS.',
+    'Retry, or make the app respond sooner.',
   ),
   AUTH_HANDLER_INVALID: terminal(
     500,
@@ -128,7 +128,7 @@ export const agentErrors = {
   ),
   ANSWER_TOO_LARGE: caller(
     422,
-    'The response would be larger than {limitBytes} bytes ({limit}).',
+    'The response would be larger than {limitBytes} bytes.',
     'Request fewer items with `limit`, or fewer fields with `select` if the route has it. A single item is always returned.',
   ),
   FIELD_NOT_BUILT: caller(
@@ -189,7 +189,7 @@ export const agentErrors = {
   STREAM_BUFFER_FULL: terminal(
     500,
     'The graph streams events faster than they can be stored: its process buffers {bytes} bytes (limit: {limit}).',
-    'Stream fewer or smaller events, or raise RUNLAKE_AGENTS_WORKER_BUFFER_BYTES.',
+    'Stream fewer or smaller events, or raise RUNLAKE_MEMORY_BYTES.',
   ),
   WORKER_MESSAGE_TOO_LARGE: terminal(
     500,
@@ -232,11 +232,7 @@ export const agentErrors = {
     "Unknown time zone '{timezone}'.",
     'Send an IANA time zone name, for example "Europe/Berlin". The default is UTC.',
   ),
-  CRON_LIMIT_REACHED: caller(
-    422,
-    'Cron limit reached ({limit}).',
-    'Delete crons that are not needed, or raise RUNLAKE_AGENTS_MAX_CRONS.',
-  ),
+  CRON_LIMIT_REACHED: caller(422, 'Cron limit reached ({limit}).', 'Delete crons that are not needed.'),
   WEBHOOK_INVALID: caller(
     422,
     "'{url}' cannot be a webhook: {reason}.",

@@ -56,21 +56,13 @@ export const catalogue = {
   ),
   TOO_MANY_PARTS: caller(413, 'The body has more than {limitParts} parts ({limit}).', 'Send smaller batches.'),
   TOO_DEEP: caller(422, 'The JSON in {part} is nested deeper than {limitDepth} ({limit}).', 'Send flatter JSON.'),
-  URL_TOO_LONG: caller(
-    414,
-    'The URL is longer than {limitBytes} bytes ({limit}).',
-    'Send fewer or shorter parameters.',
-  ),
+  URL_TOO_LONG: caller(414, 'The URL is longer than {limitBytes} bytes.', 'Send fewer or shorter parameters.'),
   HEADERS_TOO_LARGE: caller(
     431,
-    'The URL and headers together are larger than {limitBytes} bytes ({limit}).',
+    'The URL and headers together are larger than {limitBytes} bytes.',
     'Send fewer or shorter parameters and headers.',
   ),
-  REQUEST_TIMEOUT: caller(
-    408,
-    'The request did not arrive within {limitMs} ms ({limit}).',
-    'Retry, or send smaller batches.',
-  ),
+  REQUEST_TIMEOUT: caller(408, 'The request did not arrive within {limitMs} ms.', 'Retry, or send smaller batches.'),
   BODY_TOO_SLOW: caller(
     408,
     'Fewer than {bytes} bytes of the body arrived within {seconds} s.',
@@ -112,16 +104,12 @@ export const catalogue = {
   ),
 
   // Limits
-  LIMIT_REACHED: caller(
-    422,
-    'The organization has reached its limit of {limit} {what} ({setting}).',
-    '{instead}, or ask the operator to raise {setting}.',
-  ),
+  LIMIT_REACHED: caller(422, 'The organization has reached its limit of {limit} {what}.', '{instead}.'),
 
   ORGANIZATION_LIMIT_REACHED: caller(
     422,
-    'The limit of {limit} organizations is reached (RUNLAKE_MAX_ORGANIZATIONS).',
-    'Delete organizations that are not needed, or raise RUNLAKE_MAX_ORGANIZATIONS.',
+    'The limit of {limit} organizations is reached.',
+    'Delete organizations that are not needed.',
   ),
 
   // Projects

@@ -94,11 +94,11 @@ export const exportErrors = {
   PARQUET_ENCODER_FAILED: terminal(
     500,
     'A Parquet file could not be written: {reason}.',
-    'Runlake retries automatically. If the error persists, raise RUNLAKE_EXPORT_ENCODER_BYTES, or export fewer fields.',
+    'Runlake retries automatically. If the error persists, raise RUNLAKE_MEMORY_BYTES, or export fewer fields.',
   ),
   WORK_FILE_UNUSABLE: terminal(
     500,
     'The work file {file} of an export cannot be written or read ({reason}).',
-    'Free space in the folder of RUNLAKE_EXPORT_WORK_DIR, and make sure that this user can write there.',
+    'Free space in the folder `exports` in RUNLAKE_DATA_DIR, and make sure that this user can write there.',
   ),
 } as const satisfies Record<string, ErrorEntry>;

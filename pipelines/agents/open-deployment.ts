@@ -18,18 +18,21 @@ interface DeploymentRow {
 }
 
 /**
- * Reads the deployment that the settings name; by default that of the organisation. The default deployment has the id of the
- * organisation. This function creates it in the first workspace if it does not exist.
+ * Reads the deployment that the setting names; unset, the default deployment of the oldest organisation. A default deployment
+ * has the id of its organisation. This function creates it in the first workspace if it does not exist.
  *
- * @throws NOT_FOUND if the organisation or deployment does not exist, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was
+ * @throws NOT_FOUND if the deployment does not exist, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was
  *   deleted.
  */
 export async function openDeployment(
   database: Database,
-  settings: Pick<Config, 'agentsDeployment' | 'agentsOrganization'>,
+  settings: Pick<Config, 'agentsDeployment'>,
 ): Promise<ServedDeployment> {
+  const named = settings.agentsDeployment;
   const deploymentId =
-    settings.agentsDeployment ?? (await openDefaultDeployment(database, settings.agentsOrganization));
+    named === undefined || (await isOrganization(database, named))
+      ? await openDefaultDeployment(database, named)
+      : named;
   const [row] = await database.query<DeploymentRow>(
     `SELECT deployment.organization_id, deployment.workspace_id, workspace.deleted_at IS NOT NULL AS workspace_deleted
      FROM agents.deployments deployment JOIN workspaces workspace ON workspace.id = deployment.workspace_id
@@ -43,6 +46,10 @@ export async function openDeployment(
     throw runlakeError('DEPLOYMENT_WITHOUT_WORKSPACE', { deployment: deploymentId, workspace: workspaceId });
   }
   return { deploymentId, operator: { ...(await operatorOf(database, organizationId)), workspaceId } };
+}
+
+async function isOrganization(database: Database, id: string): Promise<boolean> {
+  return (await database.query('SELECT FROM organizations WHERE id = $1', [id])).length > 0;
 }
 
 async function openDefaultDeployment(database: Database, organizationId: string | undefined): Promise<string> {

@@ -54,5 +54,5 @@ export function selectedColumns(columns: string, select: readonly string[] | nul
 }
 
 function tooLarge(limitBytes: number): RunlakeError {
-  return runlakeError('ANSWER_TOO_LARGE', { limitBytes, limit: 'RUNLAKE_MAX_PAGE_BYTES' });
+  return runlakeError('ANSWER_TOO_LARGE', { limitBytes });
 }

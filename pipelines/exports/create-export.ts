@@ -5,7 +5,7 @@ import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { liveProjectIds } from '../runs/live-projects.ts';
 import { allTimes } from '../runs/run-key.ts';
 import { enqueueExport } from './enqueue.ts';
-import type { ExportDeps } from './export-deps.ts';
+import { clockSkewMs, type ExportDeps } from './export-deps.ts';
 import { resolveFields } from './export-fields.ts';
 import type { ExportFormat } from './export-scope.ts';
 import { insertExport } from './insert-export.ts';
@@ -26,6 +26,8 @@ export interface NewExport {
 }
 
 const dayMicros = 86_400_000_000;
+/** Maximum time range of one export: ten years, which is more than the tables keep. */
+const maxDays = 3_660;
 /** Unknown fields that an error names. */
 const maxNamedFields = 5;
 
@@ -42,7 +44,7 @@ export async function createExport(
   owner: { readonly workspaceId: string; readonly keyId: string },
   request: NewExport,
 ): Promise<ExportWithProgress> {
-  const faults = validateExport(request, deps.limits.exportMaxDays, deps.now());
+  const faults = validateExport(request, deps.now());
   if (faults.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: faults });
   const { workspaceId } = owner;
   const { database, limits } = deps;
@@ -75,7 +77,7 @@ export async function createExport(
       sourceExportId: null,
       logPosition,
       createdAt,
-      membersUntil: new Date(createdAt.getTime() + limits.exportClockSkewMs),
+      membersUntil: new Date(createdAt.getTime() + clockSkewMs),
     });
     await requireExportQuota(tx, workspaceId, schedule, limits);
   });
@@ -90,7 +92,7 @@ export async function readLogEndOffsets({ log }: Pick<ExportDeps, 'log'>) {
   return Object.fromEntries(ends);
 }
 
-function validateExport(request: NewExport, maxDays: number, now: Date): FieldError[] {
+function validateExport(request: NewExport, now: Date): FieldError[] {
   const { startTimeMicros: start, endTimeMicros: end, intervalHours, exportFields } = request;
   const faults: FieldError[] = [];
   const addError = (field: string, type: string, msg: string) => faults.push({ loc: ['body', field], msg, type });
@@ -99,7 +101,7 @@ function validateExport(request: NewExport, maxDays: number, now: Date): FieldEr
     addError('start_time', 'out_of_range', 'must lie between 1970 and 2260');
   } else if (intervalHours !== undefined && start < now.getTime() * 1_000 - maxDays * dayMicros) {
     // A schedule catches up on all past intervals, one after another.
-    addError('start_time', 'out_of_range', `must lie at most ${maxDays} days ago (RUNLAKE_EXPORT_MAX_DAYS)`);
+    addError('start_time', 'out_of_range', `must lie at most ${maxDays} days ago`);
   }
   if (intervalHours === undefined && end === undefined) {
     addError('end_time', 'missing', 'is required if interval_hours is absent');
@@ -109,11 +111,7 @@ function validateExport(request: NewExport, maxDays: number, now: Date): FieldEr
     if (end <= start) addError('end_time', 'out_of_range', 'must be later than start_time');
     else if (end > untilMicrosExclusive) addError('end_time', 'out_of_range', 'must lie between 1970 and 2260');
     else if (end - start > maxDays * dayMicros) {
-      addError(
-        'end_time',
-        'out_of_range',
-        `must be at most ${maxDays} days after start_time (RUNLAKE_EXPORT_MAX_DAYS)`,
-      );
+      addError('end_time', 'out_of_range', `must be at most ${maxDays} days after start_time`);
     }
   }
   if (exportFields?.length === 0) addError('export_fields', 'too_short', 'must name at least one field, or be absent');

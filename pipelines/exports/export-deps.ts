@@ -9,9 +9,7 @@ import type { SliceSource } from './runs/export-run.ts';
 
 export type ExportLimits = Pick<
   Config,
-  | 'exportClockSkewMs'
   | 'exportLeaseMs'
-  | 'exportMaxDays'
   | 'exportMaxSchedules'
   | 'exportMaxUnfinished'
   | 'exportRetries'
@@ -19,11 +17,16 @@ export type ExportLimits = Pick<
   | 'exportRunsAtOnce'
   | 'exportRunTimeoutMs'
   | 'exportScheduleDelayMs'
-  | 'exportSliceBytes'
   | 'exportSliceRows'
   | 'exportsPerWorkspace'
   | 'exportTimeoutMs'
 >;
+
+/**
+ * Allowance for clocks of processes that differ: an export includes runs that are received up to this long after its
+ * request.
+ */
+export const clockSkewMs = 1_000;
 
 /** Dependencies of every operation on bulk exports. */
 export interface ExportDeps {

@@ -23,7 +23,6 @@ export async function requireExportQuota(
       runlakeError('LIMIT_REACHED', {
         limit: exportMaxSchedules,
         what: 'scheduled bulk exports',
-        setting: 'RUNLAKE_EXPORT_MAX_SCHEDULES',
         instead: 'Cancel those that are not needed',
       }),
     );
@@ -34,7 +33,6 @@ export async function requireExportQuota(
     runlakeError('LIMIT_REACHED', {
       limit: exportMaxUnfinished,
       what: 'bulk exports that are not finished',
-      setting: 'RUNLAKE_EXPORT_MAX_UNFINISHED',
       instead: 'Wait until some of them have ended, or cancel them',
     }),
   );

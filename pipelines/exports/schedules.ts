@@ -15,7 +15,7 @@ import { randomUUID } from 'node:crypto';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { readLogEndOffsets } from './create-export.ts';
 import { enqueueExport } from './enqueue.ts';
-import type { ExportDeps } from './export-deps.ts';
+import { clockSkewMs, type ExportDeps } from './export-deps.ts';
 import { isProjectDeleted, microsOf } from './export-locations.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 import { finishExport } from './finish-export.ts';
@@ -43,7 +43,7 @@ function lastDueEnd({ now, limits }: ExportDeps): string {
 }
 
 async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned' | 'not due'> {
-  const { database, limits } = deps;
+  const { database } = deps;
   const createdAt = deps.now();
   const logPosition = await readLogEndOffsets(deps);
   const outcome = await database.transaction(async (tx) => {
@@ -76,7 +76,7 @@ async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned
       sourceExportId: schedule.id,
       logPosition,
       createdAt,
-      membersUntil: new Date(createdAt.getTime() + limits.exportClockSkewMs),
+      membersUntil: new Date(createdAt.getTime() + clockSkewMs),
     });
     await tx.execute('UPDATE bulk_exports SET next_start_time = $2, updated_at = $3 WHERE id = $1', [
       scheduleId,

@@ -11,7 +11,6 @@ export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: n
     runlakeError('LIMIT_REACHED', {
       limit: maxProjects,
       what: 'tracing projects',
-      setting: 'RUNLAKE_MAX_PROJECTS',
       instead: 'Use an existing project, delete those that are not needed',
     }),
   );

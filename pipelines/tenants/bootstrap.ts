@@ -16,10 +16,9 @@ export type BootstrapOutcome =
   /** RUNLAKE_BOOTSTRAP_API_KEY contains a revoked key. It stays revoked; set another one. */
   | { readonly kind: 'key-revoked' };
 
-type BootstrapSettings = Pick<
-  Config,
-  'bootstrapApiKey' | 'bootstrapOrganization' | 'bootstrapWorkspace' | 'bootstrapEmail'
->;
+/** Names of what the first start creates. The workspace can be renamed; the email address only identifies the first user. */
+const firstName = 'Default';
+const firstEmail = 'admin@runlake.local';
 
 const keyDescription = 'Bootstrap admin key';
 
@@ -30,7 +29,7 @@ const keyDescription = 'Bootstrap admin key';
  * held until the commit;
  * 2. read the first organisation; 3. create what is missing. A process that waits in step 1 finds the organisation in step 2.
  */
-export function bootstrap(database: Database, settings: BootstrapSettings): Promise<BootstrapOutcome> {
+export function bootstrap(database: Database, settings: Pick<Config, 'bootstrapApiKey'>): Promise<BootstrapOutcome> {
   return database.transaction(async (tx) => {
     await tx.query("SELECT pg_advisory_xact_lock(hashtext('runlake bootstrap'))");
     const [first] = await tx.query<{ organization_id: string; workspace_id: string | null; user_id: string }>(
@@ -43,8 +42,8 @@ export function bootstrap(database: Database, settings: BootstrapSettings): Prom
     const chosen = settings.bootstrapApiKey;
     if (first === undefined) {
       const key = chosen ?? generateKey();
-      const { bootstrapOrganization: displayName, bootstrapWorkspace: workspaceName, bootstrapEmail: email } = settings;
-      const names = { displayName, workspaceName, tenantHandle: handleFrom(workspaceName), email };
+      const tenantHandle = handleFrom(firstName);
+      const names = { displayName: firstName, workspaceName: firstName, tenantHandle, email: firstEmail };
       await insertOrganization(tx, { ...names, organizationId: randomUUID(), key, keyDescription });
       return { kind: 'created', key, chosen: chosen !== undefined };
     }

@@ -72,7 +72,6 @@ export async function createKey(
       runlakeError('LIMIT_REACHED', {
         limit: limits.maxApiKeys,
         what: 'API keys',
-        setting: 'RUNLAKE_MAX_API_KEYS',
         instead: 'Revoke those that are not needed',
       }),
     );

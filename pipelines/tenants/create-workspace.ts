@@ -40,7 +40,6 @@ export async function createWorkspace(
         runlakeError('LIMIT_REACHED', {
           limit,
           what: 'workspaces',
-          setting: 'RUNLAKE_MAX_WORKSPACES',
           instead: 'Delete those that are not needed',
         }),
       );

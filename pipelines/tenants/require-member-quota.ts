@@ -17,7 +17,6 @@ export function requireMemberQuota(
     runlakeError('LIMIT_REACHED', {
       limit: maxMembers,
       what: 'users',
-      setting: 'RUNLAKE_MAX_MEMBERS',
       instead: 'Create keys for existing users',
     }),
   );

@@ -5,6 +5,7 @@ import { type Part, upTo } from '../api/agent-server/stream-parts.ts';
 import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
+import { joinEnvironments, testSettings } from '../test-settings.ts';
 import { attemptsOf, type FollowedRun, followNew, type RunOnThread, written } from './agent-reader.ts';
 import { countedTraces } from './counted-traces.ts';
 import { deadlineMs } from './pipeline.ts';
@@ -135,21 +136,20 @@ export class AgentRoles {
 
   #environment(): Record<string, string> {
     return {
-      ...this.#servers.environment,
+      ...joinEnvironments(
+        this.#servers.environment,
+        testSettings({ insertBatchMs: 100, publishTimeoutMs: 3_000, agentsTypesSeconds: 0, agentsLeaseMs: 3_000 }),
+      ),
       RUNLAKE_CLICKHOUSE_URL: this.#servers.clickhouseUrl,
       RUNLAKE_DATABASE_URL: this.databaseUrl,
       RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
-      RUNLAKE_INSERT_BATCH_MS: '100',
-      RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
       // Webhooks go to a server of the test.
       RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true',
       RUNLAKE_AGENTS_WEBHOOK_SECRET: webhookSecret,
       RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
       RUNLAKE_AGENTS_PORT: '0',
-      RUNLAKE_AGENTS_TYPES_SECONDS: '0',
-      RUNLAKE_AGENTS_LEASE_MS: '3000',
       RUNLAKE_AGENTS_WORKERS: '1',
       // Of four runs each of the two has half, whoever hears of them first.
       RUNLAKE_AGENTS_RUNS_PER_WORKER: '2',

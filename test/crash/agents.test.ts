@@ -5,6 +5,7 @@ import { beforeEach, expect, test, vi } from 'vitest';
 import { freePorts } from '../../infra/embedded/free-port.ts';
 import { upTo } from '../api/agent-server/stream-parts.ts';
 import { until } from '../infra/until.ts';
+import { testSettings } from '../test-settings.ts';
 import { attemptsOf, followNew, type RunOnThread, readToEnd, written } from './agent-reader.ts';
 import { Gate } from './gate.ts';
 import { deadlineMs, type Instance, shareInstance } from './instance.ts';
@@ -27,7 +28,7 @@ shareInstance(
     return {
       RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
       RUNLAKE_AGENTS_PORT: String(port),
-      RUNLAKE_AGENTS_LEASE_MS: '1500',
+      ...testSettings({ agentsLeaseMs: 1_500 }),
       RUNLAKE_AGENTS_WORKERS: '1',
     };
   },

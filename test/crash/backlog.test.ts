@@ -6,6 +6,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
+import { testSettings } from '../test-settings.ts';
 import { post, untilAccepted } from './client.ts';
 import { type Entry, Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
@@ -25,10 +26,9 @@ const watchedMs = 4_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
   test('of 120 MiB while ClickHouse is away takes a sink that may hold 8 MiB little memory, and is stored whole', async () => {
-    const { pipeline, close } = await openOnStack({
-      RUNLAKE_MAX_FETCHED_BYTES: String(heldBytes),
-      RUNLAKE_PUBLISH_TIMEOUT_MS: '30000',
-    });
+    const { pipeline, close } = await openOnStack(
+      testSettings({ maxFetchedBytes: heldBytes, publishTimeoutMs: 30_000 }),
+    );
     const ledger = new Ledger();
     const sent: Entry[] = [];
     const send = async (count: number, inputs: string) => {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
+import { joinEnvironments, testSettings } from '../test-settings.ts';
 import { type FaultProxy, openFaultProxy } from './fault-proxy.ts';
 import { type Positions, watchPositions } from './positions.ts';
 import { kafkaProtocol } from './protocol.ts';
@@ -88,7 +89,7 @@ export class Pipeline {
   environmentOf(role: PipelineRole): Record<string, string> {
     const { clickhouseUrl, databaseUrl, schemaRegistryUrl, redisUrl } = this.servers;
     const { kafka, registry, clickhouse, postgres } = this.ways[role];
-    return {
+    const own = {
       RUNLAKE_KAFKA_BROKERS: `127.0.0.1:${kafka.port}`,
       RUNLAKE_SCHEMA_REGISTRY_URL: through(schemaRegistryUrl, registry),
       RUNLAKE_CLICKHOUSE_URL: through(clickhouseUrl, clickhouse),
@@ -96,19 +97,21 @@ export class Pipeline {
       ...(redisUrl === undefined ? {} : { RUNLAKE_REDIS_URL: redisUrl }),
       RUNLAKE_KAFKA_TOPIC_PREFIX: this.topicPrefix,
       RUNLAKE_KAFKA_PARTITIONS: '2',
-      // After a kill the group waits for the dead member for so long.
-      RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
       RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_BOOTSTRAP_API_KEY: this.apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
       RUNLAKE_SERVE_METRICS: 'true',
-      RUNLAKE_INSERT_BATCH_MS: '100',
-      RUNLAKE_ROLLUP_INTERVAL_MS: '200',
-      RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
-      RUNLAKE_QUERY_TIMEOUT_MS: '10000',
       RUNLAKE_PORT: new URL(this.url).port,
-      ...this.#environment,
+      ...testSettings({
+        // After a kill the group waits for the dead member for so long.
+        kafkaSessionTimeoutMs: 6_000,
+        insertBatchMs: 100,
+        rollupIntervalMs: 200,
+        publishTimeoutMs: 3_000,
+        queryTimeoutMs: 10_000,
+      }),
     };
+    return joinEnvironments(own, this.#environment);
   }
 
   ask(path: string, body?: object, method = body === undefined ? 'GET' : 'POST'): Promise<Response> {

@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { pythonEnvironment } from '../e2e/python/environment.ts';
 import { stackPart } from '../engines/stack.ts';
 import { until } from '../infra/until.ts';
+import { testSettings } from '../test-settings.ts';
 import { post } from './client.ts';
 import { Ledger } from './ledger.ts';
 import { type OpenPipeline, openOnStack } from './on-stack.ts';
@@ -27,7 +28,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and a
   const ledger = new Ledger();
   let opened: OpenPipeline;
   beforeAll(async () => {
-    opened = await openOnStack({ RUNLAKE_PUBLISH_TIMEOUT_MS: '1000' });
+    opened = await openOnStack(testSettings({ publishTimeoutMs: 1_000 }));
   });
   afterAll(async () => {
     await opened?.close();

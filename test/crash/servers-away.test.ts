@@ -13,6 +13,7 @@ import { runEvents } from '../../schemas/topics.ts';
 import { builtProgram } from '../built-program.ts';
 import { stackPart } from '../engines/stack.ts';
 import { until } from '../infra/until.ts';
+import { testSettings } from '../test-settings.ts';
 import { type OwnServers, ownServers } from './own-servers.ts';
 import { deadlineMs } from './pipeline.ts';
 
@@ -62,8 +63,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         RUNLAKE_REDIS_URL: addresses.redisUrl,
         RUNLAKE_KAFKA_TOPIC_PREFIX: `away-${prefix}.`,
         RUNLAKE_KAFKA_PARTITIONS: '2',
-        RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
-        RUNLAKE_INSERT_BATCH_MS: '100',
+        ...testSettings({ kafkaSessionTimeoutMs: 6_000, insertBatchMs: 100, agentsTypesSeconds: 0 }),
         RUNLAKE_SECRET_KEY: 'a secret key of the tests',
         RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
         RUNLAKE_DATA_DIR: join(root, role),
@@ -71,7 +71,6 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         RUNLAKE_PORT: String(main),
         RUNLAKE_METRICS_PORT: String(metrics),
         RUNLAKE_AGENTS_PORT: String(agents),
-        RUNLAKE_AGENTS_TYPES_SECONDS: '0',
         RUNLAKE_AGENTS_WORKERS: '1',
         ...(role === 'agents' && {
           RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),

@@ -6,6 +6,7 @@ import { ownRedis } from '../engines/own-servers.ts';
 import { stackPart } from '../engines/stack.ts';
 import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
+import { testSettings } from '../test-settings.ts';
 import { load, post, postAlone, untilAccepted } from './client.ts';
 import { openFaultProxy } from './fault-proxy.ts';
 import { expectHonestAnswers, expectMostAccepted } from './honest-answers.ts';
@@ -31,7 +32,7 @@ interface Stall {
   readonly keepsItsPartitions?: true;
 }
 
-const limits = { RUNLAKE_PUBLISH_TIMEOUT_MS: '2000', RUNLAKE_QUERY_TIMEOUT_MS: '3000' };
+const limits = testSettings({ publishTimeoutMs: 2_000, queryTimeoutMs: 3_000 });
 
 const stalls: readonly Stall[] = [
   {

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { freePorts } from '../../infra/embedded/free-port.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { testSettings } from '../test-settings.ts';
 import { pythonEnvironment } from './python/environment.ts';
 
 const script = fileURLToPath(new URL('python/run_agents.py', import.meta.url));
@@ -23,7 +24,7 @@ beforeAll(async () => {
       RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
       RUNLAKE_AGENTS_PORT: String(port),
       RUNLAKE_AGENTS_WORKERS: '1',
-      RUNLAKE_AGENTS_TYPES_SECONDS: '60',
+      ...testSettings({ agentsTypesSeconds: 60 }),
     },
   });
   const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok === true;

@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { Kafka, logLevel } from 'kafkajs';
+import { testSettings } from '../test-settings.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 
 /** Databases that the stack's Redis has; the first one counts which of the others is next. */
@@ -39,10 +40,12 @@ export function ownKafka(
       RUNLAKE_SCHEMA_REGISTRY_URL: schemaRegistryUrl,
       RUNLAKE_KAFKA_TOPIC_PREFIX: prefix,
       RUNLAKE_KAFKA_PARTITIONS: '2',
-      // After a kill the group waits for the dead member for so long.
-      RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
-      // Tests mostly read at once what they sent, and would wait for a batch to gather.
-      RUNLAKE_INSERT_BATCH_MS: '50',
+      ...testSettings({
+        // After a kill the group waits for the dead member for so long.
+        kafkaSessionTimeoutMs: 6_000,
+        // Tests mostly read at once what they sent, and would wait for a batch to gather.
+        insertBatchMs: 50,
+      }),
     },
     clear: () => deleteTopics(kafkaBrokers, prefix),
   };

@@ -2,6 +2,7 @@ import { expect, onTestFinished } from 'vitest';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { startRunlake } from '../runlake-process.ts';
+import { testSettings } from '../test-settings.ts';
 import { checkRuns } from './check-runs.ts';
 import { checkUsage } from './check-usage.ts';
 import { makeHistory } from './histories.ts';
@@ -37,7 +38,9 @@ export interface Played {
 export async function playHistories(seed: number, histories: number, maxKills?: number): Promise<Played> {
   const random = new Random(seed);
   const player = new Player(
-    await startRunlake({ environment: { RUNLAKE_MAX_RUN_AGE_DAYS: '36500', RUNLAKE_PATCH_WAIT_MS: '30000' } }),
+    await startRunlake({
+      environment: { RUNLAKE_MAX_RUN_AGE_DAYS: '36500', ...testSettings({ patchWaitMs: 30_000 }) },
+    }),
     maxKills,
   );
   // Also where the test runs out of time.

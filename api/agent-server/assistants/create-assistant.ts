@@ -5,6 +5,9 @@ import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, given, words } from '../agent-schema.ts';
 import { Assistant, changeable, requireGraph } from './assistant-schema.ts';
 
+/** Maximum number of assistants of a deployment, including those that graphs create. */
+const maxAssistants = 100_000;
+
 export const createAssistant = defineAgentOperation({
   operationId: 'createAssistant',
   method: 'POST',
@@ -32,7 +35,6 @@ export const createAssistant = defineAgentOperation({
       ...given({ config: rest.config, metadata: rest.metadata, name: rest.name, description: rest.description }),
       ...(rest.context === undefined ? {} : { context: rest.context }),
     };
-    const maxAssistants = agents.config.agentsMaxAssistants;
     return create(agents.database, agents.deploymentId, assistant, { maxAssistants });
   },
 });

@@ -9,6 +9,9 @@ import type { AgentServices } from '../agent-services.ts';
 import { ThreadParams } from '../runs/run-paths.ts';
 import { Cron, CronBody, normaliseEndTime, readPayload, requireValidPayload } from './cron-body.ts';
 
+/** Maximum number of crons of a deployment: each costs a row and a check per firing. */
+const maxCrons = 10_000;
+
 const shared = {
   method: 'POST',
   tag: 'crons',
@@ -33,7 +36,7 @@ async function make(
   }: { body: Static<typeof CronBody>; caller: Caller; services: AgentServices; request: FastifyRequest },
   threadId: string | null,
 ) {
-  const { database, deploymentId, config } = services.agents;
+  const { database, deploymentId } = services.agents;
   const payload = readPayload(body, threadId !== null);
   const access = request.agentAccess;
   const { assistant_id } = await resolveAssistant(database, deploymentId, body.assistant_id);
@@ -53,7 +56,7 @@ async function make(
       metadata: body.metadata ?? {},
       user_id: access?.user.identity ?? caller.userId,
     },
-    { maxCrons: config.agentsMaxCrons },
+    { maxCrons },
   );
 }
 

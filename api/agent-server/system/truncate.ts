@@ -12,8 +12,7 @@ export const truncate = defineAgentOperation({
   path: '/internal/truncate',
   tag: 'system',
   summary: 'Delete the data of the agent server, for tests',
-  description:
-    'Only available with `RUNLAKE_AGENTS_ALLOW_TRUNCATE`. Deleting threads also deletes their runs and state.',
+  description: 'Only available in tests of Runlake. Deleting threads also deletes their runs and state.',
   access: runs,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {

@@ -26,7 +26,7 @@ export const exportGranularUsage = defineOperation({
     produces: 'text/csv; charset=utf-8',
   },
   handler: async ({ query, caller, services }) => {
-    const request = granularUsageRequest(query, caller, services.config.maxUsageWorkspaces);
+    const request = granularUsageRequest(query, caller);
     const usage = await granularUsage(services, request);
     const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
       formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),

@@ -50,7 +50,7 @@ export const getGranularUsage = defineOperation({
   errors: clickhouseErrors,
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
-    const request = granularUsageRequest(query, caller, services.config.maxUsageWorkspaces);
+    const request = granularUsageRequest(query, caller);
     const usage = await granularUsage(services, request);
     return new Answer({
       headers: { 'content-type': 'application/json; charset=utf-8' },

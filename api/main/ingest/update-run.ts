@@ -15,7 +15,7 @@ export const updateRun = defineOperation({
   summary: 'Patch one run',
   description:
     'A field of the patch replaces that of the post, in whichever order they arrive. With trace_id and dotted_order the patch ' +
-    'may arrive before its post. Without them the run must appear within RUNLAKE_PATCH_WAIT_MS, otherwise 404.',
+    'may arrive before its post. Without them the run must appear within 5 s, otherwise 404.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: patchErrors,

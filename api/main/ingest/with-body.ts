@@ -30,7 +30,6 @@ export async function withBody<Result>(
       maxBytes: config.maxBodyBytes,
       timeoutMs: config.requestTimeoutMs,
       limitName: 'RUNLAKE_MAX_BODY_BYTES',
-      timeoutName: 'RUNLAKE_REQUEST_TIMEOUT_MS',
       share,
       signal: displaced.signal,
     });

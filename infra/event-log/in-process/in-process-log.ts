@@ -177,7 +177,11 @@ export class InProcessLog implements EventLog {
     if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     const bytes = bytesOf(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
-      throw runlakeError('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
+      throw runlakeError(
+        'OVERLOADED',
+        { what: 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES' },
+        { retryAfterSeconds: 1 },
+      );
     }
     this.#pendingBytes += bytes;
     try {

@@ -65,7 +65,11 @@ export class Publisher {
     const shares = this.#divide(topic, messages.map(messageOf));
     const bytes = shares.reduce((sum, share) => sum + share.bytes, 0);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
-      throw runlakeError('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
+      throw runlakeError(
+        'OVERLOADED',
+        { what: 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES' },
+        { retryAfterSeconds: 1 },
+      );
     }
     await this.#append(shares, bytes);
   }

@@ -59,7 +59,6 @@ export async function createAssistant(
         runlakeError('LIMIT_REACHED', {
           limit: maxAssistants,
           what: 'assistants',
-          setting: 'RUNLAKE_AGENTS_MAX_ASSISTANTS',
           instead: 'Delete assistants that are no longer needed',
         }),
       );

@@ -14,8 +14,6 @@ export interface TraceDeps {
   readonly accept: AcceptDeps;
   /** Owner of the trace of a run without a sender, such as a run of a cron that outlived its key. */
   readonly defaultSender: Sender;
-  /** Whether traces of stateless runs include inputs and outputs. SPEC 6: nothing of stateless runs is persisted. */
-  readonly tracesStatelessValues: boolean;
   readonly hidden?: HiddenValues;
   readonly logger: Logger;
 }
@@ -60,10 +58,10 @@ export function traceRuns(deps: TraceDeps): TraceRun {
 
 function toTraceRecord(
   run: EndedRun,
-  { tracesStatelessValues, hidden }: Pick<TraceDeps, 'tracesStatelessValues' | 'hidden'>,
+  { hidden }: Pick<TraceDeps, 'hidden'>,
   marks: TraceMarks | undefined,
 ): TraceRecord {
-  const form = chooseForm(!run.kwargs.temporary || tracesStatelessValues, hidden);
+  const form = chooseForm(!run.kwargs.temporary, hidden);
   return {
     kind: 'post',
     runId: run.runId,

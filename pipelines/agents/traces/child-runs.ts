@@ -30,8 +30,6 @@ export interface ChildRunDeps {
   /** Maximum child runs of one graph run; 0: child runs are not traced. */
   readonly maxRuns: number;
   readonly maxCharacters: number;
-  /** Whether child runs of stateless runs include inputs and outputs. */
-  readonly tracesStatelessValues: boolean;
   readonly hidden?: HiddenValues;
 }
 
@@ -62,7 +60,7 @@ interface PendingRun {
 const maxPendingCharacters = 64 * 1024 * 1024;
 
 export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
-  const { accept, defaultSender, logger, maxRuns, maxCharacters, tracesStatelessValues } = deps;
+  const { accept, defaultSender, logger, maxRuns, maxCharacters } = deps;
   let pending: PendingRun[] = [];
   let pendingCharacters = 0;
   let timer: NodeJS.Timeout | undefined;
@@ -119,7 +117,8 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
     open(run) {
       if (maxRuns === 0) return undefined;
       const { runId, kwargs } = run;
-      const values = !kwargs.temporary || tracesStatelessValues;
+      // Callers of a run without a thread expect that nothing of it is kept.
+      const values = !kwargs.temporary;
       const rootMicros = parseTime(run.startedAt) as number;
       const root = formatDottedOrderSegment(rootMicros, runId);
       const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: findProject(run) };

@@ -3,6 +3,9 @@ import { graphJson } from './graph-json.ts';
 import type { Streamed } from './stream-graph.ts';
 import type { Chunk } from './worker-pool.ts';
 
+/** Maximum size of one event that a graph streams. The event log and each client handle it as one message. */
+export const maxEventBytes = 8 * 1024 ** 2;
+
 /** Serialises an event. If it is too large or not serialisable, returns an `error` event in its place; the run continues. */
 export function eventChunk({ mode, event, namespace, data }: Streamed, maxBytes: number): Chunk {
   let text: string;
@@ -14,7 +17,7 @@ export function eventChunk({ mode, event, namespace, data }: Streamed, maxBytes:
   }
   const bytes = Buffer.from(text);
   if (bytes.byteLength <= maxBytes) return { mode, event, namespace, data: bytes };
-  const limit = `the limit is ${maxBytes} (RUNLAKE_AGENTS_MAX_EVENT_BYTES)`;
+  const limit = `the limit is ${maxBytes}`;
   const message = `Event '${event}' has ${bytes.byteLength} bytes; ${limit}. The event is dropped; the run continues.`;
   return errorChunk('EventTooLarge', message);
 }

@@ -53,7 +53,6 @@ export async function createDestination(
       runlakeError('LIMIT_REACHED', {
         limit,
         what: 'destinations of bulk exports',
-        setting: 'RUNLAKE_EXPORT_MAX_DESTINATIONS',
         instead: 'Delete those that are not needed',
       }),
     );

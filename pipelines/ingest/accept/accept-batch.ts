@@ -110,7 +110,8 @@ function* findRuns(
 }
 
 function requireParts(count: number, maxParts: number): void {
-  if (count > maxParts) throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
+  if (count > maxParts)
+    throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'the limit of one request' });
 }
 
 const lists = new KeySet(['post', 'patch']);

@@ -16,10 +16,7 @@ export interface AcceptDeps {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   readonly projects: ProjectResolver;
   readonly runLocations: RunLocations;
-  readonly config: Pick<
-    Config,
-    'maxRunBytes' | 'maxRunAgeDays' | 'maxRunAheadHours' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'
-  >;
+  readonly config: Pick<Config, 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'>;
   /** Counts accepted runs, and rejected ones by error code. */
   readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
 }

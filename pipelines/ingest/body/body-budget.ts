@@ -136,5 +136,5 @@ function refused(cause: 'no-room' | 'over-share'): Error {
 }
 
 function overloaded(): Error {
-  return runlakeError('OVERLOADED', { what: 'RUNLAKE_MAX_COLLECTING_BYTES' }, { retryAfterSeconds: 1 });
+  return runlakeError('OVERLOADED', { what: 'request bodies, half of RUNLAKE_MEMORY_BYTES' }, { retryAfterSeconds: 1 });
 }

@@ -12,8 +12,6 @@ export interface CollectOptions {
   readonly limitName: string;
   /** Maximum time until the body is received and decompressed. */
   readonly timeoutMs: number;
-  /** Name of the setting behind `timeoutMs`, for the error. */
-  readonly timeoutName: string;
   /** Budget from which bytes are reserved before they are kept. */
   readonly share?: BodyShare;
   /** When it is aborted, reading ends with its reason. */
@@ -50,7 +48,7 @@ export const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
  *   REQUEST_TIMEOUT; what `share` throws; the reason of `signal`; BAD_REQUEST if the client disconnected.
  */
 export async function collectBody(stream: Readable, options: CollectOptions): Promise<Buffer> {
-  const { timeoutMs, timeoutName, signal } = options;
+  const { timeoutMs, signal } = options;
   let timer: NodeJS.Timeout | undefined;
   let onAbort = () => {};
   const release: (() => void)[] = [];
@@ -60,10 +58,7 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
       for (const decoder of decoders) decoder.destroy();
     });
     const ended = new Promise<never>((_, reject) => {
-      timer = setTimeout(
-        () => reject(runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs, limit: timeoutName })),
-        timeoutMs,
-      );
+      timer = setTimeout(() => reject(runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs })), timeoutMs);
       onAbort = () => reject(signal?.reason);
       signal?.addEventListener('abort', onAbort);
       if (signal?.aborted) onAbort();

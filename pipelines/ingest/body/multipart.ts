@@ -36,7 +36,7 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
     if (body[position] === dash && body[position + 1] === dash) return parts;
     const headersStart = afterLineEnd(body, position);
     if (parts.length >= maxParts)
-      throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
+      throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'the limit of one request' });
     const headersEnd = findHeadersEnd(body, headersStart);
     const start = headersEnd === headersStart ? headersStart + 2 : headersEnd + 4;
     // The boundary of an empty part may begin with the line end of its headers.

@@ -61,7 +61,7 @@ export class ScanOrigin {
   }
 
   tooDeep(): never {
-    const { part, maxDepth, limitDepth = maxDepth, limit = 'RUNLAKE_MAX_JSON_DEPTH' } = this.#options;
+    const { part, maxDepth, limitDepth = maxDepth, limit = 'the limit of all JSON bodies' } = this.#options;
     throw runlakeError('TOO_DEEP', { part, limitDepth, limit });
   }
 }

@@ -1,12 +1,12 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
-/** Maximum attributes, events and links of a request, for each of RUNLAKE_MAX_PARTS. */
+/** Maximum attributes, events and links of a request, for each part that a request may have. */
 const detailsPerPart = 50;
-/** Maximum JSON values of a request, for each of RUNLAKE_MAX_PARTS; an attribute of a span is four values. */
+/** Maximum JSON values of a request, for each part that it may have; an attribute of a span is four values. */
 const valuesPerPart = 100;
 /** Members that every JSON object may have; the messages of OTLP have twenty fields. */
 const minMembers = 1_000;
-/** Attributes, events and links that every request may have, however small RUNLAKE_MAX_PARTS. */
+/** Attributes, events and links that every request may have, however few parts it may have. */
 const minDetails = 100_000;
 
 /** Maximum JSON values of one span, resource or scope, because reading one is not interrupted. */
@@ -41,7 +41,7 @@ export class PartLimit {
 
 /** Limits resources, scopes or spans. */
 export function partLimit(maxParts: number): PartLimit {
-  return new PartLimit(maxParts, 'RUNLAKE_MAX_PARTS');
+  return new PartLimit(maxParts, 'the limit of one request');
 }
 
 /**
@@ -64,12 +64,12 @@ export function ownValueLimit(): PartLimit {
 /** Limits the members of one JSON object, unknown ones included. @throws TOO_MANY_PARTS if `count` is too high. */
 export function requireMemberLimit(count: number, maxParts: number): void {
   if (count <= minMembers || count <= maxParts) return;
-  const limit = `members of one JSON object; RUNLAKE_MAX_PARTS, at least ${minMembers}`;
-  throw runlakeError('TOO_MANY_PARTS', { limitParts: Math.max(minMembers, maxParts), limit });
+  const limitParts = Math.max(minMembers, maxParts);
+  throw runlakeError('TOO_MANY_PARTS', { limitParts, limit: 'members of one JSON object' });
 }
 
 function perPart(what: string, maxParts: number, each: number): PartLimit {
-  return new PartLimit(Math.max(minDetails, each * maxParts), `${what}; ${each} for each of RUNLAKE_MAX_PARTS`);
+  return new PartLimit(Math.max(minDetails, each * maxParts), `${what}; ${each} for each part that a request may have`);
 }
 
 /** @throws TOO_MANY_PARTS if one message already has the maximum number of attributes, events or links. */

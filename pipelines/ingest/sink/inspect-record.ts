@@ -2,6 +2,7 @@ import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { earliestKeyTimeMicros, fixedFieldsError, type TimeBounds } from '../../../infra/event-log/fixed-fields.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Topic } from '../../../schemas/topics.ts';
+import { maxRunAheadHours } from '../accept/check-times.ts';
 import type { RecordSchema } from './record-schemas.ts';
 
 /** Result of the inspection: the sink can store the record, or it never can. */
@@ -39,13 +40,10 @@ const dayMicros = 24 * 3_600 * 1_000_000;
 const clockSlackMicros = 2 * dayMicros;
 
 /** Time ranges that the sink accepts now. */
-export function acceptedTimes(config: {
-  readonly maxRunAgeDays: number;
-  readonly maxRunAheadHours: number;
-}): TimeBounds {
+export function acceptedTimes(config: { readonly maxRunAgeDays: number }): TimeBounds {
   const nowMicros = Date.now() * 1_000;
   const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
-  const latest = nowMicros + config.maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
+  const latest = nowMicros + maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
   // Ingest limits the age of start_time only. Key times come from dotted_order, which may be older.
   return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }

@@ -54,14 +54,14 @@ import { splitIntoInsertBatches, type ValidRecord } from './split-into-batches.t
 import { type TraceLocation, TraceLocationCache } from './trace-location-cache.ts';
 import { ageOfNewestVisible } from './visible-runs.ts';
 
+/** Trace locations in memory, about 100 MB; ClickHouse has the others. */
+const cachedTraceLocations = 1_000_000;
+
 export interface SinkOptions {
   readonly log: EventLog;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
-  readonly config: Pick<
-    Config,
-    'insertBatchRows' | 'insertBatchBytes' | 'traceLocationCache' | 'maxRunAgeDays' | 'maxRunAheadHours'
-  >;
+  readonly config: Pick<Config, 'insertBatchRows' | 'insertBatchBytes' | 'maxRunAgeDays'>;
   readonly logger: Logger;
   /** Called after hours were marked dirty. */
   readonly onHoursNoted: () => void;
@@ -85,7 +85,7 @@ export class Sink {
 
   constructor(options: SinkOptions) {
     this.#options = options;
-    this.#known = new TraceLocationCache(options.config.traceLocationCache);
+    this.#known = new TraceLocationCache(cachedTraceLocations);
     this.#deferredTopics = new DeferredTopics(options.database);
     this.#schemas = new RecordSchemas(options.log);
   }

@@ -6,6 +6,7 @@ import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
+import { joinEnvironments, testSettings } from '../../test-settings.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 import { graphsFileOf } from './start-agent-server.ts';
 import { upTo } from './stream-parts.ts';
@@ -21,18 +22,18 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
 
   const secretKey = randomBytes(24).toString('base64url');
   const environment = () => ({
-    ...stores.environment,
+    ...joinEnvironments(
+      stores.environment,
+      testSettings({ agentsTypesSeconds: 0, agentsLeaseMs: 2_000, drainTimeoutMs: 100 }),
+    ),
     RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
     RUNLAKE_DATABASE_URL: stores.databaseUrl,
     RUNLAKE_SECRET_KEY: secretKey,
     RUNLAKE_DATA_DIR: '/dev/null/none',
     RUNLAKE_AGENTS_FILE: graphsFileOf('basic'),
-    RUNLAKE_AGENTS_ORGANIZATION: owner.id,
+    RUNLAKE_AGENTS_DEPLOYMENT: owner.id,
     RUNLAKE_AGENTS_PORT: '0',
     RUNLAKE_AGENTS_WORKERS: '1',
-    RUNLAKE_AGENTS_TYPES_SECONDS: '0',
-    RUNLAKE_AGENTS_LEASE_MS: '2000',
-    RUNLAKE_DRAIN_TIMEOUT_MS: '100',
   });
   const startWork = () => startRole('agents', environment(), ['--work-only']);
   const startFront = async () => {

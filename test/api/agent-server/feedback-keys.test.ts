@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { feedbackLinkHours } from '../../../api/command-line/feedback-links-of.ts';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -202,7 +203,7 @@ describe('a link', () => {
   });
 
   it('expires', async () => {
-    const hours = agent.answering.config.agentsFeedbackHours;
+    const hours = feedbackLinkHours;
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + (hours * 3_600 - 60) * 1_000 });
     expect((await leave(links.quality!, 'POST', { score: 1 })).status).toBe(200);
     vi.setSystemTime(Date.now() + 120_000);

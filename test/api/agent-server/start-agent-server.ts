@@ -95,7 +95,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const config = {
     ...loadConfig(stores.environment).config,
     agentsFile: graphsFileOf(options.project ?? 'basic'),
-    agentsOrganization: owner.id,
+    agentsDeployment: owner.id,
     agentsWorkers: 1,
     agentsHeartbeatMs: 200,
     agentsAllowTruncate: true,

@@ -6,6 +6,7 @@ import { webhookSecret } from '../../crash/webhook-receiver.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
+import { joinEnvironments, testSettings } from '../../test-settings.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 import { graphsFileOf, requestOf, startAgentServer } from './start-agent-server.ts';
 
@@ -41,17 +42,15 @@ async function startAgentsAsDeployed(): Promise<DeployedAgents> {
   }
   const owner = await addOrganization(stores.database, 'owner');
   const environment = {
-    ...stores.environment,
+    ...joinEnvironments(stores.environment, testSettings({ agentsHeartbeatMs: 200, drainTimeoutMs: 100 })),
     RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
     RUNLAKE_DATABASE_URL: stores.databaseUrl,
     RUNLAKE_SECRET_KEY: randomBytes(24).toString('base64url'),
     RUNLAKE_DATA_DIR: '/dev/null/none',
     RUNLAKE_AGENTS_FILE: graphsFileOf('basic'),
-    RUNLAKE_AGENTS_ORGANIZATION: owner.id,
+    RUNLAKE_AGENTS_DEPLOYMENT: owner.id,
     RUNLAKE_AGENTS_PORT: '0',
     RUNLAKE_AGENTS_WORKERS: '1',
-    RUNLAKE_AGENTS_HEARTBEAT_MS: '200',
-    RUNLAKE_DRAIN_TIMEOUT_MS: '100',
     // Webhooks go to a server of the test.
     RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true',
     RUNLAKE_AGENTS_WEBHOOK_SECRET: webhookSecret,

@@ -216,7 +216,7 @@ beforeAll(async () => {
   powerless = { 'agents:read': await keyOf('agents:run'), 'agents:run': await keyOf('agents:read') };
 
   const errors = watchErrors(agentOperations);
-  const { config } = loadConfig({ ...stores.environment, RUNLAKE_AGENTS_ALLOW_TRUNCATE: 'true' });
+  const config = { ...loadConfig(stores.environment).config, agentsAllowTruncate: true };
   const ends = new Ends();
   ends.add('stores', () => stores.close());
   const { log } = await openEventLog({ config, logger: errors.logger, stores }, ends);

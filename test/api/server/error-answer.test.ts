@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { errorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-answer.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
-const limits = { bodyLimit: { bytes: 1_024, setting: 'RUNLAKE_MAX_JSON_BODY_BYTES' } };
+const limits = { bodyLimit: { bytes: 1_024, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' } };
 
 describe('errorBody', () => {
   const fields = [{ loc: ['body', 'name'], msg: 'Field required', type: 'missing' }];

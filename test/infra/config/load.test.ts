@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { internals } from '../../../infra/config/internals.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { type Setting, settings } from '../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { testSettings } from '../../test-settings.ts';
 
 /** The message of the fault that `environment` leads to. */
 function errorOf(environment: Record<string, string>): string {
@@ -17,6 +19,7 @@ function errorOf(environment: Record<string, string>): string {
 describe('loadConfig', () => {
   it('takes every default where nothing is set', () => {
     const { config, sources } = loadConfig({});
+    expect(config).toMatchObject(internals);
     for (const [name, { fallback }] of Object.entries<Setting>(settings)) {
       expect(config[name as keyof typeof config]).toBe(fallback);
       expect(sources[name as keyof typeof sources]).toBe(fallback === undefined ? 'not set' : 'default');
@@ -34,14 +37,14 @@ describe('loadConfig', () => {
     const message = errorOf({
       RUNLAKE_PORT: '70000',
       RUNLAKE_LOG_LEVEL: 'loud',
-      RUNLAKE_BOOTSTRAP_EMAIL: 'nobody',
+      RUNLAKE_AGENTS_DEPLOYMENT: 'nobody',
     });
     const lines = message.split('\n').filter((line) => line.startsWith('  - '));
     expect(message).toContain('3 error(s)');
     expect(lines).toHaveLength(3);
     expect(lines[0]).toMatch(/RUNLAKE_PORT='70000': .*65535/);
     expect(lines[1]).toMatch(/RUNLAKE_LOG_LEVEL='loud': must be one of debug, info, warn, error, silent/);
-    expect(lines[2]).toMatch(/RUNLAKE_BOOTSTRAP_EMAIL='nobody': must be a valid email/);
+    expect(lines[2]).toMatch(/RUNLAKE_AGENTS_DEPLOYMENT='nobody': must be a valid uuid/);
   });
 
   it('does not repeat a secret that is wrong', () => {
@@ -77,7 +80,7 @@ describe('loadConfig', () => {
     ['a number with a unit', 'RUNLAKE_MAX_BODY_BYTES', '100MB'],
     ['a number beyond what is exact', 'RUNLAKE_MAX_BODY_BYTES', '99999999999999999999'],
     ['a word for a truth value', 'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS', 'maybe'],
-    ['a number below its bound', 'RUNLAKE_INSERT_BATCH_ROWS', '0'],
+    ['a number below its bound', 'RUNLAKE_EXPORT_CONCURRENCY', '0'],
     ['a key with spaces', 'RUNLAKE_BOOTSTRAP_API_KEY', 'a key with spaces in it'],
     ['a short secret key', 'RUNLAKE_SECRET_KEY', 'guess me'],
     ['a secret key that a list of former ones cannot hold', 'RUNLAKE_SECRET_KEY', 'one that is long, and a list'],
@@ -93,7 +96,14 @@ describe('loadConfig', () => {
     ],
     [{ RUNLAKE_KAFKA_PASSWORD: 'x' }, /RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD must be set together/],
     [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_BODY_BYTES: '1000000' }, /RUNLAKE_MAX_BODY_BYTES/],
-    [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_PENDING_BYTES: '1000000' }, /RUNLAKE_MAX_PENDING_BYTES/],
+    [
+      { RUNLAKE_MAX_RUN_BYTES: '70000000', RUNLAKE_MEMORY_BYTES: '268435456' },
+      /RUNLAKE_MAX_RUN_BYTES must not be larger than a quarter of RUNLAKE_MEMORY_BYTES/,
+    ],
+    [
+      { RUNLAKE_MAX_BODY_BYTES: '140000000', RUNLAKE_MEMORY_BYTES: '268435456' },
+      /RUNLAKE_MAX_BODY_BYTES must not be larger than half of RUNLAKE_MEMORY_BYTES/,
+    ],
   ])('refuses settings that contradict each other: %j', (environment, expected) => {
     expect(errorOf(environment)).toMatch(expected);
   });
@@ -117,6 +127,45 @@ describe('loadConfig', () => {
     ['RUNLAKE_REDIS_URL', 'rediss://cache', 'redisUrl'],
   ] as const)('takes %s=%s', (variable, text, name) => {
     expect(loadConfig({ [variable]: text }).config[name]).toBe(text);
+  });
+
+  it('divides the memory budget into the buffers of a process', () => {
+    const mib = 1024 ** 2;
+    const buffers = (memoryBytes?: number) => {
+      const { config } = loadConfig(memoryBytes === undefined ? {} : { RUNLAKE_MEMORY_BYTES: String(memoryBytes) });
+      return [
+        config.maxCollectingBytes,
+        config.maxPendingBytes,
+        config.maxFetchedBytes,
+        config.usageCacheBytes,
+        config.exportEncoderBytes,
+        config.agentsWorkerBufferBytes,
+      ].map((bytes) => bytes / mib);
+    };
+    expect(buffers()).toEqual([512, 256, 256, 32, 256, 256]);
+    expect(buffers(2048 * mib)).toEqual([1024, 512, 512, 64, 512, 512]);
+    expect(errorOf({ RUNLAKE_MEMORY_BYTES: String(255 * mib) })).toContain('RUNLAKE_MEMORY_BYTES');
+  });
+
+  it('replaces constants by RUNLAKE_TEST_SETTINGS, in tests only', () => {
+    const environment = testSettings({ drainTimeoutMs: 100, maxFetchedBytes: 8_192, agentsAllowTruncate: true });
+    expect(loadConfig(environment).config).toMatchObject({ drainTimeoutMs: 100, maxFetchedBytes: 8_192 });
+    expect(errorOf({ ...environment, NODE_ENV: 'production' })).toContain('NODE_ENV is not test');
+    expect(errorOf({ RUNLAKE_TEST_SETTINGS: '{}' })).toContain('NODE_ENV is not test');
+  });
+
+  it.each([
+    ['no JSON', '{', 'is not a JSON object'],
+    ['a list', 'null', 'is not a JSON object'],
+    ['a setting', '{"port":1}', 'port is not a constant; did you mean'],
+    ['a misspelt constant', '{"drainTimeoutMS":1}', 'did you mean drainTimeoutMs?'],
+    ['text for a number', '{"drainTimeoutMs":"1"}', 'drainTimeoutMs must be a number'],
+  ])('refuses %s in RUNLAKE_TEST_SETTINGS', (_what, text, expected) => {
+    expect(errorOf({ NODE_ENV: 'test', RUNLAKE_TEST_SETTINGS: text })).toContain(expected);
+  });
+
+  it('takes no constant from a variable of its own', () => {
+    expect(errorOf({ RUNLAKE_DRAIN_TIMEOUT_MS: '1' })).toContain('RUNLAKE_DRAIN_TIMEOUT_MS is not a setting');
   });
 
   it('counts an empty variable as not set', () => {

@@ -146,7 +146,7 @@ describe('a feedback part', () => {
     ['INVALID_JSON', 'feedback.x', ''],
     ['INVALID_JSON', 'feedback.x', `${feedback()}}`],
     ['INVALID_UTF8', 'feedback.x at byte 6', Buffer.from('{"id":\xff}', 'latin1')],
-    ['TOO_DEEP', 'RUNLAKE_MAX_JSON_DEPTH', feedback({ extra: '{"a":'.repeat(20) + '1'.padEnd(21, '}') })],
+    ['TOO_DEEP', 'nested deeper than 20', feedback({ extra: '{"a":'.repeat(20) + '1'.padEnd(21, '}') })],
     ['RUN_TOO_LARGE', `with feedback ${id} is larger than 100000`, feedback({ comment: `"${'x'.repeat(100_000)}"` })],
   ])('is refused with %s: %s', (code, message, json) => {
     expect(() => read(json)).toThrow(expect.objectContaining({ code, message: expect.stringContaining(message) }));

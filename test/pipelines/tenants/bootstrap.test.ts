@@ -3,6 +3,7 @@ import { loadConfig } from '../../../infra/config/load.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../../../pipelines/tenants/bootstrap.ts';
+import { handleFrom } from '../../../pipelines/tenants/create-organization.ts';
 import { freshStores } from '../../engines/stores.ts';
 
 const { config } = loadConfig({});
@@ -51,10 +52,17 @@ describe('bootstrap', () => {
     ['  Team Ä & Söhne (EU)  ', 'team-a-sohne-eu'],
     ['東京', 'default'],
     [`${'x'.repeat(80)}`, 'x'.repeat(64)],
-  ])('gives the workspace %j the handle %j', async (bootstrapWorkspace, handle) => {
-    await bootstrap(stores.database, { ...config, bootstrapWorkspace });
+  ])('gives a workspace %j the handle %j', (name, handle) => {
+    expect(handleFrom(name)).toBe(handle);
+  });
+
+  it('names the organisation and the workspace Default', async () => {
+    await bootstrap(stores.database, config);
     const rows = await stores.database.query('SELECT display_name, tenant_handle FROM workspaces');
-    expect(rows).toEqual([{ display_name: bootstrapWorkspace, tenant_handle: handle }]);
+    expect(rows).toEqual([{ display_name: 'Default', tenant_handle: 'default' }]);
+    expect(await stores.database.query('SELECT display_name FROM organizations')).toEqual([
+      { display_name: 'Default' },
+    ]);
   });
 
   it('takes the key of the setting', async () => {

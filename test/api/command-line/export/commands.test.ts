@@ -8,6 +8,7 @@ import { builtCommand, builtProgram } from '../../../built-program.ts';
 import { openTcpProxy } from '../../../infra/tcp-proxy.ts';
 import { until } from '../../../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../../../runlake-process.ts';
+import { testSettings } from '../../../test-settings.ts';
 
 const dayMs = 86_400_000;
 const midnightMs = Math.floor(Date.now() / dayMs) * dayMs;
@@ -28,8 +29,8 @@ const post = (path: string, body: object, headers: object = {}) =>
 
 /** Makes the folder for work a file, so that every attempt fails, with whatever rights; what is done there takes it back. */
 async function withoutWorkFolder(work: () => Promise<void>): Promise<void> {
-  const [name = ''] = readdirSync(join(root, 'work'));
-  const folder = join(root, 'work', name);
+  const [name = ''] = readdirSync(join(runlake.dataDir, 'exports'));
+  const folder = join(runlake.dataDir, 'exports', name);
   rmSync(folder, { recursive: true });
   writeFileSync(folder, '');
   try {
@@ -45,10 +46,8 @@ beforeAll(async () => {
   runlake = await startRunlake({
     environment: {
       RUNLAKE_LOCAL_EXPORT_ROOT: root,
-      RUNLAKE_EXPORT_WORK_DIR: join(root, 'work'),
       RUNLAKE_EXPORT_RETRIES: '2',
-      RUNLAKE_EXPORT_RETRY_DELAY_MS: '4000',
-      RUNLAKE_EXPORT_SWEEP_MS: '500',
+      ...testSettings({ exportRetryDelayMs: 4_000, exportSweepMs: 500 }),
     },
   });
   const runs = [-2, -1, -1].map((days, index) => ({

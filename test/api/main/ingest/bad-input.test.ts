@@ -106,7 +106,7 @@ describe('multipart bodies', () => {
   test('100,001 parts are refused, 100,000 are not the reason', async () => {
     const parts = Array.from({ length: 100_001 }, (_, index) => [`x${index}`, '1'] as const);
     const answer = await wire.multipart(multipart(parts));
-    expect([answer.status, answer.text]).toEqual([413, expect.stringMatching(/100000 parts.*RUNLAKE_MAX_PARTS/)]);
+    expect([answer.status, answer.text]).toEqual([413, expect.stringMatching(/100000 parts/)]);
   });
 });
 
@@ -143,7 +143,7 @@ describe('a run', () => {
     ['that is a root with a parent', () => rootRun({ parent_run_id: other }), /dotted_order is that of a root/],
     ['that ends before it starts', () => rootRun({ end_time: '2001-01-01T00:00:00Z' }), /end_time.*before start_time/],
     ['of ten years ago', () => startedAt(years(-10)), /outside the accepted range.*RUNLAKE_MAX_RUN_AGE_DAYS/],
-    ['of next month', () => startedAt(years(0.1)), /outside the accepted range.*RUNLAKE_MAX_RUN_AHEAD_HOURS/],
+    ['of next month', () => startedAt(years(0.1)), /outside the accepted range/],
     [
       'with a time that does not exist',
       () => rootRun({ start_time: '2026-02-30T00:00:00Z' }),
@@ -189,7 +189,7 @@ describe('a run', () => {
     const deep = `${'['.repeat(6_000)}${']'.repeat(6_000)}`;
     const run = rootRun();
     const answer = await wire.multipart(multipart([...postParts(run).slice(0, 1), [`post.${run.id}.inputs`, deep]]));
-    expect([answer.status, answer.text]).toEqual([422, expect.stringMatching(/inputs.*RUNLAKE_MAX_JSON_DEPTH/)]);
+    expect([answer.status, answer.text]).toEqual([422, expect.stringMatching(/inputs.*nested deeper/)]);
   });
 });
 
@@ -238,9 +238,9 @@ describe('single runs and JSON batches', () => {
   const nextMonth = () => new Date(Date.now() + 31 * 86_400_000).toISOString();
   test.each<[string, 'POST' | 'PATCH', () => string, string]>([
     ['a post of ten years ago', 'POST', tenYearsAgo, 'RUNLAKE_MAX_RUN_AGE_DAYS'],
-    ['a post of next month', 'POST', nextMonth, 'RUNLAKE_MAX_RUN_AHEAD_HOURS'],
+    ['a post of next month', 'POST', nextMonth, 'outside the accepted range'],
     ['a patch to ten years ago', 'PATCH', tenYearsAgo, 'RUNLAKE_MAX_RUN_AGE_DAYS'],
-    ['a patch to next month', 'PATCH', nextMonth, 'RUNLAKE_MAX_RUN_AHEAD_HOURS'],
+    ['a patch to next month', 'PATCH', nextMonth, 'outside the accepted range'],
   ])('%s is the 422 of that run', async (_name, method, startTime, setting) => {
     const { id } = rootRun();
     if (method === 'PATCH') expect((await wire.json('POST', '/runs', rootRun({ id }))).status).toBe(202);

@@ -22,8 +22,14 @@ test.each<[string, string, string | Buffer, number, RegExp]>([
   ['no JSON', json, '{', 422, /Invalid JSON/],
   ['no protobuf', protobuf, Buffer.from('0b0c', 'hex'), 422, /Invalid protobuf/],
   ['another type', 'text/plain', 'x', 415, /text\/plain/],
-  ['more than may be collected', json, 'x'.repeat(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
-  ['more than may be collected, as protobuf', protobuf, Buffer.alloc(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
+  ['more than may be collected', json, 'x'.repeat(20_000), 503, /request bodies, half of RUNLAKE_MEMORY_BYTES/],
+  [
+    'more than may be collected, as protobuf',
+    protobuf,
+    Buffer.alloc(20_000),
+    503,
+    /request bodies, half of RUNLAKE_MEMORY_BYTES/,
+  ],
 ])('%s is answered as google.rpc.Status, with a request id', async (_name, contentType, body, status, words) => {
   const answer = await wire.send('POST', '/otel/v1/traces', body, { 'content-type': contentType });
   expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);

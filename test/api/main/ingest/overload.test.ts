@@ -34,7 +34,7 @@ test('bodies that arrive together share one budget, which a client that leaves g
   socket.write(`POST /runs/multipart HTTP/1.1\r\nHost: x\r\nx-api-key: ${wire.key}\r\nContent-Length: 50000\r\n\r\n`);
   socket.write('y'.repeat(45_000));
   await until('the budget to be full', async () => (await wire.multipart(body(20_000))).status === 503, 10_000);
-  expect(parts(await wire.multipart(body(20_000)))).toEqual(overloaded('RUNLAKE_MAX_COLLECTING_BYTES'));
+  expect(parts(await wire.multipart(body(20_000)))).toEqual(overloaded('request bodies'));
   socket.destroy();
   await until('the budget to be free', async () => (await wire.multipart(body(20_000))).status === 202, 10_000);
 });
@@ -56,7 +56,7 @@ test('what counts is the size after decompression, and a refused body leaves not
   const zipped = gzipSync(body(100_000));
   for (let round = 0; round < 5; round++) {
     const answer = await wire.multipart(zipped, { 'content-encoding': 'gzip' });
-    expect(parts(answer)).toEqual(overloaded('RUNLAKE_MAX_COLLECTING_BYTES'));
+    expect(parts(answer)).toEqual(overloaded('request bodies'));
   }
   expect((await wire.multipart(body(50_000))).status).toBe(202);
 });
@@ -68,7 +68,7 @@ test('a full event log answers 503 with Retry-After, and what was refused passes
   expect(refused.length).toBeGreaterThan(0);
   expect(refused.length).toBeLessThan(bodies.length);
   for (const answer of answers) {
-    if (answer.status !== 202) expect(parts(answer)).toEqual(overloaded('RUNLAKE_MAX_PENDING_BYTES'));
+    if (answer.status !== 202) expect(parts(answer)).toEqual(overloaded('events for the log'));
   }
   for (const one of refused) expect((await wire.multipart(one)).status).toBe(202);
 });

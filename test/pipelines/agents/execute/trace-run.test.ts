@@ -47,11 +47,10 @@ function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): E
   };
 }
 
-const trace = (run: EndedRun, tracesStatelessValues = false) =>
+const trace = (run: EndedRun) =>
   traceRuns({
     accept: api.services.accept,
     defaultSender: { workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: uuidv7() },
-    tracesStatelessValues,
     logger: createLogger('silent', 'test'),
   })(run);
 
@@ -116,11 +115,5 @@ describe('a run that ended', () => {
     const run = make();
     await trace(run);
     expect(await read(run)).toMatchObject(expected);
-  });
-
-  it('without a thread keeps its values where the operator says so', async () => {
-    const run = ended({ temporary: true });
-    await trace(run, true);
-    expect(await read(run)).toMatchObject({ inputs: { n: 1 }, outputs: { done: 1 } });
   });
 });

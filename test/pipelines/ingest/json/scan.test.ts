@@ -161,7 +161,7 @@ describe('depth', () => {
     expect(scan(nested(maxDepth), maxDepth).kind).toBe('array');
     expect(thrownBy(() => scan(`[${nested(maxDepth)}]`, maxDepth))).toMatchObject({
       code: 'TOO_DEEP',
-      message: `The JSON in post.1.inputs is nested deeper than ${maxDepth} (RUNLAKE_MAX_JSON_DEPTH).`,
+      message: `The JSON in post.1.inputs is nested deeper than ${maxDepth} (the limit of all JSON bodies).`,
     });
   });
 

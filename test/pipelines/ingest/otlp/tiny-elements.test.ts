@@ -58,14 +58,19 @@ test.each<[string, string, () => Buffer, RegExp]>([
     'empty resources',
     json,
     () => many('{"resourceSpans":[', '{}', millions, ']}'),
-    /100000 parts \(RUNLAKE_MAX_PARTS\)/,
+    /100000 parts \(the limit of one request\)/,
   ],
-  ['numbers for spans', json, () => many(inSpans, '5', 2 * millions, ']}]}]}'), /100000 parts \(RUNLAKE_MAX_PARTS\)/],
+  [
+    'numbers for spans',
+    json,
+    () => many(inSpans, '5', 2 * millions, ']}]}]}'),
+    /100000 parts \(the limit of one request\)/,
+  ],
   ['numbers beside the spans', json, () => many('{"x":[', '5', 2 * millions, ']}'), /JSON values of one span/],
   ['empty spans', json, () => many(inSpans, '{}', 1_000_000, ']}]}]}'), /100000 parts/],
   ['empty events', json, () => many(`${inSpans}{"events":[`, '{}', 1_000_000, ']}]}]}]}'), /JSON values of one span/],
   ['fewer empty events', json, () => many(`${inSpans}{"events":[`, '{}', 200_000, ']}]}]}]}'), /100000 parts .*events/],
-  ['empty resources', protobuf, () => Buffer.alloc(2 * millions, '\n\0'), /100000 parts \(RUNLAKE_MAX_PARTS\)/],
+  ['empty resources', protobuf, () => Buffer.alloc(2 * millions, '\n\0'), /100000 parts \(the limit of one request\)/],
   ['empty attributes', protobuf, () => wrap(Buffer.alloc(2 * millions, 'J\0'), 0x12, 0x12, 0x0a), /attributes/],
   ['empty events', protobuf, () => wrap(Buffer.alloc(2 * millions, 'Z\0'), 0x12, 0x12, 0x0a), /events/],
   ['empty links', protobuf, () => wrap(Buffer.alloc(2 * millions, 'j\0'), 0x12, 0x12, 0x0a), /links/],
@@ -93,12 +98,10 @@ test.each<[string, string, string]>([
   ['a resource', '{"resourceSpans":[{"resource":{', '}}]}'],
   ['a scope', '{"resourceSpans":[{"scopeSpans":[{"scope":{', '}}]}]}'],
   ['a value', `${inSpan}"attributes":[{"key":"a","value":{`, '}}]}]}]}]}'],
-])('%s may have no more members than RUNLAKE_MAX_PARTS', (_where, before, after) => {
+])('%s may have no more members than a request may have parts', (_where, before, after) => {
   const answer = (count: number) => read(Buffer.from(`${before}${keys(count)}${after}`), json);
   expect(answer(99_980)).toMatch(/^[01] taken, 0 rejected/);
-  expect(answer(100_001)).toBe(
-    'TOO_MANY_PARTS: The body has more than 100000 parts (members of one JSON object; RUNLAKE_MAX_PARTS, at least 1000).',
-  );
+  expect(answer(100_001)).toBe('TOO_MANY_PARTS: The body has more than 100000 parts (members of one JSON object).');
 });
 
 test('unknown fields with very many distinct keys cost no more than a few scans', () => {
@@ -139,5 +142,7 @@ test('a span with thousands of attributes is taken whatever the limit on parts',
 
 test('JSON that is too deep is told the setting as it was set', () => {
   const deep = Buffer.from(`{"resourceSpans":${'['.repeat(30_000)}${']'.repeat(30_000)}}`);
-  expect(read(deep, json)).toBe('TOO_DEEP: The JSON in the body is nested deeper than 5000 (RUNLAKE_MAX_JSON_DEPTH).');
+  expect(read(deep, json)).toBe(
+    'TOO_DEEP: The JSON in the body is nested deeper than 5000 (the limit of all JSON bodies).',
+  );
 });
