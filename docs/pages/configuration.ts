@@ -15,7 +15,7 @@ export function configurationPage(): Page {
     'Configuration',
     'infra/config/settings.ts',
     'Everything that Runlake can be told, it is told through variables of the environment. They are read once, at the start; ' +
-      'all faults are reported together. An empty variable counts as not set. `runlake config` prints every setting with ' +
+      'all faults are reported together. There are at most 60 settings; other limits and intervals are constants in the code. An empty variable counts as not set. `runlake config` prints every setting with ' +
       'the source of its value; one that begins with `RUNLAKE_` and is none of these is an error that names the nearest setting.',
     table(['Variable', 'Value', 'Default', 'Unit', 'Meaning'], rows),
   );

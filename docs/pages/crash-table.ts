@@ -159,7 +159,7 @@ export const serverRows: readonly CrashRow[] = [
     where: 'Kafka',
     what: 'Dies and is started again',
     happens:
-      'Requests get 503 with `Retry-After` within `RUNLAKE_PUBLISH_TIMEOUT_MS`. Batches under way go in once, in their place; sinks go on by themselves.',
+      'Requests get 503 with `Retry-After` within 10 s for each 16 MiB. Batches under way go in once, in their place; sinks go on by themselves.',
     proofs: [...servers('Kafka is killed and started again'), ...outage('it is killed and started again: the same')],
   },
   {

@@ -35,10 +35,9 @@ export function guaranteesPage(): Page {
       '- **Nothing is acknowledged that is not durable.** An answer that never came, or a 503, promises nothing: the runs may be ' +
         'there or not. Whoever sends them again, under the same ids, gets each of them once.',
       '- **Nobody waits for ever.** Each request is answered: taken, refused for what it is (4xx), or told to come back (503 with ' +
-        '`Retry-After`), within `RUNLAKE_PUBLISH_TIMEOUT_MS` for each 16 MiB that goes to Kafka and `RUNLAKE_QUERY_TIMEOUT_MS` for ' +
-        'each query.',
-      '- **Memory is bounded** while servers are away: by `RUNLAKE_MAX_COLLECTING_BYTES` and `RUNLAKE_MAX_PENDING_BYTES` in the API, ' +
-        'by `RUNLAKE_MAX_FETCHED_BYTES` in the sink.',
+        '`Retry-After`), within 10 s for each 16 MiB that goes to Kafka and 30 s for each query.',
+      '- **Memory is bounded** while servers are away: by shares of `RUNLAKE_MEMORY_BYTES`, of which the API has half ' +
+        'for bodies and a quarter for events that wait for the log, and the sink a quarter for events that it fetched.',
       '- **Shares under contention.** Queries, the memory for bodies, the batches of the in-process log and the workers of exports are shared by organisation while they ' +
         'are short; an organisation alone may use all of them.',
       '- **Shares of run slots.** A deployment has run slots of its own, in its own processes. Its callers share them: end users ' +
@@ -70,7 +69,7 @@ export function guaranteesPage(): Page {
       '- **Order between traces.** Events of a trace keep their order; those of two traces have none.',
       '- **A moment.** What was accepted can be read a little later, usually within a second; usage follows. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` say how much later.',
-      '- **A trace that nobody names a project for.** Its events wait for `RUNLAKE_DEFERRED_EVENT_HOURS`, then go to the dead letters.',
+      '- **A trace that nobody names a project for.** Its events wait for 24 hours, then go to the dead letters.',
     ].join('\n'),
     '## Each step of the path, with Kafka',
     'Each role is held at the step by a proxy and killed there with SIGKILL. After that, and after everything below: every accepted ' +
