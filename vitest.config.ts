@@ -30,7 +30,7 @@ const sharing = [
   'test/infra/{clickhouse,postgres}/*.test.ts',
   'test/infra/{cache,config,errors,ids,migrations,network,sealing,signing}/*.test.ts',
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
-  'test/infra/jobs/{catalogue,note-loss}.test.ts',
+  'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/*.test.ts',
   'test/pipelines/agents/{assistants,crons,graphs,runs,threads,webhooks}/*.test.ts',
   'test/pipelines/exports/{day-windows,deleted-workspace,export-states,overlap,pace,paths-told,withdrawn-leave,work-folders}.test.ts',

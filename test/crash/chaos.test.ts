@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { Random } from '../histories/random.ts';
+import { isFullExtent } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import { anyFault } from './chaos-faults.ts';
 import { Ledger } from './ledger.ts';
@@ -13,7 +14,7 @@ import { ownServers } from './own-servers.ts';
 import { deadlineMs, Pipeline } from './pipeline.ts';
 import { sdkLoad } from './sdk-load.ts';
 
-const chaosMs = Number(process.env.CHAOS_MINUTES ?? 2) * 60_000;
+const chaosMs = Number(process.env.CHAOS_MINUTES ?? (isFullExtent ? 2 : 0.5)) * 60_000;
 const seed = Number(process.env.CHAOS_SEED || Math.floor(Math.random() * 2 ** 31));
 
 vi.setConfig({ testTimeout: chaosMs + 600_000 });

@@ -2,6 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { freshStores } from '../engines/stores.ts';
+import { someOf } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
 import { day, openWorkshop, type Workshop } from '../pipelines/exports/workshop.ts';
@@ -75,7 +76,7 @@ describe.runIf(stackPart('redis'))('under an export', () => {
     { server: 'postgres', step: 'upload', when: 'before', time: 2, notices: sweepFails, retries: 0 },
     { server: 'postgres', step: 'record', when: 'after', time: 2, notices: sweepFails, retries: 0 },
   ];
-  test.each(killings)(
+  test.each(someOf(killings, 1 / 2))(
     '$server is killed $when a $step and started again: the export goes on by itself and is whole',
     async (killing) => {
       const { server, step, when, time, notices } = killing;

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { someOf } from '../house/extent.ts';
 import { playHistories } from './play-histories.ts';
 
 /** Each was a fault once. Leave a seed that failed in `histories.test.ts` here once it is mended. */
@@ -8,7 +9,7 @@ const regressions = [
   { seed: 1_964_562_166, traces: 150 },
 ];
 
-test.each(regressions)(
+test.each(someOf(regressions, 1 / 3))(
   'a seed that found a fault: every run and every figure is what the model says: seed $seed, $traces traces',
   {
     timeout: 600_000,

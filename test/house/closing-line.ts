@@ -39,7 +39,9 @@ function reportOf(module: TestModule): FileReport {
   for (const error of module.errors()) failures.push(lineOf(where, error.message));
   for (const suite of module.children.allSuites())
     for (const error of suite.errors()) failures.push(lineOf(`${where}: ${suite.fullName}`, error.message));
-  return { project, file, ...counts, failures };
+  const { setupDuration, collectDuration, duration } = module.diagnostic();
+  const seconds = (setupDuration + collectDuration + duration) / 1_000;
+  return { project, file, ...counts, seconds, failures };
 }
 
 const lineOf = (where: string, message = 'no message') =>

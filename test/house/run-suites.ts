@@ -3,14 +3,15 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isFullExtent } from './extent.ts';
 import { closingLines, failedFiles, nameOf, type TestReport, withSecondAttempt } from './test-report.ts';
 
 /**
  * Every suite, and once more, by itself, each of the few that failed: they end processes, starve stores and count
  * seconds beside one another on whatever machine there is. A suite that fails by itself too fails the run. One that
  * passes then is named `unsteady` in the closing lines: a fault of the test or of the product that somebody has to
- * trace, but no reason to hold back what has nothing to do with it. Arguments go to the runner; with any there is no
- * second attempt.
+ * trace, but no reason to hold back what has nothing to do with it; in `make test-all` it fails the run. Arguments go to
+ * the runner; with any there is no second attempt.
  */
 const fewFiles = 5;
 
@@ -61,4 +62,5 @@ const remaining = new Set(failedFiles(both).map(nameOf));
 const unsteady = failed.filter((file) => !remaining.has(nameOf(file))).flatMap(({ failures }) => failures);
 for (const line of closingLines(both, unsteady)) console.log(line);
 // A file that passed at first may have failed now, and one that failed may not have run.
-process.exit(remaining.size > 0 ? 1 : second.code);
+const failedAgain = remaining.size > 0 || (isFullExtent && unsteady.length > 0);
+process.exit(failedAgain ? 1 : second.code);

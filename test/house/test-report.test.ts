@@ -1,13 +1,25 @@
 import { expect, test } from 'vitest';
 import { closingLines, withSecondAttempt } from './test-report.ts';
 
-const good = { project: 'embedded', file: 'test/a.test.ts', passed: 3, skipped: 1, failures: [] };
-const bad = { project: 'embedded', file: 'test/b.test.ts', passed: 1, skipped: 0, failures: ['b: no', 'b: hook'] };
+const good = { project: 'embedded', file: 'test/a.test.ts', passed: 3, skipped: 1, seconds: 9.9, failures: [] };
+const bad = {
+  project: 'embedded',
+  file: 'test/b.test.ts',
+  passed: 1,
+  skipped: 0,
+  seconds: 12.4,
+  failures: ['b: no', 'b: hook'],
+};
 const sameOnStack = { ...bad, project: 'stack', failures: ['b on the stack: no'] };
 
 test.each([
   ['all is well', [good], [], ['3 passed, 0 failed, 1 skipped']],
-  ['some failed', [good, bad], [], ['failed: b: no', 'failed: b: hook', '4 passed, 2 failed, 1 skipped']],
+  [
+    'some failed',
+    [good, bad],
+    [],
+    ['12 s: embedded test/b.test.ts', 'failed: b: no', 'failed: b: hook', '4 passed, 2 failed, 1 skipped'],
+  ],
   ['a fault outside of tests', [good], ['thrown'], ['failed: thrown', '3 passed, 1 failed, 1 skipped']],
 ])('closing lines: %s', (_, files, outside, lines) => {
   expect(closingLines({ files, outside })).toEqual(lines);

@@ -5,6 +5,8 @@ export interface FileReport {
   readonly file: string;
   readonly passed: number;
   readonly skipped: number;
+  /** Duration of its tests and hooks. */
+  readonly seconds: number;
   /** A line for each test, and for each hook and file that failed without one: where it was, and its message. */
   readonly failures: readonly string[];
 }
@@ -15,11 +17,18 @@ export interface TestReport {
   readonly outside: readonly string[];
 }
 
-/** The last lines of a run: what failed, what failed at first and passed by itself, and the plain line that tools read. */
+const slowestFiles = 30;
+
+/**
+ * The last lines of a run: the slowest suites, if any takes ten seconds; suites that failed first and passed alone;
+ * failures; and the plain line that tools read.
+ */
 export function closingLines({ files, outside }: TestReport, unsteady: readonly string[] = []): string[] {
+  const slow = files.filter(({ seconds }) => seconds >= 10).sort((a, b) => b.seconds - a.seconds);
   const failures = [...files.flatMap((file) => file.failures), ...outside];
   const sum = (count: 'passed' | 'skipped') => files.reduce((total, file) => total + file[count], 0);
   return [
+    ...slow.slice(0, slowestFiles).map((file) => `${Math.round(file.seconds)} s: ${nameOf(file)}`),
     ...unsteady.map((line) => `unsteady: ${line}`),
     ...failures.map((line) => `failed: ${line}`),
     `${sum('passed')} passed, ${failures.length} failed, ${sum('skipped')} skipped`,
