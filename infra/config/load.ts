@@ -23,7 +23,7 @@ export interface LoadedConfig {
  * @throws INVALID_CONFIG with all errors at once.
  */
 export function loadConfig(environment: Readonly<Record<string, string | undefined>> = process.env): LoadedConfig {
-  const faults: string[] = [];
+  const errors: string[] = [];
   const values: Record<string, unknown> = {};
   const sources: Record<string, SettingSource> = {};
   for (const [name, setting] of Object.entries<Setting>(settings)) {
@@ -36,17 +36,17 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     const value = convert(raw.trim(), setting);
     const reason = value === undefined ? 'is not a valid value' : firstError(setting, value);
     if (reason !== undefined)
-      faults.push(
+      errors.push(
         `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.about}`,
       );
     values[name] = value;
     sources[name] = 'environment';
   }
-  faults.push(...contradictions(values), ...unknownVariables(environment));
-  if (faults.length > 0) {
+  errors.push(...contradictions(values), ...unknownVariables(environment));
+  if (errors.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
-      count: faults.length,
-      faults: faults.map((line) => `  - ${line}`).join('\n'),
+      count: errors.length,
+      errors: errors.map((line) => `  - ${line}`).join('\n'),
     });
   }
   return Object.freeze({

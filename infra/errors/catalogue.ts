@@ -267,7 +267,7 @@ export const catalogue = {
   // Start
   INVALID_CONFIG: terminal(
     500,
-    'The configuration has {count} error(s):\n{faults}',
+    'The configuration has {count} error(s):\n{errors}',
     'Correct the variables and restart.',
   ),
   DATA_FOLDER_IN_USE: terminal(

@@ -31,7 +31,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
           value: bytes,
           headers: { n: `${index}` },
         };
-        await under.putAside(topic, record, `reason ${index}`, index === 1 ? 'park' : 'inspect');
+        await under.putAside(topic, record, `reason ${index}`, index === 1 ? 'defer' : 'inspect');
         // Letters of one millisecond have no order between topics and partitions.
         const after = Date.now();
         while (Date.now() === after);
@@ -50,7 +50,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
         key: 'key 1',
         sizeBytes: bytes.length,
         reason: 'reason 1',
-        step: 'park',
+        step: 'defer',
       });
       expect(id).toMatch(/^run-events\//);
       expect(deadAtMs).toBeGreaterThanOrEqual(beforeMs - 1_000);
@@ -73,7 +73,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
       const keys = async (filter: object) =>
         (await under.deadLetters.list({ ...all, ...filter }, 10)).map(({ key }) => key);
       expect(await keys({ topics: [feedbackEvents] })).toEqual(['key 2']);
-      expect(await keys({ step: 'park' })).toEqual(['key 1']);
+      expect(await keys({ step: 'defer' })).toEqual(['key 1']);
       expect(await keys({ step: 'nothing' })).toEqual([]);
       const [, third] = await under.deadLetters.list(all, 10);
       expect(await keys({ sinceMs: third?.deadAtMs })).toEqual(['key 3', 'key 2']);

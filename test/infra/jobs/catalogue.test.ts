@@ -6,7 +6,7 @@ const id = '00000000-0000-4000-8000-000000000001';
 
 /** Payloads as released: a job that waits in a queue while a new release starts must still be read. */
 const released: readonly [keyof typeof jobCatalogue, unknown][] = [
-  ['expire-parked-events', {}],
+  ['expire-deferred-events', {}],
   ['requeue-deletions', {}],
   ['replay-dead-letter', { dead_letter_id: 'run-events/0/1' }],
   ['delete-project-runs', { workspace_id: id, project_id: id }],
@@ -42,6 +42,6 @@ describe('the catalogue of jobs', () => {
       backoff: { type: 'exponential', delay: 5_000 },
       removeOnComplete: true,
     });
-    expect(rulesOf(entryOf(jobCatalogue, 'expire-parked-events')).backoff.type).toBe('fixed');
+    expect(rulesOf(entryOf(jobCatalogue, 'expire-deferred-events')).backoff.type).toBe('fixed');
   });
 });

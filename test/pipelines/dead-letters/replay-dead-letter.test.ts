@@ -77,7 +77,7 @@ describe('a letter', () => {
     expect(published).toHaveLength(2);
   });
 
-  it.each(['insert', 'park'])('of step %s is refused where its run has changed since', async (step) => {
+  it.each(['insert', 'defer'])('of step %s is refused where its run has changed since', async (step) => {
     const event = eventOf(at(10), { values: { name: 'older' } });
     const deadLetter = await deadLetterOf(framed(event), { step });
     await under.publish({ ...event, receivedAtMicros: at(20), values: { name: 'newer' } });

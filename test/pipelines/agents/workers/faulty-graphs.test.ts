@@ -4,7 +4,7 @@ import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
 test('graphs that cannot be loaded are faults of their own, and the others serve', async () => {
   const under = await openPoolUnderTest('faulty');
   try {
-    expect(under.pool.faults).toEqual({
+    expect(under.pool.loadErrors).toEqual({
       throwing: expect.stringContaining('Error: fails while it is imported, on purpose'),
       ending: expect.stringContaining('its module ended the process while it was imported: it ended with code 5'),
       missing: expect.stringContaining('none.js cannot be loaded'),

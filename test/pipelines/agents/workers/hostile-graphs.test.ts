@@ -46,7 +46,7 @@ describe('what no worker sends ends the one that sent it, with its run alone', (
   test.each<[string, string, string]>([
     ['no frames', Buffer.alloc(4_096, 0xff).toString('base64'), 'a message of 4294967295 bytes'],
     ['the end of a run elsewhere', message({ kind: 'ended', key: 1, outcome: { kind: 'fenced' } }), 'does not have'],
-    ['getting ready again', message({ kind: 'ready', faults: {}, routes: [], nodes: {} }), 'out of turn'],
+    ['getting ready again', message({ kind: 'ready', loadErrors: {}, routes: [], nodes: {} }), 'out of turn'],
     ['an answer to no question', message({ kind: 'answer', key: 7 }, '{}'), 'of a worker for runs'],
   ])('%s', (_, bytes, reason) =>
     besideAnother(async () => {

@@ -56,7 +56,7 @@ const message: fc.Arbitrary<FromWorker> = fc.oneof(
   }),
   fc.constant<FromWorker>({
     kind: 'ready',
-    faults: { one: 'missing' },
+    loadErrors: { one: 'missing' },
     routes: [{ method: 'GET', path: '/' }],
     nodes: { two: { names: new Set(['a']), targets: new Set() } },
   }),

@@ -35,7 +35,7 @@ const count = async (table: string) =>
   (await under.stores.database.query<{ count: number }>(`SELECT count(*)::int AS count FROM ${table}`))[0]?.count;
 const deadOfDeferred = async () => {
   const { values } = await deadLetters.get();
-  return values.find(({ labels }) => labels.step === 'park')?.value ?? 0;
+  return values.find(({ labels }) => labels.step === 'defer')?.value ?? 0;
 };
 const hourOf = (micros: number) => new Date(Math.floor(micros / hourMicros) * 3_600_000).toISOString();
 
@@ -128,7 +128,7 @@ describe('events that wait for their trace', () => {
     expect(await deadOfDeferred()).toBe(dead + 1);
     expect(await count('deferred_events')).toBe(1);
     const deadLetters = await database.query<{ value: Buffer; step: string }>('SELECT value, step FROM dead_letters');
-    expect(deadLetters).toMatchObject([{ step: 'park' }]);
+    expect(deadLetters).toMatchObject([{ step: 'defer' }]);
     expect(deadLetters[0]?.value.equals(framed(old))).toBe(true);
     expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
   });
