@@ -1,7 +1,7 @@
 import type { Run } from 'langsmith/schemas';
 import { type Counts, cellOf, timeOf } from './usage.ts';
 
-/** A bar that moves where somebody watches; else a line at every quarter. */
+/** A progress bar on a terminal, else a line at every quarter. */
 export class ProgressBar {
   readonly #total: number;
   readonly #moves = process.stdout.isTTY === true;

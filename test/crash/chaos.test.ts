@@ -57,7 +57,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       await loading.stop();
       const there = await ledger.check(pipeline);
       console.info(`${happened.length} faults, ${ledger.size} runs sent, ${ledger.acceptedCount} told, ${there} there`);
-      expect(happened.length).toBeGreaterThan(3);
+      expect(happened.length).toBeGreaterThan(isFullExtent ? 3 : 0);
     } catch (error) {
       console.error(
         `CHAOS_SEED=${seed}\n${happened.join('\n')}\n${pipeline?.process('ingest')?.output().slice(-5_000)}`,

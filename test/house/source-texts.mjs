@@ -53,7 +53,7 @@ export function judge(rules, pieces) {
     console.error(words);
   };
   for (const { rule, breaks, example, exempt = /^$/, applies = /./ } of rules) {
-    if (!breaks(example)) complain(`the rule "${rule}" does not find "${example}"`);
+    if (example !== undefined && !breaks(example)) complain(`the rule "${rule}" does not find "${example}"`);
     for (const { file, line, text } of pieces) {
       if (applies.test(file) && !exempt.test(file) && breaks(text)) {
         complain(`${file}:${line}: ${rule}: ${text.trim().replace(/\s+/g, ' ').slice(0, 160)}`);

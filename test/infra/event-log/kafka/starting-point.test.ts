@@ -41,26 +41,26 @@ test.each<[string, { committed: number; low: number; high: number; note?: Offset
     { committed: 100, low: 0, high: 200, note: { next: 100, replay } },
     { offset: 100, lostEvents: 0 },
   ],
-  ['set by hand', { committed: 5, low: 0, high: 9, note: '' }, anew(5, 'a position of somebody else', 9)],
+  ['set by hand', { committed: 5, low: 0, high: 9, note: '' }, anew(5, 'the metadata of another program', 9)],
   [
     'set by hand to before the log',
     { committed: 1, low: 4, high: 9, note: '' },
-    anew(4, 'a position of somebody else', 9, 3),
+    anew(4, 'the metadata of another program', 9, 3),
   ],
   [
     'a note of another version',
     { committed: 5, low: 0, high: 9, note: '{"runlake":2,"next":5}' },
-    anew(5, 'a position of somebody else', 9),
+    anew(5, 'the metadata of another program', 9),
   ],
   [
     'a note for another offset',
     { committed: 5, low: 0, high: 9, note: { next: 4 } },
-    anew(5, 'a position of somebody else', 9),
+    anew(5, 'the metadata of another program', 9),
   ],
   [
     'set by hand to the end',
     { committed: 9, low: 0, high: 9, note: 'me' },
-    { offset: 9, lostEvents: 0, because: 'a position of somebody else' },
+    { offset: 9, lostEvents: 0, because: 'the metadata of another program' },
   ],
   ['events were deleted', { committed: 2, low: 4, high: 9, note: { next: 2 } }, anew(4, 'events were deleted', 9, 2)],
   [
