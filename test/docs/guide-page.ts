@@ -112,12 +112,11 @@ export function programText({ language, blocks }: GuideStep): string {
   return text;
 }
 
-/** Whether `output` is what a text block shows. */
+/** Whether `output` is what a text block shows: `…` stands for any text in its line, and alone for any lines. */
 export function isOutput(output: string, shown: string): boolean {
   const trimmed = (text: string) => text.replace(/[ \t]+$/gm, '').trimEnd();
-  const pattern = trimmed(shown)
-    .split('\n')
-    .map((line) => (line === '…' ? '[^]*?' : line.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll('…', '.*?')))
-    .join('\n');
-  return new RegExp(`^${pattern}$`).test(trimmed(output));
+  const escaped = (line: string) => line.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll('…', '.*?');
+  const lines = trimmed(shown).split('\n');
+  const pattern = lines.map((line) => (line === '…' ? '(?:.*\n)*?' : `${escaped(line)}\n`)).join('');
+  return new RegExp(`^${pattern}$`).test(`${trimmed(output)}\n`);
 }

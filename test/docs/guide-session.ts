@@ -91,7 +91,7 @@ export class GuideSession {
     const outputs = output.split(endOfBlock);
     for (const [index, block] of step.blocks.entries()) {
       if (block.output === undefined || isOutput(outputs[index] ?? '', block.output)) continue;
-      throw new Error(`${page}.md, line ${block.line}, prints:\n${outputs[index]}\nThe page shows:\n${block.output}`);
+      throw new Error(`${page}.md, line ${block.line}, prints:\n${outputs[index]}${errors}\nThe page shows:\n${block.output}`);
     }
     if (step.language === 'sh') this.#takeState(state);
   }

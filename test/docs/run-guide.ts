@@ -8,9 +8,9 @@ import { GuideSession } from './guide-session.ts';
 
 const guide = fileURLToPath(new URL('../../docs/guide/', import.meta.url));
 
-/** Names without `.md`; the index is none of them. */
+/** Names without `.md`. */
 export const guidePages = readdirSync(guide)
-  .filter((name) => name.endsWith('.md') && name !== 'README.md')
+  .filter((name) => name.endsWith('.md'))
   .map((name) => name.slice(0, -'.md'.length));
 
 export const readGuidePage = (page: string): GuidePage => parseGuidePage(readFileSync(`${guide}${page}.md`, 'utf8'));
