@@ -43,7 +43,8 @@ export function parseGuidePage(text: string): GuidePage {
   for (let at = 0; at < lines.length; at += 1) {
     const opening = lines[at] ?? '';
     const here = `line ${at + 1}`;
-    if (/^\s+```|^\s*~~~/.test(opening)) problems.push(`${here}: a fence must be three backticks at the start of a line`);
+    if (/^\s+```|^\s*~~~/.test(opening))
+      problems.push(`${here}: a fence must be three backticks at the start of a line`);
     const info = fence.exec(opening)?.[1];
     if (info === undefined) continue;
     const end = lines.findIndex((line, index) => index > at && /^```\s*$/.test(line));
@@ -114,7 +115,7 @@ export function programText({ language, blocks }: GuideStep): string {
 
 /** Whether `output` is what a text block shows: `…` stands for any text in its line, and alone for any lines. */
 export function isOutput(output: string, shown: string): boolean {
-  const trimmed = (text: string) => text.replace(/[ \t]+$/gm, '').trimEnd();
+  const trimmed = (text: string) => text.replace(/[ \t\r]+$/gm, '').trimEnd();
   const escaped = (line: string) => line.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll('…', '.*?');
   const lines = trimmed(shown).split('\n');
   const pattern = lines.map((line) => (line === '…' ? '(?:.*\n)*?' : `${escaped(line)}\n`)).join('');

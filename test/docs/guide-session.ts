@@ -1,6 +1,7 @@
 /**
- * Runs the steps of a page as a reader would, in one terminal: in a folder that has what a checkout has, with the command
- * `runlake`, and with exported variables that last from one step to the next. It chooses free ports and nothing else.
+ * Runs the steps of a page as a reader does, in one terminal: in a folder with the content of a checkout, with the command
+ * `runlake`, and with exported variables that last from one step to the next. It changes no text of the page; it sets the
+ * ports, the home and temporary folders, and the log level through the environment.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import {
@@ -91,16 +92,17 @@ export class GuideSession {
     const outputs = output.split(endOfBlock);
     for (const [index, block] of step.blocks.entries()) {
       if (block.output === undefined || isOutput(outputs[index] ?? '', block.output)) continue;
-      throw new Error(`${page}.md, line ${block.line}, prints:\n${outputs[index]}${errors}\nThe page shows:\n${block.output}`);
+      throw new Error(
+        `${page}.md, line ${block.line}, prints:\n${outputs[index]}${errors}\nThe page shows:\n${block.output}`,
+      );
     }
     if (step.language === 'sh') this.#takeState(state);
   }
 
   /** Waits until everything that the steps started has ended. @throws if something is left running. */
   async ended(): Promise<void> {
-    let left = '';
-    await until('the end', () => (left = this.#processes()) === '', stopWithinMs).catch(() => {
-      throw new Error(`The page leaves processes running: it must stop what it starts.\n${left}`);
+    await until('the processes of the page to end', () => this.#processes() === '', stopWithinMs).catch(() => {
+      throw new Error(`The page leaves processes running: it must stop what it starts.\n${this.#processes()}`);
     });
   }
 

@@ -20,7 +20,9 @@ describe.each(guidePages)('%s', (page) => {
 
 describe('links', () => {
   const linksOf = (page: string) =>
-    [...readFileSync(join(guide, `${page}.md`), 'utf8').matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(([, link]) => `${link}`);
+    [...readFileSync(join(guide, `${page}.md`), 'utf8').matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(
+      ([, link]) => `${link}`,
+    );
 
   it('of the index lead to every page', () => {
     const others = guidePages.filter((page) => page !== 'README');
@@ -38,20 +40,32 @@ describe('a page', () => {
 
   it.each([
     [['# Only prose'], ['the page has no runnable block']],
-    [['```js', '1', '```'], ["line 1: unknown language 'js'", 'the page has no runnable block']],
+    [
+      ['```js', '1', '```'],
+      ["line 1: unknown language 'js'", 'the page has no runnable block'],
+    ],
     [['```', 'words', '```', '```ts', '1', '```'], ["line 1: unknown language ''"]],
     [['```sh later', 'ls', '```', '```ts', '1', '```'], ["line 1: unknown words 'later'"]],
     [['```text', 'alone', '```', '```ts', '1', '```'], [expect.stringContaining('line 1: a text block must follow')]],
     [['```ts', '1', '```', '```text', '', '```', '```text', '', '```'], [expect.stringContaining('line 7: a text')]],
-    [['```ts', '1', '```', '', 'Start it:', '```sh no-run', '```'], [expect.stringContaining("line 6: the paragraph")]],
-    [['```ts', '1'], ['line 1: the fence is not closed', 'the page has no runnable block']],
+    [['```ts', '1', '```', '', 'Start it:', '```sh no-run', '```'], [expect.stringContaining('line 6: the paragraph')]],
+    [
+      ['```ts', '1'],
+      ['line 1: the fence is not closed', 'the page has no runnable block'],
+    ],
     [['- ```ts', '  1', '  ```', '```ts', '1', '```'], [expect.stringContaining('line 3: a fence must be')]],
   ])('%j has problems', (lines, problems) => {
     expect(problemsOf(...lines)).toEqual(problems);
   });
 
   it('may leave a block out with a reason', () => {
-    const reason = ['The tests do not run this block: it needs Docker.', '', '```sh no-run', 'docker compose up', '```'];
+    const reason = [
+      'The tests do not run this block: it needs Docker.',
+      '',
+      '```sh no-run',
+      'docker compose up',
+      '```',
+    ];
     expect(problemsOf('```ts', '1', '```', '', ...reason)).toEqual([]);
   });
 
