@@ -100,8 +100,8 @@ export class GuideSession {
   }
 
   /** Waits until everything that the steps started has ended. @throws if something is left running. */
-  async ended(): Promise<void> {
-    await until('the processes of the page to end', () => this.#processes() === '', stopWithinMs).catch(() => {
+  async ended(withinMs = stopWithinMs): Promise<void> {
+    await until('the processes of the page to end', () => this.#processes() === '', withinMs).catch(() => {
       throw new Error(`The page leaves processes running: it must stop what it starts.\n${this.#processes()}`);
     });
   }
