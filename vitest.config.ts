@@ -40,7 +40,7 @@ const sharing = [
 const sharingOnTheStack = ['test/api/main/**/!(metrics|event-loop).test.ts'];
 /** Said by `test/house/run-suites.ts`. Without it each suite has a process, and `--project embedded` knows all of them. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
-const everySuite = ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'];
+const everySuite = ['test/**/*.test.ts'];
 
 /**
  * Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too.

@@ -10,6 +10,7 @@ const longest = [
   'test/crash/servers.test.ts',
   'test/crash/exports.test.ts',
   'test/crash/chaos.test.ts',
+  'test/docs/guide.test.ts',
   'test/api/command-line/export/commands.test.ts',
   'test/pipelines/exports/in-buckets.stack.ts',
   'test/crash/steps.test.ts',
@@ -23,6 +24,7 @@ const longest = [
   'test/crash/agents.test.ts',
   'test/pipelines/exports/coordinate-export.test.ts',
   'test/docs/demo.test.ts',
+  'test/docs/quickstarts.test.ts',
   'test/api/agent-server/flood.test.ts',
   'test/histories/histories.stack.ts',
   'test/crash/engines.test.ts',
@@ -47,7 +49,6 @@ const longest = [
   'test/api/agent-server/sdk-versions.test.ts',
   'test/api/agent-server/typed-graphs.test.ts',
   'test/api/agent-server/http-app.test.ts',
-  'docs/guide/06-your-own-servers.test.ts',
 ];
 
 /**

@@ -30,8 +30,13 @@ function makeEnvironment(file: string, root: string, purpose: string): { python:
     const options = ['--quiet', '--disable-pip-version-check', '--no-compile'];
     run(`${draft}/bin/python`, ['-m', 'pip', 'install', ...options, '-r', requirements]);
     writeFileSync(`${draft}/${wanted}`, '');
-    rmSync(root, { recursive: true, force: true });
-    renameSync(draft, root);
+    // Another suite may have finished the same one meanwhile, and use it.
+    if (existsSync(stamp)) {
+      rmSync(draft, { recursive: true, force: true });
+    } else {
+      rmSync(root, { recursive: true, force: true });
+      renameSync(draft, root);
+    }
     return { python: `${root}/bin/python` };
   } catch (error) {
     rmSync(draft, { recursive: true, force: true });
