@@ -27,7 +27,7 @@ beforeEach(() => {
   shop.jobs.length = 0;
 });
 
-/** A started export of so many days, with its runs. */
+/** A started export of that many days, with its runs. */
 async function started(days = 1) {
   const made = await shop.create({ endTimeMicros: at + days * dayMicros });
   await shop.start(made.id);
@@ -47,7 +47,7 @@ const runOf = async (exportId: string) => {
 const disturbed = (step: Step, disturb: Disturbance) => disturbedDeps(shop.deps, step, disturb);
 const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
 
-/** SPEC 7.4: the store is away or busy, an engine fails, resources run out, the operator has to do something. */
+/** SPEC 7.4: the store is unavailable or busy, an engine fails, resources run out, or the operator must act. */
 const passing = [
   ['CLICKHOUSE_UNAVAILABLE', 'read'],
   ['CLICKHOUSE_QUERY_FAILED', 'find'],
@@ -60,7 +60,7 @@ const passing = [
   ['SEAL_KEY_UNKNOWN', 'open'],
   ['INTERNAL', 'encode'],
 ] as const;
-/** SPEC 7.4: credentials, rights, bucket and address are those of the destination's owner, and so is whether it is there. */
+/** SPEC 7.4: credentials, permissions, bucket and address, and whether it exists, belong to the destination's owner. */
 const lasting = [
   ['DESTINATION_ACCESS_DENIED', 'upload'],
   ['DESTINATION_BUCKET_NOT_VALID', 'upload'],
@@ -73,7 +73,7 @@ const lasting = [
   ['NOT_FOUND', 'open'],
   ['EXPORT_PROJECT_DELETED', 'read'],
 ] as const;
-/** Those have tests of their own below, or are no ends of attempts. */
+/** These have their own tests below, or never end an attempt. */
 const others = [
   'DESTINATION_FILE_MISSING',
   'EXPORT_ATTEMPT_OVER',
@@ -83,12 +83,12 @@ const others = [
 ];
 
 describe('a failed attempt', () => {
-  it('is told for every fault of exports and destinations that there is', () => {
+  it('is classified for every error of exports and destinations', () => {
     const told = new Set([...passing, ...lasting].map(([code]) => code as string).concat(others));
     expect(Object.keys(exportErrors).filter((code) => !told.has(code))).toEqual([]);
   });
 
-  it.each(passing)('%s while it does %s: is tried again after the pause, and goes on', async (code, step) => {
+  it.each(passing)('%s during %s: is retried after the delay, and continues', async (code, step) => {
     const { exportId, runId } = await started();
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
@@ -98,7 +98,7 @@ describe('a failed attempt', () => {
     expect(run.errors).toEqual({ retry_0: `${message} ${remedy}` });
     expect(Date.parse(run.nextAttemptAt) - shop.clock.now.getTime()).toBe(delayMs);
     expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs }]);
-    // Not before its time.
+    // Not before the delay has passed.
     pass(delayMs - 1);
     await shop.worker().attempt(runId);
     expect(await runOf(exportId)).toMatchObject({ fence: 1, retryNumber: 1 });
@@ -108,7 +108,7 @@ describe('a failed attempt', () => {
     expect(await shop.exportedIds(exportId)).toEqual(ids);
   });
 
-  it('keeps the cause of each attempt, and is the last one when the retries are used up', async () => {
+  it('records the cause of each attempt, and is final when the retries are used up', async () => {
     const { exportId, runId, siblings } = await started(3);
     const worker = shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE'));
     for (let attempt = 0; attempt <= retries; attempt++) {
@@ -123,12 +123,12 @@ describe('a failed attempt', () => {
     expect(made).toMatchObject({ status: 'FAILED', manifestAt: null });
     expect(made.statusReason).toContain('2026-03-05');
     expect((await shop.runs(exportId)).slice(1).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
-    // A look at a sibling that is still queued does nothing.
+    // Handling a sibling that is still queued changes nothing.
     await shop.worker().attempt(siblings[0]?.id ?? '');
     expect((await shop.runs(exportId))[1]).toMatchObject({ status: 'CANCELLED', fence: 0 });
   });
 
-  it.each(lasting)('%s while it does %s: the run and its export fail at once', async (code, step) => {
+  it.each(lasting)('%s during %s: the run and its export fail at once', async (code, step) => {
     const { exportId, runId } = await started(2);
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
@@ -143,7 +143,7 @@ describe('a failed attempt', () => {
     expect(shop.jobs).toEqual([]);
   });
 
-  it('says nothing of what lies behind an unexpected fault', async () => {
+  it('hides the details of an unexpected error', async () => {
     const { exportId, runId } = await started();
     const secret = disturbed('upload', async () => {
       throw Object.assign(new TypeError('password=hunter2'), {});
@@ -171,7 +171,7 @@ describe('a failed attempt', () => {
 });
 
 describe('an attempt that takes too long', () => {
-  it('is aborted and tried again, and fails the export when the retries are used up', async () => {
+  it('is aborted and retried, and fails the export when the retries are used up', async () => {
     const short = await openWorkshop({ exportRunTimeoutMs: 100, exportRetries: 1, exportRetryDelayMs: 0 });
     try {
       await short.store(5, at);
@@ -198,14 +198,14 @@ describe('an attempt that takes too long', () => {
   });
 });
 
-describe('a worker hears within two seconds', () => {
+describe('a worker detects within two seconds', () => {
   const stuck = (reached: () => void) => async (signal: AbortSignal | undefined) => {
     reached();
     await new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
   };
 
   it.each(['count', 'find', 'read', 'encode', 'upload'] as const)(
-    'of a cancellation while it does %s',
+    'a cancellation during %s',
     async (step) => {
       const { exportId, runId } = await started(2);
       const { promise: there, resolve: reached } = deferred();
@@ -222,7 +222,7 @@ describe('a worker hears within two seconds', () => {
     },
   );
 
-  it('that the export is out of time', async () => {
+  it('that the export timed out', async () => {
     const { exportId, runId } = await started(2);
     const { promise: there, resolve: reached } = deferred();
     const working = shop.worker(disturbed('read', stuck(reached))).attempt(runId);
@@ -262,7 +262,7 @@ describe('a worker hears within two seconds', () => {
 });
 
 describe('a process that stops', () => {
-  it('gives its runs back without a retry, and takes none up any more', async () => {
+  it('releases its runs without a retry, and claims no more', async () => {
     const { exportId, runId } = await started();
     const { promise: there, resolve: reached } = deferred();
     let uploads = 0;
@@ -289,7 +289,7 @@ describe('a process that stops', () => {
 });
 
 describe('a lease', () => {
-  it('is moved on while a worker lives, also without a word from it for longer than it lasts', async () => {
+  it('is renewed while a worker lives, also if the worker writes nothing for longer than the lease', async () => {
     const short = await openWorkshop({ exportLeaseMs: 3_000 });
     try {
       await short.store(5, at);
@@ -311,9 +311,9 @@ describe('a lease', () => {
         );
         return row;
       };
-      await until('the run is taken up', async () => (await leaseOf())?.fence === 1);
+      await until('the run to be claimed', async () => (await leaseOf())?.fence === 1);
       const first = await leaseOf();
-      await until('the lease is moved on twice', async () => {
+      await until('the lease to be renewed twice', async () => {
         const now = await leaseOf();
         return Date.parse(now?.lease ?? '') - Date.parse(first?.lease ?? '') > 3_000;
       });
@@ -326,12 +326,12 @@ describe('a lease', () => {
     }
   });
 
-  it('cannot be had twice for more runs of an export than may be worked on at once', async () => {
+  it('is refused for more runs of an export than may run at once', async () => {
     const narrow = await openWorkshop({ exportRunsAtOnce: 2 });
     try {
       const made = await narrow.create({ endTimeMicros: at + 5 * dayMicros });
       await narrow.start(made.id);
-      // Only so many are queued.
+      // Only that many are queued.
       expect(narrow.jobs.filter(({ name }) => name === 'export-run')).toHaveLength(2);
       const runs = await narrow.runs(made.id);
       const goOn: (() => void)[] = [];
@@ -348,7 +348,7 @@ describe('a lease', () => {
         },
       });
       const working = runs.map(({ id }) => worker.attempt(id));
-      await until('two are worked on', () => goOn.length === 2 && worker.attempts.size === 2);
+      await until('two runs to be in progress', () => goOn.length === 2 && worker.attempts.size === 2);
       const statuses = (await narrow.runs(made.id)).map(({ status }) => status);
       expect(statuses.filter((status) => status === 'RUNNING')).toHaveLength(2);
       const release = setInterval(() => {
@@ -364,8 +364,8 @@ describe('a lease', () => {
   });
 });
 
-describe('a run that nobody knows', () => {
-  it('is left alone', async () => {
+describe('a run that does not exist', () => {
+  it('is ignored', async () => {
     await expect(shop.worker().attempt(randomUUID())).resolves.toBe(false);
     const [own = ''] = await readdir(shop.workRoot);
     expect(await readdir(`${shop.workRoot}/${own}`)).toEqual(['owner.json']);

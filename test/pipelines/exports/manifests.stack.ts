@@ -1,6 +1,6 @@
 /**
- * Manifests of many exports, which a sweep has to write because whoever made the last file died before it; the store is
- * a real one.
+ * Manifests of many exports that a sweep must write because the process that finished the last file died first, on a
+ * real object store.
  */
 import { randomBytes } from 'node:crypto';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
@@ -20,7 +20,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
   let shop: Workshop;
   let way: FaultyStore;
   let destinationId: string;
-  /** What becomes of the manifest of an export; those that are not in it pass. */
+  /** The outcome that a test sets for the manifest of an export, by export id; other manifests pass through. */
   const fates = new Map<string, () => Promise<Fate>>();
   const inFlight = { now: 0, most: 0 };
   beforeAll(async () => {
@@ -56,7 +56,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     await s3?.close();
   });
 
-  /** An export all of whose runs are COMPLETED, and whose manifest nobody has written. */
+  /** An export with all runs COMPLETED and without a manifest. */
   async function unended(): Promise<string> {
     const { id } = await shop.create({ destinationId });
     await shop.start(id);
@@ -73,13 +73,13 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
   };
   const statusOf = async (id: string) => (await shop.read(id)).status;
 
-  it('are several at once and no more, and one that is refused, or not taken for now, does not stop the others', async () => {
+  it('are written concurrently up to a limit, and one that is refused or fails temporarily does not stop the others', async () => {
     const ids = await several(40);
     const [refused = '', unavailable = '', ...others] = ids;
     fates.set(refused, async () => ({ status: 403, code: 'AccessDenied' }));
     fates.set(unavailable, async () => ({ status: 503, code: 'SlowDown' }));
-    // Each waits until several are on their way, which never comes if they go one after another.
-    const met = until('several are on their way', () => inFlight.most >= 4, 20_000);
+    // Each request waits until several are in flight; sequential requests would never get there.
+    const met = until('several requests to be in flight', () => inFlight.most >= 4, 20_000);
     for (const id of others) fates.set(id, () => met.then(() => undefined));
     await sweepExports(shop.deps);
     await met;
@@ -95,7 +95,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     expect(await statusOf(unavailable)).toBe('COMPLETED');
   });
 
-  it('are not waited for by a process that ends, and the next one writes them', async () => {
+  it('do not delay the shutdown of a process, and the next one writes them', async () => {
     const ids = await several(12);
     let letGo: () => void = () => undefined;
     const hanging = new Promise<undefined>((resolve) => {
@@ -105,7 +105,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     const end = new AbortController();
     inFlight.now = 0;
     const sweep = sweepExports(shop.deps, end.signal);
-    await until('they hang', () => inFlight.now >= 4);
+    await until('the requests to hang', () => inFlight.now >= 4);
     end.abort();
     await sweep;
     expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => 'RUNNING'));

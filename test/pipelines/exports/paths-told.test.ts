@@ -33,19 +33,19 @@ describe.each([
       'some-bucket/',
     ],
     [
-      'no bucket, which the endpoint holds',
+      'no bucket, because the endpoint contains it',
       's3',
       { endpoint_url: 'http://store.example/b', include_bucket_in_prefix: false },
       '',
     ],
     [
-      'no bucket, which is named all the same',
+      'no bucket, which the configuration names all the same',
       's3',
       { bucket_name: 'some-bucket', include_bucket_in_prefix: false },
       '',
     ],
     ['a folder', 'local', { include_bucket_in_prefix: false }, ''],
-  ] as const)('paths begin with %s, in what is listed as in what is written', async (_what, type, more, bucket) => {
+  ] as const)('paths begin with %s, both in lists and in the manifest', async (_what, type, more, bucket) => {
     const config: DestinationConfig = {
       bucket_name: null,
       region: null,

@@ -23,7 +23,7 @@ afterAll(async () => {
   await shop?.close();
 });
 
-/** A day as the test knows it, and who works on it. */
+/** The expected state of a day, and the worker that has it. */
 interface Day {
   readonly id: string;
   total: number | undefined;
@@ -36,7 +36,7 @@ interface Day {
 const micros = 86_400_000_000;
 const cursor = { startTimeMicros: 1, traceId: 't', runId: 'r' };
 
-/** What somebody sees of an export, each figure of which only rises. */
+/** The figures that a user sees of an export; none may ever decrease. */
 function figures(of: ExportWithProgress): Record<string, number> {
   const words = progressWords(of, new Date());
   const percent = /^([\d,]+) %/.exec(words)?.[1] ?? (of.status === 'CREATED' ? '0' : 'none');
@@ -53,12 +53,12 @@ function figures(of: ExportWithProgress): Record<string, number> {
 
 const seeds = Array.from({ length: 12 }, (_, place) => 7_100 + place);
 
-it.each(seeds)('of an export with attempts that fail, crash and are given back (seed %d)', async (seed) => {
+it.each(seeds)('the progress of an export with attempts that fail, crash and are released never decreases (seed %d)', async (seed) => {
   const random = new Random(seed);
   const count = random.between(1, 5);
   const { id: exportId } = await shop.create({ endTimeMicros: day('2026-03-05') + count * micros });
   let before = figures(await shop.read(exportId));
-  /** Nothing that is shown has fallen, and the share is what the days say. */
+  /** No figure has decreased, and the share agrees with the days. */
   const look = async (what: string, days: readonly Day[]) => {
     const of = await shop.read(exportId);
     const now = figures(of);
@@ -98,7 +98,7 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     },
     async write(of, taken) {
       if (of.total === undefined) return;
-      // Now and then more than were counted: runs may become members behind the count.
+      // Sometimes more than were counted: runs may become members after the count.
       const rows = random.between(1, 15);
       const part = of.part++;
       const key = keyOfPart(taken.of, taken.run, part);
@@ -119,7 +119,7 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     async crash(of, taken) {
       await shop.worker().lose(of.id);
       of.taken = await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
-      // Who had it wakes up and has nothing to say.
+      // The previous worker resumes and must not write.
       const late = { part: 99, path: 'p', rows: 5, bytes: 5, sha256: 's', etag: null };
       await expect(checkpointOf(taken).recordFile(late, cursor)).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
     },

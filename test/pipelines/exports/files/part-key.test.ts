@@ -29,7 +29,7 @@ describe('the key of a part', () => {
     expect(partKey({ ...place, version: 'v1', dayMicros })).toContain(`/${day}/`);
   });
 
-  it('parts of a run sort by their number', () => {
+  it('sorts the parts of a run by number', () => {
     const keys = [1, 2, 9, 10, 99, 100, 99_999, 999_999].map((part) => partKey({ ...place, version: 'v1', part }));
     expect([...keys].sort()).toEqual(keys);
   });

@@ -70,10 +70,10 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
   });
 }
 
-describe('what rows do not hold', () => {
+describe('derived columns', () => {
   const runs = 2_300;
   const runId = (place: number) => uuidOf('run', place);
-  /** Every fifth hangs on the one before it and did not say where it is. */
+  /** Every fifth run is a child of the previous one and was sent without dotted_order. */
   const isUnplaced = (place: number) => place % 5 === 4;
   beforeAll(async () => {
     const events = Array.from({ length: runs }, (_, place) => {
@@ -90,7 +90,7 @@ describe('what rows do not hold', () => {
     await insertEvents(exporting.reading.stores.clickhouse, events);
   });
 
-  it.each(['v1', 'v2_beta'] as const)('places alone, before there is any feedback: %s', async (version) => {
+  it.each(['v1', 'v2_beta'] as const)('derives locations alone while there is no feedback: %s', async (version) => {
     const parts = await exportParts(exporting, wholeDay, { ...everything, version }, { rows: 1_500, bytes: 1e9 });
     expect(parts.map(({ rows }) => rows)).toEqual([1_500, 800]);
     const rows = (await Promise.all(parts.map(({ path }) => rowsOf(path)))).flat();
@@ -98,7 +98,7 @@ describe('what rows do not hold', () => {
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toEqual([]);
   });
 
-  it('places and feedback, also of odd text, and of neither', async () => {
+  it('derives locations and feedback, also with unusual text and with neither', async () => {
     await giveFeedback([
       { runId: runId(0), key: 'quoted "key", with\ncomma', score: '1' },
       { runId: runId(0), key: 'other', score: '0.25', comment: '"line\\nend, \\"quotes\\" \u2028 é \\ud800"' },

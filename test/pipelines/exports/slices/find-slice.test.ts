@@ -28,7 +28,7 @@ interface Known {
   readonly isLate: boolean;
 }
 
-/** Runs of one day with many ties, some patched, some late, some deleted; besides, runs that are none of the scope's. */
+/** Runs of one day with many equal times, some patched, some late, some deleted, plus runs outside the scope. */
 async function fillDay(random: Random): Promise<Map<string, Known>> {
   await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
   const known = new Map<string, Known>();
@@ -50,7 +50,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
     put(event);
     known.set(runId, { event, bytes, isMember: !isLate && !isDeleted, isLate: isLate && !isDeleted });
     if (random.chance(0.3)) {
-      // What comes later neither adds nor takes away a member.
+      // Events that arrive after the snapshot change no membership.
       put({ ...event, kind: 'patch', receivedAtMicros: receivedAtMicros + 5e9, values: values(50) });
       (known.get(runId) as Known).bytes += 50;
     }
@@ -94,7 +94,7 @@ async function slicesOf(limits: () => SliceLimits, between = async () => {}): Pr
 const seeds = Array.from({ length: 4 }, () => Math.floor(Math.random() * 2 ** 31));
 
 describe('slices', () => {
-  it.each(seeds)('tile the members of a window exactly: seed %i', async (seed) => {
+  it.each(seeds)('cover the members of a window exactly: seed %i', async (seed) => {
     const random = new Random(seed);
     const known = await fillDay(random);
     const members = [...known.values()].filter(({ isMember }) => isMember);
@@ -126,7 +126,7 @@ describe('slices', () => {
         found.push(...ids);
         const next = slices[place + 1];
         if (next === undefined) continue;
-        // It ended because no further run fitted.
+        // The slice ended because the next run did not fit.
         const [first] = (await membersOf({ after: slice.last, last: next.last })).filter(
           (id) => known.get(id)?.isMember,
         );
@@ -138,7 +138,7 @@ describe('slices', () => {
     }
   });
 
-  it('runs that are deleted, or that come late, while it goes on: none twice, none of the others missing', async () => {
+  it('contain every other run once while runs are deleted or arrive late', async () => {
     const random = new Random(7);
     const known = await fillDay(random);
     const members = [...known.values()].filter(({ isMember }) => isMember);
@@ -162,7 +162,7 @@ describe('slices', () => {
     expect(missing.filter((id) => !gone.has(id))).toEqual([]);
   });
 
-  it('an empty window has none, and an aborted signal ends the search', async () => {
+  it('does not find a slice in an empty window, and stops at an aborted signal', async () => {
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
     expect(await findSlice(clickhouse, scope, undefined, { rows: 10, bytes: 10 })).toBeUndefined();
     expect(await countMembers(clickhouse, scope)).toEqual({ members: 0, late: 0 });
@@ -172,7 +172,7 @@ describe('slices', () => {
     ).rejects.toBe(reason);
   });
 
-  it('more runs of one moment than fit into a slice', async () => {
+  it('splits runs of one moment that exceed a slice', async () => {
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
     await clickhouse.command({
       name: 'test',

@@ -31,13 +31,13 @@ const allDays: ExportScope = {
   window: { fromMicros: days[0] as number, untilMicrosExclusive: (days.at(-1) as number) + 40 * dayMicros },
 };
 
-/** Stores the events of some traces in a few cuts, in their order. */
+/** Stores the events of some traces in a few insert batches, in event order. */
 async function store(random: Random, traces: number): Promise<void> {
   const cuts: RunEvent[][] = [[], [], []];
   for (let trace = 0; trace < traces; trace++) {
     const { drafts } = makeHistory(random, { workspace: 0, lane: 0, phases: cuts.length });
     const traceTimeMicros = drafts[0]?.traceMicros as number;
-    // Of some traces no event tells its place.
+    // No event of some traces has a dotted_order.
     const isUnplaced = random.chance(0.2);
     for (const draft of drafts) cuts[draft.phase]?.push(eventOf(draft, traceTimeMicros, isUnplaced));
   }
@@ -82,7 +82,7 @@ function eventOf(draft: Draft, traceTimeMicros: number, isUnplaced: boolean): Ru
 describe('histories of runs', () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
 
-  it(`the files of all days hold what the run query answers, for three readers: seed ${seed}`, {
+  it(`the files of all days match the run query in three readers: seed ${seed}`, {
     timeout: 300_000,
   }, async () => {
     const random = new Random(seed);

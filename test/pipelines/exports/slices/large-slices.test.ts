@@ -35,7 +35,7 @@ async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicr
   });
 }
 
-/** Each group says between which times it lies, by which readers skip it; none begins before the last one ended. */
+/** Each row group has the time statistics that readers use to skip it; the groups do not overlap and are in order. */
 function expectSortedGroups({ row_groups }: FileMetaData): void {
   let before = 0;
   for (const { columns } of row_groups) {
@@ -71,7 +71,7 @@ describe('row groups', () => {
 });
 
 describe('large runs among many small ones', () => {
-  it('do not take more memory than the encoder has', { timeout: 300_000 }, async () => {
+  it('stay within the memory limit of the encoder', { timeout: 300_000 }, async () => {
     const scope = scopeOf('mixed');
     await fill(scope, 20_000, 100, 0);
     await fill(scope, 400, 250_000, 100_000);
@@ -83,8 +83,8 @@ describe('large runs among many small ones', () => {
   });
 });
 
-describe('aborts and changes on the way', () => {
-  it('an abort at any moment leaves no file, and the next one is whole', { timeout: 300_000 }, async () => {
+describe('aborts and concurrent changes', () => {
+  it('leaves no file after an abort at any moment, and writes the next file completely', { timeout: 300_000 }, async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
     const scope = scopeOf('aborts');
@@ -109,7 +109,7 @@ describe('aborts and changes on the way', () => {
     }
   });
 
-  it('runs that are deleted after their slice was found are not in the file; where none is left there is none', async () => {
+  it('leaves out runs that are deleted after their slice was found; writes no file if none is left', async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
     const scope = scopeOf('deletions');
@@ -134,7 +134,7 @@ describe('aborts and changes on the way', () => {
     expect(await readdir(folder)).toEqual([]);
   });
 
-  it('a file that is not what was read is refused and removed', async () => {
+  it('refuses and removes a file that differs from the rows that were read', async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
     const scope = scopeOf('refused');

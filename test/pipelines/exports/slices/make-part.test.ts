@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => exporting?.close());
 
-describe('odd values', () => {
+describe('unusual values', () => {
   const text = (value: string) => Buffer.from(value);
   const backslash = '\\';
   const values = [
@@ -70,7 +70,7 @@ describe('odd values', () => {
   });
 
   it.each([{ version: 'v1' }, { version: 'v2_beta' }] as const)(
-    '$version says what the run query answers',
+    '$version matches the run query',
     async ({ version }) => {
       const [part] = await exportParts(exporting, wholeDay, { ...everything, version });
       const expected = await answeredRows(exporting, wholeDay, version);
@@ -81,7 +81,7 @@ describe('odd values', () => {
     },
   );
 
-  it.each(exportFields)('%s alone', async (field) => {
+  it.each(exportFields)('field %s alone', async (field) => {
     const [part] = await exportParts(exporting, wholeDay, { ...everything, fields: [field] });
     const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
     expect((await metadataOf(part!.path)).names).toEqual([field]);
