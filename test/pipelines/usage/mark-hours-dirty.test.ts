@@ -14,7 +14,7 @@ const notes = () =>
     'SELECT tenant_id, hour FROM usage_dirty_hours ORDER BY tenant_id, hour',
   );
 
-it('writes one note an hour and workspace, in one statement', async () => {
+it('writes one dirty hour per hour and workspace, in one statement', async () => {
   let statements = 0;
   const counting = {
     query: (sql: string, params?: readonly unknown[]) => {
@@ -36,7 +36,7 @@ it('writes one note an hour and workspace, in one statement', async () => {
   );
 });
 
-it('goes with the transaction that it is written in', async () => {
+it('is rolled back with its transaction', async () => {
   const before = await notes();
   const undone = new TypeError('undone');
   await expect(
