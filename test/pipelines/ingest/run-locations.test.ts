@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-it('runs that are asked for in one turn are one question to the store, and each gets its own answer', async () => {
+it('coalesces concurrent lookups of runs into one query, and gives each caller its own answer', async () => {
   const [workspaceId, other] = owner.workspaceIds as [string, string];
   const stored = [uuidv7(), uuidv7()];
   for (const id of stored) {
@@ -36,7 +36,7 @@ it('runs that are asked for in one turn are one question to the store, and each 
   expect(await Promise.all(stored.map((id) => places.find(other, id, 0)))).toEqual([undefined, undefined]);
 });
 
-it('what the store cannot tell is told to all who asked, and asked anew by the next', async () => {
+it('rejects all concurrent lookups if the store fails, and asks again for the next one', async () => {
   let away = true;
   const places = new RunLocations(async (_workspace, runIds) => {
     if (away) throw new Error('away');

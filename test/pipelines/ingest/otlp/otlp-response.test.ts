@@ -10,7 +10,7 @@ test.each([
   ['application/x-protobuf', 'application/x-protobuf', ''],
   ['application/json; charset=utf-8', 'application/json', '{}'],
   [undefined, 'application/x-protobuf', ''],
-])('full success for %s leaves partial_success out', (contentType, answered, body) => {
+])('full success for %s omits partial_success', (contentType, answered, body) => {
   const answer = otlpResponse(contentType, 0, '');
   expect([answer.contentType, answer.body.toString()]).toEqual([answered, body]);
 });
@@ -28,7 +28,7 @@ test('a failure is a google.rpc.Status', () => {
   expect([contentType, body.toString('hex')]).toEqual(['application/x-protobuf', '1282808080006e6f']);
 });
 
-describe('the exporters understand it', () => {
+describe('the exporters parse it', () => {
   afterEach(() => diag.disable());
 
   const exporters: ReadonlyArray<readonly [string, (url: string) => SpanExporter]> = [

@@ -11,11 +11,11 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-// Two sinks that have a partition at the same time may each place a trace.
+// Two sinks that have a partition at the same time may each assign a trace location.
 test.each([
   ['first', 0, 1],
   ['last', 1, 0],
-])('a trace that was placed twice lies where the event accepted first put it, inserted %s', async (_when, one, two) => {
+])('a trace with two assigned locations keeps that of the event accepted first, inserted %s', async (_when, one, two) => {
   const first = runEvent({ receivedAtMicros: noonMicros + 1 });
   const second = runEvent({
     traceId: first.traceId,
