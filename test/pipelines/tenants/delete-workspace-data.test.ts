@@ -8,7 +8,7 @@ import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { addExport } from '../../api/add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 
-/** Deletes one of two workspaces that hold a row in every table. */
+/** Deletes one of two workspaces that have a row in every table. */
 
 interface WorkspaceUnderTest {
   readonly id: string;
@@ -19,7 +19,7 @@ interface WorkspaceUnderTest {
   readonly destinationId: string;
 }
 
-/** Tables whose rows stay: names that usage shows, reports, and records of what was exported. */
+/** Tables whose rows stay: names that usage reports show, reports, and records of exports. */
 const stays = {
   postgres: [
     'deployments',
@@ -125,7 +125,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
 
 const sortedNames = (rows: readonly { name: string }[]) => rows.map(({ name }) => name).sort();
 
-/** Tables that have rows of the workspace. Every table with a column that can name it is looked at. */
+/** Tables with rows of the workspace. Every table with a column that can name it is checked. */
 async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
   const { database, services } = api;
   const columns = await database.query<{ table: string; name: string; column: string }>(
@@ -172,7 +172,7 @@ async function requeued(): Promise<string[]> {
 }
 
 describe('a workspace', () => {
-  it('that is not deleted keeps its data', async () => {
+  it('keeps its data if it is not deleted', async () => {
     const before = await tablesWithRows(gone);
     expect(before.postgres).toEqual(
       expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints']),
@@ -185,7 +185,7 @@ describe('a workspace', () => {
     expect([await link(gone.attachmentUrl), await link(gone.feedbackUrl)]).toEqual([200, 200]);
   });
 
-  it('that is deleted ends its links at once and queues the deletion', async () => {
+  it('disables its links at once on deletion, and queues the purge', async () => {
     const url = `/workspaces/${gone.id}`;
     const headers = { 'x-api-key': owner.adminKey };
     expect((await api.server.inject({ method: 'DELETE', url, headers })).statusCode).toBe(200);
@@ -196,7 +196,7 @@ describe('a workspace', () => {
     expect(await requeued()).toEqual([gone.id]);
   });
 
-  it('loses all data but its usage, its names and records of exports; others lose nothing', async () => {
+  it('loses all data except its usage, its names and records of exports; other workspaces lose nothing', async () => {
     await api.settled();
     const others = await tablesWithRows(kept);
     for (let repeat = 0; repeat < 2; repeat += 1) {
@@ -217,7 +217,7 @@ describe('a workspace', () => {
     expect(await requeued()).toEqual([]);
   });
 
-  it('is purged again an hour later, with the locators', async () => {
+  it('is purged again an hour later, including the run locators', async () => {
     await api.database.execute(
       `UPDATE workspaces SET deleted_at = deleted_at - interval '1 hour', purged_at = purged_at - interval '1 hour' WHERE id = $1`,
       [gone.id],
