@@ -7,12 +7,12 @@ import type { Projects } from './projects.ts';
 import type { Tenants } from './server-of-histories.ts';
 import { sideBySide } from './side-by-side.ts';
 
-/** Of each workspace: read together they were compared already, and each costs as much as a page of a hundred. */
+/** For each workspace: runs of one trace were compared already, and each read costs as much as a page of a hundred. */
 const readAlone = 20;
 
 /**
- * Reads every run, page by page and by lists of ids, many alone too, and compares each field's text with the model.
- * @returns their number.
+ * Reads every run by page and by lists of ids, many also one by one, and compares each field's text with the model.
+ * @returns the number of runs.
  */
 export async function checkRuns(
   runlake: RunlakeProcess,
@@ -32,7 +32,7 @@ export async function checkRuns(
       for (const text of splitJson(page.get('runs') as string).values()) {
         const run = splitJson(text);
         const id = JSON.parse(run.get('id') as string) as string;
-        expect(paged.has(id), `${id} comes twice`).toBe(false);
+        expect(paged.has(id), `${id} is returned twice`).toBe(false);
         paged.set(id, run);
       }
       cursor = (JSON.parse(page.get('cursors') as string) as { next: string | null }).next;
@@ -40,11 +40,11 @@ export async function checkRuns(
     }
     expect(
       [...paged.keys()].filter((id) => !visible.has(id)),
-      'runs that should not be there',
+      'unexpected runs',
     ).toEqual([]);
     expect(
       [...visible.keys()].filter((id) => !paged.has(id)),
-      'runs that are missing',
+      'missing runs',
     ).toEqual([]);
     for (const [id, run] of paged) compare(`in a page, ${id}`, run, visible.get(id) as Record<string, string>);
 
@@ -61,7 +61,7 @@ export async function checkRuns(
     expect([...found.keys()].sort(), 'runs found by id').toEqual([...visible.keys()].sort());
     for (const [id, run] of found) compare(`by id, ${id}`, run, visible.get(id) as Record<string, string>);
 
-    // One by one costs four queries each: so many of them, spread over all.
+    // A read by id costs four queries, so the test reads a sample of all runs.
     await sideBySide(spread([...visible]), async ([id, expected]) => {
       const text = await textOf(fetch(`${runlake.url}/runs/${id}`, { headers }));
       compare(`alone, ${id}`, splitJson(text), expected);

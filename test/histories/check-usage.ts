@@ -15,7 +15,7 @@ type Row = {
   readonly traces: number;
 };
 
-/** One row of CSV: what SPEC.md 2.5 calls each dimension. */
+/** One row of CSV, with the names of SPEC.md 2.5 for each dimension. */
 const csvColumns: Readonly<Record<string, string>> = {
   'Workspace ID': 'workspace_id',
   'Workspace Name': 'workspace_name',
@@ -27,8 +27,8 @@ const csvColumns: Readonly<Record<string, string>> = {
 };
 
 /**
- * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day, the
- * days with traces by hour; each grouping; JSON and CSV.
+ * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day,
+ * the days with traces by hour; each grouping; JSON and CSV.
  */
 export async function checkUsage(
   runlake: RunlakeProcess,

@@ -3,15 +3,15 @@ import { anything, segmentOf } from './expected-run.ts';
 import type { RunEvent, Values } from './model.ts';
 import type { Random } from './random.ts';
 
-/** An event before it is known how it will name its project, and when it will be sent. */
+/** An event before its project reference and its request are chosen. */
 export interface Draft extends Omit<RunEvent, 'project'> {
   readonly phase: number;
 }
 
-/** A trace of one to six runs and everything that is said of them, in the order in which it is said. */
+/** A trace of one to six runs and all its events, in the order in which they happen. */
 export interface History {
   readonly workspace: number;
-  /** Which of the lanes sends it: its events keep their order. */
+  /** The index of the sender: its events keep their order. */
   readonly lane: number;
   readonly drafts: readonly Draft[];
 }
@@ -25,7 +25,7 @@ export const days: readonly number[] = Array.from(
   (_, index) => Date.UTC(2022, 6, 1) * 1_000 + Math.floor((index * 1_095) / 13) * dayMicros,
 );
 
-/** A moment on one of the days: any, or one of those at which an hour or a day ends or begins. */
+/** A moment on one of the days: random, or at the beginning or end of an hour or a day. */
 function moment(random: Random, of: readonly number[]): number {
   const day = random.pick(of);
   const hour = day + random.int(24) * hourMicros;
@@ -37,17 +37,17 @@ interface Run {
   readonly parent: Run | undefined;
   readonly keyMicros: number;
   readonly dottedOrder: string;
-  /** The first segment's time: of some children it is not that of the root. */
+  /** The first segment's time: for some children it differs from the root's. */
   readonly traceMicros: number;
 }
 
 export function makeHistory(random: Random, place: { workspace: number; lane: number; phases: number }): History {
   const traceId = random.uuid();
   const first = random.int(place.phases);
-  // What is sent at one time lies in few weeks, mostly: an insert over many costs ClickHouse much.
+  // Most events sent at one time fall into few weeks: an insert over many is expensive in ClickHouse.
   const defaults = days.filter((_, index) => index % place.phases === first);
   const runs = makeRuns(random, traceId, random.chance(0.95) ? defaults : days);
-  // Of some traces only a child ever arrives.
+  // Only a child of some traces ever arrives.
   const heard = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
   const said = heard.flatMap((run) => eventsOf(random, run));
   const ordered = random.chance(0.5) ? random.shuffled(said) : said;
@@ -87,7 +87,7 @@ function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[]
   return runs;
 }
 
-/** Posted once to three times or never, patched up to three times. */
+/** Posted up to three times or never, patched up to three times. */
 function eventsOf(random: Random, run: Run): { run: Run; kind: 'post' | 'patch'; values: Values }[] {
   const posts = random.pick([0, 1, 1, 1, 1, 1, 2, 2, 3]);
   const patches = random.between(posts === 0 ? 1 : 0, 3);
@@ -105,7 +105,7 @@ function valuesOf(random: Random, kind: 'post' | 'patch', keyMicros: number): Va
   };
   maybe('name', 0.95, 0.1, () => quoted(`run ${random.int(1_000)} ${random.pick(['', 'é', '語', '👩‍👧', '"\\'])}`));
   maybe('run_type', 0.9, 0.1, () => quoted(random.pick(runTypes)));
-  // Stock SDKs round the body's time and that of dotted_order apart.
+  // Stock SDKs round the times of the body and of dotted_order differently.
   maybe('start_time', 0.9, 0.3, () => quoted(formatTime(keyMicros + random.pick([0, 0, 0, 1, 999]))));
   maybe('end_time', 0.2, 0.8, () => quoted(formatTime(keyMicros + random.between(1_000, 60_000_000))));
   maybe('inputs', 0.9, 0.2, () => someJson(random));
@@ -142,7 +142,7 @@ function someJson(random: Random): string {
   ]);
 }
 
-/** The event as an OpenTelemetry exporter would send it, which can say less. */
+/** The event as an OpenTelemetry exporter would send it, with fewer fields. */
 export function asSpan<E extends Omit<RunEvent, 'project'>>(event: E): E {
   const started = event.values.start_time ?? quoted(formatTime(event.keyMicros));
   const { name = '"span"', end_time } = event.values;

@@ -31,8 +31,8 @@ export interface Played {
 }
 
 /**
- * Plays random histories of traces against a server of its own, kills it now and then, and compares everything that is stored
- * and counted with the model. The same seed gives the same histories, requests and moments.
+ * Plays random histories of traces against a separate server, kills it now and then, and compares all stored and
+ * counted values with the model. The same seed gives the same histories, requests and moments.
  */
 export async function playHistories(seed: number, histories: number, maxKills?: number): Promise<Played> {
   const random = new Random(seed);
@@ -40,7 +40,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
     await startRunlake({ environment: { RUNLAKE_MAX_RUN_AGE_DAYS: '36500', RUNLAKE_PATCH_WAIT_MS: '30000' } }),
     maxKills,
   );
-  // Also where the test runs out of time.
+  // Also if the test times out.
   onTestFinished(() => player.runlake.remove());
   const tenants = await makeTenants(player.runlake);
   const projects = new Projects();
@@ -79,7 +79,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
     const keys = tenants.senders.map(({ key }) => key);
     const unknown = new Set(await player.play(plans, keys, random));
     for (const request of plans.flat().filter(({ once }) => once)) {
-      // Whether a run is there is left open where nobody was told; then it has to be there in every respect.
+      // A request without an answer may be stored or not; what is stored must be complete.
       const events = unknown.has(request) ? await eventsThatCame(player, tenants, request.events) : request.events;
       model.apply(request.sender, events);
     }
@@ -93,7 +93,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
   return { runs, traces: model.traces.size, figures, kills: player.kills };
 }
 
-/** Traces of a lane among each other; what is said of one trace keeps its order. */
+/** Interleaves the traces of a sender; the events of one trace keep their order. */
 function mixed<D extends { readonly traceId: string }>(random: Random, drafts: readonly D[]): D[] {
   const byTrace = new Map<string, D[]>();
   for (const draft of drafts) byTrace.set(draft.traceId, [...(byTrace.get(draft.traceId) ?? []), draft]);
@@ -114,7 +114,7 @@ async function eventsThatCame<E extends { readonly workspace: number; readonly r
   return came;
 }
 
-/** Between phases, when nothing is under way: in each workspace one project gets another name, one may be deleted. */
+/** Between phases, when no request is in flight: each workspace renames one project and may delete one. */
 async function changeProjects(player: Player, tenants: Tenants, projects: Projects, random: Random, phase: number) {
   for (const workspace of tenants.workspaces.keys()) {
     const renamed = random.pick(projects.living(workspace).filter(({ name }) => name !== 'default'));
@@ -130,7 +130,7 @@ async function changeProjects(player: Player, tenants: Tenants, projects: Projec
 }
 
 async function untilCounted({ runlake }: Player): Promise<void> {
-  // Over Kafka what was sent last may not have left a note yet: a read waits until it is stored.
+  // With Kafka, the last events may not have marked their hours dirty yet: a read waits until they are stored.
   await ask(runlake, '/sessions?limit=1');
   const { databaseUrl } = runlake.stores();
   const noDirtyHours = async () =>

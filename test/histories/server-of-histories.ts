@@ -15,7 +15,7 @@ export interface Tenants {
   readonly senders: readonly Sender[];
 }
 
-/** Asks as the administrator; answers JSON. */
+/** Sends a request as the administrator and returns the JSON answer. */
 export async function ask<T>(
   { url, apiKey }: Pick<RunlakeProcess, 'url' | 'apiKey'>,
   path: string,
@@ -63,7 +63,7 @@ export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
   return { workspaces, senders };
 }
 
-/** Takes the ids of living projects over from the server, and demands that it has the same ones. */
+/** Reads the ids of existing projects from the server, and checks that it has the expected ones. */
 export async function learnProjectIds(runlake: RunlakeProcess, tenants: Tenants, projects: Projects): Promise<void> {
   for (const [workspace, { id: workspaceId }] of tenants.workspaces.entries()) {
     const found = await ask<{ id: string; name: string }[]>(runlake, '/sessions?limit=100', { workspaceId });

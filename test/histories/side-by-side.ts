@@ -1,4 +1,4 @@
-/** Does `work` for each item, so many of them at a time. @throws what the first one that fails throws. */
+/** Does `work` for each item, at most that many at a time. @throws the first error. */
 export async function sideBySide<T>(items: Iterable<T>, work: (item: T) => Promise<void>, width = 8): Promise<void> {
   // One iterator for all: each takes the next item.
   const rest = [...items].values();
