@@ -29,7 +29,7 @@ it('0005 keeps every figure that was counted before it', async () => {
     );
     const [tenant, a, b, gone] = ['tenant', 'a', 'b', 'gone'].map((name) => uuidOf(name));
     const start = Date.UTC(2019, 0, 1, 22) / 1_000;
-    // More than a hundred months, and an hour of each over midnight.
+    // More than a hundred months, with an hour on each side of midnight.
     for (const [id, traces, pass] of [
       [a, 3, 1],
       [b, 2, 1],
