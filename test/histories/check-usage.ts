@@ -4,7 +4,7 @@ import { days } from './histories.ts';
 import type { Model } from './model.ts';
 import type { Projects } from './projects.ts';
 import { ask, type Tenants } from './server-of-histories.ts';
-import { sideBySide } from './side-by-side.ts';
+import { forEachConcurrently } from './side-by-side.ts';
 
 const daySeconds = 86_400;
 const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
@@ -60,7 +60,7 @@ export async function checkUsage(
   add(31, daySeconds, withTraces(31));
   add(1, 3_600, withTraces(1));
   let figures = 0;
-  await sideBySide(ranges, async (range) => {
+  await forEachConcurrently(ranges, async (range) => {
     const count = await checkRange(runlake, tenants, facts, range);
     figures += count;
   });

@@ -11,8 +11,8 @@ export interface Draft extends Omit<RunEvent, 'project'> {
 /** A trace of one to six runs and all its events, in the order in which they happen. */
 export interface History {
   readonly workspace: number;
-  /** The index of the sender: its events keep their order. */
-  readonly lane: number;
+  /** The index of the client that sends it: its events keep their order. */
+  readonly client: number;
   readonly drafts: readonly Draft[];
 }
 
@@ -41,23 +41,23 @@ interface Run {
   readonly traceMicros: number;
 }
 
-export function makeHistory(random: Random, place: { workspace: number; lane: number; phases: number }): History {
+export function makeHistory(random: Random, options: { workspace: number; client: number; phases: number }): History {
   const traceId = random.uuid();
-  const first = random.int(place.phases);
+  const first = random.int(options.phases);
   // Most events sent at one time fall into few weeks: an insert over many is expensive in ClickHouse.
-  const defaults = days.filter((_, index) => index % place.phases === first);
+  const defaults = days.filter((_, index) => index % options.phases === first);
   const runs = makeRuns(random, traceId, random.chance(0.95) ? defaults : days);
   // Only a child of some traces ever arrives.
-  const heard = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
-  const said = heard.flatMap((run) => eventsOf(random, run));
-  const ordered = random.chance(0.5) ? random.shuffled(said) : said;
+  const arriving = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
+  const events = arriving.flatMap((run) => eventsOf(random, run));
+  const ordered = random.chance(0.5) ? random.shuffled(events) : events;
   const phases = ordered
-    .map(() => (random.chance(0.7) ? first : random.between(first, place.phases - 1)))
+    .map(() => (random.chance(0.7) ? first : random.between(first, options.phases - 1)))
     .sort((a, b) => a - b);
   const drafts = ordered.map(
     ({ run, kind, values }, index): Draft => ({
       kind,
-      workspace: place.workspace,
+      workspace: options.workspace,
       traceId,
       runId: run.id,
       parentId: run.parent?.id,
@@ -68,7 +68,7 @@ export function makeHistory(random: Random, place: { workspace: number; lane: nu
       phase: phases[index] as number,
     }),
   );
-  return { workspace: place.workspace, lane: place.lane, drafts };
+  return { workspace: options.workspace, client: options.client, drafts };
 }
 
 function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[] {
@@ -79,10 +79,10 @@ function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[]
     const parent = random.pick(runs);
     const id = random.uuid();
     const keyMicros = parent.keyMicros + random.int(600_000_000);
-    const said = random.chance(0.1) ? moment(random, of) : traceMicros;
-    const above = parent.dottedOrder.replace(/^[^Z]*Z/, segmentOf(said, ''));
+    const statedMicros = random.chance(0.1) ? moment(random, of) : traceMicros;
+    const above = parent.dottedOrder.replace(/^[^Z]*Z/, segmentOf(statedMicros, ''));
     const dottedOrder = `${above}.${segmentOf(keyMicros, id)}`;
-    runs.push({ id, parent, keyMicros, dottedOrder, traceMicros: said });
+    runs.push({ id, parent, keyMicros, dottedOrder, traceMicros: statedMicros });
   }
   return runs;
 }

@@ -22,25 +22,25 @@ export interface PhaseDeps {
 }
 
 /**
- * The requests of one sender in one phase, in order. Requests that are repeated until acknowledged are applied to the
+ * The requests of one client in one phase, in order. Requests that are repeated until acknowledged are applied to the
  * model at once.
  */
-export function planLane(workspace: number, drafts: readonly Draft[], ports: PhaseDeps): PlannedRequest[] {
-  const { random, model } = ports;
-  const names = namesOf(workspace, ports);
+export function planRequests(workspace: number, drafts: readonly Draft[], deps: PhaseDeps): PlannedRequest[] {
+  const { random, model } = deps;
+  const names = namesOf(workspace, deps);
   const requests: PlannedRequest[] = [];
   const add = (request: WireRequest, once = false) => {
-    const planned = { ...request, sender: random.pick(ports.senders[workspace] as number[]), once };
+    const planned = { ...request, sender: random.pick(deps.senders[workspace] as number[]), once };
     if (!once) model.apply(planned.sender, planned.events);
     requests.push(planned);
   };
   const waiting = [...drafts];
   while (waiting.length > 0) {
     if (random.chance(0.15))
-      add(encodeRequest(random, random.pick<Route>(['multipart', 'batch']), newTraces(workspace, ports)), true);
+      add(encodeRequest(random, random.pick<Route>(['multipart', 'batch']), newTraces(workspace, deps)), true);
     const picked = random.pick<Route>([...routes, 'multipart', 'batch']);
     const route = picked === 'otlp' && waiting[0]?.kind === 'patch' ? 'batch' : picked;
-    const events = takeEvents(route, waiting, random).map((draft) => settle(draft, route, names, ports));
+    const events = takeEvents(route, waiting, random).map((draft) => toEvent(draft, route, names, deps));
     add(encodeRequest(random, route, events));
     // The whole request again, under the same or another key, as from a client that received no answer.
     const again = requests.at(-1) as PlannedRequest;
@@ -51,42 +51,42 @@ export function planLane(workspace: number, drafts: readonly Draft[], ports: Pha
 
 /** Takes as many drafts from the front as one request of the route may have. */
 function takeEvents(route: Route, waiting: Draft[], random: Random): Draft[] {
-  const most = route === 'single' ? 1 : random.pick([1, 3, 10, 30, 100]);
-  const taken = new Set<string>();
+  const max = route === 'single' ? 1 : random.pick([1, 3, 10, 30, 100]);
+  const used = new Set<string>();
   const fits = (draft: Draft) => {
     const identity = `${draft.kind} ${draft.runId}`;
     if (route === 'otlp' && draft.kind === 'patch') return false;
     // A part may appear once per body; two spans with the same id would be the same run twice.
-    if (route !== 'batch' && taken.has(identity)) return false;
-    taken.add(identity);
+    if (route !== 'batch' && used.has(identity)) return false;
+    used.add(identity);
     return true;
   };
   let count = 0;
-  while (count < most && count < waiting.length && fits(waiting[count] as Draft)) count++;
+  while (count < max && count < waiting.length && fits(waiting[count] as Draft)) count++;
   return waiting.splice(0, Math.max(1, count));
 }
 
 /**
- * The project names that drafts may use in this phase, chosen so that races between senders cannot change the result.
+ * The project names that drafts may use in this phase, chosen so that races between clients cannot change the result.
  */
 function namesOf(workspace: number, { projects, phase }: PhaseDeps) {
-  const living = projects.living(workspace);
+  const living = projects.existing(workspace);
   const former = projects.formerNames(workspace);
-  const gone = projects.list
+  const deletedNames = projects.list
     .filter((project) => project.workspace === workspace && project.deleted)
     .map(({ name }) => name);
-  const free = gone.filter((name) => !former.includes(name));
+  const free = deletedNames.filter((name) => !former.includes(name));
   const post = [...living.map(({ name }) => name), ...free.slice(0, 2), `made in phase ${phase}, "${workspace}"`];
   return { post, patch: [...post, ...former], ids: living.flatMap(({ id }) => id ?? []) };
 }
 
 type Names = ReturnType<typeof namesOf>;
 
-function settle(draft: Draft, route: Route, names: Names, ports: PhaseDeps): RunEvent {
-  const project = projectOf(draft, names, ports);
+function toEvent(draft: Draft, route: Route, names: Names, deps: PhaseDeps): RunEvent {
+  const project = projectOf(draft, names, deps);
   const event: RunEvent = { ...draft, project };
   if (route === 'otlp') return draft.kind === 'post' ? asSpan(event) : event;
-  return route === 'single' ? withoutLocation(event, ports) : event;
+  return route === 'single' ? withoutLocation(event, deps) : event;
 }
 
 function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhaseDeps): ProjectReference | undefined {
@@ -111,7 +111,7 @@ function withoutLocation(event: RunEvent, { random, model }: PhaseDeps): RunEven
 }
 
 function newTraces(workspace: number, { random, projects, phase }: PhaseDeps): RunEvent[] {
-  const ids = projects.living(workspace).flatMap(({ id }) => id ?? []);
+  const ids = projects.existing(workspace).flatMap(({ id }) => id ?? []);
   return Array.from({ length: random.between(1, 4) }, () => {
     const traceId = random.uuid();
     const keyMicros = days[phase] as number;

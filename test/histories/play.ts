@@ -1,5 +1,5 @@
 /**
- * Sends requests from several senders: each sends its requests one after another, all senders run concurrently.
+ * Sends requests from several clients: each sends its requests one after another, all clients run concurrently.
  * Meanwhile the server is killed; requests without an acknowledgement are sent again after the restart, except those
  * marked `once`.
  */
@@ -28,22 +28,22 @@ export class Player {
 
   /** @returns the requests whose outcome is unknown. */
   async play(
-    lanes: readonly (readonly PlannedRequest[])[],
+    clients: readonly (readonly PlannedRequest[])[],
     keys: readonly string[],
     random: Random,
   ): Promise<PlannedRequest[]> {
-    const total = lanes.reduce((sum, lane) => sum + lane.length, 0);
+    const total = clients.reduce((sum, requests) => sum + requests.length, 0);
     const killAt = new Set([random.int(total), random.int(total)].slice(0, random.between(1, 2)));
     const pauses = [...killAt].map(() => random.int(40));
     const unknown: PlannedRequest[] = [];
     let sent = 0;
-    const playLane = async (requests: readonly PlannedRequest[]) => {
+    const sendAll = async (requests: readonly PlannedRequest[]) => {
       for (const request of requests) {
         if (killAt.has(sent++) && this.kills < this.#maxKills) this.#killSoon(pauses.pop() ?? 0);
         if (!(await this.#deliver(request, keys))) unknown.push(request);
       }
     };
-    await Promise.all(lanes.map(playLane));
+    await Promise.all(clients.map(sendAll));
     await this.#up;
     return unknown;
   }

@@ -15,7 +15,7 @@ export class Projects {
   readonly #former = new Map<string, number>();
 
   /** The existing projects of a workspace. */
-  living(workspace: number): ProjectState[] {
+  existing(workspace: number): ProjectState[] {
     return this.list.filter((project) => project.workspace === workspace && !project.deleted);
   }
 
@@ -23,7 +23,7 @@ export class Projects {
   formerNames(workspace: number): string[] {
     return [...this.#former].flatMap(([key, index]) => {
       const [, space, name = ''] = /^(\d+) (.*)$/s.exec(key) ?? [];
-      const free = this.#livingNamed(workspace, name) === -1;
+      const free = this.#existingNamed(workspace, name) === -1;
       return Number(space) === workspace && free && !this.list[index]?.deleted ? [name] : [];
     });
   }
@@ -33,8 +33,8 @@ export class Projects {
     if (reference !== undefined && 'id' in reference) return this.list.findIndex(({ id }) => id === reference.id);
     if (reference === undefined && kind === 'patch') return undefined;
     const name = reference?.name ?? 'default';
-    const living = this.#livingNamed(workspace, name);
-    if (living !== -1) return living;
+    const existing = this.#existingNamed(workspace, name);
+    if (existing !== -1) return existing;
     const former = this.#former.get(`${workspace} ${name}`);
     if (kind === 'patch' && former !== undefined && !this.list[former]?.deleted) return former;
     return this.list.push({ workspace, name, deleted: false }) - 1;
@@ -45,7 +45,7 @@ export class Projects {
     project.name = name;
   }
 
-  #livingNamed(workspace: number, name: string): number {
+  #existingNamed(workspace: number, name: string): number {
     return this.list.findIndex(
       (project) => project.workspace === workspace && project.name === name && !project.deleted,
     );

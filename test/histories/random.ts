@@ -20,8 +20,8 @@ export class Random {
   }
 
   /** An integer from `min` to `max`, both included. */
-  between(least: number, most: number): number {
-    return least + this.int(most - least + 1);
+  between(min: number, max: number): number {
+    return min + this.int(max - min + 1);
   }
 
   chance(probability: number): boolean {
