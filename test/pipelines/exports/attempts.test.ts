@@ -35,7 +35,7 @@ async function started(days = 1) {
   return { exportId: made.id, runId: runs[0]?.id ?? '', siblings: runs.slice(1) };
 }
 
-const pass = (ms: number) => {
+const advanceClock = (ms: number) => {
   shop.clock.now = new Date(shop.clock.now.getTime() + ms);
 };
 const runOf = async (exportId: string) => {
@@ -48,7 +48,7 @@ const disturbed = (step: Step, disturb: Disturbance) => disturbedDeps(shop.deps,
 const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
 
 /** SPEC 7.4: the store is unavailable or busy, an engine fails, resources run out, or the operator must act. */
-const passing = [
+const temporary = [
   ['CLICKHOUSE_UNAVAILABLE', 'read'],
   ['CLICKHOUSE_QUERY_FAILED', 'find'],
   ['DESTINATION_UNAVAILABLE', 'upload'],
@@ -61,7 +61,7 @@ const passing = [
   ['INTERNAL', 'encode'],
 ] as const;
 /** SPEC 7.4: credentials, permissions, bucket and address, and whether it exists, belong to the destination's owner. */
-const lasting = [
+const permanent = [
   ['DESTINATION_ACCESS_DENIED', 'upload'],
   ['DESTINATION_BUCKET_NOT_VALID', 'upload'],
   ['DESTINATION_KEY_UNKNOWN', 'upload'],
@@ -83,12 +83,12 @@ const others = [
 ];
 
 describe('a failed attempt', () => {
-  it('is classified for every error of exports and destinations', () => {
-    const told = new Set([...passing, ...lasting].map(([code]) => code as string).concat(others));
-    expect(Object.keys(exportErrors).filter((code) => !told.has(code))).toEqual([]);
+  it('is tested for every error code of exports and destinations', () => {
+    const covered = new Set([...temporary, ...permanent].map(([code]) => code as string).concat(others));
+    expect(Object.keys(exportErrors).filter((code) => !covered.has(code))).toEqual([]);
   });
 
-  it.each(passing)('%s during %s: is retried after the delay, and continues', async (code, step) => {
+  it.each(temporary)('%s during %s: is retried after the delay, and continues', async (code, step) => {
     const { exportId, runId } = await started();
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
@@ -99,10 +99,10 @@ describe('a failed attempt', () => {
     expect(Date.parse(run.nextAttemptAt) - shop.clock.now.getTime()).toBe(delayMs);
     expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs }]);
     // Not before the delay has passed.
-    pass(delayMs - 1);
+    advanceClock(delayMs - 1);
     await shop.worker().attempt(runId);
     expect(await runOf(exportId)).toMatchObject({ fence: 1, retryNumber: 1 });
-    pass(1);
+    advanceClock(1);
     await shop.worker().attempt(runId);
     expect(await runOf(exportId)).toMatchObject({ status: 'COMPLETED', retryNumber: 1 });
     expect(await shop.exportedIds(exportId)).toEqual(ids);
@@ -114,7 +114,7 @@ describe('a failed attempt', () => {
     for (let attempt = 0; attempt <= retries; attempt++) {
       expect((await shop.read(exportId)).status).toBe('RUNNING');
       await worker.attempt(runId);
-      pass(delayMs);
+      advanceClock(delayMs);
     }
     const run = await runOf(exportId);
     expect(run).toMatchObject({ status: 'FAILED', retryNumber: retries, finishedAt: expect.any(String) });
@@ -128,7 +128,7 @@ describe('a failed attempt', () => {
     expect((await shop.runs(exportId))[1]).toMatchObject({ status: 'CANCELLED', fence: 0 });
   });
 
-  it.each(lasting)('%s during %s: the run and its export fail at once', async (code, step) => {
+  it.each(permanent)('%s during %s: the run and its export fail at once', async (code, step) => {
     const { exportId, runId } = await started(2);
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
@@ -204,30 +204,27 @@ describe('a worker detects within two seconds', () => {
     await new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
   };
 
-  it.each(['count', 'find', 'read', 'encode', 'upload'] as const)(
-    'a cancellation during %s',
-    async (step) => {
-      const { exportId, runId } = await started(2);
-      const { promise: there, resolve: reached } = deferred();
-      const working = shop.worker(disturbed(step, stuck(reached))).attempt(runId);
-      await there;
-      const beganMs = performance.now();
-      await cancelExport(shop.deps, shop.workspaceId, exportId);
-      await working;
-      expect(performance.now() - beganMs).toBeLessThan(2_000);
-      expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
-      expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null, pendingUpload: null });
-      expect(await shop.read(exportId)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
-      expect([...(await shop.objects()).keys()].filter((key) => key.includes(exportId))).toEqual([]);
-    },
-  );
+  it.each(['count', 'find', 'read', 'encode', 'upload'] as const)('a cancellation during %s', async (step) => {
+    const { exportId, runId } = await started(2);
+    const { promise: there, resolve: reached } = deferred();
+    const working = shop.worker(disturbed(step, stuck(reached))).attempt(runId);
+    await there;
+    const beganMs = performance.now();
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
+    await working;
+    expect(performance.now() - beganMs).toBeLessThan(2_000);
+    expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
+    expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null, pendingUpload: null });
+    expect(await shop.read(exportId)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
+    expect([...(await shop.objects()).keys()].filter((key) => key.includes(exportId))).toEqual([]);
+  });
 
   it('that the export timed out', async () => {
     const { exportId, runId } = await started(2);
     const { promise: there, resolve: reached } = deferred();
     const working = shop.worker(disturbed('read', stuck(reached))).attempt(runId);
     await there;
-    pass(shop.limits.exportTimeoutMs);
+    advanceClock(shop.limits.exportTimeoutMs);
     await sweepExports(shop.deps);
     await working;
     const made = await shop.read(exportId);
@@ -296,7 +293,7 @@ describe('a lease', () => {
       const made = await short.create();
       await short.start(made.id);
       const [{ id: runId } = { id: '' }] = await short.runs(made.id);
-      const { promise: held, resolve: goOn } = deferred();
+      const { promise: held, resolve: resume } = deferred();
       const worker = short.worker({
         openSource: (...scope) => {
           const source = short.deps.openSource(...scope);
@@ -318,7 +315,7 @@ describe('a lease', () => {
         return Date.parse(now?.lease ?? '') - Date.parse(first?.lease ?? '') > 3_000;
       });
       await short.worker().attempt(runId);
-      goOn();
+      resume();
       await working;
       expect((await short.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 1 });
     } finally {
@@ -334,25 +331,25 @@ describe('a lease', () => {
       // Only that many are queued.
       expect(narrow.jobs.filter(({ name }) => name === 'export-run')).toHaveLength(2);
       const runs = await narrow.runs(made.id);
-      const goOn: (() => void)[] = [];
+      const resume: (() => void)[] = [];
       const worker = narrow.worker({
         openSource: (...scope) => {
           const source = narrow.deps.openSource(...scope);
           return {
             ...source,
             count: async (signal) => {
-              await new Promise<void>((resolve) => goOn.push(resolve));
+              await new Promise<void>((resolve) => resume.push(resolve));
               return source.count(signal);
             },
           };
         },
       });
       const working = runs.map(({ id }) => worker.attempt(id));
-      await until('two runs to be in progress', () => goOn.length === 2 && worker.attempts.size === 2);
+      await until('two runs to be in progress', () => resume.length === 2 && worker.attempts.size === 2);
       const statuses = (await narrow.runs(made.id)).map(({ status }) => status);
       expect(statuses.filter((status) => status === 'RUNNING')).toHaveLength(2);
       const release = setInterval(() => {
-        for (const each of goOn.splice(0)) each();
+        for (const each of resume.splice(0)) each();
       }, 5);
       await Promise.all(working);
       clearInterval(release);

@@ -37,8 +37,8 @@ describe('an export stays CREATED', () => {
       { 'run-events': { 0: 7 } },
     ]);
     expect(made.statusReason).toMatch(/stored/);
-    const giveUp = AbortSignal.timeout(50);
-    await coordinateExport(deps, made.id, giveUp);
+    const signal = AbortSignal.timeout(50);
+    await coordinateExport(deps, made.id, signal);
     await coordinateExport(deps, made.id, undefined, 0);
     expect(await shop.read(made.id)).toMatchObject({ status: 'CREATED', startedAt: null });
     const waiting = coordinateExport(deps, made.id, new AbortController().signal);
@@ -120,8 +120,8 @@ describe('an export that starts', () => {
     };
     const failing = (code: 'DESTINATION_ACCESS_DENIED' | 'DESTINATION_UNAVAILABLE') => ({
       ...shop.deps,
-      openStore: async (place: Parameters<WorkDeps['openStore']>[0]) => ({
-        ...(await shop.deps.openStore(place)),
+      openStore: async (destination: Parameters<WorkDeps['openStore']>[0]) => ({
+        ...(await shop.deps.openStore(destination)),
         put: async () => Promise.reject(runlakeError(code, { step: 'write', reason: 'r', where: 'w' })),
       }),
     });
@@ -166,8 +166,8 @@ describe('the manifest', () => {
     );
     const deps: WorkDeps = {
       ...shop.deps,
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         return {
           ...store,
           put: async (...args) => {

@@ -18,13 +18,13 @@ describe('the days of a range', () => {
     expect(windows).toHaveLength(days);
     expect(windows[0]?.start).toBe(at(start));
     expect(windows.at(-1)?.end).toBe(at(end));
-    for (const [place, window] of windows.entries()) {
+    for (const [index, window] of windows.entries()) {
       // They are contiguous, and each lies within one day.
-      expect(window.start).toBe(windows[place - 1]?.end ?? at(start));
+      expect(window.start).toBe(windows[index - 1]?.end ?? at(start));
       expect(window.start < window.end).toBe(true);
       const midnight = new Date(Date.parse(`${window.start.slice(0, 10)}T00:00:00Z`) + 86_400_000).toISOString();
       expect(window.end.slice(0, 19) <= midnight.slice(0, 19)).toBe(true);
-      if (place > 0) expect(window.start).toMatch(/T00:00:00\.000000Z$/);
+      if (index > 0) expect(window.start).toMatch(/T00:00:00\.000000Z$/);
     }
   });
 });

@@ -50,8 +50,8 @@ export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<un
         close: source.close,
       };
     },
-    openStore: async (place) => {
-      const store = await deps.openStore(place);
+    openStore: async (destination) => {
+      const store = await deps.openStore(destination);
       const upload: ObjectStore['upload'] = async (key, path, options) => {
         await maybeDie('upload', 'before');
         await options?.recordUpload?.('upload of the one who dies');

@@ -31,9 +31,9 @@ export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance):
         },
       };
     },
-    openStore: async (place) => {
+    openStore: async (destination) => {
       if (step === 'open') await disturb(undefined);
-      const store = await deps.openStore(place);
+      const store = await deps.openStore(destination);
       return {
         ...store,
         upload: async (key, path, options) => {

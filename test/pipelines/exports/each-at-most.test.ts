@@ -42,12 +42,12 @@ it('starts the next item when one ends, and never exceeds the limit', async () =
 
 it('continues after a failure, and throws the first error at the end', async () => {
   const { work, open, begun, settled } = held();
-  const told = expect(eachAtMost(1, [1, 2, 3], work)).rejects.toThrow('of 1');
+  const rejected = expect(eachAtMost(1, [1, 2, 3], work)).rejects.toThrow('of 1');
   for (const item of [1, 2, 3]) {
     await settled();
     open.get(item)?.fail(new Error(`of ${item}`));
   }
-  await told;
+  await rejected;
   expect(begun).toEqual([1, 2, 3]);
 });
 

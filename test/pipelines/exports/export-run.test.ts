@@ -153,10 +153,10 @@ describe('membership', () => {
           ...source,
           read: async (slice, folder, signal) => {
             if (reads++ === 0) {
-              const gone = ids.slice(0, 10).map((id) => `'${id}'`);
+              const deletedIds = ids.slice(0, 10).map((id) => `'${id}'`);
               await shop.clickhouse.command({
                 name: 'test',
-                sql: `ALTER TABLE runs DELETE WHERE id IN (${gone}) SETTINGS mutations_sync = 1`,
+                sql: `ALTER TABLE runs DELETE WHERE id IN (${deletedIds}) SETTINGS mutations_sync = 1`,
               });
             }
             return source.read(slice, folder, signal);
@@ -230,11 +230,11 @@ describe('the fencing token', () => {
     await shop.start(made.id);
     const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
     const { promise: halfway, resolve: arrived } = deferred();
-    const { promise: held, resolve: goOn } = deferred();
+    const { promise: held, resolve: resume } = deferred();
     let uploads = 0;
     const slow = shop.worker({
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         return {
           ...store,
           upload: async (...args) => {
@@ -255,7 +255,7 @@ describe('the fencing token', () => {
     await slow.lose(runId);
     await shop.worker().attempt(runId);
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 2, rowsWritten: 34 });
-    goOn();
+    resume();
     // It stops silently: no error, no retry, nothing written.
     await first;
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', rowsWritten: 34, retryNumber: 0 });
@@ -271,8 +271,8 @@ describe('the fencing token', () => {
     const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
     let uploads = 0;
     const worker = shop.worker({
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         return {
           ...store,
           upload: async (...args) => {

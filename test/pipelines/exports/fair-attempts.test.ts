@@ -71,7 +71,7 @@ it('many or long runs of one organisation do not delay the first run of another'
   await shop.start(flood.id);
   const { fair, began, ends, stop } = await openAttempts(2);
   const jobs = Array.from({ length: fair.maxJobs }, () => fair.attemptNext());
-  await until('two further attempts to start', () => began.length === 2);
+  await until('two attempts to start', () => began.length === 2);
   const foreign = await addForeignExport('quiet', flood.id);
   await until('the run of the other organisation to start', () => began.length === 3);
   expect(began.slice(0, 2)).toEqual([shop.workspaceId, shop.workspaceId]);

@@ -49,14 +49,14 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     bucket.way.seen.filter((line) => line.includes(exportId) && recognises.test(line)).length;
   /** Holds the upload of the second file half-way until `goOn`. */
   function holdHalfWay() {
-    const { promise: held, resolve: goOn } = deferred();
+    const { promise: held, resolve: resume } = deferred();
     const arrived = new Promise<void>((resolve) =>
       bucket.way.when(halfWay, () => {
         resolve();
         return held;
       }),
     );
-    return { arrived, goOn };
+    return { arrived, resume: resume };
   }
   /** The first file is finished; the upload of the second was in progress. */
   async function expectFirstFileOnly(exportId: string) {
@@ -65,17 +65,17 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     expect(await shop.read(exportId)).toMatchObject({ files: 1, manifestAt: null });
   }
 
-  const passing: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
+  const temporary: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
     ['a storm of 503', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the response was 503 SlowDown/],
     ['connections that are reset', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
     // Requests in flight at that moment arrive long after the upload was aborted.
     ['a network that stands still', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
   ];
-  it.each(someOf(passing, 1 / 3))(
+  it.each(someOf(temporary, 1 / 3))(
     '%s: is tried again, and goes on behind the last file',
-    async (_what, strike, cause) => {
+    async (_what, inject, cause) => {
       const { exportId, runId } = await started();
-      bucket.way.when(halfWay, () => strike(bucket.way));
+      bucket.way.when(halfWay, () => inject(bucket.way));
       await shop.worker().attempt(runId);
       const failed = await runOf(exportId);
       expect(failed).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
@@ -119,21 +119,21 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     },
   );
 
-  interface Lasting {
+  interface PermanentFailure {
     readonly when?: RegExp;
-    strike(): unknown;
-    mend?(): unknown;
+    inject(): unknown;
+    restore?(): unknown;
     readonly hasFiles?: false;
     readonly cause: RegExp;
   }
-  const lasting: readonly (readonly [what: string, runlakeError: Lasting])[] = [
+  const permanent: readonly (readonly [what: string, runlakeError: PermanentFailure])[] = [
     [
       'a bucket that is deleted',
       {
         // While parts are being stored, the store may return a different error.
         when: requests('POST', 2, 'uploadId'),
-        strike: () => bucket.remove(),
-        mend: () => bucket.make(),
+        inject: () => bucket.remove(),
+        restore: () => bucket.make(),
         hasFiles: false,
         cause: /^Bucket is not valid: there is no such bucket \(step upload, .* Create the bucket, /,
       },
@@ -141,24 +141,24 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     [
       'a key that may only read any more',
       {
-        strike: () => bucket.deny('s3:PutObject'),
-        mend: () => bucket.allow(),
+        inject: () => bucket.deny('s3:PutObject'),
+        restore: () => bucket.allow(),
         cause: /^Access denied: the key has no permission for this operation \(step upload, .* Check the secret key, /,
       },
     ],
     [
       'a session token that has expired, in the words of S3: real stores give out none for less than a quarter of an hour',
       {
-        strike: () => bucket.way.storm({ status: 400, code: 'ExpiredToken' }),
+        inject: () => bucket.way.storm({ status: 400, code: 'ExpiredToken' }),
         cause: /^Access denied: the session token has expired \(step upload, /,
       },
     ],
   ];
-  it.each(someOf(lasting, 1 / 3))(
+  it.each(someOf(permanent, 1 / 3))(
     '%s: fails at once, with its siblings',
-    async (_what, { when = halfWay, strike, mend, hasFiles = true, cause }) => {
+    async (_what, { when = halfWay, inject, restore, hasFiles = true, cause }) => {
       const { exportId, runId } = await started(2);
-      bucket.way.when(when, async () => void (await strike()));
+      bucket.way.when(when, async () => void (await inject()));
       await shop.worker().attempt(runId);
       const run = await runOf(exportId);
       expect(run).toMatchObject({ status: 'FAILED', retryNumber: 0, finishedAt: expect.any(String) });
@@ -171,7 +171,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       expect((await shop.runs(exportId))[1]).toMatchObject({ status: 'CANCELLED', fence: 0 });
       bucket.expectNoSecrets([run, failed]);
       expect((await shop.recorded(exportId)).map(({ part }) => part)).toEqual([1]);
-      await mend?.();
+      await restore?.();
       bucket.way.clear();
       if (hasFiles) await expectFirstFileOnly(exportId);
       // The failed export stays FAILED; a new export completes.
@@ -186,14 +186,14 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
 
   it('cancelled: the upload ends within two seconds and is taken back, finished files stay', async () => {
     const { exportId, runId } = await started(2);
-    const { arrived, goOn } = holdHalfWay();
+    const { arrived, resume } = holdHalfWay();
     const working = shop.worker().attempt(runId);
     await arrived;
     const beganMs = performance.now();
     await cancelExport(shop.deps, shop.workspaceId, exportId);
     await working;
     expect(performance.now() - beganMs).toBeLessThan(2_000);
-    goOn();
+    resume();
     expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
     expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null });
     await expectFirstFileOnly(exportId);
@@ -237,12 +237,12 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     it('cancelled: finished files stay, and so does what may not be taken back', async () => {
       await bucket.deny(...optional.map((action) => `s3:${action}`));
       const { exportId, runId } = await started();
-      const { arrived, goOn } = holdHalfWay();
+      const { arrived, resume } = holdHalfWay();
       const working = shop.worker().attempt(runId);
       await arrived;
       await cancelExport(shop.deps, shop.workspaceId, exportId);
       await working;
-      goOn();
+      resume();
       await bucket.allow();
       expect((await shop.read(exportId)).status).toBe('CANCELLED');
       await expectFirstFileOnly(exportId);

@@ -35,9 +35,9 @@ describe.runIf(stack)('before the manifest is written', () => {
     return found?.path.slice(bucket.name.length + 1) as string;
   };
   /** Calls `strike` when two files are recorded and the third one has just been uploaded. */
-  async function disturbed(strike: (exportId: string) => Promise<void>): Promise<string> {
+  async function disturbed(inject: (exportId: string) => Promise<void>): Promise<string> {
     const { id } = await bucket.create();
-    bucket.way.whenAnswered(requests('PUT', 3), () => strike(id));
+    bucket.way.whenAnswered(requests('PUT', 3), () => inject(id));
     await shop.work();
     return id;
   }

@@ -19,14 +19,14 @@ function watched(released: Promise<void>) {
       return {
         ...source,
         read: async (slice, folder, signal) => {
-          const beside = await readdir(`${folder}/..`);
-          reads.push({ part: partOf(folder), uploaded, folders: beside.length });
+          const folders = await readdir(`${folder}/..`);
+          reads.push({ part: partOf(folder), uploaded, folders: folders.length });
           return source.read(slice, folder, signal);
         },
       };
     },
-    openStore: async (place) => {
-      const store = await shop.deps.openStore(place);
+    openStore: async (destination) => {
+      const store = await shop.deps.openStore(destination);
       return {
         ...store,
         upload: async (key, path, options) => {

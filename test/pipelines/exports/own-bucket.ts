@@ -21,7 +21,7 @@ const MIB = 1024 ** 2;
 export const rowsOfSlice = 4;
 const runs = 9;
 const files = 3;
-const isLarge = (place: number) => Math.floor(place / rowsOfSlice) === 1;
+const isLarge = (index: number) => Math.floor(index / rowsOfSlice) === 1;
 
 /**
  * Requests for one file of an export: `PUT` of the file or of a part (`partNumber`); `POST` to begin or complete it.
@@ -51,8 +51,8 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
     config: { bucket_name: name, prefix: 'made/by tests', endpoint_url: way.endpoint },
     credentials: { access_key_id: accessKeyId, secret_access_key: secretAccessKey },
   });
-  const ids = await shop.store(runs, at, undefined, (place) => ({
-    inputs: Buffer.from(JSON.stringify({ noise: randomBytes(isLarge(place) ? 3.3 * MIB : 10).toString('base64') })),
+  const ids = await shop.store(runs, at, undefined, (index) => ({
+    inputs: Buffer.from(JSON.stringify({ noise: randomBytes(isLarge(index) ? 3.3 * MIB : 10).toString('base64') })),
   }));
 
   /** Keys of the objects of an export, without its manifest. */
@@ -152,8 +152,8 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
     },
 
     /** Neither credentials nor values derived from them. */
-    expectNoSecrets(told: unknown): void {
-      const text = JSON.stringify(told);
+    expectNoSecrets(reported: unknown): void {
+      const text = JSON.stringify(reported);
       for (const secret of [accessKeyId, secretAccessKey, 'Signature', 'X-Amz', 'Credential=']) {
         expect(text).not.toContain(secret);
       }

@@ -88,15 +88,15 @@ describe('a schedule', () => {
     'every %i h from %s, spawns on time across leap days, months, years and daylight-saving changes',
     async (hours, start, count) => {
       const schedule = await scheduled(hours, start, start);
-      for (let place = 1; place <= count; place++) {
-        const due = Date.parse(start) + place * hours * hourMs + delayMs;
+      for (let index = 1; index <= count; index++) {
+        const due = Date.parse(start) + index * hours * hourMs + delayMs;
         shop.clock.now = new Date(due - 1);
         await spawnDue(shop.deps);
-        expect(await spawned(schedule)).toHaveLength(place - 1);
+        expect(await spawned(schedule)).toHaveLength(index - 1);
         // A time in milliseconds may stand for one that is up to a millisecond later.
         shop.clock.now = new Date(due + 1);
         await spawnDue(shop.deps);
-        expect(await spawned(schedule)).toHaveLength(place);
+        expect(await spawned(schedule)).toHaveLength(index);
       }
       expectTiled(schedule, await spawned(schedule));
     },

@@ -72,8 +72,8 @@ describe('the pending upload of an ended run', () => {
     }
     await sweepExports({
       ...shop.deps,
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         const abortUploads: ObjectStore['abortUploads'] = (key, ids, options) =>
           key.includes(hanging.exportId)
             ? new Promise((_, reject) => {

@@ -50,7 +50,9 @@ test.each([
     await shop.start(made.id);
     const [run] = await shop.runs(made.id);
     const config = { ...shop.destinations.config, ...withdrawn };
-    const worker = shop.worker({ openStore: (place) => openDestination({ ...shop.destinations, config }, place) });
+    const worker = shop.worker({
+      openStore: (destination) => openDestination({ ...shop.destinations, config }, destination),
+    });
     await worker.attempt(run?.id ?? '');
     const [failed] = await shop.runs(made.id);
     expect(failed).toMatchObject({ status: 'FAILED', errors: { retry_0: expect.stringMatching(cause) } });

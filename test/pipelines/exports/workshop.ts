@@ -56,8 +56,8 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
   const [bucketRoot, workRoot] = [join(root, 'buckets'), join(root, 'work')];
   await mkdir(bucketRoot);
   const logger = createLogger('silent', 'test');
-  const places = { localExportRoot: bucketRoot, allowPrivateEndpoints: true };
-  const config = { ...loadConfig({}).config, ...places, exportSliceRows: 10, ...limits };
+  const settings = { localExportRoot: bucketRoot, allowPrivateEndpoints: true };
+  const config = { ...loadConfig({}).config, ...settings, exportSliceRows: 10, ...limits };
   const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
   const { workspaceIds } = await addOrganization(database, `org-${randomUUID()}`);
   const [workspaceId] = workspaceIds;
@@ -102,12 +102,12 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
 
   /** A worker that behaves like a separate process, as far as database rows show. */
   const worker = (more: Partial<WorkDeps> = {}) => {
-    let letGo = false;
-    let moving: Promise<unknown> = Promise.resolve();
-    const query: Database['query'] = (...asked) => {
-      if (letGo) return new Promise<never>(() => undefined);
-      const answer = database.query<never>(...asked);
-      moving = answer.catch(() => undefined);
+    let stalled = false;
+    let pendingQuery: Promise<unknown> = Promise.resolve();
+    const query: Database['query'] = (...request) => {
+      if (stalled) return new Promise<never>(() => undefined);
+      const answer = database.query<never>(...request);
+      pendingQuery = answer.catch(() => undefined);
       return answer;
     };
     const attempts = new LiveAttempts({ ...database, query }, config, logger);
@@ -117,8 +117,8 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       attempt: (runId: string) => attemptRun(work, runId),
       /** Stops renewing leases, as if the worker had died or stalled, and expires the lease of this run. */
       async lose(runId: string) {
-        letGo = true;
-        await moving;
+        stalled = true;
+        await pendingQuery;
         await database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
           runId,
         ]);
@@ -164,7 +164,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     recorded,
     objects,
 
-    create: (asked: Partial<NewExport> = {}): Promise<ExportWithProgress> =>
+    create: (request: Partial<NewExport> = {}): Promise<ExportWithProgress> =>
       createExport(
         deps,
         { workspaceId, keyId: randomUUID() },
@@ -172,12 +172,12 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
           destinationId,
           projectId,
           startTimeMicros: day('2026-03-05'),
-          endTimeMicros: asked.intervalHours === undefined ? day('2026-03-06') : undefined,
+          endTimeMicros: request.intervalHours === undefined ? day('2026-03-06') : undefined,
           intervalHours: undefined,
           formatVersion: 'v2_beta',
           compression: 'zstandard',
           exportFields: ['id', 'name'],
-          ...asked,
+          ...request,
         },
       ),
 

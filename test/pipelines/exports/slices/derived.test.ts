@@ -72,19 +72,19 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
 
 describe('derived columns', () => {
   const runs = 2_300;
-  const runId = (place: number) => uuidOf('run', place);
+  const runId = (index: number) => uuidOf('run', index);
   /** Every fifth run is a child of the previous one and was sent without dotted_order. */
-  const isUnplaced = (place: number) => place % 5 === 4;
+  const isUnplaced = (index: number) => index % 5 === 4;
   beforeAll(async () => {
-    const events = Array.from({ length: runs }, (_, place) => {
-      const trace = runId(place - (place % 5));
+    const events = Array.from({ length: runs }, (_, index) => {
+      const trace = runId(index - (index % 5));
       return runEvent({
-        runId: runId(place),
+        runId: runId(index),
         traceId: trace,
-        traceTimeMicros: noonMicros + (place - (place % 5)) * 10,
-        startTimeMicros: noonMicros + place * 10,
-        values: place % 5 === 0 ? {} : { parentRunId: isUnplaced(place) ? runId(place - 1) : trace },
-        ...(isUnplaced(place) && { dottedOrder: undefined }),
+        traceTimeMicros: noonMicros + (index - (index % 5)) * 10,
+        startTimeMicros: noonMicros + index * 10,
+        values: index % 5 === 0 ? {} : { parentRunId: isUnplaced(index) ? runId(index - 1) : trace },
+        ...(isUnplaced(index) && { dottedOrder: undefined }),
       });
     });
     await insertEvents(exporting.reading.stores.clickhouse, events);
@@ -110,7 +110,7 @@ describe('derived columns', () => {
     const [part] = await exportParts(exporting, wholeDay, everything);
     const rows = await rowsOf(part!.path);
     const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
-    for (const [place, row] of rows.entries()) expect(row, `row ${place}`).toEqual(expected[place]);
+    for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toHaveLength(601);
   });
 

@@ -32,8 +32,8 @@ interface Known {
 async function fillDay(random: Random): Promise<Map<string, Known>> {
   await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
   const known = new Map<string, Known>();
-  const cuts: RunEvent[][] = [[], [], []];
-  const put = (event: RunEvent) => random.pick(cuts).push(event);
+  const batches: RunEvent[][] = [[], [], []];
+  const put = (event: RunEvent) => random.pick(batches).push(event);
   const values = (bytes: number) => ({ inputs: Buffer.from(`"${'x'.repeat(Math.max(bytes - 2, 0))}"`) });
   const times = Array.from({ length: random.between(1, 12) }, () =>
     random.pick([0, 1, 2, 3_600_000_000, random.int(8e10)]),
@@ -65,7 +65,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
   ]) {
     put(runEvent(foreign));
   }
-  for (const cut of cuts) await insertEvents(clickhouse, cut);
+  for (const batch of batches) await insertEvents(clickhouse, batch);
   return known;
 }
 
@@ -115,23 +115,23 @@ describe('slices', () => {
         return limits;
       });
       const found: string[] = [];
-      for (const [place, slice] of slices.entries()) {
+      for (const [index, slice] of slices.entries()) {
         const ids = (await membersOf(slice)).filter((id) => known.get(id)?.isMember);
         const bytes = ids.reduce((sum, id) => sum + (known.get(id) as Known).bytes, 0);
         expect({ rows: slice.rows, bytes: slice.bytes }).toEqual({ rows: ids.length, bytes });
         expect(slice.last.runId).toBe(ids.at(-1));
-        const limit = used[place] as SliceLimits;
+        const limit = used[index] as SliceLimits;
         expect(slice.rows).toBeLessThanOrEqual(limit.rows);
         if (slice.rows > 1) expect(slice.bytes).toBeLessThanOrEqual(limit.bytes);
         found.push(...ids);
-        const next = slices[place + 1];
+        const next = slices[index + 1];
         if (next === undefined) continue;
         // The slice ended because the next run did not fit.
         const [first] = (await membersOf({ after: slice.last, last: next.last })).filter(
           (id) => known.get(id)?.isMember,
         );
         const isFull = slice.rows === limit.rows || bytes + (known.get(first as string) as Known).bytes > limit.bytes;
-        expect(isFull, `slice ${place} could have held more`).toBe(true);
+        expect(isFull, `slice ${index} could have held more`).toBe(true);
       }
       expect(found).toHaveLength(members.length);
       expect(new Set(found)).toEqual(new Set(members.map(({ event }) => event.runId)));
@@ -142,7 +142,7 @@ describe('slices', () => {
     const random = new Random(7);
     const known = await fillDay(random);
     const members = [...known.values()].filter(({ isMember }) => isMember);
-    const gone = new Set<string>();
+    const deletedIds = new Set<string>();
     const found: string[] = [];
     let after: ExportCursor | undefined;
     for (;;) {
@@ -151,7 +151,7 @@ describe('slices', () => {
       found.push(...(await membersOf(slice)).filter((id) => known.get(id)?.isMember));
       after = slice.last;
       const { event } = random.pick(members);
-      gone.add(event.runId);
+      deletedIds.add(event.runId);
       await insertEvents(clickhouse, [
         { ...event, kind: 'patch', values: {}, deletedAtMicros: madeMicros + 1e9 },
         runEvent({ startTimeMicros: event.startTimeMicros, receivedAtMicros: madeMicros + 1 }),
@@ -159,7 +159,7 @@ describe('slices', () => {
     }
     expect(new Set(found).size).toBe(found.length);
     const missing = members.map(({ event }) => event.runId).filter((id) => !found.includes(id));
-    expect(missing.filter((id) => !gone.has(id))).toEqual([]);
+    expect(missing.filter((id) => !deletedIds.has(id))).toEqual([]);
   });
 
   it('does not find a slice in an empty window, and stops at an aborted signal', async () => {

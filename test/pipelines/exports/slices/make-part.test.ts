@@ -52,8 +52,8 @@ describe('unusual values', () => {
     { endedAtMicros: 0, referenceExampleId: uuidOf('example') },
   ];
   beforeAll(async () => {
-    const events = values.map((value, place) =>
-      runEvent({ runId: uuidOf('odd', place), startTimeMicros: noonMicros + place * 1_000, values: value }),
+    const events = values.map((value, index) =>
+      runEvent({ runId: uuidOf('odd', index), startTimeMicros: noonMicros + index * 1_000, values: value }),
     );
     const parent = uuidOf('odd', 0);
     const child = (name: string, more: object) =>
@@ -77,7 +77,7 @@ describe('unusual values', () => {
       expect(expected).toHaveLength(values.length + 6);
       const rows = await rowsOf(part!.path);
       expect(rows.map((row) => row.id)).toEqual(expected.map((row) => row.id));
-      for (const [place, row] of rows.entries()) expect(row, `row ${place}`).toEqual(expected[place]);
+      for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     },
   );
 
