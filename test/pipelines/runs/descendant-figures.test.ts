@@ -167,7 +167,7 @@ describe('tokens and costs of runs', () => {
     const [part] = await exportParts(exporting, wholeDay, everything);
     const rows = await rowsOf(part!.path);
     const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
-    for (const [place, row] of rows.entries()) expect(row, `row ${place}`).toEqual(expected[place]);
+    for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     const row = rows.find(({ id }) => id === idOf('sums', 'root'));
     expect(row).toMatchObject({ total_tokens: 118, total_cost: '0.30000000000000000001', completion_cost: null });
     const tokens = await exportParts(exporting, wholeDay, { ...everything, fields: ['total_tokens', 'id'] });
@@ -214,9 +214,9 @@ describe('against a model', () => {
       }
       const sumOf = (name: string, figure: 'totalTokens' | 'promptTokens'): number | undefined => {
         const below = nodes.filter(({ under }) => under === name).map((child) => sumOf(child.name, figure));
-        const said = below.filter((value) => value !== undefined);
+        const reported = below.filter((value) => value !== undefined);
         const own = nodes.find((node) => node.name === name);
-        if (said.length > 0) return said.reduce((a, b) => a + b, 0);
+        if (reported.length > 0) return reported.reduce((a, b) => a + b, 0);
         return own?.runType === 'chain' ? undefined : own?.[figure];
       };
       for (const { name } of nodes) {

@@ -97,8 +97,8 @@ describe('pages', () => {
           const known = read.filter(({ id }) => !newer.includes(id));
           expect(known.map(({ id }) => id).sort()).toEqual(expected.map(({ runId }) => runId).sort());
           const order_ = (a: string, b: string) => (order === 'asc' ? a <= b : a >= b);
-          for (const [place, { time }] of read.entries()) {
-            expect(place === 0 || order_(read[place - 1]?.time ?? '', time)).toBe(true);
+          for (const [index, { time }] of read.entries()) {
+            expect(index === 0 || order_(read[index - 1]?.time ?? '', time)).toBe(true);
           }
           // Newest first: later arrivals come before the first page.
           if (order === 'desc') expect(known.length).toBe(read.length);
@@ -231,9 +231,9 @@ describe('a project of many runs', () => {
     ['of few matching runs', { filter: { hasError: true } }, 24],
     ['of no matching runs', { filter: { runType: 'parser' as const } }, 24],
     ['of a trace', { filter: { traceId: uuidOf('none') } }, 4],
-  ])('a page %s takes a bounded number of queries', async (_name, query, most) => {
+  ])('a page %s takes a bounded number of queries', async (_name, query, max) => {
     names.length = 0;
     await reading.page({ projectIds: [projectId], ...query }, counted());
-    expect(names.length).toBeLessThanOrEqual(most);
+    expect(names.length).toBeLessThanOrEqual(max);
   });
 });

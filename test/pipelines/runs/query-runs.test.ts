@@ -13,8 +13,8 @@ afterAll(async () => {
 });
 
 /** Stores each list of events as a separate insert batch. */
-async function store(...cuts: RunEvent[][]): Promise<void> {
-  for (const cut of cuts) await insertEvents(reading.stores.clickhouse, cut);
+async function store(...batches: RunEvent[][]): Promise<void> {
+  for (const batch of batches) await insertEvents(reading.stores.clickhouse, batch);
 }
 
 async function readOne(runId: string): Promise<Record<string, unknown> | undefined> {
@@ -68,9 +68,9 @@ describe('post and patch', () => {
       ],
     ],
   ];
-  it.each(orders)('%s: the same run', async (name, cuts) => {
+  it.each(orders)('%s: the same run', async (name, batches) => {
     const runId = uuidOf('order', name);
-    await store(...cuts(runId));
+    await store(...batches(runId));
     expect(await readOne(runId)).toMatchObject(merged);
     await reading.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
     expect(await readOne(runId)).toMatchObject(merged);
@@ -340,19 +340,19 @@ describe('conditions', () => {
   });
 
   it('feedback and attachments come from their providers, which are called only if selected', async () => {
-    const asked: string[] = [];
+    const calls: string[] = [];
     const extras = {
       feedbackStats: async (_tenant: string, runIds: readonly string[]) => {
-        asked.push('feedback');
+        calls.push('feedback');
         return new Map([[runIds[0] ?? '', '{"score":{"n":1,"avg":0.5}}']]);
       },
       attachmentUrls: async (_tenant: string, runIds: readonly string[]) => {
-        asked.push('attachments');
+        calls.push('attachments');
         return new Map([[runIds[0] ?? '', '{"attachment.a":{"presigned_url":"/x"}}']]);
       },
     };
     await reading.page({ runIds: [root], select: ['name'] }, { extras });
-    expect(asked).toEqual([]);
+    expect(calls).toEqual([]);
     const { runs } = await reading.page({ runIds: [root] }, { extras });
     expect(runs[0]).toMatchObject({
       feedback_stats: { score: { n: 1, avg: 0.5 } },

@@ -197,14 +197,14 @@ describe('a page', () => {
   test.each<[string, Partial<RunStreamQuery>, string[], boolean]>([
     ['of all', {}, ['1-0', '1-1', '1-2', '1-3', '1-4', '2-0', '2-1', '2-2', '2-3', '2-4'], false],
     [
-      'of exactly as many rows',
+      'of exactly as many rows as the limit',
       { limitRows: 10 },
       ['1-0', '1-1', '1-2', '1-3', '1-4', '2-0', '2-1', '2-2', '2-3', '2-4'],
       false,
     ],
-    ['of so many rows', { limitRows: 3 }, ['1-0', '1-1', '1-2'], true],
-    ['of so many bytes', { limitBytes: 2 * size }, ['1-0', '1-1'], true],
-    ['of fewer bytes than one event has', { limitBytes: 10 }, ['1-0'], true],
+    ['up to the row limit', { limitRows: 3 }, ['1-0', '1-1', '1-2'], true],
+    ['up to the byte limit', { limitBytes: 2 * size }, ['1-0', '1-1'], true],
+    ['with a byte limit below one event', { limitBytes: 10 }, ['1-0'], true],
     ['after an event, across attempts', { after: { attempt: 1, seq: 3 }, limitRows: 3 }, ['1-4', '2-0', '2-1'], true],
     ['after an event that does not exist', { after: { attempt: 1, seq: 99 }, limitRows: 1 }, ['2-0'], true],
     ['after the last', { after: { attempt: 2, seq: 4 } }, [], false],
@@ -276,11 +276,11 @@ describe('a record that can never be stored goes to the dead-letter queue with i
     value.writeUInt8(byte, at);
     return value;
   };
-  const far = Date.UTC(2040, 0) * 1_000;
+  const farFuture = Date.UTC(2040, 0) * 1_000;
   test.each<[string, string, () => LogRecord]>([
     ['a thread that is not a UUID', 'key', () => changed(event(1, 0), change(5 + 37 + 5, 0x7a))],
     ['an invalid flag', 'walk or key', () => changed(event(1, 0), change(5 + 3 * 37 + 16, 2))],
-    ['an expiry in twenty years', 'key', () => records([event(1, 0, { expiresAtMicros: far })])[0]!],
+    ['an expiry in twenty years', 'key', () => records([event(1, 0, { expiresAtMicros: farFuture })])[0]!],
     ['an expiry of 1970', 'key', () => records([event(1, 0, { expiresAtMicros: 1 })])[0]!],
     ['the schema of run events', 'schema', () => changed(event(1, 0), change(4, 1))],
     ['bytes after the record', 'walk', () => changed(event(1, 0), (value) => Buffer.concat([value, Buffer.from('x')]))],
@@ -297,9 +297,9 @@ describe('a record that can never be stored goes to the dead-letter queue with i
     expect(deadLetters[0]?.value.equals(bytes)).toBe(true);
   });
 
-  function changed(of: StreamEvent, how: (value: Buffer) => Buffer): LogRecord {
+  function changed(of: StreamEvent, change: (value: Buffer) => Buffer): LogRecord {
     const [record] = records([of]);
     const value = Buffer.from(record!.value);
-    return { ...record!, value: how(value) };
+    return { ...record!, value: change(value) };
   }
 });

@@ -78,12 +78,12 @@ function history(seed: number): { threadId: string; log: Logged[] } {
   return { threadId, log };
 }
 
-type Shown = Pick<StreamRow, 'runId' | 'attempt' | 'seq' | 'threadSeq' | 'offset'> & { data: string };
+type VisibleEvent = Pick<StreamRow, 'runId' | 'attempt' | 'seq' | 'threadSeq' | 'offset'> & { data: string };
 
 /** The stored events in the order that readers who follow the log from its beginning see. */
-function seenOf(log: readonly Logged[]): Shown[] {
+function visibleEvents(log: readonly Logged[]): VisibleEvent[] {
   const highest = new Map<string, number>();
-  const seen = new Map<string, Shown>();
+  const seen = new Map<string, VisibleEvent>();
   for (const { event, offset } of log) {
     const { runId, attempt, seq, threadSeq, data } = event;
     const id = `${runId} ${attempt}-${seq}`;
@@ -94,14 +94,14 @@ function seenOf(log: readonly Logged[]): Shown[] {
   return [...seen.values()];
 }
 
-function ofRun(log: readonly Logged[], runId: string): Shown[] {
-  const own = seenOf(log).filter((each) => each.runId === runId);
+function eventsOfRun(log: readonly Logged[], runId: string): VisibleEvent[] {
+  const own = visibleEvents(log).filter((each) => each.runId === runId);
   return own.sort((one, other) => one.attempt - other.attempt || one.seq - other.seq);
 }
 
-function ofThread(log: readonly Logged[]): Shown[] {
-  const byNumber = new Map<number, Shown>();
-  for (const each of seenOf(log)) if (!byNumber.has(each.threadSeq)) byNumber.set(each.threadSeq, each);
+function eventsOfThread(log: readonly Logged[]): VisibleEvent[] {
+  const byNumber = new Map<number, VisibleEvent>();
+  for (const each of visibleEvents(log)) if (!byNumber.has(each.threadSeq)) byNumber.set(each.threadSeq, each);
   return [...byNumber.values()].sort((one, other) => one.threadSeq - other.threadSeq);
 }
 
@@ -143,7 +143,7 @@ interface Limits {
   readonly limitRows: number;
   readonly limitBytes: number;
 }
-const shown = ({ runId, attempt, seq, threadSeq, offset, data }: StreamRow): Shown => ({
+const shown = ({ runId, attempt, seq, threadSeq, offset, data }: StreamRow): VisibleEvent => ({
   runId,
   attempt,
   seq,
@@ -162,7 +162,7 @@ describe.each(seeds)('history %i', (seed) => {
   const check = async () => {
     const store = under.stores.clickhouse;
     for (const runId of new Set(log.map(({ event }) => event.runId))) {
-      const expected = ofRun(log, runId);
+      const expected = eventsOfRun(log, runId);
       const query = { deploymentId, threadId, runId };
       expect(await pages(random, (after, limits) => readRunStream(store, { ...query, ...limits, after }))).toEqual(
         expected,
@@ -174,7 +174,7 @@ describe.each(seeds)('history %i', (seed) => {
     const thread = await pages(random, (after, limits) =>
       readThreadStream(store, { deploymentId, threadId, ...limits, after: after?.threadSeq }),
     );
-    expect(thread).toEqual(ofThread(log));
+    expect(thread).toEqual(eventsOfThread(log));
   };
 
   test('reads the same as the model, before and after its rows are merged', async () => {

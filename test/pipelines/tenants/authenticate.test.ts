@@ -40,8 +40,8 @@ describe('the workspace of a request', () => {
     ['none outside the scope of the key', 0, second, 'WORKSPACE_FORBIDDEN'],
     ['none of another organisation', 'admin', foreign, 'WORKSPACE_FORBIDDEN'],
     ['none for a name that is not a UUID', 'admin', nonsense, 'WORKSPACE_FORBIDDEN'],
-  ] as const)('%s', async (_, whose, workspace, expected) => {
-    const key = whose === 'admin' ? acme.adminKey : acme.workspaceKeys[whose];
+  ] as const)('%s', async (_, keyName, workspace, expected) => {
+    const key = keyName === 'admin' ? acme.adminKey : acme.workspaceKeys[keyName];
     const answer = authenticator().authenticate({ key, workspace: workspace?.() });
     if (typeof expected === 'string') await expect(answer).rejects.toMatchObject({ code: expected });
     else expect((await answer).workspaceId).toBe(acme.workspaceIds[expected]);
@@ -72,24 +72,27 @@ describe('the workspace of a request', () => {
   });
 
   it('becomes unavailable when the workspace is deleted, while its usage stays readable', async () => {
-    const gone = await addOrganization(stores.database, 'gone');
-    await stores.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [gone.workspaceIds[0]]);
+    const deleted = await addOrganization(stores.database, 'gone');
+    await stores.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [deleted.workspaceIds[0]]);
     const mine = authenticator();
-    await expect(mine.authenticate({ key: gone.workspaceKeys[0] })).rejects.toMatchObject({
+    await expect(mine.authenticate({ key: deleted.workspaceKeys[0] })).rejects.toMatchObject({
       code: 'WORKSPACE_FORBIDDEN',
     });
-    const admin = await mine.authenticate({ key: gone.adminKey });
+    const admin = await mine.authenticate({ key: deleted.adminKey });
     expect(admin.workspaceId).toBeUndefined();
-    expect(admin.readableWorkspaceIds).toContain(gone.workspaceIds[0]);
+    expect(admin.readableWorkspaceIds).toContain(deleted.workspaceIds[0]);
   });
 });
 
 describe('the key of a request', () => {
   const owner = () => ({ database: stores.database, organizationId: acme.id, userId: acme.userId });
 
-  it.each(['', 'wrong', 'rlk_', "'; DROP TABLE api_keys; --", 'x'.repeat(100_000)])('%s is not a valid key', async (key) => {
-    await expect(authenticator().authenticate({ key })).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
-  });
+  it.each(['', 'wrong', 'rlk_', "'; DROP TABLE api_keys; --", 'x'.repeat(100_000)])(
+    '%s is not a valid key',
+    async (key) => {
+      await expect(authenticator().authenticate({ key })).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
+    },
+  );
 
   it('is refused for another organisation', async () => {
     const credentials = { key: acme.adminKey, organization: other.id };

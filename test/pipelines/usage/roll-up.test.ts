@@ -145,12 +145,12 @@ it('continues until nothing is left when each roll-up run is limited', async () 
 
 it('never executes two roll-up runs at a time, and a requested run counts what was marked dirty before it', async () => {
   let running = 0;
-  let most = 0;
+  let max = 0;
   const { wake, runNow } = start({
     clickhouse: {
       ...clickhouse,
       command: async (query) => {
-        most = Math.max(most, ++running);
+        max = Math.max(max, ++running);
         await clickhouse.command(query).finally(() => running--);
       },
     },
@@ -161,17 +161,17 @@ it('never executes two roll-up runs at a time, and a requested run counts what w
     await Promise.all([runNow(), runNow()]);
     expect(await tracesCounted(clickhouse)).toBe(round);
   }
-  expect(most).toBe(1);
+  expect(max).toBe(1);
 });
 
 it('finishes the current roll-up run when it is stopped, and starts no other', async () => {
   let reached = () => {};
-  let goOn = () => {};
+  let resume = () => {};
   const counting = new Promise<void>((resolve) => {
     reached = resolve;
   });
   const gate = new Promise<void>((resolve) => {
-    goOn = resolve;
+    resume = resolve;
   });
   await ingest(runRow({}));
   const { stop, wake } = start({
@@ -192,7 +192,7 @@ it('finishes the current roll-up run when it is stopped, and starts no other', a
   wake();
   await database.ping();
   expect(stopped).toBe(false);
-  goOn();
+  resume();
   await stopping;
   expect(await tracesCounted(clickhouse)).toBe(1);
   expect(await hasDirtyHours(database)).toBe(false);

@@ -40,14 +40,14 @@ async function ingest(rows: readonly RunRow[], token?: string): Promise<void> {
   await insertRuns(clickhouse, rows, token);
   await markHoursDirty(database, hoursOf(rows));
 }
-const pass = (limits = {}) => runRollUp({ database, clickhouse }, limits);
+const rollUp = (limits = {}) => runRollUp({ database, clickhouse }, limits);
 const hour = (row: RunRow) => Math.floor(row.traceMicros / hourMicros) * 3_600;
 
 describe('a roll-up run', () => {
   it('counts a dirty hour in every dimension', async () => {
     const rows = [runRow({}), runRow({ userId: uuidOf('other user') }), runRow({ projectId: uuidOf('other project') })];
     await ingest(rows);
-    expect(await pass()).toEqual({ outcome: 'counted', hours: 1, more: false });
+    expect(await rollUp()).toEqual({ outcome: 'counted', hours: 1, more: false });
     const at = hour(rows[0]!);
     expect(await countedBy(clickhouse, 'workspace')).toEqual({ [`${at} ${uuidOf('tenant')}`]: 3 });
     expect(await countedBy(clickhouse, 'project')).toEqual({
@@ -64,7 +64,7 @@ describe('a roll-up run', () => {
 
   it('does nothing without dirty hours', async () => {
     await insertRuns(clickhouse, [runRow({})]);
-    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await rollUp()).toEqual({ outcome: 'idle', hours: 0, more: false });
     expect(await tracesCounted(clickhouse)).toBe(0);
   });
 
@@ -72,15 +72,15 @@ describe('a roll-up run', () => {
     const root = runRow({});
     const child = runRow({ traceId: root.traceId });
     await ingest([child]);
-    await pass();
+    await rollUp();
     expect(await tracesCounted(clickhouse)).toBe(1);
     await ingest([root, child], 'a cut');
     await ingest([root, child], 'a cut');
     await ingest([child, root, root], 'another cut');
-    await pass();
+    await rollUp();
     await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE traces FINAL' });
     await ingest([root]);
-    await pass();
+    await rollUp();
     for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
       expect(await tracesCounted(clickhouse, dimension)).toBe(1);
     }
@@ -92,7 +92,7 @@ describe('a roll-up run', () => {
     const third = runRow({ traceId: second.traceId, userId: uuidOf('third'), acceptedMicros: 3_000_000 });
     const usersAfter = async (row: RunRow) => {
       await ingest([row]);
-      await pass();
+      await rollUp();
       return countedBy(clickhouse, 'user');
     };
     expect(await usersAfter(second)).toEqual({ [`${hour(second)} ${uuidOf('second')}`]: 1 });
@@ -107,7 +107,7 @@ describe('a roll-up run', () => {
     for (const [index, order] of [runIds, [...runIds].reverse()].entries()) {
       const traceId = uuidOf('tie', index);
       for (const runId of order) await ingest([runRow({ traceId, runId, userId: runId })]);
-      await pass();
+      await rollUp();
       chosen.add(Object.keys(await countedBy(clickhouse, 'user')).join());
       for (const table of ['traces', 'usage_hourly', 'usage_daily']) {
         await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
@@ -120,9 +120,9 @@ describe('a roll-up run', () => {
     const old = Date.UTC(2023, 5, 1) * 1_000;
     const [recent, elsewhere] = [runRow({}), runRow({ tenantId: uuidOf('elsewhere'), traceMicros: old })];
     await ingest([recent, elsewhere]);
-    await pass();
+    await rollUp();
     await ingest([runRow({ traceMicros: old + 5 }), runRow({ traceMicros: old + 6 })]);
-    expect(await pass()).toMatchObject({ hours: 1 });
+    expect(await rollUp()).toMatchObject({ hours: 1 });
     expect(await countedBy(clickhouse, 'workspace')).toEqual({
       [`${hour(recent)} ${uuidOf('tenant')}`]: 1,
       [`${hour(elsewhere)} ${uuidOf('elsewhere')}`]: 1,
@@ -133,7 +133,7 @@ describe('a roll-up run', () => {
   it('counts thousands of hours at once', async () => {
     const rows = Array.from({ length: 2_500 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros }));
     await ingest(rows);
-    expect(await pass()).toEqual({ outcome: 'counted', hours: 2_500, more: false });
+    expect(await rollUp()).toEqual({ outcome: 'counted', hours: 2_500, more: false });
     expect(await tracesCounted(clickhouse)).toBe(2_500);
     expect(Object.keys(await countedBy(clickhouse, 'api_key'))).toHaveLength(2_500);
   });
@@ -152,7 +152,7 @@ describe('a roll-up run', () => {
       database,
       hours.map((hourSeconds) => ({ tenantId: uuidOf('tenant'), hourSeconds })),
     );
-    expect(await pass()).toMatchObject({ hours: 120 });
+    expect(await rollUp()).toMatchObject({ hours: 120 });
     expect(await tracesCounted(clickhouse)).toBe(120);
   });
 
@@ -160,14 +160,14 @@ describe('a roll-up run', () => {
     const rows = Array.from({ length: 5 }, (_, index) => runRow({ traceMicros: (450_001 + index) * hourMicros }));
     for (const row of rows) await ingest([row, row]);
     await ingest([rows[4]!]);
-    expect(await pass({ hours: 2 })).toEqual({ outcome: 'counted', hours: 2, more: true });
+    expect(await rollUp({ hours: 2 })).toEqual({ outcome: 'counted', hours: 2, more: true });
     expect(Object.keys(await countedBy(clickhouse, 'workspace')).map((key) => Number(key.split(' ')[0]))).toEqual([
       450_001 * 3_600,
       450_002 * 3_600,
     ]);
-    expect(await pass({ dirtyHours: 1 })).toEqual({ outcome: 'counted', hours: 1, more: true });
-    expect(await pass({ hours: 2 })).toMatchObject({ hours: 2, more: true });
-    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await rollUp({ dirtyHours: 1 })).toEqual({ outcome: 'counted', hours: 1, more: true });
+    expect(await rollUp({ hours: 2 })).toMatchObject({ hours: 2, more: true });
+    expect(await rollUp()).toEqual({ outcome: 'idle', hours: 0, more: false });
     expect(await tracesCounted(clickhouse)).toBe(5);
   });
 });
@@ -219,13 +219,13 @@ describe('a roll-up run that crashes', () => {
     it(`${when} is repaired by the next one`, async () => {
       const late = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
       await ingest([late, runRow({})]);
-      await pass();
+      await rollUp();
       // Takes the trace away from the late user: the crash must not leave it counted for both.
       const early = runRow({ traceId: late.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
       await ingest([early, runRow({})]);
       await expect(runRollUp(deps())).rejects.toBe(died);
       expect(await hasDirtyHours(database)).toBe(true);
-      expect(await pass()).toMatchObject({ outcome: 'counted', hours: 1 });
+      expect(await rollUp()).toMatchObject({ outcome: 'counted', hours: 1 });
       expect(await countedBy(clickhouse, 'user')).toEqual({
         [`${hour(late)} ${uuidOf('early')}`]: 1,
         [`${hour(late)} ${uuidOf('user')}`]: 2,
@@ -249,7 +249,7 @@ describe('a roll-up run that crashes', () => {
       expect(result.outcome).toBe('counted');
       expect(await hasDirtyHours(database)).toBe(true);
     }
-    await pass();
+    await rollUp();
     expect(await tracesCounted(clickhouse)).toBe(3);
   });
 
@@ -258,7 +258,7 @@ describe('a roll-up run that crashes', () => {
     const outer = await runRollUp({
       database,
       clickhouse: around('count-usage-hours', async (run) => {
-        expect(await pass()).toEqual({ outcome: 'busy', hours: 0, more: false });
+        expect(await rollUp()).toEqual({ outcome: 'busy', hours: 0, more: false });
         await run();
       }),
     });
@@ -269,25 +269,25 @@ describe('a roll-up run that crashes', () => {
   it('supersedes counts that an insert writes after its process died and the next run committed', async () => {
     const row = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
     await ingest([row]);
-    const outlived = [countHours(hoursOf([row]), 1), sumDays(hoursOf([row]), 1)];
+    const lateStatements = [countHours(hoursOf([row]), 1), sumDays(hoursOf([row]), 1)];
     await database.query("SELECT setval('usage_roll_up', 2)");
     const taken = runRow({ traceId: row.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
     await ingest([taken]);
-    await pass();
+    await rollUp();
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
     // With the rows that the late count read.
     await insertRuns(clickhouse, [row]);
-    for (const statement of outlived) await clickhouse.command(statement);
+    for (const statement of lateStatements) await clickhouse.command(statement);
     expect(await countedBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('early')}`]: 1 });
   });
 
   it('sets an hour to zero that lost all its traces', async () => {
     const row = runRow({});
     await ingest([row]);
-    await pass();
+    await rollUp();
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
     await markHoursDirty(database, hoursOf([row]));
-    await pass();
+    await rollUp();
     expect(await countedBy(clickhouse, 'user')).toEqual({});
   });
 });
@@ -311,18 +311,18 @@ describe('processes', () => {
     children.add(child);
     return child;
   }
-  const saysReady = (child: ChildProcess) => once(child.stdout!, 'data');
+  const untilReady = (child: ChildProcess) => once(child.stdout!, 'data');
 
   for (const mode of ['hang-before-count', 'hang-after-count', 'hang-within-count']) {
     it(`recover after kill -9 in mode ${mode}`, async () => {
       const rows = [runRow({}), runRow({ projectId: uuidOf('other project') })];
       await ingest(rows);
       const child = start(mode);
-      await saysReady(child);
-      expect(await pass()).toMatchObject({ outcome: 'busy' });
+      await untilReady(child);
+      expect(await rollUp()).toMatchObject({ outcome: 'busy' });
       child.kill('SIGKILL');
       await once(child, 'exit');
-      await expect.poll(async () => (await pass()).outcome, { timeout: 60_000 }).toBe('counted');
+      await expect.poll(async () => (await rollUp()).outcome, { timeout: 60_000 }).toBe('counted');
       expect(await hasDirtyHours(database)).toBe(false);
       for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
         expect(await tracesCounted(clickhouse, dimension)).toBe(2);
@@ -332,7 +332,7 @@ describe('processes', () => {
 
   it('count traces inserted concurrently, each trace once', async () => {
     const loops = [start('loop'), start('loop')];
-    await Promise.all(loops.map(saysReady));
+    await Promise.all(loops.map(untilReady));
     const rows: RunRow[] = [];
     for (let round = 0; round < 20; round++) {
       const batch = Array.from({ length: 10 }, (_, index) =>

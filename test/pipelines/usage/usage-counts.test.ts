@@ -28,7 +28,7 @@ async function add(...rows: readonly RunRow[]): Promise<void> {
   await insertRuns(stores.clickhouse, rows);
   await markHoursDirty(stores.database, hoursOf(rows));
 }
-const pass = () => runRollUp(stores);
+const rollUp = () => runRollUp(stores);
 const total = ({ rows }: UsageCounts) => rows.flatMap(({ traces }) => [...traces]).reduce((sum, each) => sum + each, 0);
 
 /** The total that a report reads, and the number of its ClickHouse queries. */
@@ -63,15 +63,15 @@ describe('usage counts of a report', () => {
     const plan = planOf(2, 5);
     const counts = watched(plenty);
     await add(traceOn(2, { tenantId: mine }), traceOn(4, { tenantId: other }));
-    await pass();
+    await rollUp();
     expect(await counts.of([mine, other], plan)).toBe(2);
     expect(await counts.of([other, mine], plan)).toBe(2);
     expect(counts.reads()).toBe(1);
 
     // Another workspace, the days around the range, and a roll-up run without changes.
     await add(traceOn(3, { tenantId: foreign }), traceOn(1, { tenantId: mine }), traceOn(5, { tenantId: mine }));
-    await pass();
-    await pass();
+    await rollUp();
+    await rollUp();
     expect(await counts.of([mine, other], plan)).toBe(2);
     expect(counts.reads()).toBe(1);
 
@@ -79,7 +79,7 @@ describe('usage counts of a report', () => {
     // Marked dirty, and not counted yet.
     expect(await counts.of([mine, other], plan)).toBe(2);
     expect(counts.reads()).toBe(1);
-    await pass();
+    await rollUp();
     expect(await counts.of([mine, other], plan)).toBe(3);
     expect(counts.reads()).toBe(2);
   });
@@ -87,7 +87,7 @@ describe('usage counts of a report', () => {
   it('cover any range, including one whose seconds need more than 32 bits', async () => {
     const workspace = uuidOf('centuries', 1);
     await add(traceOn(2, { tenantId: workspace }));
-    await pass();
+    await rollUp();
     const plan = planBuckets({ startMs: Date.UTC(2020, 0, 1), endMs: Date.UTC(2100, 0, 1) });
     const counts = watched(plenty);
     expect(await counts.of([workspace], plan)).toBe(1);
@@ -98,7 +98,7 @@ describe('usage counts of a report', () => {
   it('are cached by workspaces, range and grouping', async () => {
     const [mine, other] = [uuidOf('one question', 1), uuidOf('one question', 2)];
     await add(traceOn(2, { tenantId: mine }), traceOn(3, { tenantId: mine }), traceOn(2, { tenantId: other }));
-    await pass();
+    await rollUp();
     const counts = createUsageCounts({ ...stores, cacheBytes: plenty });
     for (let again = 0; again < 2; again++) {
       expect(total(await counts(planOf(2, 5), [mine], 'project'))).toBe(2);
@@ -117,14 +117,14 @@ describe('usage counts of a report', () => {
       const tenantId = uuidOf('overtaken', when);
       const plan = planOf(2, 5);
       await add(traceOn(2, { tenantId }));
-      await pass();
-      let overtakes = true;
+      await rollUp();
+      let isFirst = true;
       const counts = watched(plenty, {
         [when]: async () => {
-          if (!overtakes) return;
-          overtakes = false;
+          if (!isFirst) return;
+          isFirst = false;
           await add(traceOn(3, { tenantId }));
-          await pass();
+          await rollUp();
         },
       });
       expect(await counts.of([tenantId], plan)).toBe(when === 'before' ? 2 : 1);
@@ -138,7 +138,7 @@ describe('usage counts of a report', () => {
     const tenantId = uuidOf('half-way');
     const plan = planOf(2, 5);
     await add(traceOn(2, { tenantId }));
-    await pass();
+    await rollUp();
     const counts = watched(plenty);
     const commits: Database = {
       ...stores.database,
@@ -153,14 +153,14 @@ describe('usage counts of a report', () => {
     await add(traceOn(3, { tenantId }));
     await runRollUp({ ...stores, database: commits });
     await add(traceOn(4, { tenantId }));
-    await pass();
+    await rollUp();
     expect(await counts.of([tenantId], plan)).toBe(3);
   });
 
   it('are read each time if the cache is disabled, or if they exceed its size', async () => {
     const tenantId = uuidOf('nothing kept');
     await add(traceOn(2, { tenantId }));
-    await pass();
+    await rollUp();
     for (const cacheBytes of [0, 64]) {
       const counts = watched(cacheBytes);
       for (let again = 0; again < 3; again++) expect(await counts.of([tenantId], planOf(2, 5))).toBe(1);
@@ -185,7 +185,7 @@ describe('usage counts of a report', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 25 }), async (steps) => {
         for (const each of steps) {
-          if (each === 'pass') await pass();
+          if (each === 'pass') await rollUp();
           else if ('day' in each) await add(traceOn(each.day, { tenantId: each.tenant }));
           else {
             const plan = planOf(each.from, each.from + each.days);

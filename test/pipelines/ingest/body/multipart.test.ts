@@ -151,7 +151,12 @@ describe('invalid bodies', () => {
       'a line end is expected after the boundary',
     ],
     ['no closing boundary', whole.slice(0, -11), 112, 'the body ends before the closing boundary'],
-    ['a body truncated in the content', named('a', 'xyz').slice(0, -3), 55, 'the body ends before the closing boundary'],
+    [
+      'a body truncated in the content',
+      named('a', 'xyz').slice(0, -3),
+      55,
+      'the body ends before the closing boundary',
+    ],
     ['a body truncated in the headers', named('a', 'x').slice(0, 40), 40, 'the body ends within the headers of a part'],
     ['a body truncated after the boundary', '--b0und', 7, 'the body ends before the closing boundary'],
     ['a body truncated within the line end', '--b0und\r', 8, 'the body ends before the closing boundary'],

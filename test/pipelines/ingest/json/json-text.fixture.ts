@@ -37,8 +37,8 @@ export function mutated(text: string): fc.Arbitrary<Buffer> {
   const change = fc.tuple(fc.constantFrom('set', 'insert', 'delete', 'cut', 'swap'), fc.nat(), byte);
   return fc.array(change, { minLength: 1, maxLength: 3 }).map((changes) => {
     let bytes = [...Buffer.from(text)];
-    for (const [kind, place, value] of changes) {
-      const at = bytes.length === 0 ? 0 : place % bytes.length;
+    for (const [kind, position, value] of changes) {
+      const at = bytes.length === 0 ? 0 : position % bytes.length;
       if (kind === 'set') bytes[at] = value;
       else if (kind === 'insert') bytes.splice(at, 0, value);
       else if (kind === 'delete') bytes.splice(at, 1);

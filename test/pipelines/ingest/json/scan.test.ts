@@ -231,11 +231,11 @@ describe('members and items', () => {
         const parsed = new Map(Object.entries(JSON.parse(text) as object));
         const all = new KeySet([...parsed.keys()]);
         const ranges = scanObject(bytes, 0, bytes.length, all, options);
-        const heard = new Map<string | undefined, unknown>();
+        const members = new Map<string | undefined, unknown>();
         scanJson(bytes, 0, bytes.length, options, (_kind, start, end, key) => {
-          heard.set(key, JSON.parse(bytes.toString('utf8', start, end)));
+          members.set(key, JSON.parse(bytes.toString('utf8', start, end)));
         });
-        expect(heard).toEqual(parsed);
+        expect(members).toEqual(parsed);
         for (const [index, key] of all.keys.entries()) {
           const { start, end } = ranges[index]!;
           expect(JSON.parse(bytes.toString('utf8', start, end))).toEqual(parsed.get(key));

@@ -190,12 +190,12 @@ test.each([
   ['application/json', Buffer.from(request([span(), span(), span()])), 2, 3],
   [protobuf, Buffer.from('0a0812061200120012000a06120412001200', 'hex'), 4, 5],
   [protobuf, Buffer.from('0a000a000a00', 'hex'), 2, 3],
-])('%s with more parts than the limit is TOO_MANY_PARTS', (contentType, body, most, enough) => {
+])('%s with more parts than the limit is TOO_MANY_PARTS', (contentType, body, tooMany, enough) => {
   const read = (maxParts: number) => atOnce(readOtlp({ body, contentType, maxDepth: 16, maxParts }));
   const refusal = expect.objectContaining({
     code: 'TOO_MANY_PARTS',
     message: expect.stringContaining('RUNLAKE_MAX_PARTS'),
   });
-  expect(() => read(most)).toThrow(refusal);
+  expect(() => read(tooMany)).toThrow(refusal);
   expect(() => read(enough)).not.toThrow();
 });

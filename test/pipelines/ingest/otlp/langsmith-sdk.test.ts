@@ -110,7 +110,7 @@ test('the model call has its usage', () => {
   expect(metadataOf(values)).toMatchObject({ ls_model_name: 'gpt-4o', ls_provider: 'openai' });
 });
 
-test("the error is the text that the run reported", () => {
+test('the error is the text that the run reported', () => {
   expect(texts(run('tool').values).error).toMatch(/^"Error: out of order/);
   expect(run('model').values.error).toBeUndefined();
 });

@@ -36,9 +36,9 @@ describe('the exporters parse it', () => {
     ['JSON', (url) => new JsonExporter({ url })],
   ];
   test.each(exporters)('%s', async (_name, exporterFor) => {
-    const said: string[] = [];
-    const note = (message: string, ...rest: unknown[]) => said.push([message, ...rest].map(String).join(' '));
-    const logger = { error: note, warn: note, info: note, debug: note, verbose: note };
+    const logged: string[] = [];
+    const log = (message: string, ...rest: unknown[]) => logged.push([message, ...rest].map(String).join(' '));
+    const logger = { error: log, warn: log, info: log, debug: log, verbose: log };
     diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
     const collector = await startCollector((contentType) => otlpResponse(contentType, 3, 'the reason'));
     try {
@@ -50,7 +50,7 @@ describe('the exporters parse it', () => {
     } finally {
       await collector.close();
     }
-    expect(said.join('\n')).toContain('the reason');
-    expect(said.join('\n')).toMatch(/"rejectedSpans":"?3/);
+    expect(logged.join('\n')).toContain('the reason');
+    expect(logged.join('\n')).toMatch(/"rejectedSpans":"?3/);
   });
 });

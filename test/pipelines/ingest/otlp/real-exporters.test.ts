@@ -143,7 +143,7 @@ test('values of the tool call', () => {
   ]);
 });
 
-test("a span attribute overrides the resource attribute", () => {
+test('a span attribute overrides the resource attribute', () => {
   const metadata = metadataOf(fromProtobuf.drafts[2]?.values ?? {});
   expect(metadata).toMatchObject({
     'service.name': 'of the span',

@@ -38,12 +38,12 @@ test('an event that is deferred while another partition releases those of its tr
     runEvents.name,
     '',
   ]);
-  const parking = deliver(0, 1, patchOf(second));
+  const deferring = deliver(0, 1, patchOf(second));
   const waiting = 'SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))';
   await until('the event to be about to be deferred', async () => ((await other.query(waiting)).rowCount ?? 0) > 0);
   await deliver(1, 0, first);
   await other.query('ROLLBACK');
-  await parking;
+  await deferring;
 
   await deliver(1, 1, second);
   const outputs = await sink.stores.clickhouse.query<{ outputs: string | null }>({

@@ -25,9 +25,9 @@ function counting(): { readonly database: Database; statements(): number } {
           (tx) =>
             work({
               ...tx,
-              query: (...asked) => {
+              query: (...query) => {
                 count++;
-                return tx.query(...asked);
+                return tx.query(...query);
               },
             }),
           options,

@@ -137,13 +137,13 @@ describe.runIf(servers)('the sink over Kafka', () => {
       receivedAtMicros: root.receivedAtMicros + 1,
       values: { outputs: json('later') },
     };
-    const parked = async () => (await stores.database.query('SELECT FROM deferred_events')).length;
+    const deferred = async () => (await stores.database.query('SELECT FROM deferred_events')).length;
     await publish(patch);
-    await until('the patch to be deferred', async () => (await parked()) === 1, timeoutMs);
+    await until('the patch to be deferred', async () => (await deferred()) === 1, timeoutMs);
     await restart();
     await publish(root);
     await untilStored([root]);
-    await until('the patch to be released', async () => (await parked()) === 0, timeoutMs);
+    await until('the patch to be released', async () => (await deferred()) === 0, timeoutMs);
     expect(await rows(`SELECT patch_outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([
       { patch_outputs: '"later"' },
     ]);

@@ -24,7 +24,7 @@ export interface SinkUnderTest {
   publish(...events: (RunEvent | Buffer)[]): Promise<void>;
   rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
   /** Dirty hours as ISO text, sorted. */
-  notedHours(): Promise<string[]>;
+  dirtyHours(): Promise<string[]>;
   /** Reopens log and sink on the same stores, as after a crash. */
   restarted(): Promise<SinkUnderTest>;
   close(): Promise<void>;
@@ -70,11 +70,11 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
     },
     publish: (...events) => log.publish(runEvents, events.map(messageOf)),
     rows: (sql) => own.clickhouse.query({ name: 'test', sql }),
-    async notedHours() {
-      const notes = await database.query<{ hour: Date | string }>(
+    async dirtyHours() {
+      const dirtyHours = await database.query<{ hour: Date | string }>(
         'SELECT DISTINCT hour FROM usage_dirty_hours ORDER BY hour',
       );
-      return notes.map(({ hour }) => new Date(hour).toISOString());
+      return dirtyHours.map(({ hour }) => new Date(hour).toISOString());
     },
     async restarted() {
       sink.stop();

@@ -33,7 +33,7 @@ const stored = (ofTrace = root) =>
   );
 const count = async (table: string) =>
   (await under.stores.database.query<{ count: number }>(`SELECT count(*)::int AS count FROM ${table}`))[0]?.count;
-const deadOfDeferred = async () => {
+const expiredDeferredEvents = async () => {
   const { values } = await deadLetters.get();
   return values.find(({ labels }) => labels.step === 'park')?.value ?? 0;
 };
@@ -47,13 +47,16 @@ describe('the first event of a trace that names a project determines the project
     ['in a later batch', () => [[root], [child(root, { projectId: otherProjectId, traceTimeMicros: later })]]],
     ['a patch that names none', () => [[root], [patchOf(child(root), { traceTimeMicros: later })]]],
     ['a patch before it in its batch', () => [[patchOf(child(root), { traceTimeMicros: later }), root]]],
-    ['a patch in an earlier batch, which is deferred', () => [[patchOf(child(root), { traceTimeMicros: later })], [root]]],
+    [
+      'a patch in an earlier batch, which is deferred',
+      () => [[patchOf(child(root), { traceTimeMicros: later })], [root]],
+    ],
   ])('%s', async (_what, batches) => {
     for (const batch of batches()) await under.publish(...batch);
     const rows = await stored();
     expect(rows).toHaveLength(2);
     for (const row of rows) expect(row).toMatchObject({ session_id: projectId, micros: root.traceTimeMicros });
-    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+    expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
     expect(await under.rows('SELECT hour FROM traces FINAL')).toHaveLength(1);
     expect(await count('deferred_events')).toBe(0);
   });
@@ -79,7 +82,7 @@ describe('deferred events of a trace', () => {
     await under.publish(patchOf(root, { values: { outputs: json('second') } }));
     expect(await stored()).toEqual([]);
     expect(await count('deferred_events')).toBe(2);
-    expect(await under.notedHours()).toEqual([]);
+    expect(await under.dirtyHours()).toEqual([]);
 
     under = await under.restarted();
     await under.publish(root, patchOf(root, { values: { inputs: json('third') } }));
@@ -123,9 +126,9 @@ describe('deferred events of a trace', () => {
     await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
     await under.publish(patchOf(runEvent()));
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
-    const dead = await deadOfDeferred();
+    const dead = await expiredDeferredEvents();
     expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(1);
-    expect(await deadOfDeferred()).toBe(dead + 1);
+    expect(await expiredDeferredEvents()).toBe(dead + 1);
     expect(await count('deferred_events')).toBe(1);
     const deadLetters = await database.query<{ value: Buffer; step: string }>('SELECT value, step FROM dead_letters');
     expect(deadLetters).toMatchObject([{ step: 'park' }]);
@@ -136,7 +139,7 @@ describe('deferred events of a trace', () => {
   test('have one outcome if they expire while their trace releases them', async () => {
     const { database } = under.stores;
     const late = runEvent();
-    const before = await deadOfDeferred();
+    const before = await expiredDeferredEvents();
     await under.publish(patchOf(late));
     await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
@@ -148,7 +151,7 @@ describe('deferred events of a trace', () => {
     expect(await count('dead_letters')).toBe(0);
     expect(await count('deferred_events')).toBe(0);
     expect(await stored(late)).toMatchObject([{ outputs: JSON.stringify({ done: true }) }]);
-    expect(await deadOfDeferred()).toBe(before);
+    expect(await expiredDeferredEvents()).toBe(before);
   });
 });
 
@@ -158,26 +161,29 @@ describe('an insert that fails half-way', () => {
   test.each<[string, (insert: () => Promise<void>) => Promise<void>, number]>([
     ['before anything was stored', () => Promise.reject(unavailable()), 0],
     ['after everything was stored', (insert) => insert().then(() => Promise.reject(unavailable())), 1],
-  ])('%s: is reported as failed, its hour is counted all the same, and the retry completes it', async (_what, around, rows) => {
-    under.aroundNextInsert(around);
-    await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
-    expect(await stored()).toHaveLength(rows);
-    expect(await count('in_flight_inserts')).toBe(1);
-    // Also without a restart: the sink cleans up by itself.
-    await until('the insert batch to be forgotten', async () => (await count('in_flight_inserts')) === 0);
-    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+  ])(
+    '%s: is reported as failed, its hour is counted all the same, and the retry completes it',
+    async (_what, around, rows) => {
+      under.aroundNextInsert(around);
+      await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
+      expect(await stored()).toHaveLength(rows);
+      expect(await count('in_flight_inserts')).toBe(1);
+      // Also without a restart: the sink cleans up by itself.
+      await until('the insert batch to be forgotten', async () => (await count('in_flight_inserts')) === 0);
+      expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
 
-    await under.publish(root);
-    expect(await stored()).toHaveLength(1);
-    expect(await under.rows('SELECT trace_id FROM traces FINAL')).toHaveLength(1);
-  });
+      await under.publish(root);
+      expect(await stored()).toHaveLength(1);
+      expect(await under.rows('SELECT trace_id FROM traces FINAL')).toHaveLength(1);
+    },
+  );
 
   test('and its process dies: the next start marks the hour dirty', async () => {
     under.aroundNextInsert((insert) => insert().then(() => Promise.reject(unavailable())));
     await expect(under.publish(root)).rejects.toThrow();
     under = await under.restarted();
     expect(await count('in_flight_inserts')).toBe(0);
-    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+    expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
   });
 
   test('and still runs on the server when the next process starts: it is killed first', async () => {
@@ -256,7 +262,7 @@ test('a batch over three years is split so that no insert has more than fifty we
   await under.publish(...events);
   expect(under.inserts).toHaveLength(3);
   expect(await under.rows('SELECT id FROM runs')).toHaveLength(120);
-  expect(await under.notedHours()).toHaveLength(120);
+  expect(await under.dirtyHours()).toHaveLength(120);
 });
 
 test('a batch is split at the row limit and at the byte limit', async () => {

@@ -82,7 +82,7 @@ const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> =
 };
 
 /** Every table that an insert of the sink writes to, and its source. A new table fails here until it is tested too. */
-const reached: Record<string, keyof typeof eventsOf> = {
+const writtenTables: Record<string, keyof typeof eventsOf> = {
   runs: 'runs',
   traces: 'runs',
   run_locator: 'runs',
@@ -99,7 +99,7 @@ test('the list contains every table of the migrations', async () => {
     "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree'",
   );
   const names = tables.map(({ name }) => name).filter((name) => !notFromTheSink.has(name));
-  expect(names.sort()).toEqual(Object.keys(reached).sort());
+  expect(names.sort()).toEqual(Object.keys(writtenTables).sort());
 });
 
 function asRecords(messages: readonly LogMessage[], firstOffset: number): LogRecord[] {
@@ -116,11 +116,11 @@ async function insert(topic: Topic, records: readonly LogRecord[]): Promise<void
   const schemaId = under.log.schemaId(topic);
   const { clickhouse, database } = under.stores;
   const good = records.map((each) => ({ record: each, schemaId }));
-  const cut = { topic, partition: 0, schema: topic, records: good, begin: async () => {} };
-  await insertBatch(cut, { log: under.log, clickhouse, database, inFlight: new Set() });
+  const batch = { topic, partition: 0, schema: topic, records: good, begin: async () => {} };
+  await insertBatch(batch, { log: under.log, clickhouse, database, inFlight: new Set() });
 }
 
-describe.each(Object.entries(reached))('%s', (table, kind) => {
+describe.each(Object.entries(writtenTables))('%s', (table, kind) => {
   const { topic, messages } = eventsOf[kind] as (typeof eventsOf)[string];
   const contents = async (final = '') => {
     const rows = await under.stores.clickhouse.queryText({

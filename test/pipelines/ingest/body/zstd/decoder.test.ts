@@ -66,9 +66,9 @@ describe('damage', () => {
     const names = fc.constantFrom('json-1', 'json-19', 'json-small-window', 'single-segment', 'skewed', 'zeros');
     const changes = fc.array(fc.tuple(fc.nat(), fc.integer({ min: 0, max: 255 })), { minLength: 1, maxLength: 4 });
     fc.assert(
-      fc.property(names, changes, (name, places) => {
+      fc.property(names, changes, (name, replacements) => {
         const bytes = sample(name);
-        for (const [place, value] of places) bytes[place % bytes.length] = value;
+        for (const [position, value] of replacements) bytes[position % bytes.length] = value;
         try {
           decode(bytes);
         } catch (error) {
