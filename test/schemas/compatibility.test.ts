@@ -58,7 +58,11 @@ const changed = (change: (fields: Fields) => Fields) => {
 };
 
 test.each<[string, (fields: Fields) => Fields, boolean]>([
-  ['one additional optional field', (fields) => [...fields, { name: 'x', type: ['null', 'string'], default: null }], true],
+  [
+    'one additional optional field',
+    (fields) => [...fields, { name: 'x', type: ['null', 'string'], default: null }],
+    true,
+  ],
   ['an optional field less', (fields) => fields.slice(0, -1), true],
   ['one additional required field', (fields) => [...fields, { name: 'x', type: 'string' }], false],
   ['a required field less', (fields) => fields.filter(({ name }) => name !== 'key_id'), false],

@@ -56,12 +56,9 @@ describe('schemas of the log', () => {
     expect(topics).toEqual([runEvents, feedbackEvents, attachmentEvents, streamEvents]);
   });
 
-  it.each(topics)(
-    '$name has no list, whose count could make the walk over one bad record take hours',
-    ({ schema }) => {
-      expect(schema).not.toMatch(/"type":\s*"(array|map)"/);
-    },
-  );
+  it.each(topics)('$name has no list, whose count could make the walk over one bad record take hours', ({ schema }) => {
+    expect(schema).not.toMatch(/"type":\s*"(array|map)"/);
+  });
 });
 
 describe('an insert batch', () => {
@@ -88,10 +85,10 @@ describe('an insert batch', () => {
       { log: under.log, clickhouse: other, database: under.stores.database, inFlight: new Set() },
     );
 
-  const tokensOf = async (...cuts: (readonly LogRecord[])[]) => {
+  const tokensOf = async (...batches: (readonly LogRecord[])[]) => {
     const seen: InsertBody[] = [];
-    const noting = { ...clickhouse, insertBody: async (body: InsertBody) => void seen.push(body) };
-    for (const cut of cuts) await insert(cut, noting);
+    const recording = { ...clickhouse, insertBody: async (body: InsertBody) => void seen.push(body) };
+    for (const batch of batches) await insert(batch, recording);
     return seen.map(({ token }) => token);
   };
 
@@ -107,7 +104,7 @@ describe('an insert batch', () => {
    */
   it('stored in only some table partitions is completed by its repeat, without duplicates', async () => {
     const projectId = randomUUID();
-    const cut = records(12, 'half', projectId);
+    const batch = records(12, 'half', projectId);
     const stored = () =>
       under.rows(
         `SELECT (SELECT count() FROM runs WHERE session_id = '${projectId}') AS runs,
@@ -116,7 +113,7 @@ describe('an insert batch', () => {
           (SELECT count() FROM traces WHERE pick.3 = '${projectId}') AS traces`,
       );
     const whole = [{ runs: 12, partitions: 12, places: 12, traces: 12 }];
-    await insert(cut);
+    await insert(batch);
     expect(await stored()).toEqual(whole);
     for (const week of [1, 5, 11]) {
       const at = noonMicros + week * weekMicros;
@@ -126,7 +123,7 @@ describe('an insert batch', () => {
     }
     expect(await stored()).toEqual([{ ...whole[0], runs: 9, partitions: 9 }]);
     for (let time = 0; time < 2; time += 1) {
-      await insert(cut);
+      await insert(batch);
       expect(await stored()).toEqual(whole);
     }
   });
@@ -141,17 +138,17 @@ describe('the keys of a page', () => {
     );
     await insertEvents(clickhouse, events);
     await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
-    const asked: Query[] = [];
-    const noting: ClickHouse = {
+    const queries: Query[] = [];
+    const recording: ClickHouse = {
       ...clickhouse,
       query(query) {
-        asked.push(query);
+        queries.push(query);
         return clickhouse.query(query);
       },
     };
     const last = events[1_000]!;
     const after = { projectId, startTimeMicros: last.startTimeMicros, traceId: last.traceId, runId: last.runId };
-    const page = await findPage(noting, {
+    const page = await findPage(recording, {
       scope: { tenantId, projectIds: [projectId] },
       filter: {},
       order: 'desc',
@@ -164,7 +161,7 @@ describe('the keys of a page', () => {
         .reverse()
         .map(({ runId }) => runId),
     );
-    const found = asked.filter(({ name }) => name === 'find-runs');
+    const found = queries.filter(({ name }) => name === 'find-runs');
     expect(found.length).toBeGreaterThan(0);
     for (const query of found) {
       const plan = (

@@ -7,7 +7,7 @@ import { attachmentEvents, feedbackEvents, runEvents, type Topic, topics } from 
 export interface DeadLettersUnderTest {
   readonly deadLetters: DeadLetters;
   /** Stores an event in the dead-letter queue, as the log does. Resolves when it is durable. */
-  putAside(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
+  store(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
           value: bytes,
           headers: { n: `${index}` },
         };
-        await under.putAside(topic, record, `reason ${index}`, index === 1 ? 'park' : 'inspect');
+        await under.store(topic, record, `reason ${index}`, index === 1 ? 'park' : 'inspect');
         // Records of the same millisecond have no order across topics and partitions.
         const after = Date.now();
         while (Date.now() === after);

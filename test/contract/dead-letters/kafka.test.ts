@@ -37,7 +37,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
     const deadLetters = openKafkaDeadLetters({ config, topics, logger: createLogger('silent', 'test') });
     return {
       deadLetters,
-      putAside: async (topic, record, reason, step) => {
+      store: async (topic, record, reason, step) => {
         const name = kafkaTopicPrefix + topic.name;
         const message = deadLetterMessage(name, record, reason, step);
         await producer.send({

@@ -183,13 +183,13 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     });
 
     test('an insert batch that was begun and not completed is known to the next process, or its events are redelivered', async () => {
-      const cut: InsertBatch = {
+      const insertBatch: InsertBatch = {
         token: 'some token',
         hours: [{ tenantId: '11111111-1111-4111-8111-111111111111', hourSeconds: 3_600 }],
       };
-      const finished: InsertBatch = { ...cut, token: 'finished' };
+      const finished: InsertBatch = { ...insertBatch, token: 'finished' };
       const { records } = await consume(async (batch) => {
-        for (const each of [cut, finished, cut]) await batch.beginInsert(each);
+        for (const each of [insertBatch, finished, insertBatch]) await batch.beginInsert(each);
         await under.database.transaction((transaction) => under.log.completeInsert(finished, transaction));
         throw new Error('killed here');
       });
@@ -197,15 +197,15 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       await until('the event', () => records().length > 0);
       const reopened = await under.reopened();
       await until('the insert batch', async () => {
-        const cuts = await reopened.unfinishedInserts();
-        return cuts.length === 0 || JSON.stringify(cuts) === JSON.stringify([cut]);
+        const unfinished = await reopened.unfinishedInserts();
+        return unfinished.length === 0 || JSON.stringify(unfinished) === JSON.stringify([insertBatch]);
       });
     });
 
-    test('a position tells when everything that was published before it is stored', async () => {
+    test('a position is reported as stored once everything published before it is stored', async () => {
       const beginning = await under.log.position(topic);
       expect(await under.log.stored(topic, beginning)).toBe(true);
-      const { promise: held, resolve: goOn } = deferred();
+      const { promise: held, resolve: resume } = deferred();
       const { records } = await consume(() => held, generous, storingGroup(topic));
       const published = under.log.publish(topic, [message('one'), message('two'), message('three')]);
       await until('an event', () => records().length > 0);
@@ -213,7 +213,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       // If publish itself waits until the events are stored, the position is empty.
       const waits = Object.keys(position).length === 0;
       expect(await under.log.stored(topic, position)).toBe(waits);
-      goOn();
+      resume();
       await published;
       await until('all to be stored', () => under.log.stored(topic, position));
       expect(await under.log.stored(topic, beginning)).toBe(true);
@@ -222,25 +222,25 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     /** Follows the topic without a group and records what it receives. */
     async function follow(options: { readonly sinceMs?: number; readonly failOn?: string } = {}) {
       const records: LogRecord[] = [];
-      const tail = await under.log.follow(topic, {
+      const follower = await under.log.follow(topic, {
         ...(options.sinceMs === undefined ? {} : { sinceMs: options.sinceMs }),
         onRecords: (handed) => {
           records.push(...handed);
           if (handed.some((each) => textOf(each) === options.failOn)) throw new Error('a bug');
         },
       });
-      return { tail, records, texts: () => records.map(textOf) };
+      return { follower, records, texts: () => records.map(textOf) };
     }
 
     test('a follower receives published events while the groups are stuck, in order, with the same offsets as the groups', async () => {
-      const { promise: held, resolve: goOn } = deferred();
+      const { promise: held, resolve: resume } = deferred();
       const { records } = await consume(() => held);
       const { records: seen } = await follow({ failOn: '0' });
       const published = Array.from({ length: 30 }, (_, index) =>
         under.log.publish(topic, [message(`key ${index % 3}`, String(index)), message('same', String(index))]),
       );
       await until('the follower', () => seen.length === 60);
-      goOn();
+      resume();
       await Promise.all(published);
       await until('the group', () => records().length === 60);
       const locationOf = ({ partition, offset, key, value }: LogRecord) => ({ partition, offset, key, value });
@@ -261,29 +261,29 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect([[], ['first', 'second']]).toContainEqual(back.texts().toSorted());
       expect(now.texts()).toEqual([]);
       const position = await under.log.position(topic);
-      await until('both to have passed it', () => back.tail.passed(position) && now.tail.passed(position));
-      await until('the rest to be stored', () => under.log.stored(topic, now.tail.from));
-      await back.tail.close();
+      await until('both to have passed it', () => back.follower.passed(position) && now.follower.passed(position));
+      await until('the rest to be stored', () => under.log.stored(topic, now.follower.from));
+      await back.follower.close();
       const before = back.records.length;
       await under.log.publish(topic, [message('one', 'third')]);
       await until('the other one', () => now.texts().includes('third'));
       expect(back.records).toHaveLength(before);
       const third = now.records.at(-1) as LogRecord;
-      expect(third.offset).toBeGreaterThanOrEqual(now.tail.from[third.partition] as number);
-      await now.tail.close();
+      expect(third.offset).toBeGreaterThanOrEqual(now.follower.from[third.partition] as number);
+      await now.follower.close();
     });
 
     test('the publisher is notified when its events have their offsets, at the latest with the answer', async () => {
       await consume();
-      const told: string[] = [];
-      await under.log.publish(topic, [message('one')], () => told.push('placed'));
-      told.push('answered');
-      expect(told).toEqual(['placed', 'answered']);
+      const notified: string[] = [];
+      await under.log.publish(topic, [message('one')], () => notified.push('placed'));
+      notified.push('answered');
+      expect(notified).toEqual(['placed', 'answered']);
       await under.log.close();
-      const late = under.log.publish(topic, [message('one')], () => told.push('never'));
+      const late = under.log.publish(topic, [message('one')], () => notified.push('never'));
       await expect(late).rejects.toMatchObject({ code: 'DRAINING' });
       await expect(follow()).rejects.toMatchObject({ code: 'DRAINING' });
-      expect(told).toHaveLength(2);
+      expect(notified).toHaveLength(2);
     });
 
     test('a known schema id resolves to its schema, and an unknown one to undefined', async () => {

@@ -82,7 +82,7 @@ test('events that are not to be stored wait for no store, reach followers only a
     limits,
     handle: ({ records }) => released.then(() => void stored.push(...records.map(({ offset }) => offset))),
   });
-  const tail = await under.log.follow(streamEvents, {
+  const follower = await under.log.follow(streamEvents, {
     onRecords: (records) => seen.push(...records.map(({ offset }) => offset)),
   });
   const event = (seq: number, kept: boolean) => streamMessage(streamEvent({ seq, kept }), under.log);
@@ -92,7 +92,7 @@ test('events that are not to be stored wait for no store, reach followers only a
   expect(stored).toHaveLength(0);
   const [offset] = seen as [number];
   expect(seen).toEqual([offset, offset + 1, offset + 2]);
-  const partition = Object.entries(tail.from).find(([, from]) => from === offset)?.[0] as string;
+  const partition = Object.entries(follower.from).find(([, from]) => from === offset)?.[0] as string;
   expect(await under.log.stored(streamEvents, { [partition]: offset })).toBe(true);
   expect(await under.log.stored(streamEvents, { [partition]: offset + 1 })).toBe(false);
   release();

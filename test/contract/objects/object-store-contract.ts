@@ -106,13 +106,13 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       ['with a last part of one byte', 24 * MIB + 1],
     ])('uploads a file %s', async (what, bytes) => {
       const body = randomBytes(bytes);
-      const noted: string[] = [];
+      const recordedIds: string[] = [];
       const progress: number[] = [];
       const uploaded = await store.upload(`files/${what}`, file(body), {
         recordUpload: async (id) => {
           // No part has been sent by then.
           expect(progress).toEqual([]);
-          noted.push(id);
+          recordedIds.push(id);
         },
         onProgress: (sent) => progress.push(sent),
       });
@@ -120,8 +120,8 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect(sha256(await read(`files/${what}`))).toBe(uploaded.sha256);
       expect(progress).toEqual([...progress].sort((one, other) => one - other));
       if (bytes > 0) expect(progress.at(-1)).toBe(bytes);
-      expect(noted.length).toBeLessThan(2);
-      for (const id of noted) await store.abortUploads(`files/${what}`, [id]);
+      expect(recordedIds.length).toBeLessThan(2);
+      for (const id of recordedIds) await store.abortUploads(`files/${what}`, [id]);
       // The upload is complete, so there is nothing to abort.
       expect(sha256(await read(`files/${what}`))).toBe(uploaded.sha256);
     });
@@ -135,17 +135,17 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
 
     it('an aborted upload leaves the previous object, and nothing else', async () => {
       await store.put('kept/object', Buffer.from('before'));
-      const noted: string[] = [];
+      const recordedIds: string[] = [];
       const controller = new AbortController();
       const upload = store.upload('kept/object', file(randomBytes(40 * MIB)), {
         signal: controller.signal,
-        recordUpload: async (id) => void noted.push(id),
+        recordUpload: async (id) => void recordedIds.push(id),
         onProgress: () => controller.abort(new Error('given up')),
       });
       await expect(upload).rejects.toThrow('given up');
       expect((await read('kept/object')).toString()).toBe('before');
       expect((await namesOf('kept/')).length).toBe(1);
-      await store.abortUploads('kept/object', noted);
+      await store.abortUploads('kept/object', recordedIds);
       await store.abortUploads('kept/object', ['no-such-upload', '../../x']);
       expect((await read('kept/object')).toString()).toBe('before');
     });
@@ -194,8 +194,8 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       '(brackets) [square] {curly} <angle> |pipe| ~tilde^',
       'trailing./dots..in/..names',
     ])('accepts any prefix: %s', async (part) => {
-      const odd = `${prefix}/${part}`;
-      const other = stores.open(`/${odd}/`);
+      const unusual = `${prefix}/${part}`;
+      const other = stores.open(`/${unusual}/`);
       try {
         const key = 'export_id=1/runs/year=2026/month=01/day=02/part 0=ü.parquet';
         const body = randomBytes(17 * MIB);
@@ -204,7 +204,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
         expect(sha256(await other.get(key, { maxBytes: 64 * MIB }))).toBe(sha256(body));
         // The same object under another prefix.
         expect((await store.get(`${part}/${key}.json`, { maxBytes: 9 })).toString()).toBe('{}');
-        expect(other.pathOf(key).endsWith(`${odd}/${key}`)).toBe(true);
+        expect(other.pathOf(key).endsWith(`${unusual}/${key}`)).toBe(true);
       } finally {
         await other.close();
       }
