@@ -56,7 +56,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
         return held;
       }),
     );
-    return { arrived, resume: resume };
+    return { arrived, resume };
   }
   /** The first file is finished; the upload of the second was in progress. */
   async function expectFirstFileOnly(exportId: string) {
