@@ -29,8 +29,8 @@ it('0005 keeps every figure that was counted before it', async () => {
     );
     const [tenant, a, b, gone] = ['tenant', 'a', 'b', 'gone'].map((name) => uuidOf(name));
     const start = Date.UTC(2019, 0, 1, 22) / 1_000;
-    // More than a hundred months, and an hour of each over midnight.
-    for (const [id, traces, pass] of [
+    // More than a hundred months, with an hour on each side of midnight.
+    for (const [id, traces, rollUpNumber] of [
       [a, 3, 1],
       [b, 2, 1],
       [gone, 7, 1],
@@ -42,7 +42,7 @@ it('0005 keeps every figure that was counted before it', async () => {
         sql: `INSERT INTO usage_hourly SELECT {tenant:UUID}, 'user', addMonths(toDateTime({start:UInt32}, 'UTC'), intDiv(number, 4))
             + toIntervalHour(number % 4), {id:UUID}, {traces:UInt64}, {pass:UInt64} FROM numbers(440)
           SETTINGS max_partitions_per_insert_block = 0`,
-        params: { tenant: tenant!, start, id: id!, traces: traces!, pass: pass! },
+        params: { tenant: tenant!, start, id: id!, traces: traces!, rollUpNumber: rollUpNumber! },
       });
     }
     expect((await migrate({ ...stores, logger })).applied).toContain('clickhouse/0005_usage_lists');
