@@ -22,12 +22,12 @@ import { watchErrors } from '../declared-errors.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
 /**
- * Nobody reaches what belongs to another organisation, workspace or deployment, on any operation of the agent server.
+ * No operation of the agent server gives access to another organisation, workspace or deployment.
  *
  * The server is the default deployment of the stranger. Zebra's deployment and a second deployment of the stranger have
- * rows in the same tables, and all of them contain the word `okapi`. Every operation refuses zebra's keys and keys of
- * the stranger's second workspace. The stranger's own key tries the ids of both victims on every operation: no answer
- * may contain the word, and the rows of the victims may not change.
+ * rows in the same tables, all containing the word `okapi`. Every operation rejects zebra's keys and keys of the
+ * stranger's second workspace. The stranger's own key tries the ids of both victims on every operation: no response
+ * may contain the word, and the rows of the victims must not change.
  */
 interface Victim {
   readonly threadId: string;
@@ -39,19 +39,19 @@ interface Victim {
 interface Attempt {
   readonly url: string;
   readonly payload?: object;
-  /** What the stranger may be answered. */
+  /** Statuses that the stranger may get. */
   readonly answers: readonly number[];
 }
 
 const gone = [404];
 const own = [200];
-/** Zebra has one of that name. */
+/** Zebra has an item of that name. */
 const item = { namespace: ['animals'], key: 'striped' };
-/** On a thread of zebra's, with a graph that the stranger may run. */
+/** On a thread of zebra, with a graph that the stranger may run. */
 const ownGraph = { assistant_id: 'echo', input: {} };
 const run = ({ assistantId }: Victim) => ({ assistant_id: assistantId, input: {} });
 
-/** One entry an operation that needs a key. An operation without one fails the test. */
+/** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   truncate: () => ({ url: '/internal/truncate', payload: { threads: true, assistants: true }, answers: [204] }),
   createAssistant: ({ assistantId }) => ({
@@ -140,7 +140,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: { thread_id: threadId, run_ids: [runId] },
     answers: [204, 404],
   }),
-  // Other tests of them: protocol.test.ts. What they answer goes by 200, or does not end.
+  // Tested elsewhere: protocol.test.ts. Their responses are 200 or do not end.
   postThreadCommand: ({ threadId }) => ({
     url: `/threads/${threadId}/commands`,
     payload: { id: 1, method: 'state.get' },
@@ -157,7 +157,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   deleteStoreItem: () => ({ url: '/store/items', payload: item, answers: [204] }),
   searchStoreItems: () => ({ url: '/store/items/search', payload: { namespace_prefix: [] }, answers: own }),
   listStoreNamespaces: () => ({ url: '/store/namespaces', payload: {}, answers: own }),
-  // Without `Accept` it is refused before it is read; mcp.test.ts asks for tools of others.
+  // Rejected before it is read, because `Accept` is missing; mcp.test.ts requests tools of others.
   postMcp: () => ({ url: '/mcp', payload: { jsonrpc: '2.0', id: 1, method: 'tools/list' }, answers: [406] }),
   deleteMcp: () => ({ url: '/mcp', answers: gone }),
   postA2a: ({ assistantId, threadId, runId }) => ({
@@ -178,7 +178,7 @@ let victims: Readonly<Record<'organisation' | 'deployment', Victim>>;
 let powerless: Readonly<Record<'agents:read' | 'agents:run', string>>;
 let victimNow: () => Promise<unknown>;
 let before: unknown;
-/** Under the same ids it may have made its own, which the next attempt is not to find. */
+/** Deletes rows that the stranger created under the same ids, so that the next attempt does not find them. */
 let forgetStranger: () => Promise<unknown>;
 let close: () => Promise<void>;
 
@@ -237,7 +237,7 @@ beforeAll(async () => {
 });
 afterAll(() => close());
 
-/** Rows of each kind in a deployment, all with the word. */
+/** Adds rows of each kind to a deployment, all containing the word. */
 async function addVictim(database: Database, deploymentId: string): Promise<Victim> {
   const metadata = { animal: 'okapi' };
   const zoo = [{ namespace: ['zoo'], key: 'animal', value: metadata }];
@@ -304,7 +304,7 @@ const table = agentOperations
   .filter(({ access }) => !('public' in access))
   .map((operation) => [operation.operationId, operation] as const);
 
-it('tries every operation that needs a key, and no other', () => {
+it('has an entry for exactly the operations that need a key', () => {
   expect(Object.keys(attempts).sort()).toEqual(table.map(([id]) => id).sort());
 });
 
@@ -316,7 +316,7 @@ describe.each(table)('%s', (id, { method, access }) => {
     return server.inject({ method, url, headers: { 'x-api-key': key, ...headers }, ...(payload && { payload }) });
   };
 
-  it('asks for a valid key that reaches its workspace', async () => {
+  it('requires a valid key with access to its workspace', async () => {
     expect((await ask('rlk_wrong')).statusCode).toBe(401);
     const second = stranger.workspaceIds[1];
     const refused = [
@@ -332,13 +332,13 @@ describe.each(table)('%s', (id, { method, access }) => {
     }
   });
 
-  it('asks for its permission', async () => {
+  it('requires its permission', async () => {
     if ('public' in access) return;
     const answer = await ask(powerless[access.permission as 'agents:read' | 'agents:run']);
     expect([answer.statusCode, answer.json().code]).toEqual([403, 'FORBIDDEN']);
   });
 
-  it.each(['organisation', 'deployment'] as const)('shows and changes nothing of another %s', async (kind) => {
+  it.each(['organisation', 'deployment'] as const)('neither returns nor changes data of another %s', async (kind) => {
     const { statusCode, body } = await ask(stranger.adminKey, {}, victims[kind]);
     expect(attempts[id]?.(victims[kind]).answers).toContain(statusCode);
     expect(body).not.toContain('okapi');
