@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => runs?.api.close());
 
-it.each(['', '/api', '/api/v1'])('%s/runs/{id}: the whole run, values as they came', async (prefix) => {
+it.each(['', '/api', '/api/v1'])('%s/runs/{id} returns the whole run with its original values', async (prefix) => {
   const { status, type, text, body } = await runs.ask({ url: `${prefix}/runs/${rootId}` });
   expect([status, type]).toEqual([200, 'application/json; charset=utf-8']);
   expect(text).toContain('"outputs":{"n":12345678901234567890}');
@@ -27,11 +27,11 @@ it.each(['', '/api', '/api/v1'])('%s/runs/{id}: the whole run, values as they ca
   });
 });
 
-it('capitals in the id are the same id', async () => {
+it('accepts upper-case ids', async () => {
   expect((await runs.ask({ url: `/runs/${rootId.toUpperCase()}` })).body.id).toBe(rootId);
 });
 
-it('takes the parameters that clients send', async () => {
+it('accepts the parameters that clients send', async () => {
   const query = `session_id=${runs.projectId}&start_time=2026-03-05T12:00:00&exclude_s3_stored_attributes=true&include_messages=false`;
   const { status, body } = await runs.ask({ url: `/runs/${rootId}?${query}&exclude_serialized=true` });
   expect(status).toBe(200);

@@ -139,13 +139,13 @@ describe('what is refused', () => {
     expect(await query({})).toMatchObject({ status: 200 });
   });
 
-  it('a filter is named in the answer', async () => {
+  it('names an unsupported filter in the response', async () => {
     const { body } = await query({ trace_filter: 'eq(name, "x")' });
     expect(body.detail).toBe("The parameter 'trace_filter' is not supported yet.");
   });
 });
 
-it('other workspaces see nothing of it', async () => {
+it('returns nothing to other workspaces', async () => {
   for (const key of [runs.theirs.workspaceKeys[0], runs.ours.workspaceKeys[1]]) {
     const asked = [{}, { session: [runs.projectId] }, { id: ids }, { trace: ids[0] }, { parent_run: ids[0] }];
     for (const body of asked) expect((await query(body, key)).body.runs).toEqual([]);
@@ -155,7 +155,7 @@ it('other workspaces see nothing of it', async () => {
   expect((await query({}, runs.blindKey)).status).toBe(403);
 });
 
-it('ClickHouse that is down is 503, to be tried again', async () => {
+it('responds 503 with retry if ClickHouse is unavailable', async () => {
   const { services } = runs.api;
   const { clickhouse } = services;
   // Nothing listens on port 1.
