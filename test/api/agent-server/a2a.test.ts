@@ -179,7 +179,7 @@ describe('an invalid request', () => {
     }
   });
 
-  it('responds 400 if the client does not accept the content type, or the id is invalid', async () => {
+  it('responds 400 if Accept excludes event streams, or the id is invalid', async () => {
     const ask = async (body: object, headers: Record<string, string> = {}) => {
       const answer = await agent.ask('POST', '/a2a/echo', body, headers);
       const { id, error } = (await answer.json()) as { id: unknown; error: { code: number } };

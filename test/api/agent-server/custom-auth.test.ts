@@ -242,17 +242,17 @@ describe('a filter of a store handler', () => {
 
   it('is compared with the namespace and the key', async () => {
     const name = 'spaced_one';
-    const place = (namespace: readonly string[]) => ({ namespace, key: 'k' });
-    const at = (namespace: readonly string[]) => ({ ...place(namespace), value: { v: 1 } });
+    const itemKey = (namespace: readonly string[]) => ({ namespace, key: 'k' });
+    const at = (namespace: readonly string[]) => ({ ...itemKey(namespace), value: { v: 1 } });
     expect((await as(name, 'PUT', '/store/items', at(['of', name]))).status).toBe(204);
     expect((await as('root', 'PUT', '/store/items', at(['of', 'others']))).status).toBe(204);
     expect((await as(name, 'PUT', '/store/items', at(['of', 'others']))).status).toBe(404);
     expect((await as(name, 'PUT', '/store/items', { ...at(['of', name]), key: 'other' })).status).toBe(403);
-    expect((await clientOf(name).store.searchItems(['of'])).items).toMatchObject([place(['of', name])]);
+    expect((await clientOf(name).store.searchItems(['of'])).items).toMatchObject([itemKey(['of', name])]);
     const { namespaces } = await clientOf(name).store.listNamespaces({ prefix: ['of'] });
     expect(namespaces).toEqual([['of', name]]);
-    expect((await as(name, 'DELETE', '/store/items', place(['of', 'others']))).status).toBe(404);
-    expect((await as(name, 'DELETE', '/store/items', place(['of', name]))).status).toBe(204);
+    expect((await as(name, 'DELETE', '/store/items', itemKey(['of', 'others']))).status).toBe(404);
+    expect((await as(name, 'DELETE', '/store/items', itemKey(['of', name]))).status).toBe(204);
   });
 
   it('rejects the request if it is invalid', async () => {

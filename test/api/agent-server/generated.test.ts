@@ -228,9 +228,9 @@ class Sequence {
     );
     if (row?.cancel_action) expect([row.cancel_action, status], run.text).toEqual(['interrupt', 'interrupted']);
 
-    const whole = status === 'gone' ? undefined : await readToEnd([client], run, 0).ended;
-    if (whole !== undefined) attemptsOf(run, whole);
-    if (run.kind === 'stops' && whole !== undefined) expect(written(whole, 'step'), run.text).toEqual([]);
+    const fullStream = status === 'gone' ? undefined : await readToEnd([client], run, 0).ended;
+    if (fullStream !== undefined) attemptsOf(run, fullStream);
+    if (run.kind === 'stops' && fullStream !== undefined) expect(written(fullStream, 'step'), run.text).toEqual([]);
     for (const reading of run.readers) {
       const parts = await reading.catch((error: unknown) => {
         expect(status).toBe('gone');
@@ -238,17 +238,18 @@ class Sequence {
       });
       if (parts === undefined) continue;
       attemptsOf(run, parts);
-      if (whole !== undefined) expect(parts).toEqual(whole);
+      if (fullStream !== undefined) expect(parts).toEqual(fullStream);
     }
     for (const { after, parts } of run.joined) {
       const followed = await parts.catch((error: unknown) => {
         expect(status).toBe('gone');
         isNotFound(error);
       });
-      if (followed === undefined || whole === undefined) continue;
-      const index = whole.findIndex(({ id }) => id === after);
+      if (followed === undefined || fullStream === undefined) continue;
+      const index = fullStream.findIndex(({ id }) => id === after);
       // A stream without a start event may be joined after the end.
-      const expected = after === undefined ? whole.slice(whole.length - followed.length) : whole.slice(index + 1);
+      const expected =
+        after === undefined ? fullStream.slice(fullStream.length - followed.length) : fullStream.slice(index + 1);
       expect(followed, `${run.text} after ${after}`).toEqual(expected);
     }
     return status;

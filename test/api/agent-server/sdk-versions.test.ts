@@ -118,10 +118,10 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       const threadId = await newThread();
       const made = { input: { n: 20, pauseMs: 10 }, streamMode: 'custom' as const, streamResumable: true };
       const run = await client.runs.create(threadId, 'burst', made);
-      const whole = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
-      expect(numbers(whole)).toEqual(upTo(20));
-      const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: whole[7]!.id! }));
-      expect(rest).toEqual(whole.slice(8));
+      const allParts = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
+      expect(numbers(allParts)).toEqual(upTo(20));
+      const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: allParts[7]!.id! }));
+      expect(rest).toEqual(allParts.slice(8));
       expect(await client.runs.join(threadId, run.run_id)).toMatchObject({ done: 20 });
     });
 

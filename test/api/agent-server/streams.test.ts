@@ -166,14 +166,14 @@ describe('a resumable stream', () => {
   it('resumes after the given event, during the run and after its end', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'burst', { ...burst(40, 15), streamResumable: true });
-    const whole = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
-    expect(numbers(whole)).toEqual(upTo(40));
+    const allParts = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
+    expect(numbers(allParts)).toEqual(upTo(40));
     for (const from of [0, 17, 40]) {
-      const lastEventId = whole[from]!.id!;
+      const lastEventId = allParts[from]!.id!;
       const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId }));
-      expect(rest).toEqual(whole.slice(from + 1));
+      expect(rest).toEqual(allParts.slice(from + 1));
     }
-    expect(await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-' }))).toEqual(whole);
+    expect(await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-' }))).toEqual(allParts);
     const bad = await server.ask('GET', `/threads/${threadId}/runs/${run.run_id}/stream`, undefined, {
       'last-event-id': 'nonsense',
     });
