@@ -39,8 +39,8 @@ async function changeAddress(
 ) {
   const address = new URL(url);
   if (behindTls !== undefined) {
-    const place = { host: address.hostname, port: Number(address.port) };
-    const proxy = await openTlsProxy({ ...place, certificate: behindTls, asPostgres });
+    const target = { host: address.hostname, port: Number(address.port) };
+    const proxy = await openTlsProxy({ ...target, certificate: behindTls, asPostgres });
     proxies.push(proxy);
     address.port = String(proxy.port);
   }

@@ -298,8 +298,10 @@ describe('several workspaces', () => {
     expect(withoutWorkspace.errors).toContain('There are several workspaces. Specify --workspace: Default, Second.');
     const none = await command(`${createAllDays()} --destination disk --workspace Second`);
     expect(none.errors).toContain('The workspace Second has no destinations');
-    const place = await command('destinations create --name disk --type local --prefix second --workspace Second');
-    expect(place.code, place.errors).toBe(0);
+    const destination = await command(
+      'destinations create --name disk --type local --prefix second --workspace Second',
+    );
+    expect(destination.code, destination.errors).toBe(0);
     const line = `create --project shop --destination disk --start ${day(0)} --end ${day(1)}`;
     const there = await command(`${line} --workspace ${id} --watch`);
     expect(there.code, there.output + there.errors).toBe(0);
