@@ -72,12 +72,12 @@ it('a run is counted in the metrics of every step', async () => {
 });
 
 it('an unavailable store omits only its own gauge', async () => {
-  const gone = openDatabase({
+  const unavailable = openDatabase({
     url: 'postgres://nobody:nothing@127.0.0.1:1/gone',
     logger: createLogger('silent', 'test'),
     timeoutMs: 500,
   });
-  const end = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(gone), 0);
+  const end = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(unavailable), 0);
   try {
     expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeUndefined();
     expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
@@ -86,7 +86,7 @@ it('an unavailable store omits only its own gauge', async () => {
     ).toBeGreaterThan(0);
   } finally {
     end();
-    await gone.close();
+    await unavailable.close();
   }
 });
 

@@ -39,12 +39,12 @@ it('accepts the parameters that clients send', async () => {
 });
 
 it.each([
-  ['no UUID', () => '/runs/1', 422],
+  ['a malformed id', () => '/runs/1', 422],
   ['SQL', () => `/runs/${encodeURIComponent("' OR 1=1 --")}`, 422],
   ['an unknown id', () => `/runs/${randomUUID()}`, 404],
   ['another project', () => `/runs/${rootId}?session_id=${randomUUID()}`, 404],
-  ['a project that is no UUID', () => `/runs/${rootId}?session_id=x`, 422],
-  ['a time that is none', () => `/runs/${rootId}?start_time=now`, 422],
+  ['a malformed project id', () => `/runs/${rootId}?session_id=x`, 422],
+  ['an invalid time', () => `/runs/${rootId}?start_time=now`, 422],
   ['messages', () => `/runs/${rootId}?include_messages=true`, 400],
 ])('%s', async (_name, url, status) => {
   const answer = await runs.ask({ url: url() });
@@ -52,7 +52,7 @@ it.each([
   expect(answer.body).toHaveProperty('detail');
 });
 
-it('other workspaces do not see it, keys without the permission neither', async () => {
+it('responds 404 to other workspaces, and 403 to keys without the permission', async () => {
   const url = `/runs/${rootId}`;
   expect((await runs.ask({ url, key: runs.theirs.workspaceKeys[0] })).status).toBe(404);
   expect((await runs.ask({ url, key: runs.ours.workspaceKeys[1] })).status).toBe(404);
@@ -60,7 +60,7 @@ it('other workspaces do not see it, keys without the permission neither', async 
   expect((await runs.ask({ url, key: 'none' })).status).toBe(401);
 });
 
-it('a run of a deleted project is gone', async () => {
+it('responds 404 for a run of a deleted project', async () => {
   const { database } = runs.api;
   await database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [runs.projectId]);
   expect((await runs.ask({ url: `/runs/${rootId}` })).status).toBe(404);
