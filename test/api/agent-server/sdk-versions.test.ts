@@ -9,13 +9,13 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
 /**
- * The same behaviours through each version of the stock client that Runlake is for: 1.12 to 1.15, and 2.0.0, which by
- * its number is the newest and by its age is older than they are: it has neither the v2 protocol nor `/stream`.
+ * The same behaviour through each supported version of the stock client: 1.12 to 1.15, and 2.0.0, which has the highest
+ * number but is older than the others: it has neither the v2 protocol nor `/stream`.
  */
 
 interface Version {
   readonly load: () => Promise<unknown>;
-  /** What `useStream` of every framework stands on. */
+  /** The basis of `useStream` in every framework. */
   readonly loadStream?: () => Promise<unknown>;
 }
 
@@ -44,7 +44,7 @@ const statusOf = (promise: Promise<unknown>) =>
   );
 
 const known = Object.entries(versions);
-// In `make test` the oldest and the newest.
+// `make test` runs only the oldest and the newest.
 describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || index === known.length - 1))(
   'version %s',
   (version, { load, loadStream }) => {
@@ -58,7 +58,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
     });
     const newThread = async () => (await client.threads.create({ metadata: { version } })).thread_id;
 
-    it('makes, changes, finds, copies and deletes threads', async () => {
+    it('creates, updates, finds, copies and deletes threads', async () => {
       const group = randomUUID();
       const threadId = randomUUID();
       const options = { threadId, metadata: { group }, graphId: 'steps', ttl: 60 } as object;
@@ -76,7 +76,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect(await statusOf(client.threads.get(threadId))).toBe(404);
     });
 
-    it('waits for runs, and raises what they failed with', async () => {
+    it('waits for runs and raises their errors', async () => {
       const threadId = await newThread();
       const values = await client.runs.wait(threadId, 'echo', { input: hello });
       expect(values).toMatchObject({ messages: [{ content: 'hello' }, { content: 'echo: hello' }] });
@@ -86,7 +86,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect((await client.runs.list(threadId)).map(({ status }) => status)).toEqual(['error', 'success']);
     });
 
-    it('streams in each mode, and tells which run it is', async () => {
+    it('streams in each mode and returns the run id', async () => {
       const seen = async (streamMode: unknown, graph = 'parent', input: object = {}, more: object = {}) => {
         let created = '';
         const stream = client.runs.stream(await newThread(), graph, {
@@ -114,18 +114,18 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect(await all(client.runs.stream(null, 'burst', { input: { n: 3 }, streamMode: 'custom' }))).toHaveLength(4);
     });
 
-    it('comes back to a stream after the event that it saw last', async () => {
+    it('resumes a stream after the last event that it saw', async () => {
       const threadId = await newThread();
       const made = { input: { n: 20, pauseMs: 10 }, streamMode: 'custom' as const, streamResumable: true };
       const run = await client.runs.create(threadId, 'burst', made);
-      const whole = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
-      expect(numbers(whole)).toEqual(upTo(20));
-      const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: whole[7]!.id! }));
-      expect(rest).toEqual(whole.slice(8));
+      const allParts = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
+      expect(numbers(allParts)).toEqual(upTo(20));
+      const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: allParts[7]!.id! }));
+      expect(rest).toEqual(allParts.slice(8));
       expect(await client.runs.join(threadId, run.run_id)).toMatchObject({ done: 20 });
     });
 
-    it('takes a stream up again by itself when the connection breaks', async () => {
+    it('resumes a stream by itself when the connection breaks', async () => {
       const { hostname, port } = new URL(server.url);
       const proxy = await openTcpProxy(hostname, Number(port));
       try {
@@ -142,7 +142,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       }
     });
 
-    it('stops for a question and goes on with the answer; state and history tell', async () => {
+    it('interrupts and resumes with the reply; state and history show it', async () => {
       const threadId = await newThread();
       const asked = await all(
         client.runs.stream(threadId, 'ask', { input: { question: 'Go?' }, streamMode: 'updates' }),
@@ -167,7 +167,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect(await client.threads.getState(threadId)).toMatchObject({ next: ['ask'], values: { question: 'Go?' } });
     });
 
-    it('cancels, one run or many', async () => {
+    it('cancels one run or many', async () => {
       const threadId = await newThread();
       const slow = { input: { steps: 1, pauseMs: 60_000 } };
       const [first, second] = [
@@ -188,7 +188,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect(await client.runs.list(threadId)).toHaveLength(1);
     });
 
-    it('keeps assistants, with versions, schemas and a drawing', async () => {
+    it('manages assistants, with versions, schemas and graphs', async () => {
       const metadata = { group: randomUUID() };
       const made = await client.assistants.create({
         graphId: 'typed',
@@ -214,7 +214,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect(await statusOf(client.assistants.get(id))).toBe(404);
     });
 
-    it('keeps crons', async () => {
+    it('manages crons', async () => {
       const threadId = await newThread();
       const made = await client.crons.createForThread(threadId, 'echo', {
         schedule: '0 0 1 1 *',
@@ -235,7 +235,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect(await client.crons.search({ threadId })).toEqual([]);
     });
 
-    it('keeps items', async () => {
+    it('manages items', async () => {
       const { store } = client;
       await store.putItem(['sdk', version.replace('.', '-')], 'likes', { food: 'soup' });
       const namespace = ['sdk', version.replace('.', '-')];
@@ -248,8 +248,8 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       expect(await store.getItem(namespace, 'likes')).toBeNull();
     });
 
-    describe.skipIf(loadStream === undefined)('by the v2 protocol', () => {
-      it('follows a thread: runs, messages, a question and its answer', async () => {
+    describe.skipIf(loadStream === undefined)('with the v2 protocol', () => {
+      it('streams a thread: runs, messages, an interrupt and its reply', async () => {
         const chat = client.threads.stream(randomUUID(), { assistantId: 'chat' });
         await chat.run.start({ input: hello });
         const texts: string[] = [];
@@ -280,41 +280,37 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
         });
         const result = async () =>
           (await client.threads.getState<{ result?: string }>(asking.threadId)).values.result === 'answered: yes';
-        await until('the answer to be taken', result, 20_000);
+        await until('the reply is accepted', result, 20_000);
         await asking.close();
       });
 
-      it('serves what useStream stands on: it submits, follows, asks, answers and comes back', async () => {
+      it('serves useStream: submit, stream, interrupt, reply and rejoin', async () => {
         const { StreamController: Controller } = (await loadStream!()) as { StreamController: typeof StreamController };
         const open = (assistantId: string, threadId: string | null = null) => {
           const controller = new Controller({ assistantId, client, threadId });
-          const leave = controller.activate();
+          const deactivate = controller.activate();
           const close = async () => {
-            leave();
+            deactivate();
             await controller.dispose();
           };
           return { controller, close, now: () => controller.rootStore.getSnapshot() };
         };
         const chat = open('chat');
         await chat.controller.submit(hello);
-        await until('the message to come', () => chat.now().messages.length === 2 && !chat.now().isLoading, 20_000);
+        await until('the message arrives', () => chat.now().messages.length === 2 && !chat.now().isLoading, 20_000);
         expect(chat.now().messages.map(({ text }) => text)).toEqual(['hello', 'Good day.']);
         const again = open('chat', chat.now().threadId);
         await again.controller.hydrate(chat.now().threadId);
-        await until('the messages to be there again', () => again.now().messages.length === 2, 20_000);
+        await until('the messages are loaded again', () => again.now().messages.length === 2, 20_000);
         expect(again.now().messages.map(({ text }) => text)).toEqual(['hello', 'Good day.']);
         await Promise.all([chat.close(), again.close()]);
 
         const asking = open('ask');
         await asking.controller.submit({ question: 'Go?' });
-        await until('the question', () => asking.now().interrupt !== undefined, 20_000);
+        await until('the interrupt', () => asking.now().interrupt !== undefined, 20_000);
         expect(asking.now().interrupt?.value).toEqual({ question: 'Go?' });
         await asking.controller.respond('yes');
-        await until(
-          'the answer',
-          () => (asking.now().values as { result?: string }).result === 'answered: yes',
-          20_000,
-        );
+        await until('the reply', () => (asking.now().values as { result?: string }).result === 'answered: yes', 20_000);
         await asking.close();
       });
     });

@@ -18,13 +18,13 @@ const json = 'application/json';
 const protobuf = 'application/x-protobuf';
 
 test.each<[string, string, string | Buffer, number, RegExp]>([
-  ['more spans than a request may hold', json, request([span(), span(), span()]), 413, /MAX_PARTS/],
-  ['no JSON', json, '{', 422, /Invalid JSON/],
-  ['no protobuf', protobuf, Buffer.from('0b0c', 'hex'), 422, /Invalid protobuf/],
-  ['another type', 'text/plain', 'x', 415, /text\/plain/],
-  ['more than may be collected', json, 'x'.repeat(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
-  ['more than may be collected, as protobuf', protobuf, Buffer.alloc(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
-])('%s is answered as google.rpc.Status, with a request id', async (_name, contentType, body, status, words) => {
+  ['more spans than the limit per request', json, request([span(), span(), span()]), 413, /MAX_PARTS/],
+  ['invalid JSON', json, '{', 422, /Invalid JSON/],
+  ['invalid protobuf', protobuf, Buffer.from('0b0c', 'hex'), 422, /Invalid protobuf/],
+  ['an unsupported content type', 'text/plain', 'x', 415, /text\/plain/],
+  ['more than the collecting limit', json, 'x'.repeat(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
+  ['more than the collecting limit, as protobuf', protobuf, Buffer.alloc(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
+])('responds to %s with google.rpc.Status and a request id', async (_name, contentType, body, status, words) => {
   const answer = await wire.send('POST', '/otel/v1/traces', body, { 'content-type': contentType });
   expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);
   expect(answer.headers.get('content-type')).toBe(contentType === protobuf ? protobuf : json);
@@ -33,7 +33,7 @@ test.each<[string, string, string | Buffer, number, RegExp]>([
   expect(answer.headers.get('retry-after')).toBe(status === 503 ? '1' : null);
 });
 
-test('a wrong key is answered in the encoding of the request', async () => {
+test('responds to a wrong key in the encoding of the request', async () => {
   const stranger = new Wire(api.server, 'rlk_wrong-wrong-wrong-wrong');
   const answer = await stranger.send('POST', '/otel/v1/traces', Buffer.alloc(0), { 'content-type': protobuf });
   expect(answer.status).toBe(401);
