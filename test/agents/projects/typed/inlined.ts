@@ -1,7 +1,7 @@
 import { Annotation, StateGraph } from '@langchain/langgraph';
 import { builder as planning } from './annotated.ts';
 
-/** Its subgraphs are made where they are added, from names, builders and functions. */
+/** Subgraphs built inline in `addNode`, from names, builders and functions. */
 const deadLetters = new StateGraph(Annotation.Root({ deadLetters: Annotation<number> }))
   .addNode('spell', () => ({ deadLetters: 3 }))
   .addEdge('__start__', 'spell');

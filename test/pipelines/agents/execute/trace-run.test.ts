@@ -62,8 +62,8 @@ async function read({ runId }: EndedRun) {
   return { ...run, project: project.name };
 }
 
-describe('a run that ended', () => {
-  it('is a trace under its own id, in the project of its graph; a repeat is the same one', async () => {
+describe('the trace of an ended run', () => {
+  it('has the id of the run, in the project of its graph; a repeat writes the same trace', async () => {
     const run = ended();
     await trace(run);
     await trace(run);
@@ -82,7 +82,7 @@ describe('a run that ended', () => {
 
   it.each<[what: string, run: () => EndedRun, expected: object]>([
     [
-      'names a project',
+      'names a project of its own',
       () => ended({ langsmith_tracer: { project_name: 'chosen' } }),
       { project: 'chosen', inputs: { n: 1 } },
     ],
@@ -92,7 +92,7 @@ describe('a run that ended', () => {
       { status: 'error', error: 'TypeError: no' },
     ],
     [
-      'has no object for input',
+      'has an input that is not an object',
       () => ended({ input: ['a'] }, { values: '"b"' }),
       { inputs: { input: ['a'] }, outputs: { output: 'b' } },
     ],
@@ -102,23 +102,23 @@ describe('a run that ended', () => {
       { inputs: {}, project: 'burst' },
     ],
     [
-      'says what no trace may say',
+      'names an invalid project and example',
       () => ended({ langsmith_tracer: { project_name: 'p'.repeat(600), example_id: 'none' } }),
       { inputs: {}, project: 'default' },
     ],
     [
-      'a user of the project asked for',
+      'was created by an authenticated user',
       () => ended({ config: { configurable: { langgraph_auth_user_id: 'ada', api_key: 'secret' } } }),
       { extra: { metadata: { langgraph_auth_user_id: 'ada' } } },
     ],
     ['has no thread', () => ended({ temporary: true }), { inputs: {}, project: 'burst' }],
-  ])('that %s is a trace all the same', async (_what, make, expected) => {
+  ])('is stored if the run %s', async (_what, make, expected) => {
     const run = make();
     await trace(run);
     expect(await read(run)).toMatchObject(expected);
   });
 
-  it('without a thread keeps its values where the operator says so', async () => {
+  it('includes the values of a stateless run if the operator enables it', async () => {
     const run = ended({ temporary: true });
     await trace(run, true);
     expect(await read(run)).toMatchObject({ inputs: { n: 1 }, outputs: { done: 1 } });
