@@ -2,10 +2,9 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 
 /**
- * The SELECTs of the materialised views on `runs`, as in `schemas/clickhouse/0001_runs.sql`, `0007_trace_locations.sql`
- * and `0008_trace_spans.sql`. An insert that was interrupted may have reached `runs` but not the views. Repeated rows
- * are harmless except in `traces`: a merged run has its earliest time and its last sender, so the repair adds only
- * missing traces.
+ * The SELECTs of the materialised views on `runs`, as in `schemas/clickhouse/0001_runs.sql`. An insert that was
+ * interrupted may have reached `runs` but not the views. Repeated rows are harmless except in `traces`: a merged run
+ * has its earliest time and its last sender, so the repair adds only missing traces.
  */
 const views: Readonly<Record<string, string>> = {
   traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_received_at, id, session_id, user_id, key_id)) AS pick

@@ -96,6 +96,26 @@ describe('what is refused', () => {
     }
   });
 
+  it.each(['postgres', 'clickhouse'])(
+    'data of a development version, with other and more migrations (%s)',
+    async (store) => {
+      const stores = await emptyStores();
+      const sql = (name: string) => (store === 'postgres' ? `CREATE TABLE ${name} (n int);` : table(name));
+      const same = { [`${store}/0001_a.sql`]: sql('a') };
+      const former = { ...same, [`${store}/0002_b.sql`]: sql('b'), [`${store}/0003_c.sql`]: sql('c') };
+      await migrate({ ...stores, logger }, write(former));
+      const release = write({ ...same, [`${store}/0002_squashed.sql`]: sql('d') });
+      const refused = {
+        code: 'MIGRATION_CHANGED',
+        message: expect.stringMatching(`${store} migration 0002_b .* development version`),
+        remedy: expect.stringMatching(/export .* delete the data folder or both databases/),
+      };
+      await expect(migrate({ ...stores, logger }, release)).rejects.toMatchObject(refused);
+      await expect(checkMigrations(stores, release)).rejects.toMatchObject(refused);
+      expect((await tablesOf(stores))[store as 'postgres' | 'clickhouse']).not.toContain('d');
+    },
+  );
+
   it.each(['postgres', 'clickhouse'])('a migration of %s that was changed after it was applied', async (store) => {
     const stores = await emptyStores();
     const sql = store === 'postgres' ? 'CREATE TABLE kept (n int);' : table('kept');

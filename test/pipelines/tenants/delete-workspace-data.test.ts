@@ -29,7 +29,7 @@ const stays = {
     'bulk_export_runs',
     'usage_dirty_hours',
   ],
-  clickhouse: ['traces', 'usage_daily', 'usage_hourly_lists'],
+  clickhouse: ['traces', 'usage_daily', 'usage_hourly'],
   // Deleted by the second purge.
   locators: ['run_locator', 'trace_locations', 'trace_spans'],
 };

@@ -1,18 +1,28 @@
--- Run slots are shared by the callers of a deployment: end users under custom authentication, else API keys. A thread whose next run is
--- due has the caller of that run in `next_caller_id`; one whose next run is due later has none until then. So a claim finds the callers
--- that wait, and the oldest run of each, by one index, however many runs wait.
-ALTER TABLE agents.runs ADD COLUMN caller_id uuid;
--- Null: no run of the thread waits for a slot.
-ALTER TABLE agents.threads ADD COLUMN next_caller_id uuid;
-UPDATE agents.threads SET next_caller_id = deployment_id WHERE next_due_at <= now();
-DROP INDEX agents.threads_due;
-CREATE INDEX threads_due_later ON agents.threads (deployment_id, next_due_at) WHERE next_due_at IS NOT NULL AND next_caller_id IS NULL;
-CREATE INDEX threads_waiting ON agents.threads (deployment_id, next_caller_id, next_due_at) WHERE next_caller_id IS NOT NULL;
+-- Transitions of graph runs and their threads, each in one call: a round trip per statement would cost more than the
+-- statements do. A function is one transaction if it is called alone, and each statement in it sees what was
+-- committed before the statement began, so what is read after the lock of the thread is current. Except for
+-- `lease_is_valid`, the functions run with the rights of the caller. They notify with the id of the deployment as
+-- payload, and only if a process has to look at the thread: transactions that NOTIFY commit one after the other.
 
-DROP FUNCTION agents.add_run, agents.claim_runs;
+-- Whether state of the thread may be written under the token: the lease of its running run, or the lock of a request
+-- that writes state. Locks the row until the transaction ends, so that nothing takes the run or the thread over
+-- before the commit. SECURITY DEFINER: graph code can test a token that it has, but cannot read any.
+CREATE FUNCTION agents.lease_is_valid(deployment uuid, thread uuid, token uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM FROM agents.runs
+  WHERE deployment_id = deployment AND thread_id = thread AND status = 'running'
+    AND lease_token = token
+  FOR SHARE;
+  IF FOUND THEN RETURN true; END IF;
+  PERFORM FROM agents.threads
+  WHERE deployment_id = deployment AND thread_id = thread AND write_token = token AND write_until > now()
+  FOR SHARE;
+  RETURN FOUND;
+END $$;
 
--- When the first pending run of a thread is due, and its caller if it is due already. Runs without a caller are those of the deployment
--- itself. Nulls: none is pending.
+-- When the first pending run of a thread is due, and its caller if it is due already. Runs without a caller are those
+-- of the deployment itself. Nulls: none is pending.
 CREATE FUNCTION agents.next_of_thread(deployment uuid, thread uuid, OUT due timestamptz, OUT caller uuid)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -21,9 +31,10 @@ BEGIN
   ORDER BY due_at, queue_position LIMIT 1;
 END $$;
 
--- Writes to the row of a thread what follows from its runs: `busy` while one is pending or running, when the next one is due and who waits for it;
--- merges `about` into its metadata and restarts its time to live. Called last under the lock of the thread.
-CREATE OR REPLACE FUNCTION agents.update_thread_status(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
+-- Writes to the row of a thread what follows from its runs: `busy` while one is pending or running, when the next one
+-- is due and which caller waits for it; merges `about` into its metadata and restarts its TTL. Called last under the
+-- lock of the thread.
+CREATE FUNCTION agents.update_thread_status(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   any_running boolean := EXISTS (
@@ -43,9 +54,10 @@ BEGIN
   WHERE deployment_id = deployment AND thread_id = thread;
 END $$;
 
--- Adds a run to a thread. `outcome` is 'made', or 'started' if a lease was asked for and the run need not wait. If nothing is written
--- it is 'thread-exists' (a thread was to be created), 'no-thread', 'not-yours' (the metadata of the thread does not contain
--- `required`), or 'going' (another run of the thread is pending or running and NOT `beside_others`).
+-- Adds a run to a thread. `outcome` is 'made', or 'started' if a lease was requested and the run need not wait: it is
+-- then created as running, so that one commit is enough and the rows of run and thread are written once. If nothing
+-- is written it is 'thread-exists' (a thread was to be created), 'no-thread', 'not-yours' (the metadata of the thread
+-- does not contain `required`), or 'going' (another run of the thread is pending or running and NOT `beside_others`).
 CREATE FUNCTION agents.add_run(
   deployment uuid, thread uuid, make_thread text, required jsonb, first_metadata jsonb, about jsonb,
   first_ttl_minutes float8, first_ttl_strategy text, beside_others boolean,
@@ -114,57 +126,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Ends the run if the token is its lease; otherwise returns no row. `outcome` is the status if nothing was asked of the run. Asked for
--- a rollback it is removed with what it stored, and the thread stays as it was. Asked for an interrupt it ends as interrupted, unless it
--- failed. No other run of the thread is running, so the next one due is the first pending one.
-CREATE OR REPLACE FUNCTION agents.end_run(
-  deployment uuid, thread uuid, run uuid, token uuid, outcome text, failure json,
-  resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean
-) RETURNS SETOF agents.runs
-LANGUAGE plpgsql AS $$
-DECLARE
-  ended agents.runs;
-  roll_back boolean;
-  first_due timestamptz;
-  first_caller uuid;
-  ended_at_time timestamptz;
-BEGIN
-  PERFORM FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
-  IF NOT FOUND THEN RETURN; END IF;
-  ended_at_time := clock_timestamp();
-  UPDATE agents.runs SET
-    status = CASE
-      WHEN cancel_action = 'rollback' OR (cancel_action = 'interrupt' AND outcome = 'success') THEN 'interrupted'
-      ELSE outcome
-    END,
-    error = CASE WHEN cancel_action = 'rollback' THEN NULL ELSE failure END,
-    removed = coalesce(cancel_action = 'rollback', false),
-    events_missing = is_incomplete,
-    ended_at = ended_at_time, updated_at = ended_at_time, end_published = false
-  WHERE deployment_id = deployment AND thread_id = thread AND run_id = run AND lease_token = token AND status = 'running'
-  RETURNING * INTO ended;
-  IF NOT FOUND THEN RETURN; END IF;
-  roll_back := ended.removed;
-  IF roll_back THEN PERFORM agents.rollback_checkpoints(deployment || ':' || thread, run::text); END IF;
-  SELECT due, caller INTO first_due, first_caller FROM agents.next_of_thread(deployment, thread);
-  UPDATE agents.threads SET
-    rest_status = CASE WHEN roll_back THEN rest_status ELSE resting END,
-    status = CASE WHEN first_due IS NOT NULL THEN 'busy' WHEN roll_back THEN rest_status ELSE resting END,
-    values = CASE WHEN roll_back THEN values ELSE coalesce(state, values) END,
-    searchable_values = CASE WHEN roll_back OR state IS NULL THEN searchable_values ELSE searchable END,
-    interrupts = CASE WHEN roll_back THEN interrupts ELSE coalesce(waiting_for, interrupts) END,
-    error = CASE WHEN roll_back THEN error ELSE failure END,
-    state_updated_at = CASE WHEN roll_back THEN state_updated_at ELSE ended_at_time END,
-    updated_at = ended_at_time,
-    expires_at = ended_at_time + ttl_minutes * interval '1 minute',
-    next_due_at = first_due,
-    next_caller_id = first_caller
-  WHERE deployment_id = deployment AND thread_id = thread;
-  IF first_due IS NOT NULL THEN PERFORM pg_notify('agent_runs', deployment::text); END IF;
-  RETURN NEXT ended;
-END $$;
-
--- Up to `max_callers` callers with a run that is due. If there are more: those that follow a random place in the order of their ids.
+-- Up to `max_callers` callers with a run that is due. If there are more: those that follow a random position in the
+-- order of their ids.
 CREATE FUNCTION agents.waiting_callers(deployment uuid, max_callers integer) RETURNS uuid[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -188,12 +151,13 @@ BEGIN
   RETURN found_callers;
 END $$;
 
--- Starts the first pending runs of threads. The next run is one of the caller with the fewest running runs in all processes, and of
--- these the oldest. `slots` are for all callers. `extra_slots` are for those that hold less than their share, so that they need not
--- wait for long runs of others: the running runs divided by the callers that have or wait for any.
--- Skips locked threads. Postgres evaluates the condition again after it has locked a row (`next_caller_id` changes under that lock), and
--- the runs are read after all locks are held.
-CREATE FUNCTION agents.claim_runs(deployment uuid, slots integer, extra_slots integer, process uuid) RETURNS SETOF agents.runs
+-- Starts the first pending runs of threads. The next run is one of the caller with the fewest running runs in all
+-- processes, and of these the oldest. `slots` are for all callers. `extra_slots` are for callers that hold less than
+-- their share, so that they need not wait for long runs of others; a share is the number of running runs divided by
+-- the number of callers that have or wait for any. Skips locked threads. Postgres evaluates the condition again after
+-- it has locked a row (`next_caller_id` changes under that lock), and the runs are read after all locks are held.
+CREATE FUNCTION agents.claim_runs(deployment uuid, slots integer, extra_slots integer, process uuid)
+RETURNS SETOF agents.runs
 LANGUAGE plpgsql AS $$
 DECLARE
   -- A variable, so that it can be the condition of an index.
@@ -274,4 +238,111 @@ BEGIN
   ) head
   WHERE run.deployment_id = started.deployment_id AND run.run_id = head.run_id
   RETURNING run.*;
+END $$;
+
+-- Deletes what a run wrote to its thread, in all namespaces: its checkpoints and writes, and blobs that no other
+-- checkpoint refers to. Restores what it replaced of an earlier run. Only for the last run of a thread, in the
+-- transaction that ends it.
+CREATE FUNCTION agents.rollback_checkpoints(of_thread text, of_run text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  -- One after the other: parts of one statement do not see what the other parts changed.
+  UPDATE agents.checkpoint_writes
+  SET run_id = replaced_run_id, type = replaced_type, blob = replaced_blob,
+    replaced_run_id = NULL, replaced_type = NULL, replaced_blob = NULL
+  WHERE thread_id = of_thread AND run_id = of_run AND replaced_blob IS NOT NULL;
+
+  DELETE FROM agents.checkpoint_writes w
+  WHERE w.thread_id = of_thread AND (
+    w.run_id = of_run OR EXISTS (
+      SELECT FROM agents.checkpoints c
+      WHERE c.thread_id = of_thread AND c.metadata ->> 'run_id' = of_run AND c.replaced IS NULL
+        AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    )
+  );
+
+  -- `staying` reads the rows as they were before this statement.
+  WITH mine AS (
+    SELECT checkpoint_ns, checkpoint_id, checkpoint, replaced FROM agents.checkpoints
+    WHERE thread_id = of_thread AND metadata ->> 'run_id' = of_run
+  ),
+  restored AS (
+    UPDATE agents.checkpoints c
+    SET checkpoint = mine.replaced -> 'checkpoint', metadata = mine.replaced -> 'metadata', replaced = NULL
+    FROM mine
+    WHERE c.thread_id = of_thread AND c.checkpoint_ns = mine.checkpoint_ns AND c.checkpoint_id = mine.checkpoint_id
+      AND mine.replaced IS NOT NULL
+  ),
+  deleted AS (
+    DELETE FROM agents.checkpoints c USING mine
+    WHERE c.thread_id = of_thread AND c.checkpoint_ns = mine.checkpoint_ns AND c.checkpoint_id = mine.checkpoint_id
+      AND mine.replaced IS NULL
+  ),
+  staying AS (
+    SELECT checkpoint_ns, checkpoint FROM agents.checkpoints
+    WHERE thread_id = of_thread AND metadata ->> 'run_id' IS DISTINCT FROM of_run
+    UNION ALL
+    SELECT checkpoint_ns, replaced -> 'checkpoint' FROM mine WHERE replaced IS NOT NULL
+  ),
+  unused AS (
+    SELECT checkpoint_ns, key AS channel, value AS version
+    FROM mine, jsonb_each_text(mine.checkpoint -> 'channel_versions')
+    EXCEPT
+    SELECT checkpoint_ns, key, value FROM staying, jsonb_each_text(staying.checkpoint -> 'channel_versions')
+  )
+  DELETE FROM agents.checkpoint_blobs b USING unused
+  WHERE b.thread_id = of_thread AND b.checkpoint_ns = unused.checkpoint_ns AND b.channel = unused.channel
+    AND b.version = unused.version;
+END $$;
+
+-- Ends the run if the token is its lease; otherwise returns no row. `outcome` is the status if no cancel was
+-- requested. If a rollback was requested, the run is removed with what it stored, and the thread stays as it was. If
+-- an interrupt was requested, the run ends as interrupted, unless it failed. Decided here, under the lock of the
+-- thread, so that a cancel that was acknowledged while the run was running always takes effect, whatever its process
+-- knows of it. No other run of the thread is running, so the next one due is the first pending one.
+CREATE FUNCTION agents.end_run(
+  deployment uuid, thread uuid, run uuid, token uuid, outcome text, failure json,
+  resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean
+) RETURNS SETOF agents.runs
+LANGUAGE plpgsql AS $$
+DECLARE
+  ended agents.runs;
+  roll_back boolean;
+  first_due timestamptz;
+  first_caller uuid;
+  ended_at_time timestamptz;
+BEGIN
+  PERFORM FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
+  IF NOT FOUND THEN RETURN; END IF;
+  ended_at_time := clock_timestamp();
+  UPDATE agents.runs SET
+    status = CASE
+      WHEN cancel_action = 'rollback' OR (cancel_action = 'interrupt' AND outcome = 'success') THEN 'interrupted'
+      ELSE outcome
+    END,
+    error = CASE WHEN cancel_action = 'rollback' THEN NULL ELSE failure END,
+    removed = coalesce(cancel_action = 'rollback', false),
+    events_missing = is_incomplete,
+    ended_at = ended_at_time, updated_at = ended_at_time, end_published = false
+  WHERE deployment_id = deployment AND thread_id = thread AND run_id = run AND lease_token = token AND status = 'running'
+  RETURNING * INTO ended;
+  IF NOT FOUND THEN RETURN; END IF;
+  roll_back := ended.removed;
+  IF roll_back THEN PERFORM agents.rollback_checkpoints(deployment || ':' || thread, run::text); END IF;
+  SELECT due, caller INTO first_due, first_caller FROM agents.next_of_thread(deployment, thread);
+  UPDATE agents.threads SET
+    rest_status = CASE WHEN roll_back THEN rest_status ELSE resting END,
+    status = CASE WHEN first_due IS NOT NULL THEN 'busy' WHEN roll_back THEN rest_status ELSE resting END,
+    values = CASE WHEN roll_back THEN values ELSE coalesce(state, values) END,
+    searchable_values = CASE WHEN roll_back OR state IS NULL THEN searchable_values ELSE searchable END,
+    interrupts = CASE WHEN roll_back THEN interrupts ELSE coalesce(waiting_for, interrupts) END,
+    error = CASE WHEN roll_back THEN error ELSE failure END,
+    state_updated_at = CASE WHEN roll_back THEN state_updated_at ELSE ended_at_time END,
+    updated_at = ended_at_time,
+    expires_at = ended_at_time + ttl_minutes * interval '1 minute',
+    next_due_at = first_due,
+    next_caller_id = first_caller
+  WHERE deployment_id = deployment AND thread_id = thread;
+  IF first_due IS NOT NULL THEN PERFORM pg_notify('agent_runs', deployment::text); END IF;
+  RETURN NEXT ended;
 END $$;
