@@ -1,6 +1,6 @@
 /**
- * A sink that goes no further than a step of its first insert, which it tells its parent: it waits there to be killed,
- * or to be told to go on. Argument: JSON with the log's configuration, the stores' addresses and the step.
+ * A sink that stops at a step of its first insert and reports that to its parent: it waits there to be killed, or for a
+ * message to continue. Argument: JSON with the log's configuration, the stores' addresses and the step.
  */
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
