@@ -2,8 +2,8 @@
  * A TCP proxy in front of one server, for tests: it can stall, break connections, and block a request at a recognised
  * step.
  *
- * Invariant: bytes are forwarded in order and unchanged; a blocked request blocks only its own connection; a stall loses
- * nothing: bytes in flight arrive late.
+ * Invariant: bytes are forwarded in order and unchanged; a blocked request blocks only its own connection; a stall
+ * loses nothing: bytes in flight arrive late.
  *
  *   1. Client and server are joined by a pair of sockets; bytes are divided into messages if the protocol defines them
  *      (Kafka), otherwise each chunk is a message.
@@ -17,7 +17,9 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { type Protocol, plain } from './protocol.ts';
 
-/** How far a recognised request gets: not sent; half sent; sent, the response dropped; answered, the response dropped. */
+/**
+ * How far a recognised request gets: not sent; half sent; sent, the response dropped; answered, the response dropped.
+ */
 export type GateAt = 'before' | 'half' | 'sent' | 'answered';
 
 export interface FaultProxy {

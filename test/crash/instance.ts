@@ -9,7 +9,10 @@ import { countedTraces } from './counted-traces.ts';
 /** Long, because an engine restarts slowly on a busy machine. */
 export const deadlineMs = 60_000;
 
-/** One instance for all tests of a file; each test checks only what was stored since it began. Restarts a killed instance. */
+/**
+ * One instance for all tests of a file; each test checks only what was stored since it began. Restarts a killed
+ * instance.
+ */
 export function shareInstance(
   take: (instance: Instance) => void,
   environment?: () => Promise<Readonly<Record<string, string>>>,

@@ -13,7 +13,9 @@ shareInstance((opened) => {
   instance = opened;
 });
 
-/** Sends runs one by one through the stock SDK, from concurrent senders, until stopped. A resolved call is acknowledged. */
+/**
+ * Sends runs one by one through the stock SDK, from concurrent senders, until stopped. A resolved call is acknowledged.
+ */
 function sendUntilStopped() {
   const { url, apiKey } = instance.runlake;
   const client = new Client({ apiUrl: url, apiKey, autoBatchTracing: false });

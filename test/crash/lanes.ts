@@ -15,8 +15,8 @@ interface PooledPipeline {
 
 /**
  * A pool of pipelines on the native stack, each with a ledger of everything that was sent through it. Tests that mostly
- * wait, for example for a group that waits for its dead member, run concurrently, and successive tests share the start of
- * a pipeline. A failed test closes its pipeline, and the next one starts another.
+ * wait, for example for a group that waits for its dead member, run concurrently, and successive tests share the start
+ * of a pipeline. A failed test closes its pipeline, and the next one starts another.
  */
 export function openPipelinePool(count: number, environment: Readonly<Record<string, string>> = {}): PipelinePool {
   const pool = Array.from({ length: count }, (): PooledPipeline => ({ opened: undefined, ledger: new Ledger() }));

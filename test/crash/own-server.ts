@@ -73,8 +73,8 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
       const killed = running;
       if (killed === undefined) return;
       for (const pid of processesOf(name, folder)) killProcess(pid);
-      // The supervisors of ClickHouse and Postgres restart them unless they are stopped: stop in the same tick, too late for
-      // the server to receive it.
+      // The supervisors of ClickHouse and Postgres restart them unless they are stopped: stop in the same tick, too
+      // late for the server to receive it.
       if (name === 'clickhouse' || name === 'postgres') await killed.stop();
       await killed.exited;
     },

@@ -89,8 +89,8 @@ const stalls: readonly Stall[] = [
 ];
 
 /**
- * Reads, and patches of runs that only ClickHouse knows, are refused with Retry-After; patches of a run that was recently
- * sent in a single post are accepted.
+ * Reads, and patches of runs that only ClickHouse knows, are refused with Retry-After; patches of a run that was
+ * recently sent in a single post are accepted.
  */
 async function readAndPatchWithoutClickhouse(pipeline: Pipeline, known: Entry): Promise<void> {
   known.outputs = `out of ${known.id}`;
@@ -122,8 +122,8 @@ const lostResponses: readonly {
   { name: 'a note of hours', way: 'postgres', recognises: says(/INSERT INTO usage_dirty_hours/) },
 ];
 /**
- * The longest timeout of a request is 15 s, and a group may wait as long for a member that it considers dead: 20 s on an
- * idle machine. The rest is for a machine that runs other suites at the same time.
+ * The longest timeout of a request is 15 s, and a group may wait as long for a member that it considers dead: 20 s on
+ * an idle machine. The rest is for a machine that runs other suites at the same time.
  */
 const maxRecoveryMs = 180_000;
 const maxResponseMs = 15_000;

@@ -7,8 +7,8 @@ import { builtPath, root, sourceFolders } from './built-path.ts';
 export const builtModules = /\/dist\/(api|infra|pipelines|schemas)\/.*\.js$/;
 
 /**
- * Whether `dist/` is newer than every source. Otherwise suites use the sources, so that no result depends on an outdated
- * build.
+ * Whether `dist/` is newer than every source. Otherwise suites use the sources, so that no result depends on an
+ * outdated build.
  */
 export function isBuilt(): boolean {
   const built = writtenMs(join(root, 'dist'), '.js');

@@ -3,7 +3,9 @@ import { Agent, createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Settling } from './settling.ts';
 
-/** A proxy in front of a Runlake of tests: forwards requests unchanged, and reads only when all sinks have caught up. */
+/**
+ * A proxy in front of a Runlake of tests: forwards requests unchanged, and reads only when all sinks have caught up.
+ */
 export interface SettlingProxy {
   readonly url: string;
   /** Sets the target of later requests. */

@@ -1,5 +1,5 @@
-// House rule: SQL avoids constructs that ClickHouse executes incorrectly or slowly without an error. Each rule stands for
-// a defect that small tests do not show, because their data is already merged or short.
+// House rule: SQL avoids constructs that ClickHouse executes incorrectly or slowly without an error. Each rule stands
+// for a defect that small tests do not show, because their data is already merged or short.
 import { readFileSync } from 'node:fs';
 import { filesLike, judge, textsOf } from './source-texts.mjs';
 

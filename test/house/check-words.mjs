@@ -1,4 +1,5 @@
-// House rule: errors come from the catalogue, settings from infra/config, SQL stays below the API, messages go to the log.
+// House rule: errors come from the catalogue, settings from infra/config, SQL stays below the API, messages go to the
+// log.
 import { codeOf, filesLike, judge, textsOf } from './source-texts.mjs';
 
 const files = filesLike(/^(schemas|infra|pipelines|api|web)\/.*\.(ts|tsx|mts|mjs|cjs)$/);

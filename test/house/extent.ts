@@ -1,6 +1,6 @@
 /**
- * How much of the suites runs. `make test` runs a random part of the cases of long suites, shorter loads and one version
- * of each client, to be fast enough for each commit. `make test-all` runs everything.
+ * How much of the suites runs. `make test` runs a random part of the cases of long suites, shorter loads and one
+ * version of each client, to be fast enough for each commit. `make test-all` runs everything.
  */
 import { Random } from '../histories/random.ts';
 

@@ -1,6 +1,6 @@
-// Runs a program with its temporary files, and the data of the stack that it starts, in memory if the machine has enough
-// of it: suites create and remove the files of many servers, and wait for a disk sync at each commit. No suite simulates a
-// power failure, and the files of a killed process survive in memory as they do on a disk.
+// Runs a program with its temporary files, and the data of the stack that it starts, in memory if the machine has
+// enough of it: suites create and remove the files of many servers, and wait for a disk sync at each commit. No suite
+// simulates a power failure, and the files of a killed process survive in memory as they do on a disk.
 import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { constants, freemem } from 'node:os';

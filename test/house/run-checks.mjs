@@ -1,5 +1,5 @@
-// Runs every `check:*` script of package.json, two at a time, longest first. The output of a check is printed when it has
-// ended; a failed check fails the run, and the others still run.
+// Runs every `check:*` script of package.json, two at a time, longest first. The output of a check is printed when it
+// has ended; a failed check fails the run, and the others still run.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 

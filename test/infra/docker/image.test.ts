@@ -34,8 +34,8 @@ const mebibyte = 1024 ** 2;
 const [kafka, registry] = [stackPart('kafka'), stackPart('registry')];
 
 /**
- * Whether the build context excludes the path. Of the lines of `.dockerignore` that match it or a parent folder, the last
- * one decides.
+ * Whether the build context excludes the path. Of the lines of `.dockerignore` that match it or a parent folder, the
+ * last one decides.
  */
 function isIgnored(path: string): boolean {
   const lines = readText('.dockerignore')
@@ -174,8 +174,8 @@ describe('the image, built step by step without Docker', () => {
   });
 
   it('is smaller than 430 MB', () => {
-    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth as a margin. The rest is
-    // measured.
+    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth as a margin. The rest
+    // is measured.
     const base = (75 + 30) * mebibyte + bytesOf(node);
     const own = bytesOf(join(app, 'node_modules')) + bytesOf(join(app, 'dist'));
     expect(base * 1.1 + own).toBeLessThan(430_000_000);

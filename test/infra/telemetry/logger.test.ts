@@ -4,7 +4,10 @@ import { expect, test } from 'vitest';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** Runs `code`, which has `logger` and `fault`, in a separate process, because the log writes directly to standard error. */
+/**
+ * Runs `code`, which has `logger` and `fault`, in a separate process, because the log writes directly to standard
+ * error.
+ */
 function logOf(code: string): { text: string; line: Record<string, unknown> } {
   const program = `
     import { createLogger } from './infra/telemetry/logger.ts';
