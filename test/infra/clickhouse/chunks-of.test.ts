@@ -42,7 +42,7 @@ describe('chunksOf', () => {
   it.each<[string, Error | undefined]>([
     ['failed', new Error('broken off')],
     ['was closed', undefined],
-  ])('does not wait for a body that %s before anybody read it', async (_, reason) => {
+  ])('does not wait for a body that %s before it was read', async (_, reason) => {
     const stream = new PassThrough();
     stream.on('error', () => {});
     const closed = new Promise((resolve) => stream.once('close', resolve));

@@ -36,8 +36,8 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     expect(await kafka.admin.listTopics()).toContain(`${topic}-dead-letters`);
     // With one broker the default replication is 1, so min.insync.replicas of 2 could not be met.
     expect((await configOf(topic)).get('min.insync.replicas')).toBe('1');
-    const told = await inspectKafka({ config: kafka.config, topics: [runEvents], logger });
-    expect(told).toContain('replicas 1, min.insync.replicas 1: accepted events may be lost when a broker is lost');
+    const report = await inspectKafka({ config: kafka.config, topics: [runEvents], logger });
+    expect(report).toContain('replicas 1, min.insync.replicas 1: accepted events may be lost when a broker is lost');
     await kafka.open({ kafkaPartitions: 5 }, [runEvents]);
     expect(await shape()).toBe(3);
   });

@@ -76,7 +76,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
   test('a sink that was suspended before its insert until its partition was reassigned inserts late without overwriting', async () => {
     const run = runEvent({ values: { outputs: json('posted') } });
     await publish(run, patchOf(run, 'older'));
-    const child = startStalling('before the insert, until it is told to go on');
+    const child = startStalling('before the insert, until it is resumed');
     try {
       await once(child, 'message');
       child.kill('SIGSTOP');

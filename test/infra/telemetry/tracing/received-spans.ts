@@ -44,7 +44,7 @@ interface Field {
 function spansOf(body: Buffer): ReceivedSpan[] {
   const reader = new ProtobufReader(body, partLimit(1_000_000));
   return decodeProtobuf(reader, 100_000).flatMap(({ resource, spans }) => {
-    const told = resource ? attributesOf(body.subarray(resource.start, resource.end), 1) : {};
+    const resourceAttributes = resource ? attributesOf(body.subarray(resource.start, resource.end), 1) : {};
     return spans.map(({ start, end }) => {
       const bytes = body.subarray(start, end);
       const fields = fieldsOf(bytes);
@@ -66,7 +66,7 @@ function spansOf(body: Buffer): ReceivedSpan[] {
             };
           }),
         status: first(fieldsOf(first(fields, 15)?.bytes ?? Buffer.alloc(0)), 3)?.value ?? 0,
-        resource: told,
+        resource: resourceAttributes,
       };
     });
   });
