@@ -2,10 +2,10 @@ import { Redis } from 'ioredis';
 import { Kafka, logLevel } from 'kafkajs';
 import type { EngineAddresses } from './serve-addresses.ts';
 
-/** Databases that the stack's Redis has; the first one counts which of the others is next. */
+/** Number of databases of the stack's Redis; the first one holds the counter that assigns the others. */
 const redisDatabases = 4_096;
 
-/** A Redis database of one's own, empty. */
+/** Assigns an empty Redis database to the caller. */
 export async function ownRedis(address: string): Promise<{ readonly url: string; clear(): Promise<void> }> {
   const number = await onRedis(address, async (redis) => 1 + ((await redis.incr('next')) % (redisDatabases - 1)));
   const url = new URL(address);
@@ -26,7 +26,7 @@ async function onRedis<T>(address: string, work: (redis: Redis) => Promise<T>): 
   }
 }
 
-/** Variables of a Kafka on which all topics and groups are one's own; `clear` deletes them. */
+/** Variables that give the caller its own topics and groups on the stack's Kafka; `clear` deletes them. */
 export function ownKafka(
   { kafkaBrokers, schemaRegistryUrl }: EngineAddresses,
   name: string,
@@ -39,9 +39,9 @@ export function ownKafka(
       RUNLAKE_SCHEMA_REGISTRY_URL: schemaRegistryUrl,
       RUNLAKE_KAFKA_TOPIC_PREFIX: prefix,
       RUNLAKE_KAFKA_PARTITIONS: '2',
-      // After a kill the group waits for the dead member for so long.
+      // After a kill, the group waits this long for the dead member.
       RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
-      // Tests mostly read at once what they sent, and would wait for a batch to gather.
+      // Most tests read immediately after they send, and would wait for the batch to fill.
       RUNLAKE_INSERT_BATCH_MS: '50',
     },
     clear: () => deleteTopics(kafkaBrokers, prefix),

@@ -1,8 +1,8 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Suites that take more than twenty seconds, the longest first: begun last, one of them would keep one worker busy
- * while the others have nothing left to do. A name that is missing here costs no more than that.
+ * Suites that take more than twenty seconds, longest first: if one of them started last, one worker would be busy while
+ * the others are idle. A suite that is missing here only makes the run longer.
  */
 const longest = [
   'test/histories/regressions.test.ts',
@@ -52,8 +52,8 @@ const longest = [
 ];
 
 /**
- * The longest suites first, of whatever project; then the order that vitest has for the rest, and at the end those that
- * share a process, those of a project together: it goes on only where the next one shares it too.
+ * Orders suites: the longest first, of any project; then the default order of vitest; last those that share a process,
+ * grouped by project, because vitest reuses a process only if the next suite shares it too.
  */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

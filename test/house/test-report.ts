@@ -1,27 +1,27 @@
-/** What became of the tests of one file in one project of the runner. */
+/** Results of one test file in one project of the runner. */
 export interface FileReport {
   readonly project: string;
-  /** Below the root of the project. */
+  /** Path relative to the root of the project. */
   readonly file: string;
   readonly passed: number;
   readonly skipped: number;
   /** Duration of its tests and hooks. */
   readonly seconds: number;
-  /** A line for each test, and for each hook and file that failed without one: where it was, and its message. */
+  /** One line for each failed test, and for each hook and file that failed without a test: name and message. */
   readonly failures: readonly string[];
 }
 
 export interface TestReport {
   readonly files: readonly FileReport[];
-  /** Faults that belong to no file. */
+  /** Errors outside of any file. */
   readonly outside: readonly string[];
 }
 
 const slowestFiles = 30;
 
 /**
- * The last lines of a run: the slowest suites, if any takes ten seconds; suites that failed first and passed alone;
- * failures; and the plain line that tools read.
+ * The last lines of a run: the slowest suites, if any takes ten seconds; suites that passed only in the second attempt;
+ * failures; and the line for tools.
  */
 export function closingLines({ files, outside }: TestReport, unsteady: readonly string[] = []): string[] {
   const slow = files.filter(({ seconds }) => seconds >= 10).sort((a, b) => b.seconds - a.seconds);
@@ -35,12 +35,12 @@ export function closingLines({ files, outside }: TestReport, unsteady: readonly 
   ];
 }
 
-/** Tells a file in one project from the same one in another. */
+/** Identifies a file within a project: the same file may run in several projects. */
 export const nameOf = ({ project, file }: Pick<FileReport, 'project' | 'file'>) => `${project} ${file}`;
 
 export const failedFiles = ({ files }: TestReport) => files.filter(({ failures }) => failures.length > 0);
 
-/** The first report with the files of the second one in place of its own. */
+/** The first report, with the files of the second one replacing its own. */
 export function withSecondAttempt(first: TestReport, second: TestReport): TestReport {
   const again = new Map(second.files.map((file) => [nameOf(file), file]));
   return {

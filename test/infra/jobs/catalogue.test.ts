@@ -4,7 +4,7 @@ import { jobCatalogue } from '../../../schemas/jobs/catalogue.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';
 
-/** Payloads as released: a job that waits in a queue while a new release starts must still be read. */
+/** Payloads of past releases: a new release must read jobs that an old one enqueued. */
 const released: readonly [keyof typeof jobCatalogue, unknown][] = [
   ['expire-deferred-events', {}],
   ['requeue-deletions', {}],
@@ -16,11 +16,11 @@ const released: readonly [keyof typeof jobCatalogue, unknown][] = [
 ];
 
 describe('the catalogue of jobs', () => {
-  it.each(released)('%s: a released payload is still read', (name, payload) => {
+  it.each(released)('%s: reads a released payload', (name, payload) => {
     expect(() => checkPayload(jobCatalogue, name, payload)).not.toThrow();
   });
 
-  it('has a released payload of every kind in this test', () => {
+  it('this test has a released payload of every kind', () => {
     expect(new Set(released.map(([name]) => name))).toEqual(new Set(Object.keys(jobCatalogue)));
   });
 
@@ -36,7 +36,7 @@ describe('the catalogue of jobs', () => {
     );
   });
 
-  it('puts rules into the words of BullMQ', () => {
+  it('translates rules into BullMQ options', () => {
     expect(rulesOf(entryOf(jobCatalogue, 'delete-project-runs'))).toMatchObject({
       attempts: 20,
       backoff: { type: 'exponential', delay: 5_000 },
