@@ -85,7 +85,7 @@ export const isProduce = (topic: string) => (message: Buffer) =>
 
 /** An offset commit whose metadata records an insert batch; the offset itself does not move. */
 export const isBatchBegun = (message: Buffer) =>
-  message.readInt16BE(4) === offsetCommitKey && message.includes('"cut":[');
+  message.readInt16BE(4) === offsetCommitKey && message.includes('"batch":[');
 
 /** An offset commit after a completed batch. */
 export const isBatchCompleted = (message: Buffer) =>

@@ -82,7 +82,7 @@ describe('a graph with typed state', () => {
     const subgraphs = await agent.client.assistants.getSubgraphs('nested', { recurse: true });
     expect(Object.keys(subgraphs)).toEqual(['child', 'child|letters']);
     expect(subgraphs.child?.state_schema?.properties).toEqual({ words: { type: 'array', items: { type: 'string' } } });
-    expect(subgraphs['child|letters']?.output_schema?.properties).toEqual({ deadLetters: { type: 'number' } });
+    expect(subgraphs['child|letters']?.output_schema?.properties).toEqual({ letters: { type: 'number' } });
   });
 
   it('has subgraphs at each depth, also if they are created where they are added', { timeout: 120_000 }, async () => {

@@ -5,13 +5,13 @@ import { expect, test } from 'vitest';
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 /**
- * Runs `code`, which has `logger` and `fault`, in a separate process, because the log writes directly to standard
+ * Runs `code`, which has `logger` and `runlakeError`, in a separate process, because the log writes directly to standard
  * error.
  */
 function logOf(code: string): { text: string; line: Record<string, unknown> } {
   const program = `
     import { createLogger } from './infra/telemetry/logger.ts';
-    import { fault } from './infra/errors/runlake-error.ts';
+    import { runlakeError } from './infra/errors/runlake-error.ts';
     const logger = createLogger('debug', 'test');
     ${code}`;
   const ended = spawnSync(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', program], { cwd: root });
@@ -66,7 +66,7 @@ test.each([
 ])('a cause is logged with name, code and the beginning of its text: %s', (_name, message, kept) => {
   const { text, line } = logOf(`
     const cause = Object.assign(new TypeError(${message}), { code: '27', row: 'hunter2' });
-    logger.error({ err: fault('CLICKHOUSE_QUERY_FAILED', {}, { cause }) }, 'failed')`);
+    logger.error({ err: runlakeError('CLICKHOUSE_QUERY_FAILED', {}, { cause }) }, 'failed')`);
   expect(text).not.toContain('hunter2');
   expect(line.err).toMatchObject({
     code: 'CLICKHOUSE_QUERY_FAILED',

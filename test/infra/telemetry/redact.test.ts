@@ -51,7 +51,7 @@ const calls: readonly (readonly [name: string, code: string, remaining?: string]
   ],
   [
     'the text of an error of the catalogue',
-    `logger.error({ err: fault('BAD_REQUEST', { reason: 'secret=' + secret }) }, 'm')`,
+    `logger.error({ err: runlakeError('BAD_REQUEST', { reason: 'secret=' + secret }) }, 'm')`,
     '"code":"BAD_REQUEST"',
   ],
   ['an error under another name', `logger.warn({ reason: new Error('password: ' + secret), n: 1 }, 'm')`, '"n":1'],
@@ -77,7 +77,7 @@ let lines: readonly string[];
 beforeAll(() => {
   const program = `
     import { createLogger } from './infra/telemetry/logger.ts';
-    import { fault } from './infra/errors/runlake-error.ts';
+    import { runlakeError } from './infra/errors/runlake-error.ts';
     const logger = createLogger('debug', 'test');
     const secret = 'hunter2-hunter2';
     ${calls.map(([, code]) => `{ ${code} }`).join('\n')}`;

@@ -2,12 +2,12 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 import { builder as planning } from './annotated.ts';
 
 /** Subgraphs built inline in `addNode`, from names, builders and functions. */
-const deadLetters = new StateGraph(Annotation.Root({ deadLetters: Annotation<number> }))
-  .addNode('spell', () => ({ deadLetters: 3 }))
+const letters = new StateGraph(Annotation.Root({ letters: Annotation<number> }))
+  .addNode('spell', () => ({ letters: 3 }))
   .addEdge('__start__', 'spell');
 
 const words = new StateGraph(Annotation.Root({ words: Annotation<string[]> }))
-  .addNode('letters', deadLetters.compile())
+  .addNode('letters', letters.compile())
   .addEdge('__start__', 'letters');
 
 function makePages() {

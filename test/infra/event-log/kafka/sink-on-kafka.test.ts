@@ -110,7 +110,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       await publish(...Array.from({ length: 7 }, () => runEvent()));
       child.kill('SIGKILL');
       await once(child, 'exit');
-      expect(await committed()).toMatchObject({ offset: 0, metadata: { cut: [0, 49] } });
+      expect(await committed()).toMatchObject({ offset: 0, metadata: { batch: [0, 49] } });
       expect(await physicalRows()).toBe(rowsBefore);
       const next = await start();
       await until('all events to be stored', async () => (await committed()).offset === 57, 60_000);
