@@ -1,4 +1,5 @@
 import type { Config } from '../../config/settings.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Logger } from '../logger.ts';
 import { setActiveTracing } from './active-tracing.ts';
 import { tracesUrl } from './exporter-settings.ts';
@@ -38,12 +39,7 @@ export async function startTracing({ config, role, version, logger }: TracingOpt
     async stop() {
       setActiveTracing(undefined);
       contexts.disable();
-      let timer: NodeJS.Timeout | undefined;
-      const tooLate = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, flushLimitMs);
-      });
-      await Promise.race([provider.shutdown().catch(() => undefined), tooLate]);
-      clearTimeout(timer);
+      await settlesBeforeTimeout(provider.shutdown(), flushLimitMs);
     },
   };
 }
