@@ -27,13 +27,15 @@ const flushLimitMs = 5_000;
 export async function startTracing({ config, role, version, logger }: TracingOptions): Promise<Tracing> {
   const url = tracesUrl(config);
   if (url === undefined) return { stop: async () => undefined };
-  const [{ openProvider }, { AsyncLocalStorageContextManager }] = await Promise.all([
+  const [{ openProvider }, { AsyncLocalStorageContextManager }, { W3CTraceContextPropagator }] = await Promise.all([
     import('./open-provider.ts'),
     import('@opentelemetry/context-async-hooks'),
+    import('@opentelemetry/core'),
   ]);
   const provider = openProvider(url, { config, role, version, logger });
   const contexts = new AsyncLocalStorageContextManager().enable();
-  setActiveTracing({ tracer: provider.getTracer('runlake', version), contexts });
+  const propagator = new W3CTraceContextPropagator();
+  setActiveTracing({ tracer: provider.getTracer('runlake', version), contexts, propagator });
   logger.info({ endpoint: new URL(url).host, sampler: config.tracesSampler }, 'tracing started');
   return {
     async stop() {
