@@ -28,7 +28,7 @@ const sharing = [
   'test/api/server/*.test.ts',
   'test/api/main/**/!(metrics|event-loop).test.ts',
   'test/infra/{clickhouse,postgres}/*.test.ts',
-  'test/infra/{cache,config,errors,ids,migrations,network,sealing,signing}/*.test.ts',
+  'test/infra/{cache,config,errors,migrations,network,sealing,signing}/*.test.ts',
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/*.test.ts',

@@ -1,5 +1,5 @@
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';

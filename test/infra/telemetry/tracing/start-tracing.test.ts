@@ -12,7 +12,6 @@ import { traceInsert } from '../../../../infra/telemetry/tracing/insert-span.ts'
 import { tracePublish } from '../../../../infra/telemetry/tracing/publish-span.ts';
 import { startRequestSpan } from '../../../../infra/telemetry/tracing/request-span.ts';
 import { startTracing, type Tracing } from '../../../../infra/telemetry/tracing/start-tracing.ts';
-import { formatTraceparent, parseTraceparent } from '../../../../infra/telemetry/tracing/traceparent.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 
 let tracing: Tracing | undefined;
@@ -162,37 +161,4 @@ it.each([
   ['OTEL_EXPORTER_OTLP_HEADERS', 'novalue'],
 ])('refuses the setting %s=%s', (variable, value) => {
   expect(() => loadConfig({ [variable]: value })).toThrow(variable);
-});
-
-const [traceId, spanId] = ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331'];
-
-it.each([
-  [`00-${traceId}-${spanId}-01`, 1],
-  [`00-${traceId}-${spanId}-00`, 0],
-  [`00-${traceId}-${spanId}-03`, 1],
-  [`cc-${traceId}-${spanId}-01-what-the-future-brings`, 1],
-])('parses traceparent %s', (text, traceFlags) => {
-  const context = parseTraceparent(text);
-  expect(context).toMatchObject({ traceId, spanId, traceFlags, isRemote: true });
-  expect(context && formatTraceparent(context)).toBe(`00-${traceId}-${spanId}-0${traceFlags}`);
-});
-
-it.each([
-  [undefined],
-  [''],
-  [['00', traceId, spanId, '01']],
-  [`00-${traceId}-${spanId}`],
-  [`00-${traceId}-${spanId}-01-more`],
-  [`00-${traceId.toUpperCase()}-${spanId}-01`],
-  [`ff-${traceId}-${spanId}-01`],
-  [`00-${'0'.repeat(32)}-${spanId}-01`],
-  [`00-${traceId}-${'0'.repeat(16)}-01`],
-])('ignores the invalid traceparent %s', (text) => {
-  expect(parseTraceparent(text)).toBeUndefined();
-});
-
-it('forwards tracestate, unless it is too long', () => {
-  const text = `00-${traceId}-${spanId}-01`;
-  expect(parseTraceparent(text, 'a=1,b=2')?.traceState?.serialize()).toBe('a=1,b=2');
-  expect(parseTraceparent(text, `a=${'x'.repeat(600)}`)?.traceState).toBeUndefined();
 });

@@ -1,5 +1,5 @@
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { uuidv7 } from '../../../../infra/ids/uuid-v7.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { traceRuns } from '../../../../pipelines/agents/execute/trace-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
