@@ -1,6 +1,6 @@
 # The front door. `make` or `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo start test test-fast chaos stack stack-down stack-status check build install format bench docs clean
+.PHONY: help demo start test test-all test-fast chaos stack stack-down stack-status check build install format bench docs clean
 
 NODE_MODULES := node_modules/.package-lock.json
 STACK := node --import tsx test/stack/stack-command.ts
@@ -19,6 +19,9 @@ start: dist/.built ## Run everything in the foreground, with the environment as 
 
 test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, which is taken down again
 	@node test/house/in-memory.mjs $(STACK) during npm test --silent
+
+test-all: check dist/.built ## As make test, with the crash and chaos suites at full length, all SDK versions and Node releases
+	@RUNLAKE_TEST_ALL=true node test/house/in-memory.mjs $(STACK) during npm test --silent
 
 test-fast: check dist/.built ## Run every check and the suites that need no stack and no process of their own
 	@RUNLAKE_TEST_BUILT=true RUNLAKE_TEST_SHARING=true node test/house/in-memory.mjs node node_modules/vitest/vitest.mjs run --project embedded-sharing

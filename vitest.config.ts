@@ -28,9 +28,9 @@ const sharing = [
   'test/api/server/*.test.ts',
   'test/api/main/**/!(metrics|event-loop).test.ts',
   'test/infra/{clickhouse,postgres}/*.test.ts',
-  'test/infra/{cache,config,errors,ids,migrations,network,sealing,signing}/*.test.ts',
+  'test/infra/{cache,config,errors,migrations,network,sealing,signing}/*.test.ts',
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
-  'test/infra/jobs/{catalogue,note-loss}.test.ts',
+  'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/*.test.ts',
   'test/pipelines/agents/{assistants,crons,graphs,runs,threads,webhooks}/*.test.ts',
   'test/pipelines/exports/{day-windows,deleted-workspace,export-states,overlap,pace,paths-told,withdrawn-leave,work-folders}.test.ts',
@@ -40,7 +40,7 @@ const sharing = [
 const sharingOnTheStack = ['test/api/main/**/!(metrics|event-loop).test.ts'];
 /** Said by `test/house/run-suites.ts`. Without it each suite has a process, and `--project embedded` knows all of them. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
-const everySuite = ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'];
+const everySuite = ['test/**/*.test.ts'];
 
 /**
  * Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too.

@@ -1,9 +1,9 @@
 /**
- * What the agent server costs with Kafka: the time of a whole run alone, of a graph of one node that writes 100 custom
- * events, as a share of what the open reference server takes; in turns.
+ * Cost of the agent server with Kafka: the time of a single run, of a graph with one node that writes 100 custom
+ * events, as a share of the time of the open reference server. Both are measured in turns.
  *
- * Two processes `runlake agents` and one `runlake ingest` on a stack of its own. All requests go to the first one;
- * whichever of the two is quicker executes a run, and its events come back through Kafka.
+ * Two processes `runlake agents` and one `runlake ingest` on a separate stack. All requests go to the first process;
+ * whichever of the two claims a run first executes it, and its events come back through Kafka.
  */
 
 import { startRole } from '../test/role-process.ts';

@@ -1,13 +1,13 @@
 /**
- * What the agent server costs: in one run, in turns, the open reference server, Runlake on embedded engines, and a
- * floor, which is the same graph in one thread with the product's saver on the same Postgres.
+ * Cost of the agent server: measures, in one execution and in turns, the open reference server, Runlake on embedded
+ * engines, and a floor, which is the same graph in one thread with the product's saver on the same Postgres.
  *
- * A graph of one node that writes 100 custom events, each run on a thread of its own, read over plain HTTP. 32 at once:
+ * A graph with one node that writes 100 custom events, each run on its own thread, read over plain HTTP. 32 concurrent:
  * runs a second as a share of the floor (0.5) and as a multiple of the reference (4). Alone: time of a whole run (1/20
- * of the reference) and to the first event (1/8). 5,000 events a run, 32 at once: events a second (3 times). Then
- * Runlake by itself: what 1,000 idle open streams take (100 MiB), and its memory in the last tenth of 20,000 runs
- * against the second (1.1). `ratio` is that of the target that is missed most, or met least. `--quick` only shows that
- * all of it works.
+ * of the reference) and to the first event (1/8). 5,000 events a run, 32 concurrent: events a second (3 times). Then
+ * Runlake alone: memory of 1,000 idle open streams (100 MiB), and its memory in the last tenth of 20,000 runs
+ * against the second (1.1). `ratio` is that of the target with the worst result. `--quick` only checks that the bench
+ * works.
  */
 import type { AgentServer } from './agents/agent-server.ts';
 import { openFloor } from './agents/floor.ts';
@@ -29,7 +29,7 @@ const reference = await startReference();
 const runlake = await startRunlakeAgents();
 const floor = await openFloor(runlake.databaseUrl);
 try {
-  // Compilers of the runtimes are done with what each does for a run: what is measured is what a server does all day.
+  // Warm-up: the JIT compilers have finished, so the measurement shows the steady state.
   for (const server of [reference, runlake]) await loadServer(server, { runs: plan.warmUp, atOnce: clients, events });
   await floor.run({ runs: plan.warmUp, atOnce: clients, events });
   const idleMib = await idleStreamsMib(runlake, plan.idleStreams);
@@ -96,7 +96,7 @@ interface Turn {
   readonly floor: number;
 }
 
-/** Reference, Runlake and, where there is one, the floor, one after the other, as often as is planned. */
+/** Measures reference, Runlake and the floor, if there is one, one after the other for the planned number of rounds. */
 async function inTurns(
   runs: { readonly product: number; readonly reference: number },
   clientsAtOnce: number,

@@ -15,10 +15,10 @@ export interface BenchEngines {
   readonly logger: Logger;
 }
 
-/** What ClickHouse may not remember from one repetition to the next. */
+/** Turns off caches of ClickHouse that would speed up repetitions. */
 const fresh = { use_query_condition_cache: 0 } as const;
 
-/** Runs `work` on migrated engines of its own, in a folder that is removed afterwards; ClickHouse remembers no conditions. */
+/** Runs `work` on separate migrated engines in a temporary folder, without ClickHouse's query condition cache. */
 export async function withEngines<T>(work: (engines: BenchEngines) => Promise<T>): Promise<T> {
   const logger = createLogger('warn', 'bench');
   const path = mkdtempSync(join(tmpdir(), 'runlake-bench-'));

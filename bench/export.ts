@@ -1,12 +1,12 @@
 /**
- * How fast a bulk export is: 1,000,000 runs of 1 KB of one day, from the request to the export's end, with the upload
- * to the S3 store, against ClickHouse writing the same query straight to one local Parquet file (zstd, over HTTP), in
+ * Speed of a bulk export: 1,000,000 runs of 1 KB of one day, from the request to the export's end, with the upload to
+ * the S3 store, against ClickHouse writing the same query directly to one local Parquet file (zstd, over HTTP), in
  * turns (`ratio`).
  *
- * A stack of its own, with `runlake api` and `runlake exports` as processes. Memory is that of the worker and its
- * encoder together, at most, for that day, for 5,000,000 such runs, and for 1 GB of runs of 50 KB: the second within 15
- * % of the first, none above 700 MB. The shares of the stages add up to more than one where they overlap. The longest
- * delay of the event loop in 99 of 100 moments is to be below 50 ms.
+ * A separate stack, with `runlake api` and `runlake exports` as processes. Memory is the maximum of the worker and its
+ * encoder together, for that day, for 5,000,000 such runs, and for 1 GB of runs of 50 KB: the second within 15
+ * % of the first, none above 700 MB. The shares of the stages add up to more than one because they overlap. The p99
+ * delay of the event loop must be below 50 ms.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -54,7 +54,7 @@ await withStack(
       const folder = mkdtempSync(join(tmpdir(), 'runlake-bench-floor-'));
       const beginSeconds = Math.floor(Date.now() / 1_000 / daySeconds - 2) * daySeconds;
 
-      /** Another project with runs evenly over the day. */
+      /** Creates a project with runs evenly over the day. */
       const filled = async (name: string, total: number, bytes: number) => {
         const { id: project } = await ask<{ id: string }>('/sessions', { name });
         const load = { tenant, project, total, beginSeconds, spanSeconds: daySeconds, bytes };
@@ -64,7 +64,7 @@ await withStack(
         return project;
       };
 
-      /** From the request to the end. */
+      /** Exports from the request to the end. */
       const exported = async (project: string, rows: number) => {
         const tookMs = await timedMs(async () => {
           const { id } = await ask<{ id: string }>('/bulk-exports', {
@@ -86,7 +86,7 @@ await withStack(
         return tookMs;
       };
 
-      /** The same query, by ClickHouse alone, into one file. */
+      /** Runs the same query with ClickHouse alone, into one file. */
       const floor = (project: string) =>
         timedMs(() =>
           clickhouse.queryToFile({
@@ -158,7 +158,7 @@ await withStack(
   ['s3'],
 );
 
-/** Resident memory of a process and its children together, looked at five times a second. */
+/** Resident memory of a process and its children together, sampled five times a second. */
 function watchMemory(pid: number) {
   let peak = 0;
   const look = () => {
@@ -167,7 +167,7 @@ function watchMemory(pid: number) {
       try {
         sum += memoryMib(each, 'VmRSS');
       } catch {
-        // It has ended meanwhile.
+        // It has exited in the meantime.
       }
     }
     peak = Math.max(peak, sum);
@@ -182,7 +182,7 @@ function watchMemory(pid: number) {
   };
 }
 
-/** Processes whose parent is `pid`. Linux. */
+/** Child processes of `pid`. Linux only. */
 function childrenOf(pid: number): number[] {
   return readdirSync('/proc').flatMap((name) => {
     try {
@@ -194,7 +194,7 @@ function childrenOf(pid: number): number[] {
   });
 }
 
-/** Seconds so far in each stage. */
+/** Total seconds in each stage so far. */
 async function stages(url: string): Promise<ReadonlyMap<string, number>> {
   const lines = (await (await fetch(`${url}/metrics`)).text()).split('\n');
   const sums = lines.flatMap((line) => {

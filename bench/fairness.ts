@@ -1,20 +1,21 @@
 /**
- * How much slower a quiet tenant is beside one that floods Runlake: p99 of what it sends beside the flood, over its p99
- * alone, for ingest, queries, runs of graphs and exports (`ratio`: the worst of the four).
+ * Slowdown of a quiet tenant while another tenant floods Runlake: p99 of its requests during the flood, over its p99
+ * alone, for ingest, queries, graph runs and exports (`ratio`: the worst of the four).
  *
- * One `runlake all` on embedded engines. The quiet tenant sends one request after another, with pauses; its time alone
- * is measured in the same run, before the flood. The flood, in a process of its own (`fairness/flood.ts`), by kind:
+ * One `runlake all` on embedded engines. The quiet tenant sends requests sequentially, with pauses; its time alone is
+ * measured first in the same execution. The flood, in a separate process (`fairness/flood.ts`), by kind:
  *
  *   runs     three times as many runs as there are slots, each of which sleeps for two seconds
  *   queries  64 at a time, each of which reads a whole project
  *   exports  exports of 31 days each, ten at a time
- *   ingest   batches of a megabyte over 16 connections, and bodies of 50 MB whose end is withheld, as many as the memory for bodies holds
+ *   ingest   batches of a megabyte over 16 connections, and unfinished bodies of 50 MB, as many as the memory for
+ *            bodies holds
  *
- * Tenants are organisations; for runs they are two API keys, as an agent server belongs to one organisation. A
- * measurement ends after 200 samples or its seconds, so that the bench ends within six minutes; the sample that is late
- * then counts with the time that it took so far. With fewer than 100 samples p99 is the maximum. Meanwhile `GET /ok` is
- * timed: what it needs is only that the process has the processor, so it shows what a flood costs where nothing can be
- * shared. `BENCH_PARTS=ingest,queries` measures only these; `BENCH_RUNS` is the number of runs of a project.
+ * Tenants are organisations; for runs they are two API keys, because an agent server belongs to one organisation. A
+ * measurement ends after 200 samples or its time limit, so that the bench ends within six minutes; an unfinished sample
+ * then counts with its time so far. With fewer than 100 samples p99 is the maximum. `GET /ok` is also timed: it needs
+ * only the CPU of the process, so it shows the cost of a flood that no sharing can avoid. `BENCH_PARTS=ingest,queries`
+ * measures only these; `BENCH_RUNS` is the number of runs of a project.
  */
 import { fork } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -39,16 +40,16 @@ const target = 3;
 const runsOfProject = Number(process.env.BENCH_RUNS ?? 100_000);
 const daySeconds = 86_400;
 const days = 31;
-/** First of the days of a project. */
+/** First day of a project. */
 const beginSeconds = Math.floor(Date.now() / 1_000 / daySeconds - days - 1) * daySeconds;
 const samples = 200;
 const okEveryMs = 50;
-/** Slots are full and queues have formed by then. */
+/** Time until slots are full and queues have formed. */
 const floodLeadMs = 3_000;
-/** For what the flood left: merges of ClickHouse, runs that are cancelled. */
+/** Time for remaining work after the flood: merges of ClickHouse, cancelled runs. */
 const settleMs = 3_000;
 
-/** What the quiet tenant does once, and its pause afterwards. */
+/** One request of the quiet tenant, and the pause after it. */
 interface Part {
   readonly pauseMs: number;
   readonly maxSeconds: number;
@@ -71,7 +72,7 @@ try {
   const [quietKey, noisyKey] = await addAgentKeys();
   const all: Record<Flood['part'], Part> = {
     runs: { pauseMs: 20, maxSeconds: 25, quiet: (signal) => run(at, { ...quiet, key: quietKey }, 20, signal) },
-    // With longer work than pauses it would use more than its share, and not be quiet.
+    // With requests longer than the pauses it would use more than its share, and not be quiet.
     queries: { pauseMs: 300, maxSeconds: 35, quiet: (signal) => query(at, quiet, signal) },
     exports: {
       pauseMs: 20,
@@ -138,7 +139,7 @@ async function measure({ pauseMs, maxSeconds, quiet }: Part): Promise<Measured> 
       if (!signal.aborted) throw error;
     });
   try {
-    // It opens the connections.
+    // The first request opens the connections.
     await once();
     for (let sample = 0; sample < samples && !signal.aborted; sample += 1) {
       measured.taken.push(await timedMs(once));
@@ -151,12 +152,12 @@ async function measure({ pauseMs, maxSeconds, quiet }: Part): Promise<Measured> 
   return measured;
 }
 
-/** @returns ends it. */
+/** Starts a flood. @returns a function that ends it. */
 function startFlood(flood: Flood): () => Promise<void> {
   const child = fork(fileURLToPath(new URL('fairness/flood.ts', import.meta.url)), [JSON.stringify(flood)]);
   const ended = once(child, 'exit');
   return async () => {
-    if (child.exitCode !== null) throw new Error(`the flood of ${flood.part} ended by itself`);
+    if (child.exitCode !== null) throw new Error(`the flood of ${flood.part} exited unexpectedly`);
     child.disconnect();
     const late = setTimeout(() => child.kill('SIGKILL'), 5_000);
     await ended;
@@ -164,7 +165,7 @@ function startFlood(flood: Flood): () => Promise<void> {
   };
 }
 
-/** An organisation with a project of `runsOfProject` runs over all days, and a destination. */
+/** Creates an organisation with a project of `runsOfProject` runs over all days, and a destination. */
 async function addTenant(name: string): Promise<Tenant> {
   const { adminKey: key, workspaceIds } = await addOrganization(database, name);
   const [workspaceId] = workspaceIds;
@@ -179,7 +180,7 @@ async function addTenant(name: string): Promise<Tenant> {
   return { ...tenant, destinationId: await addDestination(at, tenant) };
 }
 
-/** Two keys of the organisation of the agent server. */
+/** Creates two keys of the organisation of the agent server. */
 async function addAgentKeys(): Promise<readonly [string, string]> {
   const [owner] = await database.query<{ organization_id: string; user_id: string }>(
     'SELECT organization_id, user_id FROM api_keys ORDER BY created_at LIMIT 1',

@@ -12,12 +12,12 @@ export function quantile(values: readonly number[], share: number): number {
 
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
-/** To so many digits behind the point. */
+/** Rounds to this number of decimals. */
 export function round(value: number, digits = 2): number {
   return Number(value.toFixed(digits));
 }
 
-/** What this process has used: CPU seconds, user and system, and resident memory at most, in MiB. */
+/** Resources of this process: CPU seconds, user and system, and maximum resident memory in MiB. */
 export function ownCost(): { readonly cpu_seconds: number; readonly peak_memory_mib: number } {
   const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
   return { cpu_seconds: round((userCPUTime + systemCPUTime) / 1e6, 1), peak_memory_mib: round(maxRSS / 1_024, 0) };

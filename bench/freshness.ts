@@ -1,12 +1,11 @@
 /**
- * How soon what was accepted is visible: from the acknowledgement of Kafka to the first read that finds the run, at
+ * Delay until an accepted run is visible: from the acknowledgement of Kafka to the first read that finds the run, at
  * half of the sink's rate.
  *
- * A stack and a `runlake ingest` of their own. The sink's rate is measured first, as the time it takes for 100,000
- * records that come as fast as they can. Then half of it for a minute, every fiftieth of a second a batch. A run of
- * every fifth batch is looked for until it is there: more questions, and more often, would be a load of their own on
- * the same processors. Target: p50 at most 1 s, p99 at most 2 s (`ratio`: that of p99 to its target, or of p50, the
- * worse).
+ * A separate stack and `runlake ingest`. The sink's rate is measured first, as the time for 100,000 records that are
+ * sent as fast as possible. Then half of it for a minute, with a batch every fiftieth of a second. One run of every
+ * fifth batch is queried until it is visible: more frequent queries would put their own load on the same CPUs. Target:
+ * p50 at most 1 s, p99 at most 2 s (`ratio`: that of p99 to its target, or of p50, the worse).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -74,7 +73,7 @@ await withStack(async (stack) => {
   }
 });
 
-/** Records a second from the first send to the last one visible. */
+/** Records a second from the first send until the last one is visible. */
 async function sinkRate(topic: BareTopic, owner: RecordOwner, clickhouse: ClickHouse): Promise<number> {
   const batches = Array.from({ length: measuredRecords / 1_000 }, () => parsed(makeRuns(1_000)));
   const encoded = batches.map((runs) => encodeParsed(runs, owner));

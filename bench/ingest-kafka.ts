@@ -1,9 +1,10 @@
 /**
- * What ingest costs with Kafka: runs a second accepted over HTTP, which means in Kafka with the acknowledgement of all
+ * Cost of ingest with Kafka: runs a second accepted over HTTP, which means in Kafka with the acknowledgement of all
  * in-sync replicas, as a share of one process that encodes and produces the same records with the bare client.
  *
- * The bodies of `bench/ingest`: 100 runs of 1 KB, three parts a run, uncompressed; 8 clients; a `runlake api` of its own on a
- * stack of its own, four partitions. The floor sends 100 records at a time, eight sends at once. Both in turns.
+ * The bodies of `bench/ingest`: 100 runs of 1 KB, three parts a run, uncompressed; 8 clients; a separate `runlake api`
+ * on a separate stack, four partitions. The floor sends 100 records at a time, with eight concurrent sends. Both in
+ * turns.
  */
 
 import { randomUUID } from 'node:crypto';

@@ -1,6 +1,7 @@
 /**
- * Whether memory stays flat under load: five minutes of the load of `bench/ingest` at half its speed, the resident memory of
- * the server sampled each second. The ratio is that of the fifth minute's median to the second's; lower is better.
+ * Whether memory stays flat under load: five minutes of the load of `bench/ingest` at half its speed, with the resident
+ * memory of the server sampled each second. The ratio is the median of the fifth minute to that of the second; lower is
+ * better.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { startRunlake } from '../test/runlake-process.ts';

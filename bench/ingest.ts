@@ -1,10 +1,11 @@
 /**
- * What ingest costs: runs a second until durable, over HTTP, as a share of a floor made in the same run.
+ * Cost of ingest: durable runs a second over HTTP, as a share of a floor measured in the same execution.
  *
- * Bodies of 100 runs of 1 KB, three parts a run, built beforehand and uncompressed; 8 clients; a `runlake all` of its own.
- * The floor encodes parsed rows with the product's encoder and inserts cuts of the product's mean size into the same
- * ClickHouse. Product, floor and the same runs as OTLP protobuf take turns (`otlp_ratio`: share of the multipart figure,
- * target 0.6). Beside it, without a target: gzip and zstd bodies, one request alone, CPU seconds, memory.
+ * Bodies of 100 runs of 1 KB, three parts a run, built beforehand and uncompressed; 8 clients; a separate `runlake
+ * all`. The floor encodes parsed rows with the product's encoder and inserts batches of the product's mean size into
+ * the same ClickHouse. Product, floor and the same runs as OTLP protobuf take turns (`otlp_ratio`: share of the
+ * multipart figure, target 0.6). Also reported, without a target: gzip and zstd bodies, a single request, CPU seconds,
+ * memory.
  */
 import { gzipSync } from 'node:zlib';
 import { openClickHouse } from '../infra/clickhouse/client.ts';
@@ -66,7 +67,7 @@ try {
       otlp_spans_per_second: of(({ spans }) => spans, 0),
       gzip_runs_per_second: round(gzip, 0),
       zstd_runs_per_second: zstd === undefined ? null : round(zstd, 0),
-      mean_insert_batch_rows: of(({ cut }) => cut, 0),
+      mean_insert_batch_rows: of(({ insertBatchRows }) => insertBatchRows, 0),
       p50_ms_of_8_clients: of(({ p50 }) => p50),
       p99_ms_of_8_clients: of(({ p99 }) => p99),
       alone_p50_ms: round(quantile(alone, 0.5)),
@@ -99,12 +100,12 @@ async function measure() {
   const clientCpu = process.cpuUsage(clientBefore);
   const server = ((cpuSeconds(runlake.pid) - serverBefore) / runs) * 1e6;
   const after = await insertBatchesSoFar(runlake.url);
-  const cut = (after.rows - before.rows) / (after.count - before.count);
+  const insertBatchRows = (after.rows - before.rows) / (after.count - before.count);
   return {
     product: runs / seconds,
-    floor: await insertFloor(makeRuns(runs), Math.round(cut), clickhouse),
+    floor: await insertFloor(makeRuns(runs), Math.round(insertBatchRows), clickhouse),
     spans: await throughput(spans, otlp),
-    cut,
+    insertBatchRows,
     server,
     client: (clientCpu.user + clientCpu.system) / runs,
     p50: quantile(times, 0.5),

@@ -1,8 +1,8 @@
 import { scanValue } from '../pipelines/ingest/json/scan.ts';
 
 /**
- * How fast JSON is validated, against `JSON.parse` of the same bytes. CPU time of this process, median of several rounds
- * that take both in turn, so that a busy machine slows both alike.
+ * Speed of JSON validation against `JSON.parse` of the same bytes. CPU time of this process, median of several rounds
+ * in which both take turns, so that a busy machine slows down both.
  */
 const rounds = 9;
 const roundBytes = 8_000_000;

@@ -2,14 +2,14 @@
  * A page of runs: the 100 newest of a project of 2,000,000 runs of 1 KB, with and without a condition on status, over
  * HTTP, with the fields that the stock Python SDK selects.
  *
- * The runs lie in the last thirty days, beside those of four other projects, in pieces as the sink would insert them:
- * each piece once as posts with inputs and once as patches with outputs, so that the newest are not merged. Two of a
- * hundred failed.
+ * The runs are in the last thirty days, with those of four other projects, in batches as the sink would insert them:
+ * each batch once as posts with inputs and once as patches with outputs, so that the newest are not merged. Two percent
+ * failed.
  *
- * Measured in turns, so that both sides meet the same machine: the request as a client sends it (keep-alive, key,
+ * Measured in turns, so that both sides see the same conditions: the request as a client sends it (keep-alive, key,
  * projects from Postgres), and the plain query for the ids alone, `… FINAL … ORDER BY start_time DESC LIMIT 100`,
  * through the same ClickHouse client (`ratio`: how many times longer it takes than the whole page, the worse of both
- * conditions). Both have to name the same runs. The cache of query conditions is off for all.
+ * conditions). Both must return the same runs. The query condition cache is off for both.
  */
 import assert from 'node:assert/strict';
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -93,7 +93,7 @@ await withEngines(async (engines) => {
   );
 });
 
-/** Workspace and key of a first start, and the projects; the measured one first. */
+/** Creates workspace and key of a first start, and the projects; the measured one is the first. */
 async function addNames({ database }: BenchEngines) {
   const key = `bench-${randomBytes(16).toString('hex')}`;
   await bootstrap(database, { ...loadConfig({}).config, bootstrapApiKey: key });
@@ -115,8 +115,8 @@ async function insertAll(
   const beginSeconds = Math.floor(Date.now() / 1_000) - days * 86_400;
   const pieces = Math.ceil(runs / pieceRows);
   for (let piece = 0; piece < pieces; piece++) {
-    for (const [place, project] of projectIds.entries()) {
-      const total = place === 0 ? runs : runsOfOthers;
+    for (const [index, project] of projectIds.entries()) {
+      const total = index === 0 ? runs : runsOfOthers;
       const count = total / pieces;
       const load = {
         tenant: workspaceId,
@@ -169,7 +169,7 @@ async function measure(
         const found = (JSON.parse(text) as { runs: { id: string }[] }).runs.map((run) => run.id);
         assert.deepEqual(found, expected);
       }
-      if (done < 0) continue; // warming up
+      if (done < 0) continue; // Warm-up.
       plain.push(plainMs);
       http.push(...httpMs);
     }

@@ -1,10 +1,10 @@
 /**
- * What the sink costs: runs a second from topic to visible, as a share of consuming the same records bare plus
- * inserting them as Avro that was built before, in cuts of the product's mean size.
+ * Cost of the sink: runs a second from topic to visible, as a share of consuming the same records with the bare client
+ * plus inserting them as prepared Avro, in batches of the product's mean size.
  *
- * 200,000 records of 1.1 KB on four partitions a turn, in the topic before `runlake ingest` is started on it. Its time
- * runs from the first rows that are visible to the last, over the rows that came in between; so does the share of the
- * floor's consumer.
+ * 200,000 records of 1.1 KB on four partitions a turn, in the topic before `runlake ingest` starts on it. Its time is
+ * from the first visible rows to the last, over the rows that came in between; the share of the floor's consumer is
+ * measured in the same way.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -26,10 +26,10 @@ const batchRows = 1_000;
 
 await withStack(async (stack) => {
   const { clickhouse, environment } = stack;
-  // Makes tables, topics and schemas.
+  // Creates tables, topics and schemas.
   await (await startRole('ingest', environment)).end();
   const topic = await openBareTopic(stack);
-  const results: { product: number; floor: number; cut: number; cpu: number; mib: number }[] = [];
+  const results: { product: number; floor: number; meanBatchRows: number; cpu: number; mib: number }[] = [];
   for (let turn = 0; turn < turns; turn++) {
     const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: topic.schemaId };
     for (let sent = 0; sent < recordsPerTurn; sent += batchRows) {
@@ -39,7 +39,7 @@ await withStack(async (stack) => {
     const product = await store(owner.tenantId);
     const consumeMs = await topic.consume(recordsPerTurn * (turn + 1));
     const floorOwner = { ...owner, tenantId: randomUUID() };
-    const insertBatchRows = Math.round(product.cut);
+    const insertBatchRows = Math.round(product.meanBatchRows);
     let insertMs = 0;
     for (let done = 0; done < recordsPerTurn; done += insertBatchRows) {
       const records = encodeParsed(parsed(makeRuns(Math.min(insertBatchRows, recordsPerTurn - done))), floorOwner);
@@ -53,7 +53,7 @@ await withStack(async (stack) => {
   }
   await topic.close();
 
-  /** Starts the sink and watches rows appear until all are there. */
+  /** Starts the sink and polls the visible rows until all are there. */
   async function store(tenantId: string) {
     const ingest = await startRole('ingest', environment);
     let [firstMs, firstRows, cpuBefore] = [0, 0, 0];
@@ -67,10 +67,10 @@ await withStack(async (stack) => {
     }
     const handled = recordsPerTurn - firstRows;
     const product = (handled / (performance.now() - firstMs)) * 1_000;
-    const cuts = await insertBatchesSoFar(ingest.url);
+    const insertBatches = await insertBatchesSoFar(ingest.url);
     const figures = {
       product,
-      cut: cuts.rows / cuts.count,
+      meanBatchRows: insertBatches.rows / insertBatches.count,
       cpu: ((cpuSeconds(ingest.pid) - cpuBefore) / handled) * 1e6,
       mib: memoryMib(ingest.pid, 'VmHWM'),
     };
@@ -88,7 +88,7 @@ await withStack(async (stack) => {
       higher_is_better: true,
       runs_per_second: of(({ product }) => product),
       floor_runs_per_second: of(({ floor }) => floor),
-      mean_insert_batch_rows: of(({ cut }) => cut),
+      mean_insert_batch_rows: of(({ meanBatchRows }) => meanBatchRows),
       sink_cpu_us_per_run: of(({ cpu }) => cpu, 1),
       peak_memory_mib: of(({ mib }) => mib),
       records_per_turn: recordsPerTurn,

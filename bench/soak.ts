@@ -1,7 +1,7 @@
 /**
- * Whether memory stays flat: ten minutes of a steady load over HTTP through `runlake api`, Kafka and `runlake ingest`,
- * the resident memory of both sampled each second. The ratio is that of the tenth minute's median to the second's, of
- * the worse role.
+ * Whether memory stays flat: ten minutes of a constant load over HTTP through `runlake api`, Kafka and `runlake
+ * ingest`, with the resident memory of both sampled each second. The ratio is the median of the tenth minute to that of
+ * the second, of the worse role.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { startRole } from '../test/role-process.ts';

@@ -9,21 +9,21 @@ import type { PartValues } from '../test/stack/part.ts';
 import { loadStackSettings } from '../test/stack/stack-settings.ts';
 import { takeDown } from '../test/stack/take-down.ts';
 
-/** Kafka, a schema registry, ClickHouse, Postgres and what else was asked for, as servers of their own, for one bench. */
+/** Separate servers for one bench: Kafka, a schema registry, ClickHouse, Postgres, and others on request. */
 export interface BenchStack {
   readonly brokers: string;
   readonly registryUrl: string;
   readonly apiKey: string;
-  /** What the roles are started with. */
+  /** Environment of the roles. */
   readonly environment: Readonly<Record<string, string>>;
   readonly clickhouse: ClickHouse;
-  /** Addresses, names and passwords of the S3 store, where it was asked for. */
+  /** Addresses, names and passwords of the S3 store, if requested. */
   readonly s3: PartValues;
 }
 
 export const benchPartitions = 4;
 
-/** Runs `work` on a stack of its own, which is taken down afterwards; what is there beside it stays. */
+/** Runs `work` on a separate stack, which is stopped afterwards; a stack that is already up is not affected. */
 export async function withStack<T>(work: (stack: BenchStack) => Promise<T>, more: readonly 's3'[] = []): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-bench-'));
   const parts = ['kafka', 'registry', 'clickhouse', 'postgres', ...more] as const;

@@ -1,12 +1,11 @@
 /**
- * Usage at size: every stride by every grouping over HTTP, against counting the distinct traces of the same range out of
+ * Usage at scale: every stride by every grouping over HTTP, against counting the distinct traces of the same range in
  * `traces`, the facts.
  *
  * 10,000,000 traces over a year, 50 projects, 200 users, 400 keys. For each of the twenty-four reports three servers
- * answer in turns, so that all meet the same machine, and have to answer the same bytes: the product, the product told
- * to keep no counts in memory (`uncached`), and the one that counts. Targets: a month and longer at least 20 times
- * faster (`ratio`: the worst of them), a week at least 5 times; 99 of 100 within 100 ms for all; rows of the roll-up at
- * most 2 % of the facts.
+ * respond in turns, under the same conditions, and must return the same bytes: the product, the product without its
+ * cache of counts (`uncached`), and the one that counts. Targets: a month and longer at least 20 times faster (`ratio`:
+ * the worst of them), a week at least 5 times; p99 within 100 ms for all; rows of the roll-up at most 2 % of the facts.
  */
 import assert from 'node:assert/strict';
 import { loadConfig } from '../infra/config/load.ts';
@@ -18,7 +17,9 @@ import { fillUsage, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
 import { serveUsage } from './usage-load/servers.ts';
 
 const load: UsageLoad = { ...yearOfUsage, traces: 10_000_000 };
-/** In days; each ends with the load. The shortest has hourly buckets, the last yearly ones, week and month daily ones. */
+/**
+ * In days up to the end of the load. The shortest has hourly buckets, the last yearly ones, week and month daily ones.
+ */
 const ranges = { hours: 23 / 24, week: 7, month: 30, quarter: 90, year: 365, longer: 400 } as const;
 type Range = keyof typeof ranges;
 const requests = 100;

@@ -1,12 +1,12 @@
 /**
- * What the roll-up is worth: a month of usage by project over HTTP, against the same request answered by counting the
+ * Benefit of the roll-up: a month of usage by project over HTTP, against the same request answered by counting the
  * distinct traces of that month.
  *
- * 1,000,000 traces of three runs each over three months, 20 projects, 50 users, 100 keys. Four servers answer the same
- * request, in turns, so that all meet the same machine, and have to answer the same bytes: the product, which keeps in
- * memory what it counted and asks Postgres whether that still holds; the product told to keep nothing, so that each
- * request reads the roll-up in ClickHouse (`uncached`); one that counts them in `traces`, the facts, which has one row
- * a trace already (`ratio`); and one that counts distinct traces in `runs`, as a product without either would
+ * 1,000,000 traces of three runs each over three months, 20 projects, 50 users, 100 keys. Four servers respond to the
+ * same request in turns, under the same conditions, and must return the same bytes: the product, which caches its
+ * counts in memory and asks Postgres whether they are still valid; the product without that cache, so that each request
+ * reads the roll-up in ClickHouse (`uncached`); one that counts in `traces`, the facts, which already has one row a
+ * trace (`ratio`); and one that counts distinct traces in `runs`, as a product without either would
  * (`ratio_over_runs`). Keep-alive, key, names from Postgres and JSON are the same for all.
  */
 import assert from 'node:assert/strict';
@@ -41,10 +41,10 @@ await withEngines(async (engines) => {
   const times: number[][] = servers.map(() => []);
   const answers = new Set<string>();
   for (let done = -5; done < rounds; done++) {
-    for (const [place, { ask }] of servers.entries()) {
-      for (let sent = 0; sent < (place <= 1 ? requestsPerRound : 1); sent++) {
+    for (const [index, { ask }] of servers.entries()) {
+      for (let sent = 0; sent < (index <= 1 ? requestsPerRound : 1); sent++) {
         const tookMs = await timedMs(async () => answers.add(await ask(month)));
-        if (done >= 0) times[place]?.push(tookMs);
+        if (done >= 0) times[index]?.push(tookMs);
       }
     }
   }

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-/** `runlake`, as it was built. `make build` has to have run: the test command does that. */
+/** Path of the built `runlake` program. Requires `make build`, which `make test` runs. */
 export const builtProgram = fileURLToPath(new URL('../dist/api/command-line/runlake.js', import.meta.url));
 
 export interface CommandEnd {
@@ -10,7 +10,7 @@ export interface CommandEnd {
   readonly errors: string;
 }
 
-/** Runs `runlake <words>` out of the built code, with no more environment than given, until it ends. */
+/** Runs `runlake <words>` from the build until it exits; its environment is `PATH` and `environment`. */
 export function builtCommand(words: readonly string[], environment: Readonly<Record<string, string>>) {
   return new Promise<CommandEnd>((resolve) => {
     const env = { PATH: process.env.PATH, ...environment };

@@ -3,22 +3,22 @@ import { once } from 'node:events';
 import { builtProgram } from './built-program.ts';
 
 const startTimeoutMs = 120_000;
-/** Starts of a test file, two at a time: all at once, on two processors, none would be up before the last one. */
+/** A test file starts at most two processes at a time: with two cores, more concurrent starts would all be slow. */
 const slots: Promise<unknown>[] = [Promise.resolve(), Promise.resolve()];
 let taken = 0;
 
-/** One role in a process of its own, out of the built code. */
+/** One role in a separate process, from the build. */
 export interface RoleProcess {
-  /** Where the main API answers, or for the other roles their metrics and readiness. */
+  /** Address of the main API, or for the other roles of their metrics and readiness. */
   readonly url: string;
   readonly pid: number;
-  /** What it wrote so far. */
+  /** Its output so far. */
   output(): string;
-  /** SIGTERM unless told otherwise. Resolves with the exit code, once it has gone. */
+  /** Sends `signal`, by default SIGTERM. Resolves with the exit code when the process has exited. */
   end(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/** Starts a role and waits until it says where it answers. */
+/** Starts a role and waits until it prints its address. */
 export function startRole(...options: Parameters<typeof start>): Promise<RoleProcess> {
   const slot = taken++ % slots.length;
   const started = (slots[slot] as Promise<unknown>).then(() => start(...options));

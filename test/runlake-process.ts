@@ -10,35 +10,35 @@ const startTimeoutMs = 120_000;
 /** Deriving types costs seconds of a processor at each start; tests that are about it say so. */
 const withoutTypes = testSettings({ agentsTypesSeconds: 0 });
 
-/** A `runlake all` of its own: built code, a throw-away data folder, a free port. */
+/** A separate `runlake all` process: from the build, with a temporary data folder and a free port. */
 export interface RunlakeProcess {
   readonly url: string;
   readonly apiKey: string;
   readonly dataDir: string;
   readonly pid: number;
-  /** What it wrote so far. */
+  /** Its output so far. */
   output(): string;
   /** Addresses of its engines. */
   stores(): { clickhouseUrl: string; databaseUrl: string };
-  /** SIGKILL, as a crash would. Resolves when it is gone. */
+  /** Sends SIGKILL, to simulate a crash. Resolves when the process has exited. */
   kill(): Promise<void>;
-  /** SIGTERM. Resolves with the exit code. */
+  /** Sends SIGTERM. Resolves with the exit code. */
   stop(): Promise<number | null>;
-  /** Starts it again on the same folder, port and key. */
+  /** Restarts it with the same folder, port and key. */
   restart(): Promise<RunlakeProcess>;
-  /** Ends it, whatever its state, and removes the folder. */
+  /** Stops it in any state and removes the folder. */
   remove(): Promise<void>;
 }
 
-/** Servers at addresses, for one runlake alone; given back when it is removed. */
+/** Servers for one Runlake process only; released when the process is removed. */
 export interface RunlakeServers {
   readonly environment: Readonly<Record<string, string>>;
-  /** The address at which tests reach the runlake that answers at `url`; the same one over restarts. */
+  /** Returns the address at which tests reach the Runlake at `url`; it does not change with restarts. */
   reach(url: string): string;
   release(): Promise<void>;
 }
 
-/** Where the servers of a runlake come from; unless told otherwise, it starts its own. */
+/** Provides the servers of a Runlake process. Default: it starts embedded engines. */
 let takeServers: () => Promise<RunlakeServers | undefined> = async () => undefined;
 export function useServers(take: () => Promise<RunlakeServers>): void {
   takeServers = take;
@@ -52,7 +52,7 @@ export interface RunlakeOptions {
   readonly servers?: RunlakeServers;
 }
 
-/** Starts it and waits until it answers. `make build` has to have run: the test command does that. */
+/** Starts it and waits until it responds. Requires `make build`, which `make test` runs. */
 export async function startRunlake(options: RunlakeOptions = {}): Promise<RunlakeProcess> {
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'runlake-e2e-'));
   const apiKey = options.apiKey ?? `test-${randomBytes(24).toString('base64url')}`;
@@ -84,7 +84,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     void exited.then((code) => reject(new Error(`runlake ended with ${code}:\n${output}`)));
     void exited.then(() => clearTimeout(timer));
   }).catch(async (error: unknown) => {
-    // Nobody else knows of it: it would go on in a folder that is about to be removed.
+    // No caller has a handle to this process; it would continue in a folder that is about to be removed.
     child.kill('SIGKILL');
     await exited;
     if (options.servers === undefined) await servers?.release();
@@ -104,7 +104,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     output: () => output,
     stores: () => {
       const { RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_DATABASE_URL: databaseUrl } = environment;
-      // Where nothing is embedded it leaves no trace in the data folder.
+      // Without embedded engines, the process writes no run.json.
       if (clickhouseUrl && databaseUrl) return { clickhouseUrl, databaseUrl };
       const run = JSON.parse(readFileSync(join(dataDir, 'run.json'), 'utf8')) as Record<string, string>;
       return { clickhouseUrl: run.clickhouse_url as string, databaseUrl: run.database_url as string };

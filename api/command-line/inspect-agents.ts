@@ -97,7 +97,7 @@ async function inspectProject(
     });
     try {
       for (const { graphId } of file.graphs) {
-        const reason = pool.faults[graphId];
+        const reason = pool.loadErrors[graphId];
         if (reason === undefined) printFinding(true, `Graph ${graphId}`, 'can be used');
         else
           printFinding(

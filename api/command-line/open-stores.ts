@@ -2,9 +2,9 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { readRunFile } from '../../infra/embedded/run-file.ts';
-import { settlesBeforeTimeout } from '../../infra/event-log/kafka/pause.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 
 export interface Stores {

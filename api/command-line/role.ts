@@ -31,8 +31,8 @@ export function checkRole(role: Role, config: Config): void {
     throw runlakeError('ADDRESS_REQUIRED', { role, variables: 'RUNLAKE_AGENTS_FILE' });
   }
   if (!embedsEngines(config) && config.secretKey === undefined) {
-    const faults = '  - RUNLAKE_SECRET_KEY is required if both stores have addresses (no embedded engine).';
-    throw runlakeError('INVALID_CONFIG', { count: 1, faults });
+    const errors = '  - RUNLAKE_SECRET_KEY is required if both stores have addresses (no embedded engine).';
+    throw runlakeError('INVALID_CONFIG', { count: 1, errors });
   }
 }
 

@@ -151,12 +151,12 @@ export async function openAgents(
 
   const graphs = Object.fromEntries(
     served.map(({ graphId, name, description }) => {
-      const reason = pool.faults[graphId];
+      const reason = pool.loadErrors[graphId];
       return [graphId, { name, description, ...(reason !== undefined && { runlakeError: reason }) }];
     }),
   );
   const types = readTypesInBackground({
-    graphs: file.graphs.filter(({ graphId }) => pool.faults[graphId] === undefined),
+    graphs: file.graphs.filter(({ graphId }) => pool.loadErrors[graphId] === undefined),
     pool,
     keptIn: join(config.dataDir, 'graph-types'),
     limitMs: config.agentsTypesSeconds * 1_000,

@@ -24,7 +24,7 @@ export async function startWorkers(parts: {
 }): Promise<void> {
   const { logger, log, jobs } = parts;
   const { database, clickhouse } = parts.stores;
-  jobs.work('expire-parked-events', async (_payload, { signal }) => {
+  jobs.work('expire-deferred-events', async (_payload, { signal }) => {
     await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
   });
   jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
@@ -41,7 +41,7 @@ export async function startWorkers(parts: {
     await requeueDeletions(deps);
     await requeueWorkspaceDeletions(deps);
   });
-  await jobs.every('expire-parked-events', tidyEveryMs, {});
+  await jobs.every('expire-deferred-events', tidyEveryMs, {});
   // A schedule runs its first job immediately.
   await jobs.every('requeue-deletions', tidyEveryMs, {});
 }

@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { withTimeout } from '../../infra/timeouts/with-timeout.ts';
 
 /**
  * Counts in-flight requests and refuses new ones at shutdown.
@@ -43,16 +44,10 @@ export class Drain {
     this.#draining = true;
     this.#started.abort();
     if (this.#inFlight > 0) {
-      let timer: NodeJS.Timeout | undefined;
-      await Promise.race([
-        new Promise<void>((resolve) => {
-          this.#idle = resolve;
-        }),
-        new Promise<void>((resolve) => {
-          timer = setTimeout(resolve, timeoutMs);
-        }),
-      ]);
-      clearTimeout(timer);
+      const idle = new Promise<void>((resolve) => {
+        this.#idle = resolve;
+      });
+      await withTimeout(idle, timeoutMs);
     }
     return this.#inFlight;
   }

@@ -54,9 +54,9 @@ export function exceedsMaxElements(value: unknown): boolean {
   return false;
 }
 
-function fieldErrors(faults: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
+function fieldErrors(errors: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
   const listed = new Set<string>();
-  return withoutAlternatives(faults).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
+  return withoutAlternatives(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
     // Each allowed value of an enum yields its own error, and only the first few are reported. One message lists all values.
     if (listed.has(instancePath)) return [];
@@ -80,11 +80,11 @@ function fieldErrors(faults: readonly SchemaError[], schema: TSchema, location: 
 /**
  * A nullable value is a union. It yields two errors without information: the value is not null, and no alternative matches.
  */
-function withoutAlternatives(faults: readonly SchemaError[]): readonly SchemaError[] {
+function withoutAlternatives(errors: readonly SchemaError[]): readonly SchemaError[] {
   const isAlternative = ({ keyword, params }: SchemaError) =>
     keyword === 'anyOf' || (keyword === 'type' && params.type === 'null');
-  const informative = faults.filter((each) => !isAlternative(each));
-  return informative.length > 0 ? informative : faults;
+  const informative = errors.filter((each) => !isAlternative(each));
+  return informative.length > 0 ? informative : errors;
 }
 
 /**

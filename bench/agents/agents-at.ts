@@ -5,7 +5,7 @@ import { freePorts } from '../../infra/embedded/free-port.ts';
 const graphsFile = fileURLToPath(new URL('graphs/langgraph.json', import.meta.url));
 const answerTimeoutMs = 60_000;
 
-/** Settings of an agent server with the graph on a free port, and where it will answer. */
+/** Settings of an agent server with the graph on a free port, and its future address. */
 export async function agentsAt(): Promise<{
   readonly environment: Readonly<Record<string, string>>;
   readonly url: string;
@@ -15,13 +15,13 @@ export async function agentsAt(): Promise<{
   return { environment, url: `http://127.0.0.1:${port}` };
 }
 
-/** Resolves when the agent server at `url` answers. */
+/** Resolves when the agent server at `url` responds. */
 export async function untilItAnswers(url: string): Promise<void> {
   const untilMs = performance.now() + answerTimeoutMs;
   for (;;) {
     const answer = await fetch(`${url}/ok`).catch(() => undefined);
     if (answer?.ok) return;
-    if (performance.now() > untilMs) throw new Error(`${url}/ok: ${answer?.status ?? 'no answer'}`);
+    if (performance.now() > untilMs) throw new Error(`${url}/ok: ${answer?.status ?? 'no response'}`);
     await pause(50);
   }
 }

@@ -7,19 +7,19 @@ import { type LoadPlan, turns } from './load.ts';
 
 type Graph = CompiledStateGraph<{ events: number }, { events: number }, string>;
 
-/** The graph in one thread, this one, with the product's saver and no server around it. */
+/** Runs the graph in this thread, with the product's saver and without a server. */
 export interface Floor {
   /** @returns runs a second. */
   run(plan: LoadPlan): Promise<number>;
   end(): Promise<void>;
 }
 
-/** @param databaseUrl Postgres of a Runlake, in which threads are made that this process holds. */
+/** @param databaseUrl Postgres of a Runlake, in which this process creates threads and claims them. */
 export async function openFloor(databaseUrl: string): Promise<Floor> {
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 10 });
   const { graph } = (await import(new URL('graphs/burst.js', import.meta.url).href)) as { graph: Graph };
   const leaseToken = randomUUID();
-  /** As a worker has it: a graph and a saver for each run. */
+  /** A graph and a saver for each run, as in a worker. */
   function instance(): { readonly own: Graph; readonly saver: LeasedSaver } {
     const saver = new LeasedSaver(pool, { leaseToken }, { gatherMs: 10, onFailure: () => undefined });
     const own: Graph = Object.assign(Object.create(Object.getPrototypeOf(graph)), graph);

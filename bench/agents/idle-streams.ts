@@ -4,11 +4,11 @@ import type { AgentServer } from './agent-server.ts';
 import { turns } from './load.ts';
 import { ask, createThread } from './stream-run.ts';
 
-/** Long enough for each open stream to be given two comments that keep it open. */
+/** Long enough for two keep-alive comments on each open stream. */
 const openForMs = 12_000;
 const farAwaySeconds = 86_400;
 
-/** What so many open streams of runs that have not begun take, in MiB. */
+/** Memory of `count` open streams of runs that have not started, in MiB. */
 export async function idleStreamsMib(server: AgentServer, streams: number): Promise<number> {
   const dispatcher = new Agent({ bodyTimeout: 0, headersTimeout: 0 });
   const plan = { runs: streams, atOnce: 32, events: 0 };

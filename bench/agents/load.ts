@@ -4,7 +4,7 @@ import { createThread, type StreamedRun, streamRun } from './stream-run.ts';
 
 export interface LoadPlan {
   readonly runs: number;
-  /** Runs under way at once. */
+  /** Concurrent runs. */
   readonly atOnce: number;
   /** Events that each run writes. */
   readonly events: number;
@@ -15,7 +15,7 @@ export interface LoadResult {
   readonly runs: readonly StreamedRun[];
 }
 
-/** Streams so many runs, each on a new thread; the threads are made before the clock starts. */
+/** Streams this many runs, each on a new thread; the threads are created before the measurement. */
 export async function loadServer(server: AgentServer, plan: LoadPlan): Promise<LoadResult> {
   const dispatcher = new Agent({ connections: plan.atOnce, bodyTimeout: 0, headersTimeout: 0 });
   try {
@@ -32,7 +32,7 @@ export async function loadServer(server: AgentServer, plan: LoadPlan): Promise<L
   }
 }
 
-/** `work` for each run of the plan, so many at once. */
+/** Executes `work` for each run of the plan, with limited concurrency. */
 export async function turns({ runs, atOnce }: LoadPlan, work: (turn: number) => Promise<void>): Promise<void> {
   let next = 0;
   const client = async () => {

@@ -1,10 +1,10 @@
 import { parseArgs } from 'node:util';
 
 const full = {
-  /** Runs before the first turn, of each server and of the floor. */
+  /** Warm-up runs of each server and of the floor. */
   warmUp: 2_000,
   rounds: 3,
-  /** Runs in a turn, by who runs them, so that turns are of about the same length. */
+  /** Runs in a turn by server, chosen for turns of similar duration. */
   atOnce: { product: 320, reference: 128 },
   alone: { product: 60, reference: 15 },
   large: { product: 64, reference: 32 },
@@ -15,7 +15,7 @@ const full = {
 
 export type Plan = typeof full;
 
-/** Enough to see that the bench works; its figures say nothing. */
+/** Only checks that the bench works; its figures are meaningless. */
 const quick: Plan = {
   warmUp: 32,
   rounds: 1,

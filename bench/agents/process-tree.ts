@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { memoryMib } from '../ingest-load/process-figures.ts';
 
-/** Resident memory now of a Runlake and of the processes that run its graphs, without its engines, in MiB. Linux. */
+/** Current resident memory of a Runlake and its graph processes, without engines, in MiB. Linux only. */
 export function runlakeMemoryMib(pid: number): number {
   const workers = childrenOf(pid).filter((child) => commandOf(child).includes('worker-process'));
   return [pid, ...workers].reduce((sum, each) => sum + memoryMib(each, 'VmRSS'), 0);
@@ -21,7 +21,7 @@ function commandOf(pid: number): string {
   return readNow(`/proc/${pid}/cmdline`);
 }
 
-/** Empty where the process has ended meanwhile. */
+/** Empty if the process has exited. */
 function readNow(file: string): string {
   try {
     return readFileSync(file, 'utf8');

@@ -6,8 +6,8 @@ const quietShare = 0.1;
 const maxLooks = 40;
 
 /**
- * Resolves when the processors of this machine have little to do, or after 20 s. What a server puts off until its load
- * is over, such as writing its state to a file or merging what it stored, is not to slow down what is measured next.
+ * Resolves when the machine is nearly idle, or after 20 s. Deferred work of a server, such as writing state to a file
+ * or merging parts, must not slow down the next measurement.
  */
 export async function untilQuiet(): Promise<void> {
   for (let look = 0; look < maxLooks; look += 1) {

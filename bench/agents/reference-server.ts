@@ -11,10 +11,10 @@ const folder = fileURLToPath(new URL('reference/', import.meta.url));
 const graph = fileURLToPath(new URL('graphs/burst.js', import.meta.url));
 const startTimeoutMs = 60_000;
 
-/** The open reference server with its usual ten workers, in a process of its own. Its first start installs it. */
+/** Starts the open reference server with its default of ten workers in a separate process; installs it if necessary. */
 export async function startReference(): Promise<AgentServer> {
   await install();
-  // Inside its folder, for the graph to find the packages that the server has.
+  // Inside its folder, so that the graph resolves the packages of the server.
   const cwd = mkdtempSync(join(folder, 'project-'));
   copyFileSync(graph, join(cwd, 'burst.js'));
   const child = fork(join(folder, 'serve.js'), [cwd, './burst.js:graph'], {
@@ -34,7 +34,7 @@ export async function startReference(): Promise<AgentServer> {
   try {
     const [{ url }] = (await Promise.race([
       once(child, 'message', { signal: AbortSignal.timeout(startTimeoutMs) }),
-      once(child, 'exit').then(([code]) => Promise.reject(new Error(`it ended with ${code}`))),
+      once(child, 'exit').then(([code]) => Promise.reject(new Error(`it exited with ${code}`))),
     ])) as [{ url: string }];
     return { url, headers: {}, memoryMib: () => memoryMib(child.pid!, 'VmRSS'), end };
   } catch (error) {
@@ -44,8 +44,8 @@ export async function startReference(): Promise<AgentServer> {
 }
 
 /**
- * What its lock file names, once for each state of the lock file. Not by `npm ci`, which asks that the lock file also
- * names the packages of other platforms; a registry need not have them all.
+ * Installs the packages of its lock file, once for each state of that file. Not with `npm ci`, which requires that the
+ * lock file also lists the packages of other platforms; a registry may not have all of them.
  */
 async function install(): Promise<void> {
   const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8');

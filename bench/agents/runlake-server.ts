@@ -7,16 +7,16 @@ export interface RunlakeAgents extends AgentServer {
   readonly databaseUrl: string;
 }
 
-/** A `runlake all` of its own, on embedded engines, with the graph. */
+/** Starts a separate `runlake all` on embedded engines with the graph. */
 export async function startRunlakeAgents(): Promise<RunlakeAgents> {
   const { environment, url } = await agentsAt();
   const runlake = await startRunlake({ environment });
   try {
     await untilItAnswers(url);
   } catch (error) {
-    const said = runlake.output();
+    const output = runlake.output();
     await runlake.remove();
-    throw new Error(`The agent server did not answer. Runlake said:\n${said}`, { cause: error });
+    throw new Error(`The agent server did not respond. Output of Runlake:\n${output}`, { cause: error });
   }
   return {
     url,

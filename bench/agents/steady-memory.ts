@@ -4,7 +4,7 @@ import { loadServer } from './load.ts';
 
 const parts = 10;
 
-/** Resident memory over so many runs: the median of each tenth of them, in MiB. */
+/** Resident memory during this many runs: the median of each tenth, in MiB. */
 export async function memoryOverRuns(server: AgentServer, runs: number): Promise<readonly number[]> {
   const tenths: number[] = [];
   for (let part = 0; part < parts; part += 1) {

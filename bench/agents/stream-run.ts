@@ -17,13 +17,13 @@ interface Target {
 const withinMs = 300_000;
 const frame = Buffer.from('event: custom\n');
 
-/** @returns the id of a new thread. */
+/** Creates a thread. @returns its id. */
 export async function createThread(target: Target, dispatcher: Dispatcher): Promise<string> {
   const thread = await ask<{ thread_id: string }>(target, dispatcher, '/threads', {});
   return thread.thread_id;
 }
 
-/** Posts `body`. @throws on any answer but 2xx. */
+/** Posts `body`. @throws on a status other than 2xx. */
 export async function ask<Answer>(
   { url, headers }: Target,
   dispatcher: Dispatcher,
@@ -41,7 +41,7 @@ export async function ask<Answer>(
   return (text === '' ? undefined : JSON.parse(text)) as Answer;
 }
 
-/** Starts a run of the graph and reads its stream to the end. @throws unless it brings each event of the graph. */
+/** Starts a run of the graph and reads its stream to the end. @throws unless it contains each event of the graph. */
 export async function streamRun(
   { url, headers }: Target,
   dispatcher: Dispatcher,
@@ -67,7 +67,7 @@ export async function streamRun(
       if (seen++ === 0) firstMs = performance.now() - began;
       at = found + frame.length;
     }
-    // The head of a frame may lie at the end of a chunk.
+    // The beginning of a frame may be at the end of a chunk.
     rest = bytes.subarray(Math.max(at, bytes.length - frame.length + 1));
     last = chunk.subarray(-500).toString();
   }

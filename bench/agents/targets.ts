@@ -15,8 +15,8 @@ export function atMost(target: number, value: number): Measured {
 }
 
 /**
- * Each value beside its target, as members of a bench's line, and how far the worst of them is from its own: 1 is a
- * target just met, more is better.
+ * Each value with its target, as fields of a bench's output line, and the worst result relative to its target: 1 means
+ * that the target is just met, more is better.
  */
 export function againstTargets(measured: Readonly<Record<string, Measured>>): Record<string, number | boolean> {
   const members = Object.entries(measured).flatMap(([name, { value, target }]) => [

@@ -1,6 +1,6 @@
 /**
- * The flood of the bench `fairness`, in a process of its own, so that the client that measures does not wait for it.
- * Started with what to flood as an argument; it ends when its parent disconnects.
+ * The flood of the bench `fairness`, in a separate process, so that it does not delay the measuring client.
+ * Its argument is the target of the flood; it exits when its parent disconnects.
  */
 import { setMaxListeners } from 'node:events';
 import { connect } from 'node:net';
@@ -11,7 +11,7 @@ export interface Flood {
   readonly part: 'ingest' | 'queries' | 'runs' | 'exports';
   readonly at: Addresses;
   readonly tenant: Tenant;
-  /** First of the days that are exported. */
+  /** First exported day. */
   readonly beginSeconds: number;
 }
 
@@ -22,7 +22,7 @@ const { signal } = over;
 setMaxListeners(100_000, signal);
 process.once('disconnect', () => over.abort());
 
-/** Does `work` again and again, so many at once. */
+/** Repeats `work` with this concurrency. */
 async function again(count: number, work: () => Promise<unknown>): Promise<void> {
   const one = async () => {
     while (!signal.aborted) {
@@ -34,7 +34,7 @@ async function again(count: number, work: () => Promise<unknown>): Promise<void>
   await Promise.all(Array.from({ length: count }, one));
 }
 
-/** Sends a body but for its last byte, until the server ends the connection. */
+/** Sends a body without its last byte, until the server closes the connection. */
 async function withholdEnd(): Promise<void> {
   const socket = connect({ host: '127.0.0.1', port: Number(new URL(at.main).port) });
   socket.on('error', () => undefined);

@@ -1,4 +1,4 @@
-/** What tenants of the bench `fairness` ask of a Runlake. */
+/** Requests of the tenants of the bench `fairness`. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -18,10 +18,10 @@ export interface Addresses {
 
 const dispatcher = new Agent({ connections: 256, headersTimeout: 0, bodyTimeout: 0 });
 
-/** Ends all connections. */
+/** Closes all connections. */
 export const disconnect = (): Promise<void> => dispatcher.destroy();
 
-/** Sends until it is taken: the time until a refused request passes counts. */
+/** Sends until it is accepted: the time of refused attempts counts. */
 async function send<Answer>(
   { key }: Pick<Tenant, 'key'>,
   url: string,
@@ -42,7 +42,7 @@ async function send<Answer>(
   }
 }
 
-/** Asks whether the process answers, which needs nothing that tenants share but the process itself. */
+/** Checks that the process responds; the only resource that tenants share for it is the process itself. */
 export async function ok({ main }: Addresses): Promise<void> {
   await (await fetch(`${main}/ok`, { dispatcher })).arrayBuffer();
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { formatDottedOrderSegment } from '../../pipelines/ingest/run-event/dotted-order.ts';
 import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
 
-/** A run as a client has it before it is put on the wire, and as a store has it after it was parsed. */
+/** A run as a client has it before encoding, and as a store has it after parsing. */
 export interface LoadRun {
   readonly id: string;
   readonly traceId: string;
@@ -56,7 +56,7 @@ export function makeRuns(count: number): LoadRun[] {
   return runs;
 }
 
-/** Three parts a run, as stock SDKs send them. */
+/** Multipart bodies with three parts a run, as stock SDKs send them. */
 export function multipartBody(runs: readonly LoadRun[]): Buffer {
   const parts = runs.flatMap(({ id, main, inputs, outputs }) => [
     part(`post.${id}`, main),

@@ -6,8 +6,8 @@ import type { LoadRun } from './bodies.ts';
 import { encodeParsed, parsed } from './records.ts';
 
 /**
- * The floor: one process encodes rows that are parsed already with the product's encoder and inserts cuts of the product's
- * size, one after the other. @returns runs a second.
+ * The floor: one process encodes parsed rows with the product's encoder and inserts batches of the product's mean size,
+ * one after the other. @returns runs a second.
  */
 export async function insertFloor(
   runs: readonly LoadRun[],
@@ -24,7 +24,7 @@ export async function insertFloor(
   return (runs.length / (performance.now() - began)) * 1_000;
 }
 
-/** One insert, as the sink makes it. */
+/** One insert with the statement of the sink. */
 export function insertAvro(body: Buffer, clickhouse: ClickHouse): Promise<void> {
   return clickhouse.insertBody({
     name: 'bench-floor',

@@ -4,7 +4,7 @@ import type { LoadRun } from './bodies.ts';
 
 export const otlpType = 'application/x-protobuf';
 
-/** The same runs as spans, in one ExportTraceServiceRequest in protobuf: 1 KB of attributes each. */
+/** The same runs as spans of one ExportTraceServiceRequest in protobuf, with 1 KB of attributes each. */
 export function otlpBody(runs: readonly LoadRun[]): Buffer {
   const spans = runs.map((run) => ({
     traceId: run.traceId.replaceAll('-', ''),

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
-/** Runs that were accepted and are looked for, all of them with one query at a time. */
+/** Queries accepted runs until they are visible, all of them with one query at a time. */
 export class Probes {
   readonly #clickhouse: ClickHouse;
   readonly #tenantId: string;
@@ -22,7 +22,7 @@ export class Probes {
     this.#waiting.set(id, performance.now());
   }
 
-  /** No more are accepted. @returns milliseconds from acceptance to the query that found each. */
+  /** Ends the measurement. @returns milliseconds from acceptance of each run to the query that found it. */
   async finish(): Promise<readonly number[]> {
     this.#last = true;
     await this.#looking;

@@ -4,7 +4,7 @@ import { encodeRunEvent } from '../../pipelines/ingest/run-event/encode.ts';
 import { nilUuid } from '../../pipelines/ingest/run-event/run-event.ts';
 import type { LoadRun } from './bodies.ts';
 
-/** A run whose JSON is parsed already, down to the bytes that are stored. */
+/** A parsed run with the bytes of its stored values. */
 export interface ParsedRun extends Omit<LoadRun, 'inputs' | 'outputs'> {
   readonly inputs: Buffer;
   readonly outputs: Buffer;
@@ -26,7 +26,7 @@ export function parsed(runs: readonly LoadRun[]): ParsedRun[] {
   }));
 }
 
-/** The product's encoder on rows that are parsed already: one record a run, in the wire format. */
+/** Encodes parsed rows with the product's encoder: one record a run, in the wire format. */
 export function encodeParsed(runs: readonly ParsedRun[], { tenantId, projectId, schemaId }: RecordOwner): Buffer[] {
   const writer = new AvroWriter(1_500 * runs.length);
   return runs.map((run) => {

@@ -9,7 +9,9 @@ export interface SendOptions {
   readonly path: string;
 }
 
-/** Sends every body once, over `clients` connections; milliseconds of each request. Fails on the first answer above 299. */
+/**
+ * Sends every body once, over `clients` connections; milliseconds of each request. Fails on the first status above 299.
+ */
 export async function sendAll(bodies: readonly Buffer[], options: SendOptions): Promise<number[]> {
   const agent = new Agent({ keepAlive: true, maxSockets: options.clients });
   const times: number[] = [];

@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
-/** Rows and number of the inserts into `runs` so far, as the metrics of the process at `url` tell. */
+/** Rows and number of inserts into `runs` so far, from the metrics of the process at `url`. */
 export async function insertBatchesSoFar(url: string): Promise<{ rows: number; count: number }> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const value = (name: string) =>
@@ -8,7 +8,7 @@ export async function insertBatchesSoFar(url: string): Promise<{ rows: number; c
   return { rows: value('sum'), count: value('count') };
 }
 
-/** Rows of a workspace that can be read now. */
+/** Visible rows of a workspace. */
 export async function visibleRuns(clickhouse: ClickHouse, tenantId: string): Promise<number> {
   const [row] = await clickhouse.query<{ n: number }>({
     name: 'bench-visible',

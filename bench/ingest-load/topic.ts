@@ -4,20 +4,17 @@ import { runEvents } from '../../schemas/topics.ts';
 import type { BenchStack } from '../stack.ts';
 import type { ParsedRun } from './records.ts';
 
-/** The bare client on the product's topic, without the product. */
+/** The bare Kafka client on the product's topic. */
 export interface BareTopic {
   readonly schemaId: number;
-  /** Records of one `send`, acknowledged by all in-sync replicas. */
+  /** Sends records in one `send`, acknowledged by all in-sync replicas. */
   produce(runs: readonly ParsedRun[], records: readonly Buffer[], tenantId: string): Promise<void>;
-  /**
-   * Reads `count` records from the newest on backwards of a fresh group. @returns milliseconds from the first batch to
-   * the last.
-   */
+  /** Consumes `count` records with a new group. @returns milliseconds from the first batch to the last. */
   consume(count: number): Promise<number>;
   close(): Promise<void>;
 }
 
-/** Expects that a role of the product has made topic and schema. */
+/** Requires that a role of the product has created topic and schema. */
 export async function openBareTopic({ brokers, registryUrl }: BenchStack): Promise<BareTopic> {
   const kafka = new Kafka({ brokers: [brokers], clientId: 'bench', logLevel: logLevel.NOTHING });
   const registry = new SchemaRegistry({ host: registryUrl });

@@ -13,7 +13,7 @@ while at < len(data):
     at += 4 + size
 `;
 
-/** Bodies as zstd: by Node where it can, else by the Python of the tests; undefined where neither is there. */
+/** Compresses bodies with zstd: with Node if supported, else with the tests' Python; undefined if neither can. */
 export function zstdBodies(bodies: readonly Buffer[]): Buffer[] | undefined {
   const compress = (zlib as { zstdCompressSync?: (body: Buffer) => Buffer }).zstdCompressSync;
   if (compress !== undefined) return bodies.map((body) => compress(body));

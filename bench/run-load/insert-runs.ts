@@ -1,21 +1,21 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
-/** Runs of one project, evenly over a stretch of time. */
+/** Runs of one project, evenly over a time range. */
 export interface RunLoad {
   readonly tenant: string;
   readonly project: string;
-  /** Of the whole project, by which a run's number says its time. */
+  /** Number of runs of the whole project; a run's number determines its time. */
   readonly total: number;
   readonly beginSeconds: number;
   readonly spanSeconds: number;
-  /** Bytes of JSON a run, about. */
+  /** Approximate bytes of JSON in a run. */
   readonly bytes: number;
 }
 
 /**
  * Inserts runs number `first` to `first + count` as the sink would: once as posts with inputs, once as patches with
  * outputs, so that the newest are not merged. Traces of five runs; inputs, metadata and outputs are random letters,
- * which no codec makes small. Two of a hundred failed.
+ * which compress badly. Two percent failed.
  */
 export async function insertRuns(clickhouse: ClickHouse, load: RunLoad, first: number, count: number): Promise<void> {
   const id = (text: string) => `toUUID(lower(hex(MD5(concat({project:String}, ${text})))))`;

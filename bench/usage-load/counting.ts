@@ -1,8 +1,8 @@
 import type { Grouping } from '../../pipelines/usage/grouping.ts';
 
 /**
- * Reports made without a roll-up, by counting distinct traces, under the parameters of the product's own query and in the
- * shape that it has: out of `runs`, as a product without one would, and out of `traces`, which has one row a trace already.
+ * Reports without a roll-up, by counting distinct traces, with the parameters and result columns of the product's own
+ * query: from `runs`, as a product without `traces` would, and from `traces`, which already has one row a trace.
  */
 export const counting: Readonly<Record<'runs' | 'traces', (groupBy: Grouping) => string>> = {
   runs: (groupBy) =>

@@ -14,7 +14,7 @@ export interface UsageLoad {
   readonly days: number;
   readonly projects: number;
   readonly users: number;
-  /** Each of one user. */
+  /** Each key belongs to one user. */
   readonly keys: number;
 }
 
@@ -35,12 +35,12 @@ export interface FilledUsage {
   readonly rollUpSeconds: number;
 }
 
-/** Inserts that each stand for as many runs. */
+/** Runs in each insert. */
 const runsOfPiece = 200_000;
 
 /**
- * Names for all that the traces will be of, and the traces, evenly over the days in the order of time, straight into
- * `runs`, from where the views fill `traces`. Then everything is rolled up.
+ * Creates names for everything that the traces refer to, and the traces, evenly over the days in the order of time,
+ * directly in `runs`, from which the views fill `traces`. Then it rolls everything up.
  */
 export async function fillUsage(engines: BenchEngines, load: UsageLoad): Promise<FilledUsage> {
   const { key, workspaceId } = await addNames(engines, load);
@@ -60,7 +60,7 @@ export function hoursOf({ startSeconds, days }: UsageLoad, workspaceId: string):
   }));
 }
 
-/** Organisation, workspace and key of a first start, and names. */
+/** Creates organisation, workspace and key of a first start, and names. */
 async function addNames({ database }: BenchEngines, { projects, users, keys }: UsageLoad) {
   const key = `bench-${randomBytes(16).toString('hex')}`;
   await bootstrap(database, { ...loadConfig({}).config, bootstrapApiKey: key });

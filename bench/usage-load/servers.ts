@@ -11,7 +11,7 @@ import type { Grouping } from '../../pipelines/usage/grouping.ts';
 import { createUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 import type { BenchEngines } from '../engines.ts';
 
-/** What one request asks for. */
+/** Parameters of one request. */
 export interface UsageQuestion {
   readonly start: string;
   readonly end: string;
@@ -19,14 +19,14 @@ export interface UsageQuestion {
 }
 
 export interface UsageServer {
-  /** The body of the answer, over a connection that is kept alive. */
+  /** Returns the body of the response, over a keep-alive connection. */
   ask(question: UsageQuestion): Promise<string>;
   close(): Promise<void>;
 }
 
 /**
- * A product's server with the one operation; given SQL, it answers from that instead of the product's own. It keeps
- * what it counted where told so.
+ * A product server with only this operation; given SQL, it uses that instead of the product's own query. It caches
+ * counts if configured.
  */
 export async function serveUsage(
   { database, clickhouse, logger }: BenchEngines,

@@ -1,11 +1,11 @@
 /**
- * The agent server, by the stock `@langchain/langgraph-sdk`: a run streams and is interrupted by a question; Runlake is
- * killed; the answer resumes the graph where it stood. Both runs are traces, and counted.
+ * The agent server, through the stock `@langchain/langgraph-sdk`: a run streams and is interrupted by a question;
+ * Runlake is killed; the answer resumes the graph at the interrupt. Both runs are traced and counted.
  */
 import { Client } from '@langchain/langgraph-sdk';
 import type { DemoServer } from './server.ts';
 
-/** Of docs/guide/agents. */
+/** A graph of docs/guide/agents. */
 const graph = 'trip';
 
 interface Trip {
@@ -13,7 +13,7 @@ interface Trip {
   readonly booking?: string;
 }
 
-/** Streams a run, word by word, to the terminal until its graph asks something. @returns the id of its thread. */
+/** Streams a run, word by word, to the terminal until its graph interrupts. @returns the id of its thread. */
 export async function streamUntilAsked(server: DemoServer, city: string): Promise<string> {
   const client = agentsOf(server);
   const { thread_id: threadId } = await client.threads.create();
@@ -24,12 +24,12 @@ export async function streamUntilAsked(server: DemoServer, city: string): Promis
   }
   const { tasks } = await client.threads.getState(threadId);
   const { question } = (tasks[0]?.interrupts[0]?.value ?? {}) as { question?: string };
-  if (question === undefined) throw new Error(`The graph ${graph} did not ask anything.`);
+  if (question === undefined) throw new Error(`The graph ${graph} did not interrupt with a question.`);
   console.log(`\n  ${graph} › ${question}`);
   return threadId;
 }
 
-/** Answers the question. @returns what the graph ended with. */
+/** Answers the question. @returns the result of the graph. */
 export async function resumeTrip(server: DemoServer, threadId: string, answer: string): Promise<string> {
   console.log(`  you  › ${answer}`);
   const values = (await agentsOf(server).runs.wait(threadId, graph, { command: { resume: answer } })) as Trip;

@@ -1,4 +1,4 @@
-/** Asks the API; the body of the answer as text. */
+/** Sends a request to the API. @returns the response body as text. */
 export async function askText(url: string, key: string, body?: object, headers: object = {}): Promise<string> {
   const response = await fetch(url, {
     method: body === undefined ? 'GET' : 'POST',
@@ -10,7 +10,7 @@ export async function askText(url: string, key: string, body?: object, headers: 
   return text;
 }
 
-/** Asks the API; the answer's JSON. */
+/** Sends a request to the API. @returns the parsed response body. */
 export async function ask<T>(url: string, key: string, body?: object, headers: object = {}): Promise<T> {
   return JSON.parse(await askText(url, key, body, headers)) as T;
 }

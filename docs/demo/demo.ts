@@ -1,21 +1,22 @@
 /**
- * `make demo`: the whole path, from the stock SDKs to exact usage, on a throw-away folder.
+ * `make demo`: the whole path, from the stock SDKs to exact usage, in a temporary folder.
  *
- *   1. start Runlake; make workspaces, users and keys;
+ *   1. start Runlake; create workspaces, users and keys;
  *   2. send nested traces of three weeks with the stock `langsmith` SDK;
  *   3. wait until they are counted; print usage by project and day; write the CSV;
  *   4. read one trace back;
  *   5. export everything as Parquet to a folder and query the files with DuckDB;
  *   6. compare every figure and every exported row with what was sent: exit code 0 only if all are equal;
- *   7. run a graph with the stock LangGraph SDK, kill everything while it waits for an answer, resume it, see it counted;
- *   8. stop everything, remove the folder, say how to go on.
+ *   7. run a graph with the stock LangGraph SDK, kill everything while it waits for an answer, resume it, check its
+ *      usage;
+ *   8. stop everything, remove the folder, print the next steps.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Client } from 'langsmith';
 import type { Run } from 'langsmith/schemas';
 import { resumeTrip, streamUntilAsked } from './agent.ts';
-import { compareRuns, exportProjects, queryFiles, questionToFiles } from './export.ts';
+import { compareRuns, exportProjects, fileQuery, queryFiles } from './export.ts';
 import { nextSteps } from './next-steps.ts';
 import { demoDays, firstDay, type PlannedTrace, planTraces } from './plan.ts';
 import { type Sent, sendTraces } from './send.ts';
@@ -33,11 +34,11 @@ if (!Number.isInteger(traceCount) || traceCount < 50 || traceCount > 100_000) {
   console.error('--traces takes a whole number from 50 to 100000.');
   process.exit(2);
 }
-// The SDK listens to these: sampling, hidden inputs, another workspace. The demo is to be the same everywhere.
+// These variables configure the SDK: sampling, hidden inputs, another workspace. The demo must not depend on them.
 for (const name of Object.keys(process.env))
   if (/^(LANGSMITH|LANGCHAIN|LANGGRAPH)_/.test(name)) delete process.env[name];
 
-// The SDK advises its own successor of `listRuns`, which asks another API.
+// The SDK deprecates `listRuns` in favour of a method that uses another API.
 process.noDeprecation = true;
 
 console.log('Runlake demo: traces in, exact usage and Parquet out; and a graph that outlives a crash.\n');
@@ -49,26 +50,26 @@ for (const [signal, code] of [
 ] as const) {
   process.once(signal, () => {
     console.log('\nStopping, cleaning up ...');
-    // Requests that the SDK has under way fail now, as they should.
+    // Requests of the SDK that are in flight fail now.
     console.warn = console.error = () => {};
     void starting.stop().finally(() => process.exit(code));
   });
 }
 let equal = false;
 try {
-  const server = await step('Starting ClickHouse, Postgres and Runlake on a throw-away folder', starting.ready);
-  equal = await Promise.race([tell(server), server.ended]);
+  const server = await step('Starting ClickHouse, Postgres and Runlake in a temporary folder', starting.ready);
+  equal = await Promise.race([runDemo(server), server.ended]);
 } catch (error) {
   console.error(`\nThe demo failed: ${error instanceof Error ? error.message : String(error)}`);
 } finally {
   await starting.stop();
 }
-console.log(equal ? nextSteps() : '\nWhat was counted is not what was sent, or the demo could not tell.');
+console.log(equal ? nextSteps() : '\nThe counts differ from what was sent, or could not be checked.');
 process.exit(equal ? 0 : 1);
 
-async function tell(server: DemoServer): Promise<boolean> {
+async function runDemo(server: DemoServer): Promise<boolean> {
   const nowMs = Date.now();
-  const tenants = await step('Making 2 workspaces, 3 users and 4 API keys through the API', makeTenants(server));
+  const tenants = await step('Creating 2 workspaces, 3 users and 4 API keys through the API', makeTenants(server));
   const traces = planTraces(traceCount, nowMs);
 
   console.log(
@@ -107,45 +108,49 @@ async function showTrace(server: DemoServer, { keyOf }: DemoTenants, traces: rea
   console.log(traceTree(runs));
 }
 
-/** Exports everything, and asks DuckDB about the files. */
+/** Exports everything, and queries the files with DuckDB. */
 async function showExport(server: DemoServer, tenants: DemoTenants, nowMs: number) {
   console.log('');
   const made = await step('Exporting every project as Parquet to a folder', exportProjects(server, tenants, nowMs));
   const size = `${made.files} files, ${Math.round(made.bytes / 1_000).toLocaleString('en')} kB`;
   console.log(`  ${made.rows.toLocaleString('en')} rows in ${size}. DuckDB reads them:\n`);
-  console.log(`  ${questionToFiles}\n`);
+  console.log(`  ${fileQuery}\n`);
   const found = await queryFiles(server.exportFolder, made);
   console.log(exportTable(found.summary));
   return found;
 }
 
-/** @returns whether the graph went on after the crash, and both of its runs were counted beside the traces of before. */
+/**
+ * @returns whether the graph resumed after the crash, and both of its runs were counted in addition to earlier traces.
+ */
 async function showAgent(server: DemoServer, tenants: DemoTenants, countedBefore: number): Promise<boolean> {
-  console.log('\nA graph, docs/guide/agents/trip.js, streams through the stock LangGraph SDK and stops to ask:\n');
+  console.log(
+    '\nA graph, docs/guide/agents/trip.js, streams through the stock LangGraph SDK and interrupts with a question:\n',
+  );
   const threadId = await streamUntilAsked(server, 'Lyon');
   console.log('');
-  const restarted = await step('Killing Runlake with kill -9, and starting it again', server.crash());
-  const goOn = async () => {
+  const restarted = await step('Killing Runlake with kill -9 and restarting it', server.crash());
+  const resume = async () => {
     console.log('');
     const booking = await resumeTrip(restarted, threadId, 'yes');
     const usage = new DemoUsage(restarted, tenants, Date.now());
     const counted = await usage.settle(countedBefore + 2, countedWithinMs);
     const trips = totalOf(new Map([...(await usage.daily('project'))].filter(([cell]) => cell.endsWith(', trip'))));
-    const whole = booking === 'booked: Lyon' && trips === 2 && counted === countedBefore + 2;
+    const isComplete = booking === 'booked: Lyon' && trips === 2 && counted === countedBefore + 2;
     console.log(
-      `\n  ${whole ? '✓' : '✗'} resumed where it stood; ${trips} runs of the graph in the usage, project trip`,
+      `\n  ${isComplete ? '✓' : '✗'} resumed where it stood; ${trips} runs of the graph in the usage, project trip`,
     );
-    return whole;
+    return isComplete;
   };
-  return Promise.race([goOn(), restarted.ended]);
+  return Promise.race([resume(), restarted.ended]);
 }
 
 function compare(comparisons: readonly Comparison[]): boolean {
   console.log('\nComparing with what was sent:\n');
-  for (const { what, figures, called = 'figures', differences } of comparisons) {
+  for (const { what, figures, itemName = 'figures', differences } of comparisons) {
     const verdict =
       differences.length === 0
-        ? `all ${figures.toLocaleString('en')} ${called} equal`
+        ? `all ${figures.toLocaleString('en')} ${itemName} equal`
         : `${differences.length} of ${figures} differ`;
     console.log(`  ${differences.length === 0 ? '✓' : '✗'} ${what}: ${verdict}`);
     for (const difference of differences.slice(0, 10)) console.log(`      ${difference}`);

@@ -10,7 +10,7 @@ export interface DemoExports {
   readonly files: number;
   readonly rows: number;
   readonly bytes: number;
-  /** Names of projects by id. */
+  /** Project names by id. */
   readonly projects: ReadonlyMap<string, string>;
 }
 
@@ -23,7 +23,7 @@ interface ExportAnswer {
 
 const exportedWithinMs = 240_000;
 
-/** Exports every project to the local folder, through the API, and waits until all is there. */
+/** Exports every project to the local folder through the API, and waits for the end of all exports. */
 export async function exportProjects(server: DemoServer, { workspaceIds }: DemoTenants, nowMs: number) {
   const range = {
     start_time: new Date(firstDay(nowMs)).toISOString(),
@@ -72,23 +72,23 @@ function inWorkspace({ url, adminKey }: DemoServer, workspaceId: string) {
     ask<T>(`${url}/api/v1${path}`, adminKey, body, { 'x-tenant-id': workspaceId });
 }
 
-/** Projects with what DuckDB finds in the files of theirs: the query that the demo shows. */
-export const questionToFiles = `SELECT session_id, count(*) AS runs, count(*) FILTER (is_root) AS traces,
+/** Totals of the exported files by project: the query that the demo prints. */
+export const fileQuery = `SELECT session_id, count(*) AS runs, count(*) FILTER (is_root) AS traces,
     count(error) AS failed, sum(total_tokens) AS tokens, round(sum(total_cost::DECIMAL(38, 9)), 2) AS cost,
     median(epoch(end_time - start_time)) FILTER (is_root) AS seconds
   FROM read_parquet('**/*.parquet', hive_partitioning = true)
   GROUP BY ALL ORDER BY runs DESC`;
 
-/** Reads the files with DuckDB, which shares nothing with what wrote them but the format. */
+/** Reads the files with DuckDB, which shares no code with the writer. */
 export async function queryFiles(folder: string, { projects }: DemoExports) {
-  // Loaded here: what needs no export needs no DuckDB.
+  // Loaded lazily, because only exports need DuckDB.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:');
   const connection = await instance.connect();
   try {
     await connection.run("SET TimeZone = 'UTC'");
     await connection.run(`SET file_search_path = '${folder.replaceAll("'", "''")}'`);
-    const summary = await connection.runAndReadAll(questionToFiles);
+    const summary = await connection.runAndReadAll(fileQuery);
     const rows = await connection.runAndReadAll(
       `SELECT id, trace_id, parent_run_id, session_id, name, run_type, epoch_ms(start_time) AS start_ms,
          epoch_ms(end_time) AS end_ms, inputs, outputs, error
@@ -121,14 +121,14 @@ function exportedRun(row: Row, projects: ReadonlyMap<string, string>): string {
   });
 }
 
-/** Every run that the SDK sent, with every value that it was given, against the row of the same id. */
+/** Compares every run that the SDK sent, with all values, with the exported row of the same id. */
 export function compareRuns(runs: readonly RunTree[], exported: ReadonlyMap<string, string>): Comparison {
   const sent = new Map(runs.map((run) => [run.id, sentRun(run)]));
   const ids = [...new Set([...sent.keys(), ...exported.keys()])];
   const differences = ids
     .filter((id) => sent.get(id) !== exported.get(id))
     .map((id) => `${id}: sent ${sent.get(id) ?? 'nothing'}, exported ${exported.get(id) ?? 'nothing'}`);
-  return { what: 'in the Parquet files, value by value', figures: ids.length, called: 'rows', differences };
+  return { what: 'in the Parquet files, value by value', figures: ids.length, itemName: 'rows', differences };
 }
 
 function sentRun(run: RunTree): string {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { settings } from '../../infra/config/settings.ts';
 import { generateKey } from '../../pipelines/tenants/key-format.ts';
 
-/** How to go on after the demo: lines that can be pasted as they stand. `test/docs/demo.test.ts` does. */
+/** Next steps after the demo, as lines that can be pasted into a shell; `test/docs/demo.test.ts` runs them. */
 export function nextSteps(): string {
   const key = generateKey();
   const port = process.env[settings.port.variable] || settings.port.fallback;

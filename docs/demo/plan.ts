@@ -1,6 +1,6 @@
 /**
- * What the demo sends, decided before anything is sent, so that the answer can be checked against it. The same numbers each
- * time, whatever the machine; only the days move.
+ * The traces that the demo sends, planned beforehand so that the results can be checked against them. The numbers are
+ * the same in each execution; only the days differ.
  */
 
 export interface Sender {
@@ -19,11 +19,11 @@ export interface PlannedTrace {
   readonly durationMs: number;
   /** A leaf of the trace fails, and the trace with it. */
   readonly fails: boolean;
-  /** Its end is sent only after all other traces. */
+  /** Its end is sent after all other traces. */
   readonly endsLate: boolean;
 }
 
-/** A run of a kind of trace: how much of its parent's time it takes, and what it does inside. */
+/** A run of a kind of trace: its share of its parent's time, and its child runs. */
 export interface Step {
   readonly name: string;
   readonly type: 'chain' | 'llm' | 'tool' | 'retriever' | 'parser';
@@ -50,7 +50,7 @@ export const senders: readonly Sender[] = [ana, anaCi, ben, chloe];
 interface Kind {
   readonly project: string;
   readonly senders: readonly Sender[];
-  /** Of all traces. */
+  /** Share of all traces. */
   readonly weight: number;
   readonly root: Step;
   readonly questions: readonly string[];
@@ -121,7 +121,7 @@ const kinds: readonly Kind[] = [
   },
 ];
 
-/** Numbers between 0 and 1, the same ones for the same seed (mulberry32). */
+/** Pseudo-random numbers between 0 and 1, determined by the seed (mulberry32). */
 export function randomNumbers(seed: number): () => number {
   let state = seed;
   return () => {
@@ -132,7 +132,7 @@ export function randomNumbers(seed: number): () => number {
   };
 }
 
-/** `count` traces over the {@link demoDays} days until `nowMs`, in the order of their start. */
+/** Plans `count` traces over the {@link demoDays} days until `nowMs`, in the order of their start. */
 export function planTraces(count: number, nowMs: number): PlannedTrace[] {
   const random = randomNumbers(20);
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;

@@ -1,18 +1,18 @@
 /**
- * A Runlake in a process of its own: built code, none of the user's settings.
+ * A Runlake in a child process: from the build, without settings of the user.
  *
- * It runs in a process group of its own, so that Ctrl-C reaches the demo alone, which then stops it in order: drain,
- * engines, folder.
+ * It runs in its own process group, so that Ctrl-C reaches only the demo, which then stops in order: drain, engines,
+ * folder.
  */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 export interface RunlakeChild {
-  /** Where it answers. Rejects if it does not. */
+  /** Resolves with its addresses; rejects if it does not respond. */
   readonly ready: Promise<{ readonly url: string; readonly agentsUrl: string }>;
-  /** Settles only if it ends by itself: rejects with what it said last. */
+  /** Settles only if it exits unexpectedly: rejects with its last output. */
   readonly ended: Promise<never>;
-  /** Ends it. May be called at any time, also twice. */
+  /** Stops it. May be called at any time, also twice. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
@@ -37,11 +37,11 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
   });
   const ended = exited.then(() => {
     if (stopping) return new Promise<never>(() => {});
-    throw new Error(`Runlake ended by itself. It said:\n${output}`);
+    throw new Error(`Runlake exited unexpectedly. Its output:\n${output}`);
   });
   ended.catch(() => {});
   const answers = new Promise<{ url: string; agentsUrl: string }>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`Runlake did not answer in time:\n${output}`)), startTimeoutMs);
+    const timer = setTimeout(() => reject(new Error(`Runlake did not respond in time:\n${output}`)), startTimeoutMs);
     void exited.then(() => clearTimeout(timer));
     const read = (chunk: Buffer) => {
       output = (output + chunk).slice(-20_000);

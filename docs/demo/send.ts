@@ -7,17 +7,17 @@ import type { DemoTenants } from './tenants.ts';
 export interface Sent {
   /** Root runs, in the order of the plan. */
   readonly roots: readonly RunTree[];
-  /** Every run, as the SDK has it. */
+  /** Every run as an object of the SDK. */
   readonly runs: readonly RunTree[];
   readonly lateEnds: number;
 }
 
-/** Traces between two updates of the progress bar; each waits until they are durable. */
+/** Traces between two updates of the progress bar; each update waits until they are durable. */
 const batchTraces = 100;
 
 /**
- * Sends the traces with the stock SDK, one client a key, as so many programs would. First everything but the ends of the late
- * ones, then those.
+ * Sends the traces with the stock SDK, with one client for each key, like independent programs. First everything except
+ * the ends of the late traces, then those.
  */
 export async function sendTraces(
   traces: readonly PlannedTrace[],
@@ -57,7 +57,7 @@ export async function sendTraces(
   return { roots, runs, lateEnds: ends.length };
 }
 
-/** Posts a run and what it does inside; the promise's function sends its end. */
+/** Posts a run and its child runs. @returns a function that sends its end. */
 async function sendRun(
   run: RunTree,
   step: Step,
@@ -78,7 +78,7 @@ async function sendRun(
       inputs: { question: trace.question },
       start_time: startMs,
     });
-    // What fails is the last thing that was done.
+    // The last run fails.
     const last = index === innerSteps.length - 1;
     const end = await sendRun(child, inner, { ...trace, fails: trace.fails && last }, random, sent, innerMs);
     await end();

@@ -1,4 +1,4 @@
-/** A Runlake of the demo's own, on a throw-away folder and free ports, with the graph of the guide. */
+/** The Runlake of the demo, in a temporary folder and on free ports, with the graph of the guide. */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,15 +12,15 @@ export interface DemoServer {
   readonly adminKey: string;
   /** Root of local exports. */
   readonly exportFolder: string;
-  /** Settles only if the server ends by itself: rejects with what it said last. */
+  /** Settles only if the server exits unexpectedly: rejects with its last output. */
   readonly ended: Promise<never>;
-  /** `kill -9`, and a new start on the same folder. Resolves with where it answers then. */
+  /** Kills it with `kill -9` and restarts it in the same folder. Resolves with the new addresses. */
   crash(): Promise<DemoServer>;
 }
 
 const graphsFile = fileURLToPath(new URL('../guide/agents/langgraph.json', import.meta.url));
 
-/** `stop` ends it and removes its folder; it may be called at any time, also twice. */
+/** Starts it. `stop` stops it and removes its folder, and may be called at any time, also twice. */
 export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Promise<void> } {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-demo-'));
   const exportFolder = join(folder, 'bucket');
@@ -44,7 +44,7 @@ export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Pr
   };
   const crash = async (): Promise<DemoServer> => {
     await child.end('SIGKILL');
-    // Nothing is started that nobody would end.
+    // Do not start a process after `stop`.
     if (stopped) return new Promise(() => {});
     child = startChild(settings);
     return serving();

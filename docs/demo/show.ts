@@ -1,7 +1,7 @@
 import type { Run } from 'langsmith/schemas';
 import { type Counts, cellOf, timeOf } from './usage.ts';
 
-/** A bar that moves where somebody watches; else a line at every quarter. */
+/** A progress bar on a terminal, else a line at every quarter. */
 export class ProgressBar {
   readonly #total: number;
   readonly #moves = process.stdout.isTTY === true;
@@ -14,22 +14,22 @@ export class ProgressBar {
 
   update(done: number, note: string): void {
     const seconds = ((Date.now() - this.#startedMs) / 1_000).toFixed(1);
-    const words = `${done.toLocaleString('en')} of ${this.#total.toLocaleString('en')} traces, ${note}, ${seconds} s`;
+    const text = `${done.toLocaleString('en')} of ${this.#total.toLocaleString('en')} traces, ${note}, ${seconds} s`;
     if (this.#moves) {
       const width = 24;
       const full = Math.round((width * done) / this.#total);
-      process.stdout.write(`\r  ${'█'.repeat(full)}${'░'.repeat(width - full)}  ${words}\x1b[K`);
+      process.stdout.write(`\r  ${'█'.repeat(full)}${'░'.repeat(width - full)}  ${text}\x1b[K`);
       if (done === this.#total) process.stdout.write('\n');
       return;
     }
     const quarter = Math.floor((4 * done) / this.#total);
     if (quarter === this.#quarter) return;
     this.#quarter = quarter;
-    console.log(`  ${words}`);
+    console.log(`  ${text}`);
   }
 }
 
-/** Usage by day (down) and project (across) with sums. */
+/** Usage by day (rows) and project (columns) with totals. */
 export function usageTable(counts: Counts, firstDayMs: number, days: number): string {
   const projects = [...new Set([...counts.keys()].map((cell) => cell.split(', ')[1] ?? ''))].sort();
   const rows = Array.from({ length: days }, (_, day) => {
@@ -57,7 +57,7 @@ export function usageTable(counts: Counts, firstDayMs: number, days: number): st
   ].join('\n');
 }
 
-/** What DuckDB found in the exported files, a line a project. */
+/** The totals of the exported files from DuckDB, one line for each project. */
 export function exportTable(rows: readonly Readonly<Record<string, unknown>>[]): string {
   const columns = ['project', 'runs', 'traces', 'failed', 'tokens', 'cost', 'seconds'];
   const cells = rows.map((row) =>
@@ -77,7 +77,7 @@ export function exportTable(rows: readonly Readonly<Record<string, unknown>>[]):
   return [lineOf(columns), rule, ...cells.map(lineOf)].join('\n');
 }
 
-/** A trace as a tree: what ran inside what, for how long, with how many tokens. */
+/** A trace as a tree of runs with durations and tokens. */
 export function traceTree(runs: readonly Run[]): string {
   const lines: { tree: string; run: Run }[] = [];
   const add = (run: Run, branch: string, indent: string) => {

@@ -12,7 +12,7 @@ export interface DemoTenants {
   readonly keyOf: ReadonlyMap<Sender, DemoKey>;
 }
 
-/** Makes workspaces, users and keys as an administrator would: through the API. */
+/** Creates workspaces, users and keys through the API, as an administrator would. */
 export async function makeTenants({ url, adminKey }: DemoServer): Promise<DemoTenants> {
   await ask(`${url}/api/v1/workspaces`, adminKey, { display_name: secondWorkspace });
   const workspaces = await ask<{ id: string; display_name: string }[]>(`${url}/api/v1/workspaces`, adminKey);

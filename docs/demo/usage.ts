@@ -12,9 +12,9 @@ export type Counts = ReadonlyMap<string, number>;
 export interface Comparison {
   readonly what: string;
   readonly figures: number;
-  /** What they are, where they are no counts. */
-  readonly called?: string;
-  /** Each figure that differs, in words. */
+  /** Name of the compared items. Default: figures. */
+  readonly itemName?: string;
+  /** A description of each figure that differs. */
   readonly differences: readonly string[];
 }
 
@@ -26,14 +26,14 @@ interface UsageAnswer {
   }[];
 }
 
-const shownName: Record<Grouping, string> = {
+const nameField: Record<Grouping, string> = {
   workspace: 'workspace_name',
   project: 'project_name',
   user: 'user_email',
   api_key: 'api_key_short_key',
 };
 
-/** Reads what Runlake counted, and compares it with what was planned. */
+/** Reads the usage from Runlake and compares it with the plan. */
 export class DemoUsage {
   readonly #server: DemoServer;
   readonly #tenants: DemoTenants;
@@ -47,7 +47,7 @@ export class DemoUsage {
     this.#endMs = this.#startMs + demoDays * dayMs;
   }
 
-  /** Waits until `traces` are counted, or the time is over. Resolves with how many are. */
+  /** Waits until `traces` are counted, or for the time limit. Resolves with the counted number. */
   async settle(traces: number, withinMs: number): Promise<number> {
     const until = Date.now() + withinMs;
     for (;;) {
@@ -65,7 +65,7 @@ export class DemoUsage {
     return askText(this.#url('/export', 'project', this.#startMs, this.#endMs), this.#server.adminKey);
   }
 
-  /** Every figure that the demo promises, each compared with the plan. */
+  /** Compares every figure of the demo with the plan. */
   async compare(traces: readonly PlannedTrace[]): Promise<Comparison[]> {
     const keyOf = (trace: PlannedTrace) => this.#tenants.keyOf.get(trace.sender)?.shortKey ?? '';
     const names: Record<Grouping, (trace: PlannedTrace) => string> = {
@@ -81,7 +81,7 @@ export class DemoUsage {
     }
     const hourly = new Map<string, number>();
     for (let dayStartMs = this.#startMs; dayStartMs < this.#endMs; dayStartMs += dayMs) {
-      // A range below one day comes in hours.
+      // A range below one day has hourly buckets.
       const day = await this.#read('project', dayStartMs, dayStartMs + dayMs - 1_000);
       for (const [cell, count] of day) hourly.set(cell, count);
     }
@@ -98,7 +98,7 @@ export class DemoUsage {
     const { usage } = await ask<UsageAnswer>(this.#url('', groupBy, startMs, endMs), this.#server.adminKey);
     return new Map(
       usage.map(({ time_bucket: bucket, dimensions, traces }) => [
-        cellOf(bucket, dimensions[shownName[groupBy]] ?? ''),
+        cellOf(bucket, dimensions[nameField[groupBy]] ?? ''),
         traces,
       ]),
     );
@@ -140,7 +140,7 @@ function compareCounts(what: string, planned: Counts, counted: Counts): Comparis
   return { what, figures: cells.length, differences };
 }
 
-/** The names of the demo hold neither commas nor quotes. */
+/** The names of the demo contain no commas or quotes. */
 function countsOfCsv(csv: string): Counts {
   const [header = '', ...lines] = csv.trim().split('\r\n');
   const columns = header.split(',');
@@ -153,7 +153,7 @@ function countsOfCsv(csv: string): Counts {
   );
 }
 
-/** As usage answers say it: without fractions. */
+/** Formats a time as usage responses do, without fractions. */
 export function timeOf(ms: number): string {
   return new Date(ms).toISOString().replace('.000Z', 'Z');
 }

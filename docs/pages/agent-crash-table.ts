@@ -19,8 +19,8 @@ export const agentRows: readonly CrashRow[] = [
       'attempt begins. One that was where it is to stop, in a graph within another too, stops there. A run whose own code ends its ' +
       'process gets an error instead.',
     proofs: embedded(
-      'kill -9 of the process that runs graphs: its runs begin another attempt and end; readers see both',
-      'kill -9 while a graph within another is where it is to stop: it stops there in the next attempt, too',
+      'kill -9 of a worker process: its runs start another attempt and end, and readers see both attempts',
+      'kill -9 while a subgraph is at its interrupt: the next attempt stops there, too',
     ),
   },
   {
@@ -29,7 +29,7 @@ export const agentRows: readonly CrashRow[] = [
     happens:
       'That run is given up with an error after three attempts; the last one is alone in its process, so that those beside it end well.',
     proofs: embedded(
-      'a run whose process is killed each time is given up after its third attempt; its reader saw each, and what ran beside it ends well',
+      'a run whose process is killed each time fails after its third attempt; its reader sees each attempt, and concurrent runs succeed',
     ),
   },
   {
@@ -39,22 +39,22 @@ export const agentRows: readonly CrashRow[] = [
       'Its runs are taken up again once their lease has run out, in their order; a cancel that was asked for holds. No thread stays ' +
       'busy. Readers of resumable runs come back with `Last-Event-ID` and get each event of an attempt once. Each run counts once.',
     proofs: embedded(
-      'kill -9 in the middle of runs: they are taken up again in their order, what was asked before holds, each counts once',
+      'kill -9 in the middle of runs: they are requeued in order, an earlier cancel holds, and each counts once',
     ),
   },
   {
     where: 'runlake all',
     what: 'Dies between the end of a run and its trace',
     happens: 'The next start tells the end to readers and writes the trace, which counts once.',
-    proofs: embedded('killed between the end of a run and its trace: the next start tells the end and counts it once'),
+    proofs: embedded(
+      'kill -9 between the end of a run and its trace: the next start publishes the end and counts the run once',
+    ),
   },
   {
     where: 'Embedded Postgres',
     what: 'Dies in the middle of runs',
     happens: 'It is started again; runs end as they would have, in the same attempt or in another one.',
-    proofs: embedded(
-      'kill -9 of Postgres in the middle of runs: they end as they would have, in this attempt or another',
-    ),
+    proofs: embedded('kill -9 of Postgres in the middle of runs: runs end normally, in the same or a later attempt'),
   },
   {
     where: 'Embedded ClickHouse',
@@ -63,7 +63,7 @@ export const agentRows: readonly CrashRow[] = [
       'It is started again; runs go on meanwhile, and those that are resumable end once it has their events. Readers get all of them, ' +
       'later ones too; traces are there once.',
     proofs: embedded(
-      'kill -9 of ClickHouse in the middle of runs: they end as they would have, readers get all, traces are there once',
+      'kill -9 of ClickHouse in the middle of runs: runs end normally, readers get all events, each trace is stored once',
     ),
   },
   {
@@ -73,7 +73,7 @@ export const agentRows: readonly CrashRow[] = [
       'Another one takes its runs up once their lease has run out. Readers of that one stay; readers of the dead one resume there. ' +
       'What it had not given to the log yet is seen by nobody, also where the state behind it is stored.',
     proofs: servers(
-      'kill -9 of one that runs: another takes its runs up, readers there follow both attempts to the end',
+      'kill -9 of one agent server: another requeues its runs, and readers there follow both attempts to the end',
     ),
   },
   {
@@ -92,7 +92,7 @@ export const agentRows: readonly CrashRow[] = [
     what: 'Dies in the middle of runs, and is started again',
     happens:
       'What runs stream waits for it in bounded memory, and runs with it. Nothing that was streamed is missing or doubled.',
-    proofs: servers('Kafka is killed in the middle of runs and started again: nothing that was streamed is missing'),
+    proofs: servers('kill -9 of Kafka in the middle of runs: no streamed event is missing after the restart'),
   },
   {
     where: 'ClickHouse',
@@ -101,7 +101,7 @@ export const agentRows: readonly CrashRow[] = [
       'Runs go on and end; their readers notice nothing, and who comes back gets what is in memory of the process that is asked. What ' +
       'was streamed and traced meanwhile is stored once it is back, once.',
     proofs: servers(
-      'ClickHouse is killed in the middle of runs: nobody notices, and when it is back what came meanwhile is there once',
+      'kill -9 of ClickHouse in the middle of runs: runs and readers continue, and events are stored once after the restart',
     ),
   },
   {
@@ -109,7 +109,7 @@ export const agentRows: readonly CrashRow[] = [
     what: 'Dies in the middle of runs',
     happens: 'Runs and their readers notice nothing. Their traces are there once when it is back.',
     proofs: servers(
-      'kill -9 of the main API in the middle of runs: they go on, and their traces are there once when it is back',
+      'kill -9 of the main API in the middle of runs: runs continue, and each trace is stored once after the restart',
     ),
   },
   {
@@ -119,7 +119,7 @@ export const agentRows: readonly CrashRow[] = [
       'Runs end as they would have, in the same attempt or in another one; readers get each event of an attempt once, no thread ' +
       'stays busy, each run counts once.',
     proofs: servers(
-      'kill -9 of Postgres in the middle of runs, roles apart: they end as they would have, in this attempt or another',
+      'kill -9 of Postgres in the middle of runs, separate roles: runs end normally, in the same or a later attempt',
     ),
   },
   {
@@ -129,7 +129,7 @@ export const agentRows: readonly CrashRow[] = [
       'The cron fires that time, once. The webhook is sent again, with the same body and a signature of its own. Runs start when ' +
       'their time has come, not before.',
     proofs: servers(
-      'all are killed while a cron fires, a webhook is on its way and runs wait for their time: each happens once they are back, and once',
+      'kill -9 of all agent servers while a cron fires, a webhook is sent and delayed runs wait: each happens once after the restart',
     ),
   },
   {
@@ -137,7 +137,7 @@ export const agentRows: readonly CrashRow[] = [
     what: 'Processes die in the middle of firing crons, and while none is there a time comes',
     happens: 'Each time of each cron makes one run: none is left out, none comes twice.',
     proofs: crons(
-      'those who fire crons are killed in the middle of it, and while a minute turns: each time makes one run of each',
+      'kill -9 of agent servers while they fire crons and across a minute boundary: each time creates one run per cron',
     ),
   },
 ];

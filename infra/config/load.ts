@@ -27,7 +27,7 @@ export interface LoadedConfig {
  * @throws INVALID_CONFIG with all errors at once.
  */
 export function loadConfig(environment: Readonly<Record<string, string | undefined>> = process.env): LoadedConfig {
-  const faults: string[] = [];
+  const errors: string[] = [];
   const values: Record<string, unknown> = {};
   const sources: Record<string, SettingSource> = {};
   for (const [name, setting] of Object.entries<Setting>(settings)) {
@@ -40,18 +40,18 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     const value = convert(raw.trim(), setting);
     const reason = value === undefined ? 'is not a valid value' : firstError(setting, value);
     if (reason !== undefined)
-      faults.push(
+      errors.push(
         `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.about}`,
       );
     values[name] = value;
     sources[name] = 'environment';
   }
   Object.assign(values, sharesOf(Number(values.memoryBytes)), internals);
-  faults.push(...overrideForTests(values, environment), ...contradictions(values), ...unknownVariables(environment));
-  if (faults.length > 0) {
+  errors.push(...overrideForTests(values, environment), ...contradictions(values), ...unknownVariables(environment));
+  if (errors.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
-      count: faults.length,
-      faults: faults.map((line) => `  - ${line}`).join('\n'),
+      count: errors.length,
+      errors: errors.map((line) => `  - ${line}`).join('\n'),
     });
   }
   return Object.freeze({
@@ -133,15 +133,15 @@ function overrideForTests(
   const overrides = parseObject(raw);
   if (overrides === undefined) return ['RUNLAKE_TEST_SETTINGS is not a JSON object'];
   const known = [...Object.keys(internals), ...Object.keys(memoryShares)];
-  const faults: string[] = [];
+  const errors: string[] = [];
   for (const [name, value] of Object.entries(overrides)) {
     if (!known.includes(name)) {
-      faults.push(`RUNLAKE_TEST_SETTINGS: ${name} is not a constant; did you mean ${nearest(name, known)}?`);
+      errors.push(`RUNLAKE_TEST_SETTINGS: ${name} is not a constant; did you mean ${nearest(name, known)}?`);
     } else if (typeof value !== typeof values[name]) {
-      faults.push(`RUNLAKE_TEST_SETTINGS: ${name} must be a ${typeof values[name]}`);
+      errors.push(`RUNLAKE_TEST_SETTINGS: ${name} must be a ${typeof values[name]}`);
     } else values[name] = value;
   }
-  return faults;
+  return errors;
 }
 
 function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {

@@ -255,7 +255,7 @@ export const catalogue = {
   // Start
   INVALID_CONFIG: terminal(
     500,
-    'The configuration has {count} error(s):\n{faults}',
+    'The configuration has {count} error(s):\n{errors}',
     'Correct the variables and restart.',
   ),
   DATA_FOLDER_IN_USE: terminal(
@@ -329,8 +329,8 @@ export const catalogue = {
   ),
   MIGRATION_CHANGED: terminal(
     500,
-    'The {store} migration {name} was applied with different contents than in this release.',
-    'Migrations must not be edited after their release: restore the original file, or restore the database from a backup.',
+    'The {store} migration {name} is applied, but it is not a migration of this release: the data was made by a development version of Runlake, or a migration file was edited.',
+    'If a development version made the data, no release can upgrade it: export what you need with that version, then delete the data folder or both databases and start again. If a migration file was edited, restore the original file.',
   ),
   MIGRATION_FAILED: terminal(
     500,

@@ -23,7 +23,7 @@ export interface ErrorOptionsOfRunlake {
   readonly retryAfterSeconds?: number;
 }
 
-/** The only error class that Runlake throws. {@link fault} creates it, with the text of the catalogue. */
+/** The only error class that Runlake throws. {@link runlakeError} creates it, with the text of the catalogue. */
 export class RunlakeError extends Error {
   override readonly name = 'RunlakeError';
   readonly code: ErrorCode;
@@ -33,7 +33,7 @@ export class RunlakeError extends Error {
   readonly remedy: string;
   readonly fields: readonly FieldError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
-  /** The parameters of {@link fault}, so that another process can recreate the same error. */
+  /** The parameters of {@link runlakeError}, so that another process can recreate the same error. */
   declare readonly parameters: ErrorParameters;
 
   constructor(code: ErrorCode, parameters: ErrorParameters, options: ErrorOptionsOfRunlake) {

@@ -16,7 +16,7 @@ export interface DeadLetterHead {
   readonly key: string;
   readonly sizeBytes: number;
   readonly reason: string;
-  /** Step that refused the event: `framing`, `schema`, `walk`, `key`, `insert` or `park`. */
+  /** Step that refused the event: `framing`, `schema`, `walk`, `key`, `insert` or `defer`. */
   readonly step: string;
   /** Time at which it was written to the queue, in milliseconds since 1970. */
   readonly deadAtMs: number;

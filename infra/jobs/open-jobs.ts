@@ -13,12 +13,12 @@ import type { Job, Queue, Worker } from 'bullmq';
 import { type JobCatalogue, type JobName, type JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
 import type { Jobs } from './jobs.ts';
 import { logLosses } from './log-losses.ts';
 import { openPostgresBackend, postgresStore } from './postgres-backend.ts';
 import { openRedisBackend, redisStore } from './redis-backend.ts';
 import { checkPayload, entryOf, rulesOf } from './rules.ts';
-import { withTimeout } from './with-timeout.ts';
 
 export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
@@ -77,7 +77,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   ) {
     checkPayload(catalogue, name, payload);
     try {
-      await withTimeout(answerTimeoutMs, () => send(queueOf(name)));
+      await limitTime(answerTimeoutMs, () => send(queueOf(name)));
     } catch (cause) {
       throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
     }
@@ -109,7 +109,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       const concurrency = options?.concurrency ?? defaultConcurrency;
       const run = async (job: Job) => {
         checkPayload(catalogue, name, job.data);
-        await withTimeout(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
+        await limitTime(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
       };
       const worker = backend.openWorker(name, run, { concurrency, maxStalledCount });
       worker.on('error', (err) => onLoss(err, name));
@@ -118,7 +118,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     },
     check: async () => {
       const [name] = Object.keys(catalogue);
-      await withTimeout(answerTimeoutMs, () => queueOf(name!).count()).catch((cause) => {
+      await limitTime(answerTimeoutMs, () => queueOf(name!).count()).catch((cause) => {
         throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
       });
     },
@@ -128,6 +128,19 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       await backend.close();
     },
   };
+}
+
+/**
+ * Waits for `run`, at most for `timeoutMs`; then aborts its signal.
+ *
+ * @throws JOB_TIMED_OUT after the timeout, even if `run` ignores the signal.
+ */
+async function limitTime(timeoutMs: number, run: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
+  const over = new AbortController();
+  if ((await withTimeout(run(over.signal), timeoutMs)) !== timedOut) return;
+  const error = runlakeError('JOB_TIMED_OUT', { timeoutMs });
+  over.abort(error);
+  throw error;
 }
 
 function logFailure(logger: Logger, name: string, job: Job | undefined, err: Error): void {

@@ -11,17 +11,20 @@ export interface Applied {
 /**
  * Returns the migrations in `known` that are not applied.
  *
- * @throws STORE_NEWER if an applied migration is not in `known`, MIGRATION_CHANGED if an applied one has different contents.
+ * @throws MIGRATION_CHANGED if an applied migration differs from the one in `known` with its number; otherwise
+ * STORE_NEWER if one has a higher number than all in `known`. A development version may have applied migrations that
+ * differ and more of them, and then no newer release can use the store.
  */
 export function pendingMigrations(store: Store, known: readonly Migration[], applied: readonly Applied[]): Migration[] {
-  const newest = Math.max(0, ...applied.map(({ version }) => version));
-  if (newest > known.length) throw runlakeError('STORE_NEWER', { store, found: newest, known: known.length });
   const byVersion = new Map(applied.map((one) => [one.version, one]));
-  return known.filter((migration) => {
+  const pending = known.filter((migration) => {
     const there = byVersion.get(migration.version);
     if (there !== undefined && there.checksum !== migration.checksum) {
       throw runlakeError('MIGRATION_CHANGED', { store, name: there.name });
     }
     return there === undefined;
   });
+  const newest = Math.max(0, ...byVersion.keys());
+  if (newest > known.length) throw runlakeError('STORE_NEWER', { store, found: newest, known: known.length });
+  return pending;
 }

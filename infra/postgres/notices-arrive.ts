@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
+import { settlesBeforeTimeout } from '../timeouts/with-timeout.ts';
 import type { Database } from './database.ts';
 import { type ListenOptions, listen } from './listen.ts';
 
@@ -13,17 +13,17 @@ export async function noticesArrive(
   withinMs: number,
 ): Promise<boolean> {
   const channel = `runlake_try_${randomUUID()}`;
-  let received!: (value: boolean) => void;
-  const notice = new Promise<boolean>((resolve) => {
+  let received!: () => void;
+  const notice = new Promise<void>((resolve) => {
     received = resolve;
   });
   const onNotice = (_channel: string, payload: string) => {
-    if (payload === 'arrived') received(true);
+    if (payload === 'arrived') received();
   };
   const listener = await listen({ ...at, channels: [channel], onNotice });
   try {
     await database.execute('SELECT pg_notify($1, $2)', [channel, 'arrived']);
-    return await Promise.race([notice, pause(withinMs, false, { ref: false })]);
+    return await settlesBeforeTimeout(notice, withinMs);
   } finally {
     await listener.close();
   }

@@ -1,4 +1,5 @@
 import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
 import type { HealthCheck } from './health-check.ts';
 
 /** Health of a part. `code`, `reason` and `remedy` come from the catalogue if it is down. */
@@ -22,12 +23,10 @@ export async function checkHealth(
 
 async function checkPart(part: HealthCheck, timeoutMs: number): Promise<PartHealth> {
   const startedAtMs = performance.now();
-  let timer: NodeJS.Timeout | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(runlakeError('PART_SILENT', { part: part.name, limitMs: timeoutMs })), timeoutMs);
-  });
   try {
-    await Promise.race([part.check(), tooLate]);
+    if ((await withTimeout(part.check(), timeoutMs)) === timedOut) {
+      throw runlakeError('PART_SILENT', { part: part.name, limitMs: timeoutMs });
+    }
     return { up: true, latency_ms: Math.round(performance.now() - startedAtMs) };
   } catch (raw) {
     const error = isRunlakeError(raw) ? raw : runlakeError('INTERNAL', {}, { cause: raw });
@@ -38,7 +37,5 @@ async function checkPart(part: HealthCheck, timeoutMs: number): Promise<PartHeal
       reason: error.message,
       remedy: error.remedy,
     };
-  } finally {
-    clearTimeout(timer);
   }
 }

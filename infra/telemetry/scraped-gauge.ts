@@ -10,6 +10,7 @@
  *      `runlake_scrape_failures_total` counts it. The result of a late read is used by the next scrape.
  */
 import { Gauge } from 'prom-client';
+import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
 import { counter, type GaugeName, registry } from './metrics.ts';
 
 export interface Sample<Label extends string> {
@@ -94,13 +95,8 @@ class Looking<Label extends string> {
         this.#inFlight = undefined;
       });
     }
-    let timer: NodeJS.Timeout | undefined;
-    const tooLate = new Promise<'too late'>((resolve) => {
-      timer = setTimeout(resolve, maxWaitMs, 'too late');
-    });
-    const found = await Promise.race([this.#inFlight, tooLate]);
-    clearTimeout(timer);
-    if (found !== 'too late') return found;
+    const found = await withTimeout(this.#inFlight, maxWaitMs);
+    if (found !== timedOut) return found;
     failures.inc({ metric: this.#name });
     return undefined;
   }

@@ -44,8 +44,8 @@ export async function createExport(
   owner: { readonly workspaceId: string; readonly keyId: string },
   request: NewExport,
 ): Promise<ExportWithProgress> {
-  const faults = validateExport(request, deps.now());
-  if (faults.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: faults });
+  const errors = validateExport(request, deps.now());
+  if (errors.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: errors });
   const { workspaceId } = owner;
   const { database, limits } = deps;
   const [project] = await liveProjectIds(database, workspaceId, [request.projectId]);
@@ -94,8 +94,8 @@ export async function readLogEndOffsets({ log }: Pick<ExportDeps, 'log'>) {
 
 function validateExport(request: NewExport, now: Date): FieldError[] {
   const { startTimeMicros: start, endTimeMicros: end, intervalHours, exportFields } = request;
-  const faults: FieldError[] = [];
-  const addError = (field: string, type: string, msg: string) => faults.push({ loc: ['body', field], msg, type });
+  const errors: FieldError[] = [];
+  const addError = (field: string, type: string, msg: string) => errors.push({ loc: ['body', field], msg, type });
   const { fromMicros, untilMicrosExclusive } = allTimes;
   if (start < fromMicros || start >= untilMicrosExclusive) {
     addError('start_time', 'out_of_range', 'must lie between 1970 and 2260');
@@ -121,5 +121,5 @@ function validateExport(request: NewExport, now: Date): FieldError[] {
     const more = unknown.length > maxNamedFields ? ` and ${unknown.length - maxNamedFields} more` : '';
     addError('export_fields', 'unknown_field', `unknown field ${names.join(', ')}${more}`);
   }
-  return faults;
+  return errors;
 }

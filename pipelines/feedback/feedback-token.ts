@@ -1,4 +1,4 @@
-import { uuidv5 } from '../../infra/ids/uuid-v5.ts';
+import { v5 as uuidv5 } from 'uuid';
 import { createTokenSigner, type TokenSigner } from '../../infra/signing/token-signer.ts';
 
 /** What a token permits: one feedback, with one key, on one run. */
@@ -35,7 +35,8 @@ export function openFeedbackToken(signer: TokenSigner, token: string): OpenedFee
 
 /** The id of the feedback of a grant. It is the same for every submission, so that they all replace one feedback. */
 export function grantedFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
-  return uuidv5(`${workspaceId}:${runId}:${key}`, grantNamespace);
+  // Bytes, because the package throws for the text of a lone surrogate.
+  return uuidv5(Buffer.from(`${workspaceId}:${runId}:${key}`), grantNamespace);
 }
 
 const grantNamespace = 'c64b6a1e-6c0c-4f0d-9a0e-3f0c3c1b7a52';

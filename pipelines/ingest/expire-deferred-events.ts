@@ -29,12 +29,12 @@ export async function expireDeferredEvents(
       const moved = await takeExpiredEvents(transaction, before, eventsPerRound);
       for (const { topic: name, record } of moved) {
         const reason = `its trace did not appear within ${hours} hours`;
-        await log.deadLetter(findTopic(name), record, reason, 'park', transaction);
+        await log.deadLetter(findTopic(name), record, reason, 'defer', transaction);
       }
       return moved;
     });
     if (events.length === 0) return expired;
-    for (const { topic } of events) deadLetters.inc({ topic, step: 'park' });
+    for (const { topic } of events) deadLetters.inc({ topic, step: 'defer' });
     expired += events.length;
     logger.warn({ events: events.length }, 'deferred events expired: moved to the dead-letter queue');
   }

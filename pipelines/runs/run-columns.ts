@@ -8,7 +8,7 @@ const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
 const ofModelCall = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
 
-/** Maximum characters of a preview. One more is read to detect a cut. */
+/** Maximum characters of a preview. One more is read to detect truncation. */
 export const previewCharacters = 250;
 const preview = (name: string) => `substringUTF8(${merged(name)}, 1, ${previewCharacters + 1})`;
 

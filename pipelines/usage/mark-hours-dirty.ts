@@ -13,7 +13,7 @@ export async function markHoursDirty(database: Pick<Database, 'query'>, hours: r
   await database.query(
     `INSERT INTO usage_dirty_hours (tenant_id, hour)
      SELECT DISTINCT tenant_id, to_timestamp(hour_seconds)
-     FROM unnest($1::uuid[], $2::bigint[]) AS touched (tenant_id, hour_seconds)`,
+     FROM unnest($1::uuid[], $2::bigint[]) AS dirty_hours (tenant_id, hour_seconds)`,
     [hours.map(({ tenantId }) => tenantId), hours.map(({ hourSeconds }) => hourSeconds)],
   );
 }

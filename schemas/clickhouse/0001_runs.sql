@@ -1,7 +1,8 @@
--- Runs: one row a run once merged. A post and its patches meet on the key; each column keeps its last value that is not null.
--- The key times come from dotted_order and never change, so that a run can never lie in two partitions.
--- What both a post and a patch may set stands twice: reading takes coalesce(patch_x, post_x), so a late post undoes nothing.
--- JSON columns hold the text that came, byte for byte. Lists are JSON too: an empty array would overwrite, only NULL does not.
+-- Runs: one row per run once merged. A post and its patches have the same key; each column keeps its last value that
+-- is not null. The key times come from dotted_order and never change, so a run is never in two partitions. What both
+-- a post and a patch may set has two columns: reads take coalesce(patch_x, post_x), so a late post undoes nothing.
+-- JSON columns hold the text as received, byte for byte. Lists are JSON too: an empty array would overwrite, only
+-- NULL does not.
 CREATE TABLE runs (
   tenant_id UUID,
   session_id UUID,
@@ -10,10 +11,13 @@ CREATE TABLE runs (
   id UUID,
   trace_time DateTime64(6, 'UTC'),
   first_received_at SimpleAggregateFunction(min, DateTime64(6, 'UTC')),
+  -- When the newest event of the run was accepted: a replay of an older event would undo later changes. Each inserted
+  -- row is one event, with its time in first_received_at; merges keep the maximum.
+  last_received_at SimpleAggregateFunction(max, DateTime64(6, 'UTC')) DEFAULT first_received_at,
   user_id UUID,
   key_id UUID,
   dotted_order Nullable(String) CODEC(ZSTD(1)),
-  -- Once set, wins: a lightweight DELETE would let a late patch bring half a run back.
+  -- Once set, it wins: after a lightweight DELETE a late patch would bring back half a run.
   deleted_at Nullable(DateTime64(6, 'UTC')),
   post_name Nullable(String) CODEC(ZSTD(1)),
   post_run_type LowCardinality(Nullable(String)),
@@ -64,11 +68,11 @@ CREATE TABLE runs (
 ENGINE = CoalescingMergeTree
 PARTITION BY toMonday(start_time)
 ORDER BY (tenant_id, session_id, start_time, trace_id, id)
--- The window counts table partitions, not insert batches: one batch may touch fifty.
+-- The window counts table partitions, not insert batches: one batch may write to fifty.
 SETTINGS non_replicated_deduplication_window = 10000;
 
--- The billing fact: one row a trace. `pick` is chosen by a minimum, which no order of arrival can upset.
--- Read it by position (pick.3): a subcolumn by name under FINAL reads unmerged rows.
+-- The basis of usage: one row per trace. `pick` is a minimum, so that the order of arrival cannot change it. Read it
+-- by position (pick.3): a subcolumn by name under FINAL reads unmerged rows.
 CREATE TABLE traces (
   tenant_id UUID,
   hour DateTime('UTC'),
@@ -85,7 +89,7 @@ SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_receiv
 FROM runs
 GROUP BY tenant_id, hour, trace_id;
 
--- Where a run lies, by its id alone.
+-- The key of a run by its id alone.
 CREATE TABLE run_locator (
   tenant_id UUID,
   id UUID,
@@ -101,16 +105,35 @@ SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
 CREATE MATERIALIZED VIEW run_locator_of_runs TO run_locator AS
 SELECT tenant_id, id, start_time, trace_id, trace_time, session_id FROM runs;
 
--- The project and time that the first event of a trace fixed.
-CREATE TABLE trace_locator (
+-- Trace locations: project and time of the event that was accepted first. A minimum, so that neither the order of
+-- inserts nor that of merges can change it. Read it by position (pick.3), as in `traces`.
+CREATE TABLE trace_locations (
   tenant_id UUID,
   trace_id UUID,
-  trace_time DateTime64(6, 'UTC'),
-  session_id UUID
+  pick SimpleAggregateFunction(min, Tuple(accepted_at DateTime64(6, 'UTC'), trace_time DateTime64(6, 'UTC'), session_id UUID))
 )
-ENGINE = ReplacingMergeTree
+ENGINE = AggregatingMergeTree
 ORDER BY (tenant_id, trace_id)
 SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
 
-CREATE MATERIALIZED VIEW trace_locator_of_runs TO trace_locator AS
-SELECT DISTINCT tenant_id, trace_id, trace_time, session_id FROM runs;
+CREATE MATERIALIZED VIEW trace_locations_of_runs TO trace_locations AS
+SELECT tenant_id, trace_id, min((first_received_at, trace_time, session_id)) AS pick
+FROM runs
+GROUP BY tenant_id, trace_id;
+
+-- First and last start time of the runs of a trace, so that reading a trace reads only this range of `runs`. Neither
+-- the order of arrival nor repeats change a minimum or maximum.
+CREATE TABLE trace_spans (
+  tenant_id UUID,
+  trace_id UUID,
+  first_start SimpleAggregateFunction(min, DateTime64(6, 'UTC')),
+  last_start SimpleAggregateFunction(max, DateTime64(6, 'UTC'))
+)
+ENGINE = AggregatingMergeTree
+ORDER BY (tenant_id, trace_id)
+SETTINGS index_granularity = 256, non_replicated_deduplication_window = 10000;
+
+CREATE MATERIALIZED VIEW trace_spans_of_runs TO trace_spans AS
+SELECT tenant_id, trace_id, min(start_time) AS first_start, max(start_time) AS last_start
+FROM runs
+GROUP BY tenant_id, trace_id;

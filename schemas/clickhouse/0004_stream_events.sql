@@ -1,7 +1,7 @@
--- Events that runs of the agent server streamed and that are kept for those who join later.
--- An event is named by run, attempt and number. Of its repeats the first in the log wins, because what comes after the first
--- event of a higher attempt does not count, and a repeat must not move an event to there: hence the version that falls.
--- Partitions are days of expiry, so that a day that is over is dropped whole.
+-- Events that graph runs streamed, stored for clients that join later. Run, attempt and number identify an event. Of
+-- its repeats the first in the log wins: what follows the first event of a higher attempt does not count, and a
+-- repeat must not move an event to there. Hence the falling version. Partitions are days of expiry, so that an
+-- expired day is dropped whole.
 CREATE TABLE stream_events (
   organization_id UUID,
   thread_id UUID,
@@ -16,11 +16,11 @@ CREATE TABLE stream_events (
   created_at DateTime64(6, 'UTC') CODEC(Delta, ZSTD(1)),
   mode LowCardinality(String),
   event LowCardinality(String),
-  -- Parts joined with a bar, which no name of a graph's node may hold.
+  -- Parts joined with a bar, which the name of a graph node must not contain.
   namespace String CODEC(ZSTD(1)),
   data String CODEC(ZSTD(1)),
   is_end Bool,
-  -- What a page weighs is known without reading it.
+  -- Gives the size of a page without reading `data`.
   data_bytes UInt64 MATERIALIZED length(data),
   falling_version UInt64 MATERIALIZED toUInt64(1000000000000000000 - log_offset),
   INDEX by_thread_seq thread_seq TYPE minmax GRANULARITY 1

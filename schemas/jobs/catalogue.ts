@@ -22,7 +22,7 @@ const closed = { additionalProperties: false };
 
 export const jobCatalogue = {
   /** Moves events that were deferred for too long to the dead-letter queue. */
-  'expire-parked-events': {
+  'expire-deferred-events': {
     payload: Type.Object({}, closed),
     timeoutMs: 300_000,
     attempts: 3,

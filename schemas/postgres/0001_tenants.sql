@@ -1,9 +1,13 @@
--- Organisation → workspaces → users → API keys. Nothing here is ever deleted for good: usage keeps the names.
+-- Organisation → workspaces → users → API keys. Rows are marked as deleted, never removed: usage keeps their names.
 CREATE TABLE organizations (
   id uuid PRIMARY KEY,
   display_name text NOT NULL,
-  created_at timestamptz NOT NULL DEFAULT now()
+  created_at timestamptz NOT NULL DEFAULT now(),
+  -- `purged_at` of its workspaces shows the progress of the deletion.
+  deleted_at timestamptz
 );
+-- The oldest organisation is that of the operator.
+CREATE INDEX organizations_by_age ON organizations (created_at, id);
 
 CREATE TABLE workspaces (
   id uuid PRIMARY KEY,
@@ -11,7 +15,11 @@ CREATE TABLE workspaces (
   display_name text NOT NULL,
   tenant_handle text,
   created_at timestamptz NOT NULL DEFAULT now(),
-  deleted_at timestamptz
+  deleted_at timestamptz,
+  -- Null until the data of a deleted workspace is deleted for the first time; then `deleted_at`. After the second
+  -- purge, which follows an hour after the deletion for events that were in flight: the time of that purge. Until then
+  -- the deletion has to be queued (again).
+  purged_at timestamptz
 );
 CREATE INDEX workspaces_of_organization ON workspaces (organization_id);
 CREATE UNIQUE INDEX workspaces_by_handle ON workspaces (tenant_handle) WHERE deleted_at IS NULL;
@@ -21,23 +29,26 @@ CREATE TABLE users (
   organization_id uuid NOT NULL REFERENCES organizations (id),
   email text NOT NULL,
   full_name text,
-  created_at timestamptz NOT NULL DEFAULT now()
+  created_at timestamptz NOT NULL DEFAULT now(),
+  -- The row of a removed user stays, because usage and feedback keep its name.
+  removed_at timestamptz
 );
-CREATE UNIQUE INDEX users_by_email ON users (organization_id, lower(email));
+-- A new user may have the email of a removed one.
+CREATE UNIQUE INDEX users_by_email ON users (organization_id, lower(email)) WHERE removed_at IS NULL;
 
 CREATE TABLE api_keys (
   id uuid PRIMARY KEY,
   organization_id uuid NOT NULL REFERENCES organizations (id),
-  -- The workspaces that the key reaches; null: all of the organisation. With exactly one, X-Tenant-Id is not needed.
+  -- The workspaces that the key can access; null: all of the organisation. With exactly one, X-Tenant-Id is optional.
   workspace_ids uuid[],
-  -- The workspace of a request without X-Tenant-Id, for keys that reach several.
+  -- The workspace of a request without X-Tenant-Id, for keys that can access several.
   default_workspace_id uuid REFERENCES workspaces (id),
   user_id uuid NOT NULL REFERENCES users (id),
-  -- SHA-256 of the key. The keys are random with 192 bits and more, so no salt or slow hash is needed.
+  -- SHA-256 of the key. Keys have at least 192 random bits, so no salt or slow hash is needed.
   hash bytea NOT NULL UNIQUE,
   short_key text NOT NULL,
   description text NOT NULL,
-  -- Names of permissions, or '*' for all of them, also those of later releases.
+  -- Names of permissions, or '*' for all of them, including those of later releases.
   permissions text[] NOT NULL,
   read_only boolean NOT NULL DEFAULT false,
   created_at timestamptz NOT NULL DEFAULT now(),
@@ -46,3 +57,63 @@ CREATE TABLE api_keys (
   revoked_at timestamptz
 );
 CREATE INDEX api_keys_of_organization ON api_keys (organization_id);
+
+-- Users that the custom authentication of a project identifies; usage counts each of them. They are not users of the
+-- organisation and have no keys. The id is derived from organisation and identity.
+CREATE TABLE end_users (
+  organization_id uuid NOT NULL REFERENCES organizations (id),
+  id uuid NOT NULL,
+  identity text NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (organization_id, id)
+);
+
+-- Tracing projects (called sessions on the wire). A deleted project keeps its row, because usage keeps its name.
+CREATE TABLE projects (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  name text NOT NULL,
+  description text,
+  -- JSON as text: jsonb cannot hold every JSON text (NUL characters, lone surrogates).
+  extra text,
+  -- extra.metadata for the filter of the list; characters that jsonb cannot hold are replaced.
+  metadata jsonb NOT NULL DEFAULT '{}',
+  start_time timestamptz NOT NULL DEFAULT now(),
+  end_time timestamptz,
+  default_dataset_id uuid,
+  reference_dataset_id uuid,
+  trace_tier text,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  deleted_at timestamptz,
+  -- When the deletion of the project's runs was complete. If null and `deleted_at` is set, it has to be started
+  -- again.
+  purged_at timestamptz,
+  -- Clients state these three when they create the project of an experiment.
+  num_examples integer,
+  num_repetitions integer,
+  evaluator_keys text[]
+);
+CREATE UNIQUE INDEX projects_by_name ON projects (workspace_id, name) WHERE deleted_at IS NULL;
+CREATE INDEX projects_by_start ON projects (workspace_id, start_time, id) WHERE deleted_at IS NULL;
+CREATE INDEX projects_to_purge ON projects (id) WHERE deleted_at IS NOT NULL AND purged_at IS NULL;
+-- Usage reads names by workspace, including those of deleted projects, which the other indexes leave out.
+CREATE INDEX projects_of_workspace ON projects (workspace_id);
+
+-- Former names of projects: a patch that was written before a rename still finds its project.
+CREATE TABLE project_former_names (
+  workspace_id uuid NOT NULL,
+  name text NOT NULL,
+  project_id uuid NOT NULL REFERENCES projects (id),
+  until timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (workspace_id, name)
+);
+
+-- Requests of the current second by API key and by organisation. Used if RUNLAKE_RATE_LIMIT_PER_KEY or
+-- RUNLAKE_RATE_LIMIT_PER_ORGANIZATION is set and Redis is not. The package rate-limiter-flexible defines the columns.
+-- Unlogged: a crash loses the counts, and then lets the requests of one second pass.
+CREATE UNLOGGED TABLE rate_limits (
+  key text PRIMARY KEY,
+  points integer NOT NULL DEFAULT 0,
+  expire bigint
+);

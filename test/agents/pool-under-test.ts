@@ -5,16 +5,16 @@ import { readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { RunKwargs } from '../../pipelines/agents/runs/run.ts';
 import { openWorkerPool, type WorkerPoolOptions } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import type { Chunk, RunHandle, RunJob } from '../../pipelines/agents/workers/worker-pool.ts';
-import { type GoingRun, openThreads } from '../pipelines/agents/checkpoints/threads.ts';
+import { type ActiveRun, openThreads } from '../pipelines/agents/checkpoints/threads.ts';
 
 /** Path of a project of graphs in `test/agents/projects`. */
 export const projectFile = (name: string) => new URL(`projects/${name}/langgraph.json`, import.meta.url).pathname;
 
-export interface Told {
+export interface ReceivedEvent {
   readonly event: string;
   readonly namespace: string;
   readonly mode: string;
-  // biome-ignore lint/suspicious/noExplicitAny: what graphs stream, looked at by tests
+  // biome-ignore lint/suspicious/noExplicitAny: data that graphs stream, inspected by tests
   readonly data: any;
 }
 
@@ -24,13 +24,13 @@ export interface JobUnderTest {
   readonly kwargs?: Partial<RunKwargs>;
   readonly job?: Partial<RunJob>;
   readonly take?: (chunks: readonly Chunk[]) => Promise<void>;
-  /** The attempt that this one follows on, which died after all that it has written. */
-  readonly after?: GoingRun;
+  /** The previous attempt of the run, which died after its last write. */
+  readonly after?: ActiveRun;
 }
 
 export type PoolUnderTest = Awaited<ReturnType<typeof openPoolUnderTest>>;
 
-/** A pool on a project, on a database of its own, and a short way to have it run graphs and tell what came. */
+/** Opens a worker pool for a project on a new database, and helpers that run graphs and collect their chunks. */
 export async function openPoolUnderTest(project: string, options: Partial<WorkerPoolOptions> = {}) {
   const threads = await openThreads();
   const pool = await openWorkerPool({
@@ -46,21 +46,21 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
     ...options,
   });
 
-  /** Starts a run whose row holds a lease. `told` grows as its chunks come. */
+  /** Starts a run whose row holds a lease. `received` grows as its chunks arrive. */
   async function start(graphId: string, { thread, input = {}, kwargs, job, take, after }: JobUnderTest = {}) {
-    const going = after
+    const active = after
       ? await threads.startAgain(after)
       : await threads.startRun(thread ?? (await threads.newThread()));
-    const told: Told[] = [];
+    const received: ReceivedEvent[] = [];
     const handle: RunHandle = pool.start(
       {
         deploymentId: threads.deploymentId,
-        threadId: going.threadId,
-        runId: going.runId,
+        threadId: active.threadId,
+        runId: active.runId,
         assistantId: randomUUID(),
         graphId,
-        attempt: going.attempt,
-        leaseToken: going.leaseToken,
+        attempt: active.attempt,
+        leaseToken: active.leaseToken,
         kwargs: {
           input,
           config: {},
@@ -79,12 +79,12 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
       async (chunks) => {
         await take?.(chunks);
         for (const { event, namespace, mode, data } of chunks) {
-          told.push({ event, namespace, mode, data: JSON.parse(Buffer.from(data).toString()) });
+          received.push({ event, namespace, mode, data: JSON.parse(Buffer.from(data).toString()) });
         }
       },
     );
-    const ended = handle.outcome.then(() => threads.endRun(going));
-    return { ...going, told, handle, ended };
+    const ended = handle.outcome.then(() => threads.endRun(active));
+    return { ...active, received, handle, ended };
   }
 
   async function run(graphId: string, job: JobUnderTest = {}) {
@@ -99,7 +99,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
     threads,
     start,
     run,
-    /** The outcome's values, where it finished; else a failure of the test that shows the outcome. */
+    /** Returns the values of a finished run; fails the test with the outcome otherwise. */
     values: async (graphId: string, job: JobUnderTest = {}) => {
       const { outcome } = await run(graphId, job);
       if (outcome.kind !== 'finished') throw new Error(`not finished: ${JSON.stringify(outcome)}`);

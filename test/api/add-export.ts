@@ -7,7 +7,7 @@ export interface ExportUnderTest {
   readonly exportRunId: string;
 }
 
-/** Puts an export with one run and one file straight into the tables; everything that it says holds `word`. */
+/** Inserts an export with one run and one file directly into the tables; every text field contains `word`. */
 export async function addExport(
   database: Database,
   { workspaceId, projectId, word }: { workspaceId: string; projectId: string; word: string },

@@ -2,7 +2,8 @@ import type { InjectOptions } from 'fastify';
 import type { ApiUnderTest } from './start-api.ts';
 
 /**
- * Asks a server under test, without a socket, with a key; `apiOf` is called at each request, because tests start it later.
+ * Sends requests with a key to a server under test, without a socket. `apiOf` is called at each request, because tests
+ * start the server later.
  */
 export function asking(apiOf: () => ApiUnderTest) {
   return async (

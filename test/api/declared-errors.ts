@@ -5,27 +5,27 @@ import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 
 export interface ErrorWatch {
-  /** For the server; silent. */
+  /** Silent logger for the server. */
   readonly logger: Logger;
-  /** @throws where an operation answered with an error that its description does not list. */
+  /** @throws if an operation responded with an error that its description does not list. */
   check(): void;
 }
 
-/** Listens to what the server logs of each error that it answers, and compares it with what the operation declares. */
+/** Records the errors that the server logs, and compares them with those that each operation declares. */
 export function watchErrors(operations: readonly Operation[] = allOperations): ErrorWatch {
   const undeclared = new Set<string>();
   const declared = new Map(
     operations.map((operation) => [operation.operationId, new Set([...errorsOf(operation), ...errorsOfAnyRequest])]),
   );
-  const note = (line: { err?: Partial<RunlakeError>; operation?: string }) => {
+  const recordError = (line: { err?: Partial<RunlakeError>; operation?: string }) => {
     const code = line.err?.code;
     const codes = line.operation === undefined ? undefined : declared.get(line.operation);
     if (code !== undefined && codes?.has(code) === false) undeclared.add(`${line.operation}: ${code}`);
   };
   const logger: Logger = Object.create(createLogger('silent', 'test'), {
-    debug: { value: note },
-    warn: { value: note },
-    error: { value: note },
+    debug: { value: recordError },
+    warn: { value: recordError },
+    error: { value: recordError },
   });
   return {
     logger,

@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { Operation } from '../../api/server/operation.ts';
 
-/** A request that a client should not send. */
+/** A malformed or hostile request. */
 export interface HostileRequest {
   readonly what: string;
   readonly method: string;
@@ -11,7 +11,7 @@ export interface HostileRequest {
   readonly body?: string | Uint8Array<ArrayBuffer>;
 }
 
-/** Values of fields by their names, which lead a request past the check of ids. */
+/** Valid ids by field name, so that a request passes the existence checks. */
 export type KnownValues = Readonly<Record<string, unknown>>;
 
 interface JsonSchema {
@@ -30,7 +30,7 @@ interface JsonSchema {
 const uuid = '0b1f7a5e-0000-4000-8000-000000000000';
 const nested = (depth: number) => JSON.parse(`${'['.repeat(depth)}${']'.repeat(depth)}`) as unknown;
 
-/** JSON of each type, and texts and numbers that stores refuse. */
+/** JSON of each type, and strings and numbers that stores reject. */
 const hostileValues: readonly unknown[] = [
   ...[null, true, 0, -1, 0.5, 1e308, -1e308, 2 ** 31, 2 ** 53, 1e21],
   ...[
@@ -84,12 +84,12 @@ const hostileParts = [
   ...['__proto__', 'constructor', 'null', 'undefined', '99999999999999999999', 'x'.repeat(5_000), '%f0%9f%98%80', uuid],
 ];
 
-/** A value that fits the schema, as far as its type and format say. */
-function fitting(schema: JsonSchema, name: string, known: KnownValues): unknown {
+/** Returns a value that satisfies the schema, as far as its type and format tell. */
+function validValue(schema: JsonSchema, name: string, known: KnownValues): unknown {
   if (Object.hasOwn(known, name)) return known[name];
   if (schema.const !== undefined) return schema.const;
   if (schema.enum) return schema.enum[0];
-  if (schema.anyOf) return fitting(schema.anyOf[0] as JsonSchema, name, known);
+  if (schema.anyOf) return validValue(schema.anyOf[0] as JsonSchema, name, known);
   switch (schema.type) {
     case 'string':
       if (schema.format === 'uuid') return uuid;
@@ -101,17 +101,17 @@ function fitting(schema: JsonSchema, name: string, known: KnownValues): unknown 
     case 'boolean':
       return false;
     case 'array':
-      return schema.minItems ? [fitting(schema.items ?? {}, name, known)] : [];
+      return schema.minItems ? [validValue(schema.items ?? {}, name, known)] : [];
     case 'object':
       return Object.fromEntries(
-        (schema.required ?? []).map((field) => [field, fitting(schema.properties?.[field] ?? {}, field, known)]),
+        (schema.required ?? []).map((field) => [field, validValue(schema.properties?.[field] ?? {}, field, known)]),
       );
     default:
       return {};
   }
 }
 
-/** Fields of a schema as paths, also those of objects and lists in it. */
+/** Returns the fields of a schema as paths, including those of nested objects and arrays. */
 function fieldsOf(schema: JsonSchema, depth = 3): readonly (readonly (string | number)[])[] {
   if (depth === 0) return [];
   return [
@@ -134,13 +134,13 @@ function withField(base: unknown, [first, ...rest]: readonly (string | number)[]
 const asText = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value));
 const encoded = (text: string) => encodeURIComponent(text.toWellFormed()).slice(0, 8_000);
 
-/** Every part of a request of `operation`, one at a time, replaced by what clients should not send. */
+/** Yields requests of `operation`, each with one part replaced by a hostile value. */
 export function* hostileRequests(operation: Operation, known: KnownValues): Generator<HostileRequest> {
   const { method, path, schema, operationId, rawBody } = operation;
   const params = (schema.params ?? {}) as JsonSchema;
   const query = (schema.query ?? {}) as JsonSchema;
   const json = { 'content-type': 'application/json' };
-  const partOf = (name: string) => encoded(asText(fitting(params.properties?.[name] ?? {}, name, known)));
+  const partOf = (name: string) => encoded(asText(validValue(params.properties?.[name] ?? {}, name, known)));
   const pathWith = (replaced?: string, part = '') =>
     path
       .replaceAll(/:(\w+)/g, (_, name: string) => (name === replaced ? part : partOf(name)))
@@ -148,12 +148,12 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
   const search = new URLSearchParams(
     (query.required ?? []).map((name): [string, string] => [
       name,
-      asText(fitting(query.properties?.[name] ?? {}, name, known)),
+      asText(validValue(query.properties?.[name] ?? {}, name, known)),
     ]),
   ).toString();
   const url = `${pathWith()}${search && `?${search}`}`;
   const bodySchema = (rawBody ? undefined : schema.body) as (TSchema & JsonSchema) | undefined;
-  const base = bodySchema && fitting(bodySchema, '', known);
+  const base = bodySchema && validValue(bodySchema, '', known);
   const body = base === undefined ? undefined : JSON.stringify(base);
   const plain = { method, target: url, headers: body === undefined ? {} : json, ...(body !== undefined && { body }) };
 
@@ -186,7 +186,7 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
   ]) {
     yield { ...plain, what: `${operationId}: query`, target: `${pathWith()}${part}` };
   }
-  const odd: readonly [string, Record<string, string>][] = [
+  const hostileHeaders: readonly [string, Record<string, string>][] = [
     ['key', { 'x-api-key': 'x'.repeat(10_000) }],
     ['key', { 'x-api-key': '\u00ff\u00fe' }],
     ['tenant', { 'x-tenant-id': '%00' }],
@@ -202,7 +202,7 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
     ['encoding', { 'content-encoding': 'zstd, gzip, x' }],
     ['prefer', { prefer: 'wait=1e999' }],
   ];
-  for (const [what, headers] of odd)
+  for (const [what, headers] of hostileHeaders)
     yield { ...plain, what: `${operationId}: header ${what}`, headers: { ...plain.headers, ...headers } };
   if (method === 'GET') return;
   const types = [

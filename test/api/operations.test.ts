@@ -51,7 +51,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
   describe.each(operations.map((operation) => [operation.operationId, operation] as const))('%s', (_, operation) => {
     const { access, schema, path, method } = operation;
 
-    it('says who may use it, and on whose data it works', () => {
+    it('declares its permission and its tenant scope', () => {
       if ('public' in access) expect(access).toEqual({ public: true, tenantScope: 'none' });
       else {
         expect(isPermission(access.permission)).toBe(true);
@@ -59,7 +59,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
       }
     });
 
-    it('has a schema for its response and for each parameter of its path', () => {
+    it('has a schema for its response and for each path parameter', () => {
       expect(Object.keys(schema.response).length).toBeGreaterThan(0);
       for (const status of Object.keys(schema.response)) expect(status).toMatch(/^[1-5]\d\d$/);
       const names = [...path.matchAll(/:(\w+)/g)].map(([, name]) => name);
@@ -81,7 +81,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
   });
 
   describe('all operations', () => {
-    it('have ids and paths of their own', () => {
+    it('have unique ids and paths', () => {
       const ids = operations.map(({ operationId }) => operationId);
       expect(new Set(ids).size).toBe(ids.length);
       const routes = operations.flatMap(({ method, path, aliases = [] }) =>
@@ -90,7 +90,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
       expect(new Set(routes).size).toBe(routes.length);
     });
 
-    it('are all that is described', () => {
+    it('are exactly the described operations', () => {
       const described = Object.values(paths).flatMap((path) =>
         Object.values(path).map(({ operationId }) => operationId),
       );
@@ -98,13 +98,13 @@ describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
       expect(Object.keys(paths).filter((path) => !knownPaths.test(path))).toEqual([]);
     });
 
-    it('answer with errors of the catalogue, which the description lists', () => {
+    it('respond with errors of the catalogue, which the description lists', () => {
       expect(description.openapi).toBe('3.1.0');
       expect(description.components.schemas.Error.properties.code.enum.sort()).toEqual(Object.keys(catalogue).sort());
       for (const { errors = [] } of operations) for (const code of errors) expect(catalogue).toHaveProperty(code);
     });
 
-    it('are shown on the page of the description', async () => {
+    it('are shown on the documentation page', async () => {
       expect((await server.inject('/docs')).statusCode).toBe(200);
       expect((await server.inject('/docs/')).statusCode).toBe(200);
       expect((await server.inject('/docs/static/swagger-ui.css')).statusCode).toBe(200);

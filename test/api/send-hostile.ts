@@ -2,11 +2,11 @@ import { request } from 'undici';
 import type { Operation } from '../../api/server/operation.ts';
 import { type HostileRequest, hostileRequests, type KnownValues } from './hostile-requests.ts';
 
-const atOnce = 8;
+const concurrency = 8;
 
 /**
  * Sends all hostile requests of the operations over sockets.
- * @returns how many were answered with a 2xx, and those that were answered with a 5xx or not at all, as `<what>:
+ * @returns the number of 2xx responses, and the requests that got a 5xx or no response, as `<what>:
  *   <status> <code>`.
  */
 export async function failuresOf(
@@ -20,20 +20,20 @@ export async function failuresOf(
     for (const operation of operations) yield* hostileRequests(operation, known);
   }
   const requests = all();
-  const work = async () => {
+  const sendAll = async () => {
     for (const each of requests) {
       const outcome = await send(url, each, headers);
       if (outcome === 'taken') taken += 1;
       else if (outcome !== undefined) failures.add(`${each.method} ${each.what}: ${outcome}`);
     }
   };
-  await Promise.all(Array.from({ length: atOnce }, work));
+  await Promise.all(Array.from({ length: concurrency }, sendAll));
   return { taken, failures: [...failures].sort() };
 }
 
 /**
- * `taken` for a 2xx, undefined for another answer below 500. What the client itself refuses to send is none. Answers
- * that stream are left after their head.
+ * Returns `taken` for a 2xx, undefined for other statuses below 500 and for requests that the client itself rejects.
+ * Streaming responses are aborted after their headers.
  */
 async function send(
   url: string,

@@ -24,12 +24,12 @@ export interface ApiUnderTest {
   readonly server: FastifyInstance;
   readonly services: Services;
   readonly database: Database;
-  /** Asks with a key, without a socket. The body of an empty answer is undefined. */
-  // biome-ignore lint/suspicious/noExplicitAny: answers are as different as the operations.
+  /** Sends a request with a key, without a socket. The body of an empty response is undefined. */
+  // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
   ask(key: string, method: Method, url: string, payload?: object): Promise<{ status: number; body: any }>;
-  /** Projects whose runs were handed to the deletion job. */
+  /** Projects whose runs were passed to the deletion job. */
   readonly deletions: { workspaceId: string; projectId: string }[];
-  /** Resolves when everything that was sent is stored; requests that read wait for that by themselves. */
+  /** Resolves when everything that was sent is stored; requests that read already wait for that. */
   settled(): Promise<void>;
   close(): Promise<void>;
 }
@@ -41,7 +41,7 @@ export interface ApiOptions {
 }
 
 /**
- * A server with log and sink on stores of its own; usage is rolled up by whoever wants it. `inject` asks it without a socket,
+ * A server with event log and sink on its own stores. It rolls up no usage. `inject` sends requests without a socket,
  * `listen({ port: 0 })` opens one.
  */
 export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> {
@@ -102,14 +102,14 @@ export interface OrganizationUnderTest {
   readonly id: string;
   readonly workspaceIds: readonly [string, string];
   readonly userId: string;
-  /** Reaches the whole organisation; requests that name no workspace are about the first one. */
+  /** Grants access to the whole organisation; requests without a workspace apply to the first one. */
   readonly adminKey: string;
-  /** Reaches only the workspace of that place. */
+  /** Each grants access only to the workspace of the same index. */
   readonly workspaceKeys: readonly [string, string];
 }
 
 /**
- * An organisation with two workspaces, its default deployment, one user, one admin key and an admin key for each workspace.
+ * An organisation with two workspaces, its default deployment, one user, one admin key and one admin key per workspace.
  */
 export async function addOrganization(database: Database, name: string): Promise<OrganizationUnderTest> {
   const id = randomUUID();
@@ -142,7 +142,7 @@ export async function addOrganization(database: Database, name: string): Promise
   };
 }
 
-/** Puts a key straight into the table: with everything, for the whole organisation, unless told otherwise. */
+/** Inserts a key directly into the table; by default with all permissions for the whole organisation. */
 export async function addKey(options: {
   database: Database;
   organizationId: string;

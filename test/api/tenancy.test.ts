@@ -8,18 +8,18 @@ import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
 /**
- * Nobody reaches what belongs to another workspace or organisation, on any operation.
+ * No operation gives access to another workspace or organisation.
  *
- * The victim is the first workspace of an organisation called zebra; everything in it carries the word `okapi`,
- * everything of the organisation the word `zebra`. Two strangers try: the admin of another organisation, and the key of
- * zebra's second workspace. Each calls every operation with the victim's ids. No answer may hold the victim's words,
- * and at the end the victim is as it was.
+ * The victim is the first workspace of an organisation called zebra. Everything in it contains the word `okapi`,
+ * everything of the organisation the word `zebra`. There are two strangers: the admin of another organisation, and the
+ * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
+ * victim's words, and at the end the victim is unchanged.
  */
 interface Attempt {
   readonly url: string;
   readonly payload?: object | string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** What a stranger may be answered. */
+  /** Statuses that a stranger may get. */
   readonly answers: readonly number[];
 }
 
@@ -37,7 +37,7 @@ const now = new Date().toISOString();
 const [from, until] = [-1, 1].map((days) => new Date(Date.now() + days * 24 * 3_600_000).toISOString());
 const range = `start_time=${from}&end_time=${until}`;
 
-/** A run that says that it is the victim's. */
+/** A run that names the ids of the victim. */
 const run = (victim: Victim, more: object = {}) => ({
   id: victim.runId,
   trace_id: victim.runId,
@@ -83,7 +83,7 @@ const otlp = (projectId: string) => ({
   ],
 });
 
-/** One entry an operation that needs a key. An operation without one fails the test. */
+/** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   getSettings: () => ({ url: '/settings', answers: own }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
@@ -140,7 +140,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   updateRun: ({ runId }) => ({ url: `/runs/${runId}`, payload: { error: 'stolen' }, answers: closed }),
   createRunBatch: (victim) => ({
     url: '/runs/batch',
-    // The first names the victim's project, the second only its run: that becomes a run of the stranger's own.
+    // The first names the victim's project, the second only its run id, which becomes a run of the stranger's own.
     payload: {
       post: [run(victim, { session_id: victim.projectId }), run(victim)],
       patch: [run(victim, { end_time: now })],
@@ -159,14 +159,14 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: otlp(projectId),
     answers: [400, 404, 422],
   }),
-  // Last of those about runs: what the stranger made under the same id is their own.
+  // Must be the last of the run operations: the run that the stranger created under the same id is its own.
   getRun: ({ runId }) => ({ url: `/runs/${runId}`, answers: [200, 404] }),
   queryRuns: ({ projectId, runId }) => ({
     url: '/runs/query',
     payload: { session: [projectId], trace: runId },
     answers: [200, 404],
   }),
-  // Becomes feedback of the stranger's own workspace, which the other attempts then are about.
+  // Creates feedback in the stranger's own workspace; the following attempts then refer to that feedback.
   createFeedback: ({ runId, feedbackId }) => ({
     url: '/feedback',
     payload: { id: feedbackId, run_id: runId, key: 'stolen', score: 1 },
@@ -230,7 +230,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   }),
   createBulkExportDestination: () => ({
     url: '/bulk-exports/destinations',
-    // Nothing goes out from here: the address is refused.
+    // No request leaves this process: the address is rejected.
     payload: {
       display_name: 'stolen',
       config: { bucket_name: 'stolen', endpoint_url: 'http://127.0.0.1:1' },
@@ -272,7 +272,7 @@ function ask(method: string, { url, payload, headers }: Omit<Attempt, 'answers'>
   });
 }
 
-/** Everything of the victim, read with its own key. */
+/** Reads all data of the victim with its own key. */
 async function victimNow(): Promise<unknown> {
   const [key] = zebra.workspaceKeys;
   const read = async (url: string) => (await ask('GET', { url }, key)).json();
@@ -327,7 +327,7 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 describe('the table', () => {
-  it('has every operation that needs a key, and no other', () => {
+  it('lists exactly the operations that need a key', () => {
     expect(Object.keys(attempts).sort()).toEqual(guarded.map(({ operationId }) => operationId).sort());
   });
 });
@@ -335,7 +335,7 @@ describe('the table', () => {
 describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
   const attempt = () => attempts[id]?.(victim) as Attempt;
 
-  it('asks for a key that is valid', async () => {
+  it('requires a valid key', async () => {
     for (const key of [undefined, '', 'rlk_wrong', `${stranger.adminKey}x`]) {
       const answer = await ask(method, attempt(), key);
       expect(answer.statusCode).toBe(401);
@@ -343,7 +343,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     }
   });
 
-  it('lets nobody into a foreign workspace by its header', async () => {
+  it('denies access to a foreign workspace named in the header', async () => {
     const foreign = { 'x-tenant-id': victim.workspaceId };
     for (const key of [stranger.adminKey, zebra.workspaceKeys[1]]) {
       const answer = await ask(method, attempt(), key, foreign);
@@ -355,7 +355,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     }
   });
 
-  it('asks for its permission', async () => {
+  it('requires its permission', async () => {
     if ('public' in access) return;
     const { json } = await ask('GET', { url: '/orgs/permissions' }, stranger.adminKey).then((answer) => ({
       json: answer.json() as { name: string }[],
@@ -381,7 +381,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     });
   });
 
-  it('tells and changes nothing of a foreign organisation', async () => {
+  it('neither reads nor changes a foreign organisation', async () => {
     const answer = await ask(method, attempt(), stranger.adminKey);
     expect([answer.statusCode, answer.body]).toEqual([
       expect.toSatisfy((status: number) => attempt().answers.includes(status)),
@@ -389,7 +389,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     ]);
   });
 
-  it('tells and changes nothing of another workspace', async () => {
+  it('neither reads nor changes another workspace', async () => {
     const answer = await ask(method, attempt(), zebra.workspaceKeys[1]);
     expect([answer.statusCode, answer.body]).toEqual([
       expect.toSatisfy((status: number) => attempt().answers.includes(status)),

@@ -9,17 +9,17 @@ export interface RunOnThread {
 }
 
 /**
- * A reader of a resumable run, from its first event to its end. Whenever it is cut off it comes back with what it saw last.
+ * A reader of a resumable run, from its first event to its end. When disconnected, it resumes with its last event id.
  */
 export interface AgentReader {
   readonly parts: readonly Part[];
-  /** Resolves once the stream has ended as streams end, with all that was seen. */
+  /** Resolves once the stream has ended normally, with all events received. */
   readonly ended: Promise<readonly Part[]>;
 }
 
-const againAfterMs = 100;
+const retryDelayMs = 100;
 
-/** @param clients asked in turn, the next one each time that one breaks off. */
+/** @param clients used round-robin: the reader moves to the next one each time a stream breaks. */
 export function readToEnd(
   clients: readonly Client[],
   { threadId, runId }: RunOnThread,
@@ -27,7 +27,7 @@ export function readToEnd(
 ): AgentReader {
   const parts: Part[] = [];
   const read = async () => {
-    const giveUpAtMs = performance.now() + deadlineMs;
+    const deadlineAtMs = performance.now() + deadlineMs;
     for (let turn = 0; ; turn += 1) {
       const client = clients[turn % clients.length] as Client;
       const lastEventId = parts.at(-1)?.id ?? '-1';
@@ -35,8 +35,8 @@ export function readToEnd(
         for await (const part of client.runs.joinStream(threadId, runId, { lastEventId })) parts.push(part as Part);
         return parts;
       } catch (error) {
-        if (performance.now() > giveUpAtMs) throw error;
-        await pause(againAfterMs);
+        if (performance.now() > deadlineAtMs) throw error;
+        await pause(retryDelayMs);
       }
     }
   };
@@ -48,7 +48,7 @@ export interface FollowedRun {
   readonly reader: AgentReader;
 }
 
-/** A run on a new thread, and the reader that made it, who is not to be cut off. */
+/** A run on a new thread, and the reader whose request created it; this reader does not reconnect. */
 export async function followNew(client: Client, graph: string, run: object): Promise<FollowedRun> {
   const { thread_id: threadId } = await client.threads.create();
   const parts: Part[] = [];
@@ -64,8 +64,8 @@ export async function followNew(client: Client, graph: string, run: object): Pro
 }
 
 /**
- * Checks what a reader saw: of each attempt the events from the first one on, each once and in order, the first one
- * `metadata`, which says which attempt it is of. @returns the events by attempt.
+ * Checks what a reader received: for each attempt the events from the first one on, each once and in order, the first
+ * one `metadata`, which names the attempt. @returns the events by attempt.
  */
 export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): ReadonlyMap<number, readonly Part[]> {
   const attempts = new Map<number, Part[]>();
@@ -73,7 +73,7 @@ export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): Read
     const attempt = Number(part.id?.split('-')[0]);
     attempts.set(attempt, [...(attempts.get(attempt) ?? []), part]);
   }
-  const expected = [...attempts].flatMap(([attempt, seen]) => seen.map((_, place) => `${attempt}-${place + 1}`));
+  const expected = [...attempts].flatMap(([attempt, seen]) => seen.map((_, index) => `${attempt}-${index + 1}`));
   expect(parts.map(({ id }) => id)).toEqual(expected);
   expect([...attempts.keys()]).toEqual([...attempts.keys()].sort((a, b) => a - b));
   for (const [attempt, [first]] of attempts) {
@@ -82,7 +82,7 @@ export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): Read
   return attempts;
 }
 
-/** What a graph wrote, of `parts`. */
+/** The values of `field` in the custom events that a graph wrote. */
 export function written(parts: readonly Part[] | undefined, field: string): unknown[] {
   return (parts ?? []).flatMap(({ event, data }) =>
     event === 'custom' ? [(data as Record<string, unknown>)[field]] : [],

@@ -19,7 +19,7 @@ export interface AgentServer {
   readonly client: Client;
 }
 
-/** The main API, a sink and two agent servers as processes apart. */
+/** The main API, a sink and two agent servers as separate processes. */
 export class AgentRoles {
   readonly #servers: ServersOfRoles;
   readonly #traces = new Set<string>();
@@ -31,7 +31,7 @@ export class AgentRoles {
     this.#servers = servers;
   }
 
-  /** @param servers released when the roles are closed. */
+  /** @param servers the shared servers, released when the roles are closed. */
   static async open(servers: ServersOfRoles): Promise<AgentRoles> {
     const roles = new AgentRoles(servers);
     try {
@@ -74,7 +74,7 @@ export class AgentRoles {
     await Promise.all(killed.map(({ role }) => role.end('SIGKILL')));
   }
 
-  /** Resumable runs. */
+  /** Creates resumable runs. */
   async begin(count: number, input: Readonly<Record<string, unknown>>): Promise<RunOnThread[]> {
     const [client] = this.clients as [Client];
     return Promise.all(
@@ -88,7 +88,7 @@ export class AgentRoles {
     );
   }
 
-  /** A run that is not resumable, and its reader from the start. */
+  /** Creates a run that is not resumable, and its reader from the start. */
   async follow(client: Client, input: Readonly<Record<string, unknown>>): Promise<FollowedRun> {
     const followed = await followNew(client, 'burst', { input, streamMode: 'custom' });
     this.expectTraces(followed.run.runId);
@@ -100,18 +100,18 @@ export class AgentRoles {
   }
 
   /**
-   * Checks that runs of `n` events succeeded, that their readers saw each event of each attempt once, that no thread is
-   * busy, and that usage counts every run so far once. @returns how many attempts each run had.
+   * Checks that runs of `n` events succeeded, that readers received each event of each attempt once, that no thread is
+   * busy, and that usage counts every run so far once. @returns the number of attempts of each run.
    */
   async expectEnded(runs: readonly RunOnThread[], seen: readonly (readonly Part[])[], n: number): Promise<number[]> {
     const [client] = this.clients as [Client];
-    const attempts = runs.map((run, place) => attemptsOf(run, seen[place] ?? []));
-    for (const [place, { threadId, runId }] of runs.entries()) {
+    const attempts = runs.map((run, index) => attemptsOf(run, seen[index] ?? []));
+    for (const [index, { threadId, runId }] of runs.entries()) {
       const { status: run } = await client.runs.get(threadId, runId);
       const { status: thread, values } = await client.threads.get(threadId);
       expect({ run, thread, values }).toMatchObject({ run: 'success', thread: 'idle', values: { done: n } });
-      // An attempt that begins behind the stored state of an earlier one writes nothing.
-      const wrote = [...(attempts[place]?.values() ?? [])].map((parts) => written(parts, 'i'));
+      // An attempt that starts from the final stored state of an earlier one writes nothing.
+      const wrote = [...(attempts[index]?.values() ?? [])].map((parts) => written(parts, 'i'));
       for (const numbers of wrote) expect(numbers).toEqual(upTo(numbers.length));
       expect(Math.max(...wrote.map(({ length }) => length))).toBe(n);
     }
@@ -120,7 +120,7 @@ export class AgentRoles {
     return attempts.map(({ size }) => size);
   }
 
-  /** Usage counts each trace once that was expected so far, and each is there once. */
+  /** Checks that usage counts each trace expected so far once, and that ClickHouse stores each once. */
   async expectCounted(): Promise<void> {
     const counted = () => countedTraces({ url: this.api.url, apiKey }).catch(() => 'away');
     await expect.poll(counted, { timeout: deadlineMs, interval: 100 }).toBe(this.#traces.size);
@@ -151,7 +151,7 @@ export class AgentRoles {
       RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
       RUNLAKE_AGENTS_PORT: '0',
       RUNLAKE_AGENTS_WORKERS: '1',
-      // Of four runs each of the two has half, whoever hears of them first.
+      // With two slots per process, each of the two gets half of four runs, in any order of claims.
       RUNLAKE_AGENTS_RUNS_PER_WORKER: '2',
     };
   }

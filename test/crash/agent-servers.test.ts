@@ -1,4 +1,4 @@
-/** Roles of the agent server apart, on Kafka: what dies in the middle of a run, the others go on without. */
+/** Separate roles of the agent server, on Kafka: the others continue when one is killed in the middle of a run. */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { all } from '../api/agent-server/stream-parts.ts';
@@ -27,20 +27,20 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
   });
   afterAll(() => roles?.close());
 
-  /** Runs of {@link n} events that wait in the middle. */
+  /** Runs of {@link n} events that wait at a gate in the middle. */
   const gated = async () => {
     const gate = await Gate.closed();
     return { gate, burst: { n, pauseMs: 5, gateAt, gate: gate.url } };
   };
   const atGate = (readers: readonly AgentReader[]) =>
-    until('all to be at the gate', () => readers.every(({ parts }) => parts.length > gateAt), deadlineMs);
+    until('all runs to reach the gate', () => readers.every(({ parts }) => parts.length > gateAt), deadlineMs);
   const ended = (readers: readonly AgentReader[]) => Promise.all(readers.map((reader) => reader.ended));
 
-  test('kill -9 of one that runs: another takes its runs up, readers there follow both attempts to the end', async () => {
+  test('kill -9 of one agent server: another requeues its runs, and readers there follow both attempts to the end', async () => {
     const [first, second] = roles.agents as [AgentServer, AgentServer];
     const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
-    // One that stays, and one whose server dies under it.
+    // One reader stays connected, the other loses its server.
     const stay = runs.map((run) => readToEnd([second.client], run, deadlineMs));
     const move = runs.map((run) => readToEnd([first.client, second.client], run, deadlineMs));
     await atGate([...stay, ...move]);
@@ -50,15 +50,15 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     expect(moved).toEqual(seen);
     expect(Math.max(...(await roles.expectEnded(runs, seen, n)))).toBe(2);
     await roles.startAgents();
-    // The new process tells what is stored of them.
+    // The new process reads the stored events.
     const [run] = runs as [(typeof runs)[0]];
     expect(await readToEnd(roles.clients.slice(1), run, deadlineMs).ended).toEqual(seen[0]);
   });
 
-  test('kill -9 of the main API in the middle of runs: they go on, and their traces are there once when it is back', async () => {
+  test('kill -9 of the main API in the middle of runs: runs continue, and each trace is stored once after the restart', async () => {
     const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
-    const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
+    const readers = runs.map((run, index) => readToEnd([roles.clients[index % 2] as Client], run, deadlineMs));
     await atGate(readers);
     await roles.api.end('SIGKILL');
     gate.open();
@@ -67,10 +67,10 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     expect(await roles.expectEnded(runs, seen, n)).toEqual([1, 1, 1, 1]);
   });
 
-  test('kill -9 of Postgres in the middle of runs, roles apart: they end as they would have, in this attempt or another', async () => {
+  test('kill -9 of Postgres in the middle of runs, separate roles: runs end normally, in the same or a later attempt', async () => {
     const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
-    const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
+    const readers = runs.map((run, index) => readToEnd([roles.clients[index % 2] as Client], run, deadlineMs));
     await atGate(readers);
     await own.postgres.kill();
     gate.open();
@@ -78,10 +78,10 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     await roles.expectEnded(runs, await ended(readers), n);
   });
 
-  test('Kafka is killed in the middle of runs and started again: nothing that was streamed is missing', async () => {
+  test('kill -9 of Kafka in the middle of runs: no streamed event is missing after the restart', async () => {
     const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
-    const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
+    const readers = runs.map((run, index) => readToEnd([roles.clients[index % 2] as Client], run, deadlineMs));
     await atGate(readers);
     await own.kafka.kill();
     gate.open();
@@ -89,39 +89,42 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     await roles.expectEnded(runs, await ended(readers), n);
   });
 
-  test('ClickHouse is killed in the middle of runs: nobody notices, and when it is back what came meanwhile is there once', async () => {
+  test('kill -9 of ClickHouse in the middle of runs: runs and readers continue, and events are stored once after the restart', async () => {
     const [first, second] = roles.clients as [Client, Client];
     const { gate, burst } = await gated();
-    const kept = await roles.begin(2, burst);
+    const resumable = await roles.begin(2, burst);
     const plain = await Promise.all([first, second].map((client) => roles.follow(client, burst)));
-    const readers = [...kept.map((run) => readToEnd([first], run, deadlineMs)), ...plain.map(({ reader }) => reader)];
+    const readers = [
+      ...resumable.map((run) => readToEnd([first], run, deadlineMs)),
+      ...plain.map(({ reader }) => reader),
+    ];
     await atGate(readers);
     await own.clickhouse.kill();
     gate.open();
-    const [{ threadId, runId }] = kept as [RunOnThread];
+    const [{ threadId, runId }] = resumable as [RunOnThread];
     const before = readers[0]?.parts.slice(0, 20) ?? [];
-    const comesBack = all(second.runs.joinStream(threadId, runId, { lastEventId: before.at(-1)?.id as string }));
-    // All of it while ClickHouse is away.
+    const resumed = all(second.runs.joinStream(threadId, runId, { lastEventId: before.at(-1)?.id as string }));
+    // Readers get all events while ClickHouse is down.
     const seen = await ended(readers);
-    expect([...before, ...(await comesBack)]).toEqual(seen[0]);
+    expect([...before, ...(await resumed)]).toEqual(seen[0]);
     await own.clickhouse.start();
-    const runs = [...kept, ...plain.map(({ run }) => run)];
+    const runs = [...resumable, ...plain.map(({ run }) => run)];
     expect(await roles.expectEnded(runs, seen, n)).toEqual([1, 1, 1, 1]);
-    // Of a process that was not there.
+    // Processes started afterwards return the same events.
     await roles.killAgents(...roles.agents);
     await Promise.all([roles.startAgents(), roles.startAgents()]);
-    const later = kept.map((run) => readToEnd(roles.clients, run, deadlineMs));
+    const later = resumable.map((run) => readToEnd(roles.clients, run, deadlineMs));
     expect(await ended(later)).toEqual(seen.slice(0, 2));
   });
 
-  test('all are killed while a cron fires, a webhook is on its way and runs wait for their time: each happens once they are back, and once', async () => {
+  test('kill -9 of all agent servers while a cron fires, a webhook is sent and delayed runs wait: each happens once after the restart', async () => {
     const receiver = await WebhookReceiver.open();
     const [client] = roles.clients as [Client];
     const thread = async () => (await client.threads.create()).thread_id;
     const once = { input: { n: 1, pauseMs: 0 } };
 
-    const told = await client.runs.create(await thread(), 'burst', { ...once, webhook: receiver.url });
-    await until('the webhook to be on its way', () => receiver.received.length === 1, deadlineMs);
+    const withWebhook = await client.runs.create(await thread(), 'burst', { ...once, webhook: receiver.url });
+    await until('the webhook request to arrive', () => receiver.received.length === 1, deadlineMs);
     const [soonOn, laterOn, firesOn] = [await thread(), await thread(), await thread()];
     const later = await client.runs.create(laterOn, 'burst', { ...once, afterSeconds: 3_600 });
     const cron = await client.crons.createForThread(firesOn, 'burst', { ...once, schedule: '0 0 1 1 *' });
@@ -133,16 +136,16 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     const soon = await client.runs.create(soonOn, 'burst', { ...once, afterSeconds: 2 });
     await roles.killAgents(...roles.agents);
     await row.release();
-    // Else it is tried again once the time that sending may take has passed.
+    // Otherwise the retry waits until the delivery timeout has passed.
     await askPostgres(roles.databaseUrl, 'UPDATE agents.webhooks SET due_at = now()');
     receiver.answers = true;
     await Promise.all([roles.startAgents(), roles.startAgents()]);
 
-    const [back] = roles.clients as [Client];
-    const runsOf = (threadId: string) => back.runs.list(threadId);
-    await until('the webhook', () => receiver.received.length === 2, deadlineMs);
+    const [restarted] = roles.clients as [Client];
+    const runsOf = (threadId: string) => restarted.runs.list(threadId);
+    await until('the second webhook request', () => receiver.received.length === 2, deadlineMs);
     const [first, second] = receiver.received.map(({ body }) => ({ ...JSON.parse(body), webhook_sent_at: '' }));
-    expect(first).toMatchObject({ run_id: told.run_id, status: 'success', values: { done: 1 } });
+    expect(first).toMatchObject({ run_id: withWebhook.run_id, status: 'success', values: { done: 1 } });
     expect(second).toEqual(first);
     const statuses = async (threadId: string) => (await runsOf(threadId)).map(({ status }) => status);
     for (const threadId of [soonOn, firesOn]) {
@@ -153,9 +156,9 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     const waits = `SELECT extract(epoch FROM started_at - created_at)::float8 AS s FROM agents.runs WHERE run_id = '${soon.run_id}'`;
     expect((await askPostgres(roles.databaseUrl, waits))[0]).toBeGreaterThanOrEqual(2);
     expect(await runsOf(laterOn)).toMatchObject([{ run_id: later.run_id, status: 'pending' }]);
-    await back.runs.cancel(laterOn, later.run_id);
+    await restarted.runs.cancel(laterOn, later.run_id);
     const [fired] = (await runsOf(firesOn)).map(({ run_id }) => run_id);
-    roles.expectTraces(told.run_id, soon.run_id, later.run_id, fired as string);
+    roles.expectTraces(withWebhook.run_id, soon.run_id, later.run_id, fired as string);
     await roles.expectCounted();
     expect(receiver.received).toHaveLength(2);
     expect(receiver.received.map(({ isSigned }) => isSigned)).toEqual([true, true]);

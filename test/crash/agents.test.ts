@@ -10,7 +10,7 @@ import { attemptsOf, followNew, type RunOnThread, readToEnd, written } from './a
 import { Gate } from './gate.ts';
 import { deadlineMs, type Instance, shareInstance } from './instance.ts';
 
-/** Runs of graphs under `runlake all`, whose parts are killed in the middle of them. */
+/** Graph runs under `runlake all`, whose processes are killed in the middle of runs. */
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
@@ -38,14 +38,14 @@ const untilUp = () => until('the agent server to answer', isUp, deadlineMs);
 beforeEach(untilUp);
 
 const burst = { input: { n: 60, pauseMs: 25 }, streamMode: 'custom' as const };
-/** Super-steps, whose states are stored. */
+/** Super-steps; the state after each is stored. */
 const steps = (text: string) => ({
   input: { steps: 40, pauseMs: 40, text },
-  // An attempt that goes on from a stored state counts anew: without this, only runs that were killed would get to their end.
+  // An attempt that resumes from a stored state counts steps anew; without this limit, only killed runs would finish.
   config: { recursion_limit: 100 },
   streamMode: 'custom' as const,
 });
-const logOf = (text: string) => upTo(40).map((place) => `${text} ${place + 1}`);
+const logOf = (text: string) => upTo(40).map((index) => `${text} ${index + 1}`);
 
 async function begin(graph: string, run: object, threadId?: string): Promise<RunOnThread> {
   const thread = threadId ?? (await client.threads.create()).thread_id;
@@ -57,11 +57,11 @@ const statusOf = async ({ threadId, runId }: RunOnThread) => (await client.runs.
 const untilEnded = (run: RunOnThread) =>
   expect.poll(() => statusOf(run).catch(() => 'away'), { timeout: deadlineMs }).not.toMatch(/pending|running|away/);
 
-/** A run is counted after its end was told. */
+/** A run is counted after its end was published. */
 const counted = (since: Awaited<ReturnType<Instance['since']>>, traces: number) =>
   expect.poll(() => since.countedTraces(), { timeout: deadlineMs }).toBe(traces);
 
-/** The processes that run graph code. */
+/** Process ids of the workers that run graph code. */
 function workers(): number[] {
   const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n');
   return lines
@@ -70,22 +70,22 @@ function workers(): number[] {
     .map((match) => Number(match?.[1]));
 }
 
-test('kill -9 of the process that runs graphs: its runs begin another attempt and end; readers see both', async () => {
+test('kill -9 of a worker process: its runs start another attempt and end, and readers see both attempts', async () => {
   const since = await instance.since();
   const runs = [await begin('burst', burst), await begin('steps', steps('a'))] as const;
   const readers = runs.map(read);
-  await until('both to be under way', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
+  await until('both runs to be streaming', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
   const killed = workers();
   expect(killed.length).toBeGreaterThan(0);
   for (const pid of killed) process.kill(pid, 'SIGKILL');
   const seen = await Promise.all(readers.map(({ ended }) => ended));
 
-  for (const [place, run] of runs.entries()) {
-    expect([...attemptsOf(run, seen[place] ?? []).keys()]).toEqual([1, 2]);
+  for (const [index, run] of runs.entries()) {
+    expect([...attemptsOf(run, seen[index] ?? []).keys()]).toEqual([1, 2]);
     expect(await statusOf(run)).toBe('success');
   }
   expect(written(attemptsOf(runs[0], seen[0] ?? []).get(2), 'i')).toEqual(upTo(60));
-  // Went on from what was stored.
+  // The second attempt resumed from the stored state.
   expect(written(attemptsOf(runs[1], seen[1] ?? []).get(2), 'step').at(-1)).toBe(40);
   const { status, values } = await client.threads.get(runs[1].threadId);
   expect({ status, values }).toMatchObject({ status: 'idle', values: { log: logOf('a') } });
@@ -93,7 +93,7 @@ test('kill -9 of the process that runs graphs: its runs begin another attempt an
   expect(workers().filter((pid) => killed.includes(pid))).toEqual([]);
 });
 
-test('kill -9 while a graph within another is where it is to stop: it stops there in the next attempt, too', async () => {
+test('kill -9 while a subgraph is at its interrupt: the next attempt stops there, too', async () => {
   const since = await instance.since();
   const gate = await Gate.closed();
   const run = await begin('resting', {
@@ -106,7 +106,7 @@ test('kill -9 while a graph within another is where it is to stop: it stops ther
     const { tasks } = await client.threads.getState(run.threadId, undefined, { subgraphs: true });
     return tasks.find(({ name }) => name === 'between')?.state?.tasks[0]?.state?.next;
   };
-  await until('it to be where it is to stop', async () => (await nextInside())?.[0] === 'second', deadlineMs);
+  await until('the subgraph to reach its interrupt', async () => (await nextInside())?.[0] === 'second', deadlineMs);
   for (const pid of workers()) process.kill(pid, 'SIGKILL');
   gate.open();
   const attempts = attemptsOf(run, await reader.ended);
@@ -119,22 +119,26 @@ test('kill -9 while a graph within another is where it is to stop: it stops ther
   await counted(since, 1);
 });
 
-test('kill -9 in the middle of runs: they are taken up again in their order, what was asked before holds, each counts once', async () => {
+test('kill -9 in the middle of runs: they are requeued in order, an earlier cancel holds, and each counts once', async () => {
   const since = await instance.since();
   const runs = [await begin('burst', burst), await begin('steps', steps('b'))] as const;
   const next = await begin('steps', { ...steps('c'), input: { steps: 1, pauseMs: 0, text: 'c' } }, runs[1].threadId);
   const plain = await begin('burst', { ...burst, streamResumable: false });
   const hanging = await begin('misbehave', { input: { how: 'hang' }, streamMode: 'custom' });
   const readers = [...runs, hanging].map(read);
-  await until('all to be under way', () => readers.slice(0, 2).every(({ parts }) => parts.length > 15), deadlineMs);
-  await until('it to hang', () => (readers[2]?.parts.length ?? 0) > 1, deadlineMs);
+  await until(
+    'all runs to be streaming',
+    () => readers.slice(0, 2).every(({ parts }) => parts.length > 15),
+    deadlineMs,
+  );
+  await until('the hanging run to start', () => (readers[2]?.parts.length ?? 0) > 1, deadlineMs);
   await client.runs.cancel(hanging.threadId, hanging.runId);
   await instance.restart();
   const seen = await Promise.all(readers.map(({ ended }) => ended));
   await Promise.all([...runs, next, plain, hanging].map(untilEnded));
 
-  for (const [place, run] of runs.entries()) {
-    const attempts = attemptsOf(run, seen[place] ?? []);
+  for (const [index, run] of runs.entries()) {
+    const attempts = attemptsOf(run, seen[index] ?? []);
     expect([...attempts.keys()]).toEqual([1, 2]);
     expect(attempts.get(1)?.length).toBeGreaterThan(15);
   }
@@ -146,17 +150,17 @@ test('kill -9 in the middle of runs: they are taken up again in their order, wha
   for (const { threadId } of [runs[0], plain, hanging]) {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
   }
-  // Who comes later still gets what is stored: of the attempt that was cut short as far as it got there, of the other
-  // one all.
+  // A later reader gets what is stored: of the killed attempt the events that were stored, of the other
+  // attempt all events.
   const later = attemptsOf(runs[0], await read(runs[0]).ended);
   expect(later.get(2)).toEqual(attemptsOf(runs[0], seen[0] ?? []).get(2));
   await counted(since, 5);
 });
 
-test('killed between the end of a run and its trace: the next start tells the end and counts it once', async () => {
+test('kill -9 between the end of a run and its trace: the next start publishes the end and counts the run once', async () => {
   const since = await instance.since();
   const run = await begin('burst', { ...burst, input: { n: 40, pauseMs: 25 }, streamResumable: false });
-  await until('it to run', async () => (await statusOf(run)) === 'running', deadlineMs);
+  await until('the run to start', async () => (await statusOf(run)) === 'running', deadlineMs);
   const release = instance.stallClickhouse();
   await untilEnded(run);
   await instance.runlake.kill();
@@ -170,16 +174,16 @@ test('killed between the end of a run and its trace: the next start tells the en
   expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'idle' });
 });
 
-test('kill -9 of Postgres in the middle of runs: they end as they would have, in this attempt or another', async () => {
+test('kill -9 of Postgres in the middle of runs: runs end normally, in the same or a later attempt', async () => {
   const since = await instance.since();
   const runs = [await begin('burst', burst), await begin('steps', steps('d'))] as const;
   const readers = runs.map(read);
-  await until('both to be under way', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
+  await until('both runs to be streaming', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
   process.kill(instance.enginePid('postgres'), 'SIGKILL');
   const seen = await Promise.all(readers.map(({ ended }) => ended));
   await Promise.all(runs.map(untilEnded));
 
-  for (const [place, run] of runs.entries()) attemptsOf(run, seen[place] ?? []);
+  for (const [index, run] of runs.entries()) attemptsOf(run, seen[index] ?? []);
   expect(await client.threads.get(runs[0].threadId)).toMatchObject({
     error: null,
     status: 'idle',
@@ -195,22 +199,22 @@ test('kill -9 of Postgres in the middle of runs: they end as they would have, in
   expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
 });
 
-test('kill -9 of ClickHouse in the middle of runs: they end as they would have, readers get all, traces are there once', async () => {
+test('kill -9 of ClickHouse in the middle of runs: runs end normally, readers get all events, each trace is stored once', async () => {
   const since = await instance.since();
   const gate = await Gate.closed();
-  const held = { ...burst, input: { ...burst.input, gate: gate.url, gateAt: 20 } };
-  const runs = [await begin('burst', held), await begin('steps', steps('e'))] as const;
-  const plain = await followNew(client, 'burst', held);
+  const gated = { ...burst, input: { ...burst.input, gate: gate.url, gateAt: 20 } };
+  const runs = [await begin('burst', gated), await begin('steps', steps('e'))] as const;
+  const plain = await followNew(client, 'burst', gated);
   const readers = [...runs.map(read), plain.reader];
-  await until('all to be under way', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
+  await until('all runs to be streaming', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
   process.kill(instance.enginePid('clickhouse'), 'SIGKILL');
   gate.open();
   const seen = await Promise.all(readers.map(({ ended }) => ended));
   const all = [...runs, plain.run];
   await Promise.all(all.map(untilEnded));
 
-  for (const [place, run] of all.entries()) expect([...attemptsOf(run, seen[place] ?? []).keys()]).toEqual([1]);
-  for (const place of [0, 2]) expect(written(seen[place], 'i')).toEqual(upTo(60));
+  for (const [index, run] of all.entries()) expect([...attemptsOf(run, seen[index] ?? []).keys()]).toEqual([1]);
+  for (const index of [0, 2]) expect(written(seen[index], 'i')).toEqual(upTo(60));
   expect(written(seen[1], 'step')).toEqual(upTo(40).map((step) => step + 1));
   for (const { threadId } of all)
     expect(await client.threads.get(threadId)).toMatchObject({ error: null, status: 'idle' });
@@ -218,16 +222,16 @@ test('kill -9 of ClickHouse in the middle of runs: they end as they would have, 
   await counted(since, 3);
   const stored = await since.storedRuns();
   expect(all.filter(({ runId }) => !stored.has(runId))).toEqual([]);
-  // What another process has is what is stored.
+  // Another process reads the same events from storage.
   await instance.restart();
   await untilUp();
-  for (const [place, run] of runs.entries()) expect(await read(run).ended).toEqual(seen[place]);
+  for (const [index, run] of runs.entries()) expect(await read(run).ended).toEqual(seen[index]);
   await counted(since, 3);
   expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
 });
 
-test('a run whose process is killed each time is given up after its third attempt; its reader saw each, and what ran beside it ends well', async () => {
-  const beside = await begin('burst', burst);
+test('a run whose process is killed each time fails after its third attempt; its reader sees each attempt, and concurrent runs succeed', async () => {
+  const concurrent = await begin('burst', burst);
   const run = await begin('misbehave', { input: { how: 'kill', afterMs: 300 }, streamMode: 'custom' });
   const parts = await read(run).ended;
   expect([...attemptsOf(run, parts.slice(0, -1)).keys()]).toEqual([1, 2, 3]);
@@ -235,6 +239,6 @@ test('a run whose process is killed each time is given up after its third attemp
   expect(await statusOf(run)).toBe('error');
   expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'error' });
   expect(await client.runs.wait(run.threadId, 'burst', { input: { n: 1 } })).toMatchObject({ done: 1 });
-  await untilEnded(beside);
-  expect(await statusOf(beside)).toBe('success');
+  await untilEnded(concurrent);
+  expect(await statusOf(concurrent)).toBe('success');
 });

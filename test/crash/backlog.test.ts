@@ -1,4 +1,4 @@
-/** A backlog many times as large as what the sink may hold of it: fetching pauses, goes on, and all of it is stored. */
+/** A backlog many times larger than the sink's fetch buffer: fetching pauses and resumes, and all events are stored. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -17,17 +17,17 @@ vi.setConfig({ testTimeout: 300_000 });
 const mib = 1024 ** 2;
 const backlogRuns = 120;
 const inputBytes = mib;
-/** Of it the sink may hold so much; what one fetch brings beyond that, and copies on the way, come on top. */
-const heldBytes = 8 * mib;
-/** Without a pause it is all of the backlog, and more. */
+/** The limit of the sink's fetch buffer; the excess of one fetch and copies come on top. */
+const maxFetchedBytes = 8 * mib;
+/** Without the pause, memory would grow by more than the whole backlog. */
 const maxGrowthMiB = 60;
-/** Nothing else tells that the sink goes no further; without a pause it has everything before the last run is sent. */
-const watchedMs = 4_000;
+/** There is no signal that the sink has paused; without the pause it has all events before the last run is sent. */
+const observedMs = 4_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
   test('of 120 MiB while ClickHouse is away takes a sink that may hold 8 MiB little memory, and is stored whole', async () => {
     const { pipeline, close } = await openOnStack(
-      testSettings({ maxFetchedBytes: heldBytes, publishTimeoutMs: 30_000 }),
+      testSettings({ maxFetchedBytes, publishTimeoutMs: 30_000 }),
     );
     const ledger = new Ledger();
     const sent: Entry[] = [];
@@ -49,8 +49,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
         pipeline.ways.ingest.clickhouse.away(true);
         while (sent.length <= backlogRuns) await send(4, `${sent.length} ${'x'.repeat(inputBytes)}`);
         const lag = () => pipeline.metric('ingest', 'runlake_event_log_lag_events', 'run-events');
-        await until('all of it to wait in Kafka', async () => (await lag()) === backlogRuns, deadlineMs);
-        await pause(watchedMs);
+        await until('all events to wait in Kafka', async () => (await lag()) === backlogRuns, deadlineMs);
+        await pause(observedMs);
       } finally {
         clearInterval(sampling);
       }

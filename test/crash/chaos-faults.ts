@@ -6,10 +6,10 @@ import type { OwnServers } from './own-servers.ts';
 import type { Pipeline, PipelineRole, Ways } from './pipeline.ts';
 import { isBatchBegun, isBatchCompleted, isProduce, says } from './protocol.ts';
 
-/** One thing that goes wrong, and its end: everything is as before when it resolves. */
+/** An injected fault. `happen` resolves when everything is as before. */
 export interface ChaosFault {
   readonly what: string;
-  /** Faults that touch the same thing do not come together. */
+  /** Faults with the same target never overlap. */
   readonly touches: string;
   happen(): Promise<void>;
 }
@@ -20,24 +20,24 @@ interface Scene {
   readonly own: OwnServers;
 }
 
-const makers: readonly ((scene: Scene) => ChaosFault)[] = [
+const faultFactories: readonly ((scene: Scene) => ChaosFault)[] = [
   killedRole,
   killedRole,
   killedAtStep,
   killedAtStep,
   killedServer,
   killedServer,
-  stalledWay,
-  stalledWay,
-  brokenWay,
-  lostAnswer,
+  stalledConnection,
+  stalledConnection,
+  brokenConnection,
+  lostResponse,
   secondSink,
 ];
 
-export const anyFault = (scene: Scene): ChaosFault => scene.random.pick(makers)(scene);
+export const pickFault = (scene: Scene): ChaosFault => scene.random.pick(faultFactories)(scene);
 
-/** As whoever runs it does: again and again, because a role ends where a server that it needs to start is away. */
-async function startAgain(pipeline: Pipeline, role: PipelineRole): Promise<void> {
+/** Retries the start as an operator does, because a role may exit if a required server is down. */
+async function startWithRetries(pipeline: Pipeline, role: PipelineRole): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     try {
       return await pipeline.start(role);
@@ -56,30 +56,30 @@ function killedRole({ random, pipeline }: Scene): ChaosFault {
     async happen() {
       await pipeline.kill(role);
       await pause(awayMs);
-      await startAgain(pipeline, role);
+      await startWithRetries(pipeline, role);
     },
   };
 }
 
-/** A step of a role that a proxy recognises. */
-function someStep({ random, pipeline }: Scene) {
+/** Picks a step of a role that a proxy can recognise. */
+function pickStep({ random, pipeline }: Scene) {
   const { topicPrefix } = pipeline;
   const steps: readonly (readonly [string, PipelineRole, keyof Ways, (message: Buffer) => boolean])[] = [
     ['a batch for Kafka', 'api', 'kafka', isProduce(`${topicPrefix}run-events`)],
-    ['the note of a cut', 'ingest', 'kafka', isBatchBegun],
+    ['the metadata of an insert batch', 'ingest', 'kafka', isBatchBegun],
     ['an insert', 'ingest', 'clickhouse', says(/INSERT INTO runs /)],
-    ['the note of hours', 'ingest', 'postgres', says(/INSERT INTO usage_dirty_hours/)],
+    ['dirty hours', 'ingest', 'postgres', says(/INSERT INTO usage_dirty_hours/)],
     ['a commit', 'ingest', 'kafka', isBatchCompleted],
-    ['a count', 'ingest', 'clickhouse', says(/INSERT INTO usage_(hourly|daily)/)],
+    ['a roll-up', 'ingest', 'clickhouse', says(/INSERT INTO usage_(hourly|daily)/)],
   ];
   return random.pick(steps);
 }
 
-function lostAnswer(scene: Scene): ChaosFault {
-  const [what, role, way, recognises] = someStep(scene);
+function lostResponse(scene: Scene): ChaosFault {
+  const [what, role, way, recognises] = pickStep(scene);
   const proxy = scene.pipeline.ways[role][way];
   return {
-    what: `the answer to ${what} of ${role} never comes`,
+    what: `the response to ${what} of ${role} is lost`,
     touches: role,
     async happen() {
       await Promise.race([proxy.hold('sent', recognises), pause(5_000)]);
@@ -91,7 +91,7 @@ function lostAnswer(scene: Scene): ChaosFault {
 function killedAtStep(scene: Scene): ChaosFault {
   const { random, pipeline } = scene;
   const { ways } = pipeline;
-  const [what, role, way, recognises] = someStep(scene);
+  const [what, role, way, recognises] = pickStep(scene);
   const at = random.pick<GateAt>(['before', 'half', 'sent', 'answered']);
   return {
     what: `${role} is killed at ${what} (${at})`,
@@ -100,7 +100,7 @@ function killedAtStep(scene: Scene): ChaosFault {
       await Promise.race([ways[role][way].hold(at, recognises), pause(5_000)]);
       ways[role][way].letPass();
       await pipeline.kill(role);
-      await startAgain(pipeline, role);
+      await startWithRetries(pipeline, role);
     },
   };
 }
@@ -119,15 +119,15 @@ function killedServer({ random, own }: Scene): ChaosFault {
   };
 }
 
-function someWay(random: Random) {
+function pickConnection(random: Random) {
   const role = random.pick<PipelineRole>(['api', 'ingest']);
   const name = random.pick<keyof Ways>(['kafka', 'clickhouse', 'postgres', 'registry']);
   return { role, name };
 }
 
-function stalledWay({ random, pipeline }: Scene): ChaosFault {
-  const { role, name } = someWay(random);
-  // Mostly shorter than the limits, now and then longer than all.
+function stalledConnection({ random, pipeline }: Scene): ChaosFault {
+  const { role, name } = pickConnection(random);
+  // Usually shorter than the timeouts, sometimes longer than all of them.
   const stallMs = random.chance(0.2) ? 20_000 : random.int(6_000);
   return {
     what: `${role} and ${name} stall for ${stallMs} ms`,
@@ -140,8 +140,8 @@ function stalledWay({ random, pipeline }: Scene): ChaosFault {
   };
 }
 
-function brokenWay({ random, pipeline }: Scene): ChaosFault {
-  const { role, name } = someWay(random);
+function brokenConnection({ random, pipeline }: Scene): ChaosFault {
+  const { role, name } = pickConnection(random);
   const awayMs = random.int(5_000);
   return {
     what: `${role} cannot reach ${name} for ${awayMs} ms`,

@@ -1,25 +1,26 @@
 /**
- * Random faults, one after the other and two at a time, under load from the stock SDK. `make chaos` runs it for longer.
- * A seed gives the same faults; when they end, and so what comes together, is up to the machine.
+ * Random faults, sequentially and two at a time, under load from the stock SDK. `make chaos` runs it for longer.
+ * A seed selects the same faults; their durations, and so which of them overlap, depend on the machine.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { Random } from '../histories/random.ts';
+import { isFullExtent } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
-import { anyFault } from './chaos-faults.ts';
+import { pickFault } from './chaos-faults.ts';
 import { Ledger } from './ledger.ts';
 import { ownServers } from './own-servers.ts';
 import { deadlineMs, Pipeline } from './pipeline.ts';
 import { sdkLoad } from './sdk-load.ts';
 
-const chaosMs = Number(process.env.CHAOS_MINUTES ?? 2) * 60_000;
+const chaosMs = Number(process.env.CHAOS_MINUTES ?? (isFullExtent ? 2 : 0.5)) * 60_000;
 const seed = Number(process.env.CHAOS_SEED || Math.floor(Math.random() * 2 ** 31));
 
 vi.setConfig({ testTimeout: chaosMs + 600_000 });
 
 describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))(`chaos, seed ${seed}`, () => {
-  // The SDK writes every failure there.
+  // The SDK logs every failure to the console.
   beforeEach(() => void vi.spyOn(console, 'error').mockImplementation(() => {}));
   beforeEach(() => void vi.spyOn(console, 'warn').mockImplementation(() => {}));
   afterEach(() => vi.restoreAllMocks());
@@ -37,26 +38,28 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       await until('runs to be accepted', () => ledger.acceptedCount >= 20, deadlineMs);
       const scene = { random, pipeline, own };
       const end = performance.now() + chaosMs;
-      const dirtyHours = new Set<string>();
-      const hand = async () => {
+      const activeTargets = new Set<string>();
+      const injectFaults = async () => {
         while (performance.now() < end) {
-          const runlakeError = anyFault(scene);
-          if (!dirtyHours.has(runlakeError.touches)) {
-            dirtyHours.add(runlakeError.touches);
-            happened.push(`${Math.round((end - performance.now()) / 1_000)} s before the end: ${runlakeError.what}`);
-            await runlakeError.happen();
-            dirtyHours.delete(runlakeError.touches);
+          const fault = pickFault(scene);
+          if (!activeTargets.has(fault.touches)) {
+            activeTargets.add(fault.touches);
+            happened.push(`${Math.round((end - performance.now()) / 1_000)} s before the end: ${fault.what}`);
+            await fault.happen();
+            activeTargets.delete(fault.touches);
           }
           await pause(random.int(2_000));
         }
       };
-      await Promise.all([hand(), hand()]);
+      await Promise.all([injectFaults(), injectFaults()]);
       const enough = ledger.acceptedCount + 20;
       await until('runs to be accepted again', () => ledger.acceptedCount >= enough, deadlineMs);
       await loading.stop();
-      const there = await ledger.check(pipeline);
-      console.info(`${happened.length} faults, ${ledger.size} runs sent, ${ledger.acceptedCount} told, ${there} there`);
-      expect(happened.length).toBeGreaterThan(3);
+      const storedCount = await ledger.check(pipeline);
+      console.info(
+        `${happened.length} faults, ${ledger.size} runs sent, ${ledger.acceptedCount} accepted, ${storedCount} stored`,
+      );
+      expect(happened.length).toBeGreaterThan(isFullExtent ? 3 : 0);
     } catch (error) {
       console.error(
         `CHAOS_SEED=${seed}\n${happened.join('\n')}\n${pipeline?.process('ingest')?.output().slice(-5_000)}`,

@@ -2,14 +2,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Entry, Ledger } from './ledger.ts';
 import type { Pipeline } from './pipeline.ts';
 
-/** What a request without any retries was answered. */
+/** The response to a request without retries. */
 export interface Answer {
   readonly status: number;
   readonly retryAfterSeconds: number;
   readonly tookMs: number;
 }
 
-/** Sends posts of `entries` in one request, once. @returns undefined where no answer came. */
+/** Sends posts of `entries` in one request, once. @returns undefined if there was no response. */
 export async function post(pipeline: Pipeline, entries: readonly Entry[]): Promise<Answer | undefined> {
   const body = { post: entries.map((entry) => ({ ...locationOf(entry), ...postOf(entry) })) };
   const answer = await send(pipeline, body);
@@ -17,7 +17,7 @@ export async function post(pipeline: Pipeline, entries: readonly Entry[]): Promi
   return answer;
 }
 
-/** Sends one post alone, once: the API remembers its place for patches by id alone. */
+/** Sends a single post, once: the API caches its trace location for patches that contain only the id. */
 export async function postAlone(pipeline: Pipeline, entry: Entry): Promise<Answer | undefined> {
   const answer = await send(pipeline, { ...locationOf(entry), ...postOf(entry) }, '/runs');
   if (answer?.status === 202) entry.accepted = true;
@@ -39,7 +39,7 @@ export async function patch(pipeline: Pipeline, entries: readonly Entry[]): Prom
   return answer;
 }
 
-/** Repeats `sending` until it is accepted, as clients do. */
+/** Repeats `sending` until it is accepted, as clients do. @returns all responses. */
 export async function untilAccepted(
   sending: () => Promise<Answer | undefined>,
   deadlineMs = 60_000,
@@ -54,12 +54,12 @@ export async function untilAccepted(
 }
 
 export interface Load {
-  /** Answers so far, in order; undefined where none came. */
+  /** Responses so far, in order; undefined if there was none. */
   readonly answers: readonly (Answer | undefined)[];
   stop(): Promise<void>;
 }
 
-/** Posts and patches from several sides, none of them repeated, until stopped. */
+/** Sends posts and patches from several concurrent senders, without retries, until stopped. */
 export function load(pipeline: Pipeline, ledger: Ledger, { senders = 4, batch = 10, pauseMs = 20 } = {}): Load {
   const answers: (Answer | undefined)[] = [];
   let stopped = false;
@@ -68,17 +68,17 @@ export function load(pipeline: Pipeline, ledger: Ledger, { senders = 4, batch = 
       const entries = Array.from({ length: batch }, () => ledger.newRun());
       const answer = await post(pipeline, entries);
       answers.push(answer);
-      // A patch of a trace that may never have come would wait for it.
+      // A patch of a trace that was not accepted would be deferred.
       if (answer?.status === 202) answers.push(await patch(pipeline, entries.slice(0, Math.ceil(batch / 2))));
       await pause(pauseMs);
     }
   };
-  const senders_ = Array.from({ length: senders }, sender);
+  const running = Array.from({ length: senders }, sender);
   return {
     answers,
     async stop() {
       stopped = true;
-      await Promise.all(senders_);
+      await Promise.all(running);
     },
   };
 }

@@ -1,4 +1,4 @@
-/** Traces over all time as the main API at `url` tells them, of the first workspace of whoever has the key. */
+/** Number of traces that the main API at `url` reports, over all time, for the first workspace of the key. */
 export async function countedTraces({
   url,
   apiKey,

@@ -35,11 +35,11 @@ test.each(['clickhouse', 'postgres'] as const)(
         killed = instance.enginePid(engine);
         process.kill(killed, 'SIGKILL');
       }
-      // Beside the SDK, requests that are not repeated: to see the answers.
+      // Requests without retries, to see their responses.
       if (index % 10 === 0) answers.push(probe());
     }
     await client.awaitPendingTraceBatches();
-    await until('requests to be taken again', async () => (await probe()).status === 202, deadlineMs);
+    await until('requests to be accepted again', async () => (await probe()).status === 202, deadlineMs);
     expect(instance.enginePid(engine)).not.toBe(killed);
 
     const probed = await Promise.all(answers);
@@ -59,16 +59,16 @@ test('SIGTERM while an insert is under way: it is finished, others are told to c
   const since = await instance.since();
   const before = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [before] })).status).toBe(202);
-  // Of a trace that is known, so that nothing is asked of ClickHouse before the insert.
+  // Part of a stored trace, so that the sink does not query ClickHouse before the insert.
   const release = instance.stallClickhouse();
   const run = childOf(before);
   const inFlight = instance.send('POST', '/runs/batch', { post: [run] });
-  await until('the insert to be under way', async () => (await instance.rowsOf('in_flight_inserts')) === 1, deadlineMs);
+  await until('the insert to begin', async () => (await instance.rowsOf('in_flight_inserts')) === 1, deadlineMs);
   inFlight.catch(() => undefined);
   const stopped = instance.runlake.stop();
-  const refusals = await untilRefused();
-  expect(refusals).toMatchObject({ status: 503 });
-  expect(Number(refusals.headers.get('retry-after'))).toBeGreaterThan(0);
+  const refusal = await untilRefused();
+  expect(refusal).toMatchObject({ status: 503 });
+  expect(Number(refusal.headers.get('retry-after'))).toBeGreaterThan(0);
   release();
   expect((await inFlight).status).toBe(202);
   expect(await stopped, instance.runlake.output()).toBe(0);
@@ -79,7 +79,7 @@ test('SIGTERM while an insert is under way: it is finished, others are told to c
   expect(await since.countedTraces()).toBe(1);
 });
 
-/** The first answer that is none, of requests that need nothing of ClickHouse. */
+/** Returns the first refusal of a request that does not need ClickHouse. */
 async function untilRefused(): Promise<Response> {
   const end = performance.now() + deadlineMs;
   while (performance.now() < end) {

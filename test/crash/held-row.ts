@@ -3,7 +3,7 @@ import { onTestFinished } from 'vitest';
 import { until } from '../infra/until.ts';
 import { deadlineMs } from './pipeline.ts';
 
-/** The row of a thread, locked: whoever wants to write a run of it stops there, in the middle of its transaction. */
+/** Locks the row of a thread: a process that writes a graph run of it blocks in the middle of its transaction. */
 export class HeldRow {
   readonly #client: pg.Client;
 
@@ -11,7 +11,7 @@ export class HeldRow {
     this.#client = client;
   }
 
-  /** Let go with the test, if not before. */
+  /** Takes the lock; it is released at the end of the test at the latest. */
   static async of(databaseUrl: string, threadId: string): Promise<HeldRow> {
     const client = new pg.Client(databaseUrl);
     await client.connect();
@@ -22,12 +22,12 @@ export class HeldRow {
     return held;
   }
 
-  /** Until somebody who holds a row of `agents.<table>` waits for this one. */
+  /** Waits until a session that holds a lock on `agents.<table>` waits for this row. */
   async untilWantedBy(table: string): Promise<void> {
     const waiting = `SELECT FROM pg_stat_activity JOIN pg_locks USING (pid)
       WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)) AND relation = 'agents.${table}'::regclass`;
     await until(
-      'the row to be wanted',
+      'another session to wait for the row',
       async () => ((await this.#client.query(waiting)).rowCount ?? 0) > 0,
       deadlineMs,
     );

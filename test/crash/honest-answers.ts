@@ -1,22 +1,22 @@
 import { expect } from 'vitest';
 import type { Answer } from './client.ts';
 
-/** Each request was answered in time: accepted, or told to come back. */
-export function expectHonestAnswers(answers: readonly (Answer | undefined)[], longestMs: number): void {
+/** Each request got a response in time: accepted, or 503 with Retry-After. */
+export function expectAcceptedOrRetryLater(answers: readonly (Answer | undefined)[], maxMs: number): void {
   const others = answers.filter((answer) => answer?.status !== 202);
   expect(
     others.filter((answer) => answer !== undefined && (answer.status !== 503 || !(answer.retryAfterSeconds > 0))),
-    'neither accepted nor told to come back',
+    'neither accepted nor refused with Retry-After',
   ).toEqual([]);
   expect(
-    answers.filter((answer) => (answer?.tookMs ?? 0) > longestMs),
-    `longer than ${longestMs} ms`,
+    answers.filter((answer) => (answer?.tookMs ?? 0) > maxMs),
+    `longer than ${maxMs} ms`,
   ).toEqual([]);
 }
 
 /**
- * What stood still or died is nothing that accepting runs needs: most requests were accepted at once. Not each: for
- * some seconds a busy machine may give nobody a turn, and a limit of two seconds is over then.
+ * The failed server is not needed to accept runs: most requests were accepted at once. Not all: a busy machine may
+ * starve a process for seconds, longer than a timeout of two seconds.
  */
 export function expectMostAccepted(answers: readonly (Answer | undefined)[]): void {
   const accepted = answers.filter((answer) => answer?.status === 202).length;

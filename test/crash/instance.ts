@@ -6,11 +6,12 @@ import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { countedTraces } from './counted-traces.ts';
 
-/** Generous, because an engine that comes up again on a machine with much else to do takes its time. */
+/** Long, because an engine restarts slowly on a busy machine. */
 export const deadlineMs = 60_000;
 
 /**
- * One for all tests of a file, each of which looks at what came since it began. A test that failed may have left it killed.
+ * One instance for all tests of a file; each test checks only what was stored since it began. Restarts a killed
+ * instance.
  */
 export function shareInstance(
   take: (instance: Instance) => void,
@@ -25,7 +26,7 @@ export function shareInstance(
   afterAll(() => shared?.remove());
 }
 
-/** A runlake of the test's own, and what stands behind it. */
+/** A separate Runlake process with its engines. */
 export class Instance {
   runlake: RunlakeProcess;
 
@@ -33,14 +34,14 @@ export class Instance {
     this.runlake = runlake;
   }
 
-  /** For one test, with whose end it goes. */
+  /** Starts an instance that is removed at the end of the test. */
   static async start(): Promise<Instance> {
     const instance = await Instance.open();
     onTestFinished(() => instance.remove());
     return instance;
   }
 
-  /** For whoever removes it. */
+  /** Starts an instance that the caller removes. */
   static async open(environment: Readonly<Record<string, string>> = {}): Promise<Instance> {
     return new Instance(await startRunlake({ environment }));
   }
@@ -53,7 +54,7 @@ export class Instance {
     this.runlake = await this.runlake.restart();
   }
 
-  /** Starts it again where it does not answer. */
+  /** Restarts it if it does not respond. */
   async ensureUp(): Promise<void> {
     const isUp = await fetch(`${this.runlake.url}/ok`).then(
       ({ ok }) => ok,
@@ -62,7 +63,7 @@ export class Instance {
     if (!isUp) await this.restart();
   }
 
-  /** What is stored and counted from now on. */
+  /** Returns what is stored and counted after this call. */
   async since() {
     const [stored, counted] = [await this.storedRuns(), await this.countedTraces()];
     return {
@@ -71,7 +72,7 @@ export class Instance {
     };
   }
 
-  /** The process of an engine, for signals. */
+  /** Process id of an engine, for signals. */
   enginePid(engine: 'clickhouse' | 'postgres'): number {
     const lines = execFileSync('ps', ['-eo', 'pid=,args='], { encoding: 'utf8' }).split('\n');
     const port = new URL(this.runlake.stores().databaseUrl).port;
@@ -84,7 +85,7 @@ export class Instance {
     return Number(found[1]);
   }
 
-  /** Stops the process of ClickHouse in its tracks; it is let go when the test ends, if not before. */
+  /** Suspends the process of ClickHouse, at most until the test ends. @returns a function that resumes it. */
   stallClickhouse(): () => void {
     const pid = this.enginePid('clickhouse');
     process.kill(pid, 'SIGSTOP');
@@ -92,7 +93,7 @@ export class Instance {
       try {
         process.kill(pid, 'SIGCONT');
       } catch {
-        // It is gone already.
+        // The process has already exited.
       }
     };
     onTestFinished(release);
@@ -107,7 +108,7 @@ export class Instance {
     });
   }
 
-  /** How many rows Postgres has in a table. */
+  /** Number of rows in a Postgres table. */
   async rowsOf(table: string): Promise<number> {
     const [count] = await askPostgres(this.runlake.stores().databaseUrl, `SELECT count(*)::int FROM ${table}`);
     return Number(count);
@@ -117,16 +118,16 @@ export class Instance {
     return askClickhouse(this.runlake.stores().clickhouseUrl, sql);
   }
 
-  /** Ids of the stored runs. More than one row of a run fails. */
+  /** Ids of the stored runs. Throws if a run has more than one row. */
   async storedRuns(): Promise<Set<string>> {
     const text = await this.clickhouse('SELECT id FROM runs FINAL FORMAT TSV');
     const ids = text === '' ? [] : text.split('\n');
     const once = new Set(ids);
-    if (once.size !== ids.length) throw new Error(`${ids.length - once.size} runs are there twice`);
+    if (once.size !== ids.length) throw new Error(`${ids.length - once.size} runs are stored twice`);
     return once;
   }
 
-  /** Traces as usage counts them over all time, by workspace; waits until everything is counted. */
+  /** Number of traces in the usage over all time; waits until no hour is dirty. */
   async countedTraces(): Promise<number> {
     await until('usage to be counted', async () => (await this.rowsOf('usage_dirty_hours')) === 0, deadlineMs);
     return countedTraces(this.runlake);
@@ -135,7 +136,7 @@ export class Instance {
 
 const started = new Date(Date.now() - 60_000).toISOString();
 
-/** Of a run that started a minute ago. */
+/** The `dotted_order` of a run that started a minute ago. */
 export function dottedOrder(id: string): string {
   return `${started.replace(/[-:.Z]/g, '')}000Z${id}`;
 }
@@ -145,8 +146,8 @@ type Run = { readonly id: string } & Record<string, unknown>;
 /** A root run of its own trace. */
 export function rootRun(): Run {
   const id = randomUUID();
-  const place = { id, trace_id: id, dotted_order: dottedOrder(id) };
-  return { ...place, name: 'root', run_type: 'chain', start_time: started, inputs: { id } };
+  const ids = { id, trace_id: id, dotted_order: dottedOrder(id) };
+  return { ...ids, name: 'root', run_type: 'chain', start_time: started, inputs: { id } };
 }
 
 export function childOf(root: Run): Run {

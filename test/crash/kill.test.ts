@@ -14,7 +14,7 @@ shareInstance((opened) => {
 });
 
 /**
- * Sends runs one by one through the stock SDK, many beside each other, until told to stop. What it resolved is acknowledged.
+ * Sends runs one by one through the stock SDK, from concurrent senders, until stopped. A resolved call is acknowledged.
  */
 function sendUntilStopped() {
   const { url, apiKey } = instance.runlake;
@@ -48,7 +48,7 @@ test('kill -9 under load: what the SDK was told to be taken is there once, and c
     await until('runs to be acknowledged', () => load.acknowledged.size >= enough, deadlineMs);
     await instance.restart();
   }
-  await until('runs after the last start', () => load.acknowledged.size >= 90, deadlineMs);
+  await until('runs to be acknowledged after the last start', () => load.acknowledged.size >= 90, deadlineMs);
   await load.stop();
 
   const stored = await since.storedRuns();
@@ -71,12 +71,16 @@ test('killed between writing the cut down and the insert: each run is there or n
   const since = await instance.since();
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
-  // Of a trace that is known, so that nothing is asked of ClickHouse before the insert.
+  // Part of a stored trace, so that the sink does not query ClickHouse before the insert.
   const child = childOf(root);
   const release = instance.stallClickhouse();
   const sent = instance.send('POST', '/runs/batch', { post: [child] });
   sent.catch(() => undefined);
-  await until('the cut to be written down', async () => (await instance.rowsOf('in_flight_inserts')) === 1, deadlineMs);
+  await until(
+    'the insert batch to be recorded',
+    async () => (await instance.rowsOf('in_flight_inserts')) === 1,
+    deadlineMs,
+  );
   await instance.runlake.kill();
   await expect(sent).rejects.toThrow();
   release();
@@ -113,8 +117,8 @@ test('killed between the insert and the note of its hour: the next start counts 
 test('a patch that waits for its trace survives kill -9 and joins later', async () => {
   const since = await instance.since();
   const id = randomUUID();
-  const place = { id, trace_id: id, dotted_order: dottedOrder(id) };
-  const patch = { patch: [{ ...place, outputs: { late: true }, end_time: new Date().toISOString() }] };
+  const ids = { id, trace_id: id, dotted_order: dottedOrder(id) };
+  const patch = { patch: [{ ...ids, outputs: { late: true }, end_time: new Date().toISOString() }] };
   expect((await instance.send('POST', '/runs/batch', patch)).status).toBe(202);
   expect(await instance.rowsOf('deferred_events')).toBe(1);
   expect(await since.storedRuns()).toEqual(new Set());
@@ -122,7 +126,7 @@ test('a patch that waits for its trace survives kill -9 and joins later', async 
   await instance.restart();
   expect(await instance.rowsOf('deferred_events')).toBe(1);
 
-  const post = { post: [{ ...place, name: 'root', run_type: 'chain', start_time: new Date().toISOString() }] };
+  const post = { post: [{ ...ids, name: 'root', run_type: 'chain', start_time: new Date().toISOString() }] };
   expect((await instance.send('POST', '/runs/batch', post)).status).toBe(202);
   expect(await instance.rowsOf('deferred_events')).toBe(0);
   const headers = { 'x-api-key': instance.runlake.apiKey };

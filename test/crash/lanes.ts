@@ -2,48 +2,48 @@ import { Ledger } from './ledger.ts';
 import { type OpenPipeline, openOnStack } from './on-stack.ts';
 import type { Pipeline } from './pipeline.ts';
 
-export interface Lanes {
-  /** Does `work` in a lane that is free, as soon as one is. */
-  inLane(work: (pipeline: Pipeline, ledger: Ledger) => Promise<void>): Promise<void>;
+export interface PipelinePool {
+  /** Runs `work` with a free pipeline, or waits for one. */
+  withPipeline(work: (pipeline: Pipeline, ledger: Ledger) => Promise<void>): Promise<void>;
   close(): Promise<void>;
 }
 
-interface Lane {
+interface PooledPipeline {
   opened: Promise<OpenPipeline> | undefined;
   ledger: Ledger;
 }
 
 /**
- * Pipelines on the native stack, each with a ledger of all that was ever sent through it. Tests that mostly wait, such
- * as for a group that waits for its dead member, do so side by side; those that follow each other in a lane share its
- * start. One that fails leaves its pipeline to nobody.
+ * A pool of pipelines on the native stack, each with a ledger of everything that was sent through it. Tests that mostly
+ * wait, for example for a group that waits for its dead member, run concurrently, and successive tests share the start
+ * of a pipeline. A failed test closes its pipeline, and the next one starts another.
  */
-export function openLanes(count: number, environment: Readonly<Record<string, string>> = {}): Lanes {
-  const lanes = Array.from({ length: count }, (): Lane => ({ opened: undefined, ledger: new Ledger() }));
-  const free = [...lanes];
-  const waiting: ((lane: Lane) => void)[] = [];
-  const closeLane = async ({ opened }: Lane) => {
+export function openPipelinePool(count: number, environment: Readonly<Record<string, string>> = {}): PipelinePool {
+  const pool = Array.from({ length: count }, (): PooledPipeline => ({ opened: undefined, ledger: new Ledger() }));
+  const free = [...pool];
+  const waiting: ((pooled: PooledPipeline) => void)[] = [];
+  const closePooled = async ({ opened }: PooledPipeline) => {
     const open = await opened?.catch(() => undefined);
     await open?.close();
   };
   return {
-    async inLane(work) {
-      const lane = free.shift() ?? (await new Promise<Lane>((resolve) => waiting.push(resolve)));
+    async withPipeline(work) {
+      const pooled = free.shift() ?? (await new Promise<PooledPipeline>((resolve) => waiting.push(resolve)));
       try {
-        lane.opened ??= openOnStack(environment);
-        await work((await lane.opened).pipeline, lane.ledger);
+        pooled.opened ??= openOnStack(environment);
+        await work((await pooled.opened).pipeline, pooled.ledger);
       } catch (error) {
-        await closeLane(lane);
-        Object.assign(lane, { opened: undefined, ledger: new Ledger() });
+        await closePooled(pooled);
+        Object.assign(pooled, { opened: undefined, ledger: new Ledger() });
         throw error;
       } finally {
         const next = waiting.shift();
-        if (next) next(lane);
-        else free.push(lane);
+        if (next) next(pooled);
+        else free.push(pooled);
       }
     },
     async close() {
-      await Promise.all(lanes.map(closeLane));
+      await Promise.all(pool.map(closePooled));
     },
   };
 }

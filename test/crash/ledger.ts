@@ -4,7 +4,7 @@ import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { deadlineMs, type Pipeline } from './pipeline.ts';
 
-/** What was sent of one run. Whether it was accepted, and so has to be there, is known where an answer came. */
+/** What was sent of one run. `accepted` is set by a 202 response; an accepted run must be stored. */
 export interface Entry {
   readonly id: string;
   readonly traceId: string;
@@ -12,7 +12,7 @@ export interface Entry {
   readonly startMs: number;
   readonly inputs: string;
   accepted: boolean;
-  /** Of the patch, once one was sent. */
+  /** Outputs of the patch, if one was sent. */
   outputs?: string;
   patchAccepted?: boolean;
 }
@@ -20,10 +20,10 @@ export interface Entry {
 const hourMs = 3_600_000;
 const projects = ['first', 'second', 'third'];
 
-/** The model of the crash tests: every run that was sent, what has to be stored of it, and what has to be counted. */
+/** The model of the crash tests: every run that was sent, its expected stored state, and the expected usage. */
 export class Ledger {
   readonly #entries = new Map<string, Entry>();
-  #made = 0;
+  #created = 0;
 
   get size(): number {
     return this.#entries.size;
@@ -33,10 +33,10 @@ export class Ledger {
     return [...this.#entries.values()].filter(({ accepted }) => accepted).length;
   }
 
-  /** A new trace of one run, in one of a few hours of today's last ones and one of three projects. */
+  /** Creates a trace with one run, in one of the last four hours and one of three projects. */
   newRun(): Entry {
     const id = randomUUID();
-    const number = this.#made++;
+    const number = this.#created++;
     const entry: Entry = {
       id,
       traceId: id,
@@ -49,7 +49,7 @@ export class Ledger {
     return entry;
   }
 
-  /** Compares every run and every figure with what was sent, once the pipeline has settled. @returns runs that are there. */
+  /** Compares runs and usage with what was sent, once the pipeline has settled. @returns the number of stored runs. */
   async check(pipeline: Pipeline): Promise<number> {
     await pipeline.settled();
     const { clickhouseUrl } = pipeline.servers;
@@ -57,12 +57,14 @@ export class Ledger {
     expect(await rows('SELECT id, count() AS times FROM runs FINAL GROUP BY id HAVING times > 1'), 'twice').toBe('');
     const stored = await this.#readRuns(pipeline);
     const missing = [...this.#entries.values()].filter(({ id, accepted }) => accepted && !stored.has(id));
-    expect(missing, 'accepted and not there').toEqual([]);
+    expect(missing, 'accepted but not stored').toEqual([]);
     for (const [id, run] of stored) this.#compare(this.#entries.get(id) as Entry, run);
-    const there = [...stored.keys()].map((id) => this.#entries.get(id) as Entry);
-    expect(Number(await rows('SELECT count() FROM runs FINAL')), 'runs that nobody sent').toBe(there.length);
-    await this.#checkUsage(pipeline, there);
-    return there.length;
+    const present = [...stored.keys()].map((id) => this.#entries.get(id) as Entry);
+    expect(Number(await rows('SELECT count() FROM runs FINAL')), 'stored runs, without unknown ones').toBe(
+      present.length,
+    );
+    await this.#checkUsage(pipeline, present);
+    return present.length;
   }
 
   #compare(entry: Entry, run: StoredRun): void {
@@ -79,15 +81,15 @@ export class Ledger {
     const found = new Map<string, StoredRun>();
     const ids = [...this.#entries.keys()];
     for (let from = 0; from < ids.length; from += 100) {
-      const asked = { id: ids.slice(from, from + 100), limit: 100 };
-      const { runs } = (await read(pipeline, '/runs/query', asked)) as { runs: StoredRun[] };
+      const query = { id: ids.slice(from, from + 100), limit: 100 };
+      const { runs } = (await read(pipeline, '/runs/query', query)) as { runs: StoredRun[] };
       for (const run of runs) found.set(run.id, run);
     }
     return found;
   }
 
-  /** Every hour and every day, by each grouping. */
-  async #checkUsage(pipeline: Pipeline, there: readonly Entry[]): Promise<void> {
+  /** Checks the usage of every hour and every day by each grouping. */
+  async #checkUsage(pipeline: Pipeline, present: readonly Entry[]): Promise<void> {
     const workspaces = (await read(pipeline, '/workspaces')) as { id: string }[];
     const ids = workspaces.map(({ id }) => id).join(',');
     const now = Date.now();
@@ -107,7 +109,7 @@ export class Ledger {
           traces,
         ]);
         const expected = new Map<string, number>();
-        for (const { startMs: at, project } of there) {
+        for (const { startMs: at, project } of present) {
           const bucket = startMs + Math.floor((at - startMs) / strideMs) * strideMs;
           const figure = `${bucket} ${groupBy === 'project' ? project : ''}`;
           expected.set(figure, (expected.get(figure) ?? 0) + 1);
@@ -131,11 +133,11 @@ interface UsageRow {
   readonly traces: number;
 }
 
-/** Comes back where it is told to: a busy machine may need longer than the limits that tests set. */
+/** Retries after 503: a busy machine may need longer than the timeouts that tests set. */
 async function read(pipeline: Pipeline, path: string, body?: object): Promise<unknown> {
   let text = '';
   await until(
-    `an answer to ${path}`,
+    `a response to ${path}`,
     async () => {
       const answer = await pipeline.ask(path, body);
       text = await answer.text();

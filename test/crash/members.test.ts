@@ -1,4 +1,4 @@
-/** Several `ingest` processes share the partitions, and come and go while runs are sent. */
+/** Several `ingest` processes share the partitions, and join and leave while runs are sent. */
 import { describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { until } from '../infra/until.ts';
@@ -21,7 +21,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('ingest processes', 
       return joined;
     };
     const stored = (of: RoleProcess) => metricOf(of, 'runlake_sink_insert_batch_rows_sum', 'runs');
-    const allStore = async (...members: RoleProcess[]) => {
+    const untilAllStore = async (...members: RoleProcess[]) => {
       const before = await Promise.all(members.map(stored));
       for (const [index, member] of members.entries()) {
         const stores = async () => (await stored(member)) > (before[index] as number);
@@ -32,13 +32,13 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('ingest processes', 
       const ledger = new Ledger();
       const loading = load(pipeline, ledger, { senders: 3, batch: 10, pauseMs: 50 });
       const first = pipeline.process('ingest');
-      await allStore(first);
+      await untilAllStore(first);
       const second = await join();
-      await allStore(first, second);
+      await untilAllStore(first, second);
       expect(await second.end()).toBe(0);
-      await allStore(first);
+      await untilAllStore(first);
       const third = await join();
-      await allStore(first, third);
+      await untilAllStore(first, third);
       await pipeline.kill('ingest');
       const enough = ledger.acceptedCount + 50;
       await until('runs to be accepted', () => ledger.acceptedCount >= enough, deadlineMs);

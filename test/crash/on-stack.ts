@@ -7,7 +7,7 @@ export interface OpenPipeline {
   close(): Promise<void>;
 }
 
-/** A started pipeline on the native stack's Kafka and registry, with databases of its own. */
+/** Starts a pipeline on the native stack's Kafka and registry, with its own databases. */
 export async function openOnStack(environment: Readonly<Record<string, string>> = {}): Promise<OpenPipeline> {
   const stores = await freshStores();
   const { clickhouseUrl, databaseUrl } = stores;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../built-program.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
-/** Organisations by command, beside a runlake that is killed while it deletes the data of one. */
+/** The organisation commands, with a Runlake that is killed while it deletes the data of an organisation. */
 
 let runlake: RunlakeProcess;
 beforeAll(async () => {
@@ -17,7 +17,7 @@ const command = (...words: string[]) =>
   builtCommand(['organizations', ...words], { RUNLAKE_DATA_DIR: runlake.dataDir, RUNLAKE_LOG_LEVEL: 'warn' });
 
 /** Runs the command with `answer` on standard input. */
-async function answered(answer: string, ...words: string[]): Promise<{ code: number | null; text: string }> {
+async function commandWithInput(answer: string, ...words: string[]): Promise<{ code: number | null; text: string }> {
   const env = { PATH: process.env.PATH, RUNLAKE_DATA_DIR: runlake.dataDir };
   const child = spawn(process.execPath, [builtProgram, 'organizations', ...words], { env });
   let text = '';
@@ -46,7 +46,7 @@ async function storedRuns(workspaceIds: readonly string[]): Promise<number> {
   }
 }
 
-it('creates an organisation, and deletes it through a SIGKILL', { timeout: 300_000 }, async () => {
+it('creates an organisation, and deletes it in spite of a SIGKILL', { timeout: 300_000 }, async () => {
   const wrong = await command('create', 'Acme', '--email', 'nonsense');
   expect([wrong.code, wrong.errors]).toEqual([1, expect.stringContaining("'nonsense' is not an email address")]);
   const made = await command('create', 'Acme', '--email', 'ana@acme.example', '--handle', 'acme');
@@ -66,14 +66,14 @@ it('creates an organisation, and deletes it through a SIGKILL', { timeout: 300_0
   }
   await expect.poll(() => storedRuns(ids), { timeout: 30_000 }).toBe(4);
 
-  const refused = await answered('acme\n', 'delete', id);
+  const refused = await commandWithInput('acme\n', 'delete', id);
   expect([refused.code, refused.text]).toEqual([1, expect.stringContaining('Nothing was deleted')]);
-  expect((await answered('', 'delete', id)).code).toBe(1);
+  expect((await commandWithInput('', 'delete', id)).code).toBe(1);
   expect((await command('delete', randomUUID(), '--confirm', 'Acme')).code).toBe(1);
   expect((await command('delete', 'x', '--confirm', 'Acme')).errors).toContain("No organisation 'x'");
   expect((await ask(key, '/orgs')).status).toBe(200);
 
-  const deleted = await answered('Acme\n', 'delete', id);
+  const deleted = await commandWithInput('Acme\n', 'delete', id);
   expect([deleted.code, deleted.text]).toEqual([0, expect.stringContaining('is deleted')]);
   await runlake.kill();
   runlake = await runlake.restart();
@@ -81,9 +81,9 @@ it('creates an organisation, and deletes it through a SIGKILL', { timeout: 300_0
   const row = async () => (await command('list')).output.split('\n').find((line) => line.includes(id));
   await expect.poll(row, { timeout: 200_000, interval: 1_000 }).toMatch(/ deleted *$/);
   expect(await storedRuns(ids)).toBe(0);
-  // The organisation of the operator stays.
+  // The operator's organisation remains.
   const { output } = await command('list');
   const first = output.split('\n')[1]?.split(' ')[0] ?? '';
   expect((await command('delete', first, '--confirm', 'Default')).errors).toContain('cannot be deleted');
-  expect((await answered('', 'delete', id, '--confirm', 'Acme')).code).toBe(0);
+  expect((await commandWithInput('', 'delete', id, '--confirm', 'Acme')).code).toBe(0);
 });

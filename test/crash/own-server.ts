@@ -11,16 +11,16 @@ import { allParts } from '../stack/parts/all-parts.ts';
 import { loadStackSettings, type StackPartName } from '../stack/stack-settings.ts';
 import { openTools } from '../stack/tools.ts';
 
-/** A server of the test's own, made as those of the native stack are: to be stopped, killed and starved of disk. */
+/** A separate server, started like those of the native stack, that a test may kill and starve of disk space. */
 export interface OwnServer {
   readonly values: PartValues;
-  /** Where its data lies. */
+  /** Data folder. */
   readonly folder: string;
-  /** SIGKILL. It stays away until {@link OwnServer.start}. */
+  /** Sends SIGKILL. The server stays down until {@link OwnServer.start}. */
   kill(): Promise<void>;
-  /** On the same data and ports. */
+  /** Restarts it with the same data and ports. */
   start(): Promise<void>;
-  /** Takes all that is left of its disk; undefined where it could not be given a disk of its own. */
+  /** Fills its disk; undefined if no separate disk could be mounted. */
   readonly fillDisk?: (() => void) | undefined;
   freeDisk(): void;
   remove(): Promise<void>;
@@ -29,7 +29,7 @@ export interface OwnServer {
 export async function ownServer(name: StackPartName, { diskMiB }: { readonly diskMiB?: number } = {}) {
   const part = allParts[name];
   const folder = mkdtempSync(join(tmpdir(), `runlake-crash-${name}-`));
-  // Postgres runs as another user where this one is root.
+  // Postgres runs as another user if this one is root.
   chmodSync(folder, 0o711);
   const hasDisk = diskMiB !== undefined && mount(folder, diskMiB);
   const secrets = new Map<string, string>();
@@ -42,7 +42,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
   const logger = createLogger('silent', 'test');
   let options: LaunchOptions = { folder, installation, ports: [], secret, log: () => {}, logger, isShortLived: true };
   let running: EngineProcess | undefined;
-  const note = (started: EngineProcess) => {
+  const track = (started: EngineProcess) => {
     running = started;
     void started.exited.then(() => {
       running = undefined;
@@ -56,12 +56,12 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
   };
   try {
     const launched = await onFreePorts(part.portCount, (ports) => {
-      // What an attempt on other ports wrote is about those.
+      // Delete the files of an attempt with other ports.
       rmSync(join(folder, name), { recursive: true, force: true });
       options = { ...options, ports };
       return part.launch(options);
     });
-    note(launched);
+    track(launched);
   } catch (error) {
     await remove();
     throw error;
@@ -73,19 +73,19 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
       const killed = running;
       if (killed === undefined) return;
       for (const pid of processesOf(name, folder)) killProcess(pid);
-      // ClickHouse and Postgres are started again by themselves where nobody told them to end: told in the same turn,
-      // too late for the server to hear of it.
+      // The supervisors of ClickHouse and Postgres restart them unless they are stopped: stop in the same tick, too
+      // late for the server to receive it.
       if (name === 'clickhouse' || name === 'postgres') await killed.stop();
       await killed.exited;
     },
     async start() {
-      if (running === undefined) note(await part.launch(options));
+      if (running === undefined) track(await part.launch(options));
     },
     ...(hasDisk
       ? {
           fillDisk() {
             const chunk = Buffer.alloc(1024 * 1024);
-            // The server writes too, so that nobody knows how much is left.
+            // The server writes concurrently, so the free space is unknown.
             for (let size = chunk.length; size >= 512; ) {
               try {
                 appendFileSync(filler, chunk.subarray(0, size));
@@ -102,7 +102,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
   return server;
 }
 
-/** The server, and where it has several processes all of them, so that none finishes what it was at. */
+/** All processes of the server, so that none of them completes its current work. */
 function processesOf(name: StackPartName, folder: string): number[] {
   const read = (...path: string[]) => readFileSync(join(folder, name, ...path), 'utf8');
   if (name !== 'postgres') return [(JSON.parse(read('process.json')) as [number])[0]];
@@ -115,17 +115,17 @@ function killProcess(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has just gone by itself.
+    // The process has already exited.
   }
 }
 
-/** A small disk of its own at `folder`. @returns false, with the reason printed, where this user may not have one. */
+/** Mounts a small disk at `folder`. @returns false, with the reason printed, if this user may not mount. */
 function mount(folder: string, sizeMiB: number): boolean {
   try {
     execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeMiB}m,mode=711`, 'tmpfs', folder], { stdio: 'pipe' });
     return true;
   } catch (error) {
-    console.log(`No disk of a server's own, because ${error instanceof Error ? error.message.trim() : error}`);
+    console.log(`No separate disk for a server, because ${error instanceof Error ? error.message.trim() : error}`);
     return false;
   }
 }

@@ -2,7 +2,7 @@ import { askClickhouse } from '../infra/embedded/processes.ts';
 import { type OwnServer, ownServer } from './own-server.ts';
 import type { Servers } from './pipeline.ts';
 
-/** One of each server, for a test file alone. */
+/** One of each server, for one test file. */
 export interface OwnServers {
   readonly kafka: OwnServer;
   readonly registry: OwnServer;
@@ -10,14 +10,14 @@ export interface OwnServers {
   readonly postgres: OwnServer;
   readonly redis: OwnServer;
   readonly addresses: Servers;
-  /** Past all proxies. */
+  /** Queries ClickHouse directly, without a proxy. */
   clickhouseRows(sql: string): Promise<string>;
   remove(): Promise<void>;
 }
 
 type ServerName = 'kafka' | 'registry' | 'clickhouse' | 'postgres' | 'redis';
 
-/** @param options where a disk size is given, each that has data gets a disk of that size, if this user may. */
+/** @param options with a disk size, each server gets a disk of that size, if this user may mount one. */
 export async function ownServers(options: { readonly diskMiB?: number } = {}): Promise<OwnServers> {
   const { kafka, registry, clickhouse, postgres, redis, remove } = await startOwn(
     ['kafka', 'registry', 'clickhouse', 'postgres', 'redis'],
@@ -34,7 +34,7 @@ export async function ownServers(options: { readonly diskMiB?: number } = {}): P
   return { kafka, registry, clickhouse, postgres, redis, addresses, clickhouseRows, remove };
 }
 
-/** Only these; none is left where one cannot be had. */
+/** Starts only these servers; removes all if one does not start. */
 export async function startOwn<Name extends ServerName>(
   names: readonly Name[],
   options: { readonly diskMiB?: number } = {},
@@ -47,6 +47,6 @@ export async function startOwn<Name extends ServerName>(
     await remove();
     throw failed.reason;
   }
-  const byName = Object.fromEntries(names.map((name, place) => [name, servers[place]]));
+  const byName = Object.fromEntries(names.map((name, index) => [name, servers[index]]));
   return { ...(byName as Record<Name, OwnServer>), remove };
 }

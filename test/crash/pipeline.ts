@@ -4,7 +4,7 @@ import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
 import { joinEnvironments, testSettings } from '../test-settings.ts';
 import { type FaultProxy, openFaultProxy } from './fault-proxy.ts';
-import { type Positions, watchPositions } from './positions.ts';
+import { type CommittedOffsets, watchOffsets } from './positions.ts';
 import { kafkaProtocol } from './protocol.ts';
 
 /** Addresses of the servers behind a pipeline. */
@@ -16,7 +16,7 @@ export interface Servers {
   readonly redisUrl?: string | undefined;
 }
 
-/** One role's own ways to the servers, each through a proxy. */
+/** The connections of one role to the servers, each through a proxy. */
 export interface Ways {
   readonly kafka: FaultProxy;
   readonly registry: FaultProxy;
@@ -26,7 +26,7 @@ export interface Ways {
 
 export type PipelineRole = 'api' | 'ingest';
 
-/** Time for a machine with much else to do: a group waits for a member that was killed. */
+/** Long enough for a busy machine: a group waits for a member that was killed. */
 export const deadlineMs = 120_000;
 
 /** `runlake api` and `runlake ingest` as processes, with proxies between each of them and each server. */
@@ -37,8 +37,8 @@ export class Pipeline {
   readonly ways: Readonly<Record<PipelineRole, Ways>>;
   readonly #environment: Readonly<Record<string, string>>;
   readonly #running = new Map<PipelineRole, RoleProcess>();
-  readonly #positions: Positions;
-  /** Where the API answers, once it was started. */
+  readonly #offsets: CommittedOffsets;
+  /** Address of the API after its start. */
   url = 'http://127.0.0.1:0';
 
   private constructor(
@@ -49,16 +49,16 @@ export class Pipeline {
     this.servers = servers;
     this.ways = ways;
     this.#environment = environment;
-    this.#positions = watchPositions(servers.kafkaBrokers, this.topicPrefix);
+    this.#offsets = watchOffsets(servers.kafkaBrokers, this.topicPrefix);
   }
 
-  /** Opens the ways; the roles are started by {@link Pipeline.start}. */
+  /** Opens the proxies; {@link Pipeline.start} starts the roles. */
   static async open(servers: Servers, environment: Readonly<Record<string, string>> = {}): Promise<Pipeline> {
     const [api, ingest] = await Promise.all([openWays(servers), openWays(servers)]);
     return new Pipeline(servers, { api, ingest }, environment);
   }
 
-  /** Opens and starts both roles. */
+  /** Opens the proxies and starts both roles. */
   static async started(servers: Servers, environment: Readonly<Record<string, string>> = {}): Promise<Pipeline> {
     const pipeline = await Pipeline.open(servers, environment);
     try {
@@ -74,7 +74,7 @@ export class Pipeline {
     return this.#running.get(role) as RoleProcess;
   }
 
-  /** Starts a role that does not run; the API always answers on the same port. */
+  /** Starts a role that is not running; the API always uses the same port. */
   async start(role: PipelineRole): Promise<void> {
     const started = await startRole(role, this.environmentOf(role));
     this.#running.set(role, started);
@@ -127,9 +127,9 @@ export class Pipeline {
     return metricOf(this.process(role), name, label);
   }
 
-  /** Waits until everything in the topics is done with, and counted. */
+  /** Waits until all events in the topics are stored and counted. */
   async settled(): Promise<void> {
-    await until('all events to be stored', () => this.#positions.atEnd().catch(() => false), deadlineMs);
+    await until('all events to be stored', () => this.#offsets.atEnd().catch(() => false), deadlineMs);
     const noDirtyHours = async () =>
       (await askPostgres(this.servers.databaseUrl, 'SELECT count(*)::int FROM usage_dirty_hours'))[0] === 0;
     await until('usage to be counted', noDirtyHours, deadlineMs);
@@ -137,7 +137,7 @@ export class Pipeline {
 
   async close(): Promise<void> {
     await Promise.all([this.kill('api'), this.kill('ingest')]);
-    await this.#positions.close();
+    await this.#offsets.close();
     const ways = Object.values(this.ways).flatMap((each) => Object.values(each) as FaultProxy[]);
     await Promise.all(ways.map((way) => way.close()));
   }
@@ -146,7 +146,7 @@ export class Pipeline {
 /** The value of a metric of a process, summed over its labels that contain `label`. */
 export async function metricOf({ url }: RoleProcess, name: string, label = ''): Promise<number> {
   const answer = await fetch(`${url}/metrics`);
-  if (!answer.ok) throw new Error(`GET ${url}/metrics answers ${answer.status}`);
+  if (!answer.ok) throw new Error(`GET ${url}/metrics returned ${answer.status}`);
   return (await answer.text())
     .split('\n')
     .filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(label))

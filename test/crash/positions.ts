@@ -1,14 +1,14 @@
 import { Kafka, logLevel } from 'kafkajs';
 import { topics } from '../../schemas/topics.ts';
 
-export interface Positions {
-  /** Whether the sinks have committed everything that is in the topics. */
+export interface CommittedOffsets {
+  /** Whether the committed offsets of the sinks equal the log-end offsets. */
   atEnd(): Promise<boolean>;
   close(): Promise<void>;
 }
 
-/** Asks a Kafka directly, past all proxies. Closing deletes the topics, where Kafka is there. */
-export function watchPositions(brokers: string, prefix: string): Positions {
+/** Queries Kafka directly, without a proxy. `close` deletes the topics if Kafka is up. */
+export function watchOffsets(brokers: string, prefix: string): CommittedOffsets {
   const kafka = new Kafka({ brokers: [brokers], clientId: 'test', logLevel: logLevel.NOTHING, retry: { retries: 1 } });
   const admin = kafka.admin();
   let connected: Promise<void> | undefined;

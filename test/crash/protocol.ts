@@ -1,22 +1,22 @@
-/** How messages are told apart on a connection. */
+/** How bytes of a connection are divided into messages. */
 export interface Protocol {
-  /** One divider a connection and direction: what is complete so far, in order. */
+  /** Creates a divider for one connection and direction; it returns the messages that are complete, in order. */
   divideRequests(): (data: Buffer) => Buffer[];
   divideAnswers(): (data: Buffer) => Buffer[];
-  /** What request and answer have in common; undefined where answers come one by one. */
+  /** The id that a response shares with its request; undefined if responses come in request order. */
   requestId(message: Buffer): number | undefined;
   answerId(message: Buffer): number | undefined;
   rewriteAnswer(message: Buffer): Buffer;
 }
 
-export interface Deps {
-  /** Of the server, and that of the proxy in front of it. */
+export interface ProxyPorts {
+  /** Port of the server, and of the proxy in front of it. */
   readonly from: number;
   readonly to: number;
 }
 
-/** As it comes: for HTTP and Postgres, whose clients here have one request a connection under way. */
-export function plain(_ports: Deps): Protocol {
+/** Chunks as messages: for HTTP and Postgres, whose clients here have one request in flight on a connection. */
+export function plain(_ports: ProxyPorts): Protocol {
   const divide = () => (data: Buffer) => [data];
   return {
     divideRequests: divide,
@@ -28,19 +28,20 @@ export function plain(_ports: Deps): Protocol {
 }
 
 /**
- * Kafka's: length, then for requests API key, version and correlation id, for answers the correlation id. Brokers say
- * under which address they want to be reached; here that becomes the proxy's, which takes the same number of bytes.
+ * Kafka's protocol: length, then API key, version and correlation id in requests, and the correlation id in responses.
+ * Brokers return their advertised address; the proxy replaces it with its own, which has the same number of bytes.
  */
-export function kafkaProtocol({ from, to }: Deps): Protocol {
-  const theirs = advertised(from);
-  const ours = advertised(to);
+export function kafkaProtocol({ from, to }: ProxyPorts): Protocol {
+  const serverAddress = advertised(from);
+  const proxyAddress = advertised(to);
   return {
     divideRequests: byLength,
     divideAnswers: byLength,
     requestId: (message) => message.readInt32BE(8),
     answerId: (message) => message.readInt32BE(4),
     rewriteAnswer(message) {
-      for (let at = message.indexOf(theirs); at >= 0; at = message.indexOf(theirs, at + 1)) ours.copy(message, at);
+      for (let at = message.indexOf(serverAddress); at >= 0; at = message.indexOf(serverAddress, at + 1))
+        proxyAddress.copy(message, at);
       return message;
     },
   };
@@ -78,18 +79,18 @@ function byLength(): (data: Buffer) => Buffer[] {
 const produceKey = 0;
 const offsetCommitKey = 8;
 
-/** A batch of events on its way into `topic`. */
+/** A produce request for `topic`. */
 export const isProduce = (topic: string) => (message: Buffer) =>
   message.readInt16BE(4) === produceKey && message.includes(topic);
 
-/** A cut that is written down, as metadata of a commit of the unmoved offset. */
+/** An offset commit whose metadata records an insert batch; the offset itself does not move. */
 export const isBatchBegun = (message: Buffer) =>
-  message.readInt16BE(4) === offsetCommitKey && message.includes('"cut":[');
+  message.readInt16BE(4) === offsetCommitKey && message.includes('"batch":[');
 
-/** A commit that says that everything before it is done. */
+/** An offset commit after a completed batch. */
 export const isBatchCompleted = (message: Buffer) =>
   message.readInt16BE(4) === offsetCommitKey && message.includes('"next":');
 
-/** A statement, also where it stands in the address of a request. */
+/** An SQL statement, in the body or the URL of a request. */
 export const says = (statement: RegExp) => (message: Buffer) =>
   statement.test(message.toString('latin1', 0, 16_384).replace(/\+|%20/g, ' '));

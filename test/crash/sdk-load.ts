@@ -8,15 +8,15 @@ export interface SdkLoad {
 }
 
 /**
- * Posts and patches through the stock SDK as it comes: from several sides one by one, where each call tells whether it was
- * taken, and from one side in batches behind the caller's back, as programs use it, where nobody is told.
+ * Posts and patches through the stock SDK with its defaults: from several senders one by one, where each call reports
+ * whether it was accepted, and from one sender in background batches, where no call reports it.
  */
 export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pauseMs = 30 } = {}): SdkLoad {
   const options = { apiUrl: pipeline.url, apiKey: pipeline.apiKey };
   const direct = new Client({ ...options, autoBatchTracing: false });
   const batching = new Client(options);
   let stopped = false;
-  const told = async () => {
+  const sendDirectly = async () => {
     while (!stopped) {
       const entry = ledger.newRun();
       await direct.createRun(createdRun(entry)).then(
@@ -28,7 +28,7 @@ export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pause
       entry.outputs = `out of ${entry.id}`;
       await direct.updateRun(entry.id, updatedRun(entry)).then(
         () => {
-          // Without its post a patch waits: it is stored with the post, if that ever came.
+          // Without its post a patch is deferred; it is stored only if the post was accepted.
           entry.patchAccepted = entry.accepted;
         },
         () => undefined,
@@ -36,7 +36,7 @@ export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pause
       await pause(pauseMs);
     }
   };
-  const untold = async () => {
+  const sendInBatches = async () => {
     while (!stopped) {
       const entry = ledger.newRun();
       entry.outputs = `out of ${entry.id}`;
@@ -45,7 +45,7 @@ export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pause
       await pause(pauseMs);
     }
   };
-  const running = [...Array.from({ length: senders }, told), untold()];
+  const running = [...Array.from({ length: senders }, sendDirectly), sendInBatches()];
   return {
     async stop() {
       stopped = true;
@@ -67,8 +67,8 @@ export function createdRun(entry: Entry) {
 }
 
 function updatedRun(entry: Entry) {
-  const { id: _id, ...place } = locationOf(entry);
-  return { ...place, outputs: { text: entry.outputs }, end_time: entry.startMs + 1_000 };
+  const { id: _id, ...location } = locationOf(entry);
+  return { ...location, outputs: { text: entry.outputs }, end_time: entry.startMs + 1_000 };
 }
 
 function locationOf({ id, traceId, startMs }: Entry) {

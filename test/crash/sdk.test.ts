@@ -1,4 +1,4 @@
-/** What the stock SDK does while Kafka is away: within its retries nothing is lost; what comes after is counted. */
+/** The stock SDK while Kafka is down: within its retries no run is lost; later refusals are counted. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -17,7 +17,7 @@ import { createdRun } from './sdk-load.ts';
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 300_000 });
 
-/** The shortest time in which the JavaScript SDK has used up its retries, as it comes, is about 15 s. */
+/** With defaults, the JavaScript SDK needs at least about 15 s to use up its retries. */
 const outageMs = 8_000;
 const script = fileURLToPath(new URL('../e2e/python/send_runs.py', import.meta.url));
 const python = pythonEnvironment();
@@ -33,7 +33,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and a
   afterAll(async () => {
     await opened?.close();
   });
-  // The SDK writes every failure there.
+  // The SDK logs every failure to the console.
   beforeEach(() => void vi.spyOn(console, 'error').mockImplementation(() => {}));
   beforeEach(() => void vi.spyOn(console, 'warn').mockImplementation(() => {}));
   afterEach(() => vi.restoreAllMocks());
@@ -82,11 +82,15 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and a
 
   test('an outage longer than its retries, here one: the SDK gives up, the API has counted each refusal, and later runs are taken', async () => {
     const { pipeline } = opened;
-    const impatient = new Client({ apiUrl: pipeline.url, apiKey: pipeline.apiKey, callerOptions: { maxRetries: 1 } });
+    const withOneRetry = new Client({
+      apiUrl: pipeline.url,
+      apiKey: pipeline.apiKey,
+      callerOptions: { maxRetries: 1 },
+    });
     const before = await rejected();
     pipeline.ways.api.kafka.away(true);
-    const lost = await sendBatch(impatient, 20);
-    await impatient.awaitPendingTraceBatches();
+    const lost = await sendBatch(withOneRetry, 20);
+    await withOneRetry.awaitPendingTraceBatches();
     expect(await rejected()).toBeGreaterThanOrEqual(before + 2 * lost.length);
     pipeline.ways.api.kafka.away(false);
     const client = new Client({ apiUrl: pipeline.url, apiKey: pipeline.apiKey });

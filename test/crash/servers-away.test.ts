@@ -1,4 +1,4 @@
-/** Roles are started while servers are away: they wait, say so, and work once all servers are there. */
+/** Starts roles while servers are down: they wait, report it, and work once all servers are up. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
@@ -32,7 +32,7 @@ interface StartedRole {
 }
 
 describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))(
-  'roles that start before servers',
+  'roles that start before their servers',
   () => {
     const root = mkdtempSync(join(tmpdir(), 'runlake-away-'));
     const running: StartedRole[] = [];
@@ -107,7 +107,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         () => false,
       );
 
-    /** What `/ready` names as down, with its status. */
+    /** The status of `/ready` and the parts that it lists as down. */
     async function readiness({ url }: StartedRole): Promise<{ status: number; down: string[] }> {
       const answer = await fetch(`${url}/ready`);
       const { parts } = (await answer.json()) as { parts: Record<string, { up: boolean }> };
@@ -189,7 +189,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       await until('the run to be stored', () => isStored(api.url), deadlineMs);
       await until('the run to be read through `all`', () => isStored(all.url), deadlineMs);
 
-      // `exports` or `all` writes it out.
+      // `exports` or `all` exports it.
       const { body: sessions } = await ask(api.url, '/api/v1/sessions?name=shop');
       const place = { destination_type: 'local', display_name: 'lake', config: { prefix: 'out' } };
       const destination = await ask(api.url, '/api/v1/bulk-exports/destinations', place);
@@ -225,8 +225,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
           RUNLAKE_DATABASE_URL: `postgres://${at}/runlake`,
           RUNLAKE_REDIS_URL: `redis://${at}`,
         });
-        await until('it to listen', () => isLive(started), deadlineMs);
-        await until('it to connect', () => sockets.size >= serverNames.length, deadlineMs);
+        await until('the role to listen', () => isLive(started), deadlineMs);
+        await until('the role to connect', () => sockets.size >= serverNames.length, deadlineMs);
         const endedAtMs = performance.now();
         expect(await started.end('SIGTERM')).toBe(143);
         expect(performance.now() - endedAtMs).toBeLessThan(4_000);

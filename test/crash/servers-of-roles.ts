@@ -4,7 +4,7 @@ import { stackPart } from '../engines/stack.ts';
 import { freshStores } from '../engines/stores.ts';
 import { startOwn } from './own-servers.ts';
 
-/** What roles stand on that run apart. */
+/** Servers for roles that run as separate processes. */
 export interface ServersOfRoles {
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
@@ -13,7 +13,7 @@ export interface ServersOfRoles {
   release(): Promise<void>;
 }
 
-/** Servers that others use too, with stores and topics for these roles alone: for tests that leave servers alone. */
+/** Shared servers with separate stores and topics, for tests that do not kill servers. */
 export async function sharedServers(): Promise<ServersOfRoles> {
   const stores = await freshStores();
   const { clickhouseUrl, databaseUrl } = stores;
@@ -22,7 +22,7 @@ export async function sharedServers(): Promise<ServersOfRoles> {
   return { clickhouseUrl, databaseUrl, environment: kafka.environment, release };
 }
 
-/** Servers for a test file alone, which may kill them; nobody kills the registry, which takes longest to start. */
+/** Servers that one test file may kill; the registry is shared and not killed, because it starts slowest. */
 export async function serversToKill() {
   const own = await startOwn(['kafka', 'postgres', 'clickhouse']);
   return {
@@ -34,7 +34,7 @@ export async function serversToKill() {
   } satisfies ServersOfRoles;
 }
 
-/** Named by nobody else, whatever Kafka they are on: in the registry they lie beside those of others. */
+/** Topics with a unique prefix on any Kafka; their schemas are in the shared registry. */
 function topicsOn(kafkaBrokers: string) {
   const schemaRegistryUrl = stackPart('registry')?.url ?? '';
   const name = `crash-${randomBytes(6).toString('hex')}`;

@@ -7,7 +7,7 @@ import { signWebhook } from '../../pipelines/agents/webhooks/sign-webhook.ts';
 
 export const webhookSecret = 'what the tests sign webhooks with';
 
-/** Takes webhooks, and lets their senders wait for an answer until it is told to answer. Closed with the test. */
+/** Receives webhooks; responds only while `answers` is true. Closed at the end of the test. */
 export class WebhookReceiver {
   readonly received: { readonly body: string; readonly isSigned: boolean }[] = [];
   answers = false;

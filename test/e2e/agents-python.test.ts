@@ -28,7 +28,7 @@ beforeAll(async () => {
     },
   });
   const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok === true;
-  await until('the agent server to answer', isUp, 60_000);
+  await until('the agent server responds', isUp, 60_000);
 });
 afterAll(async () => {
   await runlake?.remove();

@@ -1,4 +1,4 @@
-/** A bulk export as its owner has it, from the first request to the files. */
+/** Runs a bulk export through the API, from the first request to the files. */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -35,20 +35,20 @@ const beginMs = Math.floor(Date.now() / 86_400_000 - 1) * 86_400_000;
 const start_time = new Date(beginMs).toISOString();
 const end_time = new Date(beginMs + 86_400_000).toISOString();
 
-test('1,000 runs of a day are in the bucket within three seconds of the request', async () => {
+test('writes 1,000 runs of a day to the bucket within three seconds of the request', async () => {
   const { id: session } = await ask('POST', '/sessions', { name: 'small' });
-  const post = Array.from({ length: 1_000 }, (_, place) => {
+  const post = Array.from({ length: 1_000 }, (_, index) => {
     const id = randomUUID();
-    const at = new Date(beginMs + place * 1_000).toISOString();
+    const at = new Date(beginMs + index * 1_000).toISOString();
     return {
       id,
       trace_id: id,
       dotted_order: `${at.replace(/[-:.]/g, '').replace('Z', '000Z')}${id}`,
       session_id: session,
-      name: `run ${place}`,
+      name: `run ${index}`,
       run_type: 'chain',
       start_time: at,
-      inputs: { place },
+      inputs: { index },
     };
   });
   await ask('POST', '/runs/batch', { post });
@@ -57,12 +57,12 @@ test('1,000 runs of a day are in the bucket within three seconds of the request'
     display_name: 'here',
     config: { prefix: 'exports' },
   });
-  const asked = { bulk_export_destination_id: destination, session_id: session, start_time, end_time };
+  const exportRequest = { bulk_export_destination_id: destination, session_id: session, start_time, end_time };
 
   const tookMs: number[] = [];
   for (let time = 0; time < 3; time++) {
     const beganMs = performance.now();
-    const { id } = await ask('POST', '/bulk-exports', asked);
+    const { id } = await ask('POST', '/bulk-exports', exportRequest);
     interface Export {
       status: string;
       progress: { rows_written: number; files: number; runs_completed: number };
@@ -85,6 +85,6 @@ test('1,000 runs of a day are in the bucket within three seconds of the request'
     const [file = ''] = run?.metadata.result.exported_files ?? [];
     expect((await readFile(join(root, file))).subarray(0, 4).toString()).toBe('PAR1');
   }
-  // The machine may have other things to do once.
+  // Best of three, because other processes may delay one.
   expect(Math.min(...tookMs)).toBeLessThan(3_000);
 });

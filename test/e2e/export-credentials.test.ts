@@ -12,8 +12,8 @@ import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
 /**
- * Credentials of a destination never come back: in no answer, log, error, job or file. The store at the other end passes the
- * check of the destination, and then answers every request with all that it was sent, as some do to help with signatures.
+ * Credentials of a destination must not appear in any response, log, error, job or file. The object store in this test
+ * passes the check of the destination, then echoes every request in its response, as some stores do for debugging.
  */
 const credentials = {
   access_key_id: `AKIA${randomUUID().replaceAll('-', '').toUpperCase()}`,
@@ -36,7 +36,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
     response.writeHead(200, { etag: '"etag"' }).end(method === 'GET' ? checked.get(path) : undefined);
     return;
   }
-  // A tidying worker, whenever its round comes, also lists and deletes what may have been left.
+  // The cleanup worker also lists and deletes leftover objects at its own interval.
   if (method === 'PUT') refused.push(`${method} ${path}`);
   const echo = Object.entries(headers)
     .map(([name, value]) => `${name}:${value}`)
@@ -80,7 +80,7 @@ async function ask(path: string, body?: object) {
   return JSON.parse(text);
 }
 
-/** Every row of every table, those of the queues among them. */
+/** Returns every row of every table, including those of the queues. */
 async function everyRow(url: string): Promise<string[]> {
   const logger = createLogger('silent', 'test');
   const database = openDatabase({ url, logger, timeoutMs: 30_000, authorities: undefined });
@@ -100,7 +100,7 @@ async function everyRow(url: string): Promise<string[]> {
   }
 }
 
-/** Files below the folder that hold any of the texts. */
+/** Returns the files below the folder that contain any of the texts. */
 const filesWith = (folder: string, texts: readonly string[]) =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -110,7 +110,7 @@ const filesWith = (folder: string, texts: readonly string[]) =>
       return texts.some((text) => bytes.includes(text));
     });
 
-test('credentials of a destination never come back', { timeout: 180_000 }, async () => {
+test('does not expose credentials of a destination', { timeout: 180_000 }, async () => {
   const start_time = '2026-03-01T08:00:00Z';
   await ask('/runs', { id: randomUUID(), name: 'r', run_type: 'chain', session_name: 'p', inputs: {}, start_time });
   const [{ id: session_id }] = await ask('/sessions?name=p');
@@ -150,7 +150,7 @@ test('credentials of a destination never come back', { timeout: 180_000 }, async
   told.push(runlake.output());
   for (const secret of secrets) for (const text of told) expect(text).not.toContain(secret);
 
-  // Logs of engines, and what passed through them; where they are servers, their files are not ours to read.
+  // Engine logs and data files; if the engines are external servers, their files are not readable here.
   if (!existsSync(join(runlake.dataDir, 'postgres'))) return;
   expect(filesWith(runlake.dataDir, [config.endpoint_url])).not.toEqual([]);
   expect(filesWith(runlake.dataDir, secrets)).toEqual([]);

@@ -21,7 +21,7 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return all;
 }
 
-test('nested functions become one trace, with errors, tags, metadata and attachments', async () => {
+test('stores nested functions as one trace, with errors, tags, metadata and attachments', async () => {
   const project = `js-${randomUUID()}`;
   const picture = new Uint8Array([0, 255, 137, 80, 78, 71, 13, 10]);
   const inner = traceable(async (question: string) => ({ answer: `${question}!` }), {
@@ -78,7 +78,7 @@ test('nested functions become one trace, with errors, tags, metadata and attachm
   expect(download.headers.get('content-type')).toBe('image/png');
 });
 
-test('250 runs come in pages of 100, newest first, each once', async () => {
+test('lists 250 runs in pages of 100, newest first, each once', async () => {
   const project = `pages-${randomUUID()}`;
   const sent: string[] = [];
   for (let index = 0; index < 250; index++) {
@@ -94,13 +94,13 @@ test('250 runs come in pages of 100, newest first, each once', async () => {
   }
   await client.awaitPendingTraceBatches();
   const runs = await collect(client.listRuns({ projectName: project }));
-  // Runs of one millisecond have the same key time; among them any fixed order will do.
+  // Runs of the same millisecond have the same sort time; their order is fixed but arbitrary.
   expect(runs.map((run) => run.id).sort()).toEqual(sent.sort());
   const times = runs.map((run) => String(run.start_time));
   expect(times).toEqual([...times].sort().reverse());
 });
 
-test('single requests without batches: create, update, feedback, projects', async () => {
+test('handles single requests without batches: create, update, feedback, projects', async () => {
   const plain = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey, autoBatchTracing: false });
   const id = randomUUID();
   const project = `single-${randomUUID()}`;

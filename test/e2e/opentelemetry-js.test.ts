@@ -17,7 +17,7 @@ test.each([
   ['protobuf', ProtobufExporter, 'gzip'],
   ['JSON', JsonExporter, 'none'],
 ] as const)(
-  'the stock exporter sends spans as %s, and they are runs of one trace',
+  'stores the spans that the stock exporter sends as %s as runs of one trace',
   async (encoding, Exporter, compression) => {
     const project = `otel ${encoding}`;
     const exporter = new Exporter({
@@ -55,7 +55,7 @@ test.each([
       body: JSON.stringify({ session: [session?.id], order: 'asc' }),
     });
     const { runs } = (await answer.json()) as { runs: Record<string, unknown>[] };
-    // Both begin within one microsecond: their order says nothing.
+    // Both start within one microsecond, so their order is arbitrary.
     runs.sort((a, b) => String(a.name).localeCompare(String(b.name)));
     expect(runs).toMatchObject([
       { name: 'agent', run_type: 'chain', parent_run_id: null, status: 'success' },

@@ -1,6 +1,6 @@
 import pg from 'pg';
 
-/** Runs one statement on the engine at `address`, whatever database it names. @returns the answer's text. */
+/** Runs one statement on the engine at `address`, ignoring the database in it. @returns the response text. */
 export async function askClickhouseEngine(address: string, sql: string): Promise<string> {
   const url = new URL(address);
   const answer = await fetch(url.origin, {
@@ -13,7 +13,7 @@ export async function askClickhouseEngine(address: string, sql: string): Promise
   return text;
 }
 
-/** Runs statements one after the other, each on its own, on a connection that ends with them. */
+/** Runs statements sequentially, each as a separate request, on one connection that is closed afterwards. */
 export async function askPostgresEngine(address: string, ...statements: readonly string[]): Promise<void> {
   const client = new pg.Client(address);
   await client.connect();

@@ -1,4 +1,4 @@
-/** Loaded before a child of a suite: what it imports of the sources it gets compiled. */
+/** Preloaded into child processes of suites: resolves imports of sources to their compiled files. */
 import { type ResolveHook, register } from 'node:module';
 import { dirname } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';

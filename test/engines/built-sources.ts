@@ -1,25 +1,26 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Plugin } from 'vitest/config';
-import { builtPath, rooms, root } from './built-path.ts';
+import { builtPath, root, sourceFolders } from './built-path.ts';
 
-/** What the runner leaves to Node, which reads it as a process of Runlake does. */
+/** Modules that the runner does not transform; Node loads them as in a Runlake process. */
 export const builtModules = /\/dist\/(api|infra|pipelines|schemas)\/.*\.js$/;
 
 /**
- * Whether `dist/` is what the sources are: all of it was compiled since any of them was written. Else suites take the
- * sources, so that none passes or fails by what was there before.
+ * Whether `dist/` is newer than every source. Otherwise suites use the sources, so that no result depends on an
+ * outdated build.
  */
 export function isBuilt(): boolean {
   const built = writtenMs(join(root, 'dist'), '.js');
   return (
-    built.length > 0 && Math.min(...built) >= Math.max(...rooms.flatMap((room) => writtenMs(join(root, room), '')))
+    built.length > 0 &&
+    Math.min(...built) >= Math.max(...sourceFolders.flatMap((sourceFolder) => writtenMs(join(root, sourceFolder), '')))
   );
 }
 
 /**
- * Suites that import a source get what was compiled of it: to compile and load the program anew for each suite takes
- * longer than most of them. Children that it starts are compiled ones, too.
+ * Resolves imports of sources in suites to the compiled files: compiling and loading the program for each suite takes
+ * longer than most suites. Child processes of suites use compiled files too.
  */
 export function builtSources(): Plugin {
   return {
@@ -31,7 +32,7 @@ export function builtSources(): Plugin {
   };
 }
 
-/** When each file whose name ends so was written, those of packages left out. */
+/** Modification times of the files with this extension, without those of packages. */
 function writtenMs(folder: string, ending: string): number[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {

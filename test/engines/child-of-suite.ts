@@ -1,9 +1,9 @@
 import { isBuilt } from './built-sources.ts';
 
 const options = ['--import', import.meta.resolve('tsx')];
-// As the suite itself: see `builtSources`.
+// Same condition as for the suite: see `builtSources`.
 if (process.env.RUNLAKE_TEST_BUILT === 'true' && isBuilt())
   options.push('--import', new URL('./built-imports.fixture.ts', import.meta.url).href);
 
-/** Options of Node for a program in TypeScript that a suite starts as a process. */
+/** Node options for a TypeScript program that a suite starts as a process. */
 export const childOfSuite: readonly string[] = options;

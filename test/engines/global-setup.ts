@@ -7,7 +7,7 @@ import { startEmbedded } from '../../infra/embedded/start.ts';
 import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 import { makeTemplate } from './template.ts';
 
-/** One real ClickHouse and one real Postgres for the whole test run, started when the first test asks for them. */
+/** One real ClickHouse and one real Postgres for the test run, started when the first test requests them. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   let engines: ReturnType<typeof startEngines> | undefined;
   const close = await serveAddresses(project, async () => {
@@ -32,7 +32,7 @@ async function startEngines() {
     } = await startEmbedded({
       folder,
       needs: { clickhouse: true, database: true },
-      // A database that is dropped waits for the disk five times as long as for Postgres, and tests make one each.
+      // Without it, a DROP DATABASE spends five times as long on disk syncs as in Postgres, and suites drop one each.
       isThrowAway: true,
     });
     const template = await makeTemplate({ clickhouseUrl, databaseUrl });

@@ -3,10 +3,10 @@ import { Kafka, logLevel } from 'kafkajs';
 import { testSettings } from '../test-settings.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 
-/** Databases that the stack's Redis has; the first one counts which of the others is next. */
+/** Number of databases of the stack's Redis; the first one holds the counter that assigns the others. */
 const redisDatabases = 4_096;
 
-/** A Redis database of one's own, empty. */
+/** Assigns an empty Redis database to the caller. */
 export async function ownRedis(address: string): Promise<{ readonly url: string; clear(): Promise<void> }> {
   const number = await onRedis(address, async (redis) => 1 + ((await redis.incr('next')) % (redisDatabases - 1)));
   const url = new URL(address);
@@ -27,7 +27,7 @@ async function onRedis<T>(address: string, work: (redis: Redis) => Promise<T>): 
   }
 }
 
-/** Variables of a Kafka on which all topics and groups are one's own; `clear` deletes them. */
+/** Variables that give the caller its own topics and groups on the stack's Kafka; `clear` deletes them. */
 export function ownKafka(
   { kafkaBrokers, schemaRegistryUrl }: EngineAddresses,
   name: string,

@@ -5,8 +5,8 @@ import { openSettlingProxy } from './settling-proxy.ts';
 import { freshStores } from './stores.ts';
 
 /**
- * Every runlake that a test starts stands on the native stack's servers, with databases, topics and queues of its own. Tests
- * that read at once what they sent reach it through a proxy that waits for the sinks.
+ * Runs every Runlake that a test starts on the servers of the native stack, with its own databases, topics and queues.
+ * Tests that read immediately after they send reach it through a proxy that waits for the sinks.
  */
 useServers(async () => {
   const stores = await freshStores();

@@ -7,9 +7,9 @@ import { readStackState, type StackState } from '../stack/stack-state.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Where test files ask for the addresses of the engines. */
+    /** URL at which test files request the addresses of the engines. */
     enginesUrl: string;
-    /** Parts of the native stack, empty where it is not up. */
+    /** Parts of the native stack, empty if it is not up. */
     stackParts: StackState['parts'];
   }
 }
@@ -17,24 +17,24 @@ declare module 'vitest' {
 export interface EngineAddresses {
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  /** Present where tests run on the native stack. */
+  /** Set if tests run on the native stack. */
   readonly redisUrl?: string;
   readonly kafkaBrokers?: string;
   readonly schemaRegistryUrl?: string;
-  /** Name of databases that have this release's schema; see `template.ts`. */
+  /** Name of the template databases with this release's schema; see `template.ts`. */
   readonly template?: string;
 }
 
-/** The native stack that is up at this moment, if one is. */
+/** The native stack, if one is up. */
 export const runningStack = (): StackState | undefined => readStackState(loadStackSettings().folder);
 
-/** Whether whole suites can run on it. */
+/** Whether suites of the project `stack` can run on it. */
 export function canHoldSuites(): boolean {
   const parts = runningStack()?.parts;
   return parts?.clickhouse?.status === 'up' && parts.postgres?.status === 'up';
 }
 
-/** Lets the test files of a project ask for addresses, which are found when the first one asks. */
+/** Serves the engine addresses to the test files of a project; the first request starts or finds the engines. */
 export async function serveAddresses(
   { provide }: TestProject,
   find: () => Promise<EngineAddresses>,

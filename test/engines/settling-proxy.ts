@@ -3,16 +3,18 @@ import { Agent, createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Settling } from './settling.ts';
 
-/** An address in front of a server of tests; whatever comes there is handed on as it is, reads once everything is settled. */
+/**
+ * A proxy in front of a Runlake of tests: forwards requests unchanged, and reads only when all sinks have caught up.
+ */
 export interface SettlingProxy {
   readonly url: string;
-  /** Where requests go from now on. */
+  /** Sets the target of later requests. */
   leadTo(url: string): void;
   close(): Promise<void>;
 }
 
 export async function openSettlingProxy(settling: Settling): Promise<SettlingProxy> {
-  // A connection for each request: one that was kept may lead to a server that has been killed meanwhile.
+  // One connection for each request: a kept one may lead to a server that has been killed since.
   const agent = new Agent({ keepAlive: false });
   let target = new URL('http://127.0.0.1:1');
   const proxy = createServer((incoming, outgoing) => {
@@ -25,7 +27,7 @@ export async function openSettlingProxy(settling: Settling): Promise<SettlingPro
         answer.pipe(outgoing);
         answer.on('error', () => outgoing.destroy());
       });
-      // A server that is gone looks to the client as if the proxy were.
+      // If the server is down, the client sees a broken connection.
       onward.on('error', () => {
         settling.after(method, url);
         outgoing.destroy();
@@ -34,7 +36,7 @@ export async function openSettlingProxy(settling: Settling): Promise<SettlingPro
       incoming.pipe(onward);
     });
   });
-  // Clients read in the answers that they hand on how long the server keeps connections, which is longer than this one would.
+  // Clients read the server's own keep-alive timeout from its responses; the proxy must not close connections earlier.
   proxy.keepAliveTimeout = 0;
   proxy.listen(0, '127.0.0.1');
   await once(proxy, 'listening');

@@ -2,22 +2,22 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Kafka, logLevel } from 'kafkajs';
 import { topics } from '../../schemas/topics.ts';
 
-/** A sink that was killed keeps its partitions until its session ends. */
+/** A killed sink keeps its partitions until its session times out. */
 const deadlineMs = 90_000;
 const pollMs = 20;
 
-/** Lets reads wait for what was written before them, where Kafka lies in between. */
+/** Delays reads until the sinks have stored all earlier writes, if Kafka is in between. */
 export interface Settling {
-  /** To be asked before each request is let through. */
+  /** Call before forwarding each request. */
   before(method: string, path: string): Promise<void>;
-  /** To be told of each request that was answered. */
+  /** Call after the response of each request. */
   after(method: string, path: string): void;
   close(): Promise<void>;
 }
 
 /**
- * A request that reads waits until the sinks have committed all that is in the topics, if anything was sent since it last was
- * so. After a deadline it goes on, and the test says what it misses. Requests about the server itself never wait.
+ * If anything was sent since the sinks last caught up, a read waits until they have committed everything in the topics.
+ * After a deadline it continues, and the test reports what is missing. Requests about the server itself never wait.
  */
 export function openSettling(environment: Readonly<Record<string, string>>): Settling {
   const { RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_KAFKA_TOPIC_PREFIX: prefix = '' } = environment;
@@ -48,7 +48,7 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
   const isRead = (method: string, path: string) => method === 'GET' || path.includes('/query');
 
   let isDirty = false;
-  /** Reads that come at the same moment wait for the same. */
+  /** Concurrent reads share one wait. */
   let settled = Promise.resolve();
   return {
     async before(method, path) {
@@ -60,7 +60,7 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
       }
       await settled;
     },
-    // Only now is all of it in the topics: a read that came meanwhile may not have waited for it.
+    // Only now are all its events in the topics: a concurrent read may not have waited for them.
     after(method, path) {
       if (!isRead(method, path)) isDirty = true;
     },

@@ -2,7 +2,7 @@ import type { TestProject } from 'vitest/node';
 import { runningStack, serveAddresses } from './serve-addresses.ts';
 import { dropTemplate, makeTemplate } from './template.ts';
 
-/** The servers of the native stack, in place of embedded engines. */
+/** Uses the servers of the native stack instead of embedded engines. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   let drop: (() => Promise<void>) | undefined;
   const close = await serveAddresses(project, async () => {

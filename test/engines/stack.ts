@@ -2,8 +2,8 @@ import { inject } from 'vitest';
 import type { StackPartName } from '../stack/stack-settings.ts';
 
 /**
- * Addresses, names and passwords of a part of the native stack (`make stack`), for tests that need just that server; the
- * fields of each are in `test/stack/parts`. Where it is not up: `undefined`, with the reason printed; in CI that is a fault.
+ * Addresses, names and passwords of a part of the native stack (`make stack`), for tests that need just that server;
+ * the fields of each are in `test/stack/parts`. If it is not up: `undefined`, with the reason printed; in CI an error.
  *
  *     const kafka = stackPart('kafka');
  *     describe.runIf(kafka)('the log on Kafka', () => { … kafka?.brokers … });

@@ -12,7 +12,7 @@ import { copyTemplate } from './template.ts';
 export interface FreshStores {
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  /** Variables of the other servers, where tests run on the native stack: Kafka, registry and Redis, all of one's own. */
+  /** Variables of Kafka, registry and Redis if tests run on the native stack, with their own topics and queues. */
   readonly environment: Readonly<Record<string, string>>;
   /** Clients of both, open until `close`. */
   readonly clickhouse: ClickHouse;
@@ -24,15 +24,15 @@ export interface FreshStores {
 }
 
 /**
- * A ClickHouse database and a Postgres database of one's own on the shared engines of the test run, with the schema that
- * this release knows, or empty.
+ * Creates a ClickHouse database and a Postgres database on the shared engines of the test run, with the schema of this
+ * release, or empty.
  */
 export async function freshStores({
   migrated = true,
   on,
 }: {
   readonly migrated?: boolean;
-  /** Other engines than those of the test run. */
+  /** Engines to use instead of those of the test run. */
   readonly on?: EngineAddresses;
 } = {}): Promise<FreshStores> {
   const engines = on ?? (await engineAddresses());

@@ -1,6 +1,6 @@
 /**
- * Databases with this release's schema, made once for a test run by the migrations, and copied for each test that wants
- * its own: a copy takes a fraction of the requests that the migrations and their records take.
+ * Template databases with this release's schema: the migrations create them once for a test run, and each test that
+ * needs its own databases copies them, which takes a fraction of the requests of the migrations.
  */
 import { randomBytes } from 'node:crypto';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
@@ -12,7 +12,7 @@ import type { EngineAddresses } from './serve-addresses.ts';
 
 type Engines = Pick<EngineAddresses, 'clickhouseUrl' | 'databaseUrl'>;
 
-/** @returns the name that both databases have. */
+/** @returns the name of both databases. */
 export async function makeTemplate(engines: Engines): Promise<string> {
   const name = `template_${randomBytes(8).toString('hex')}`;
   await Promise.all([
@@ -28,12 +28,12 @@ export async function makeTemplate(engines: Engines): Promise<string> {
   } finally {
     await Promise.all([clickhouse.close(), database.close()]);
   }
-  // It cannot be copied while anybody is connected to it.
+  // Postgres refuses to copy a database that has connections.
   await askPostgresEngine(engines.databaseUrl, `ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
   return name;
 }
 
-/** Makes both databases called `name`. */
+/** Creates both databases with the name `name`. */
 export async function copyTemplate(engines: Engines, template: string, name: string): Promise<void> {
   await Promise.all([
     askPostgresEngine(engines.databaseUrl, `CREATE DATABASE ${name} TEMPLATE ${template}`),

@@ -5,14 +5,14 @@ import { splitJson } from './json-text.ts';
 import type { Model } from './model.ts';
 import type { Projects } from './projects.ts';
 import type { Tenants } from './server-of-histories.ts';
-import { sideBySide } from './side-by-side.ts';
+import { forEachConcurrently } from './side-by-side.ts';
 
-/** Of each workspace: read together they were compared already, and each costs as much as a page of a hundred. */
-const readAlone = 20;
+/** Runs per workspace that are also read one by one: each such read costs as much as a page of a hundred. */
+const sampleSize = 20;
 
 /**
- * Reads every run, page by page and by lists of ids, many alone too, and compares each field's text with the model.
- * @returns their number.
+ * Reads every run by page and by lists of ids, many also one by one, and compares each field's text with the model.
+ * @returns the number of runs.
  */
 export async function checkRuns(
   runlake: RunlakeProcess,
@@ -32,7 +32,7 @@ export async function checkRuns(
       for (const text of splitJson(page.get('runs') as string).values()) {
         const run = splitJson(text);
         const id = JSON.parse(run.get('id') as string) as string;
-        expect(paged.has(id), `${id} comes twice`).toBe(false);
+        expect(paged.has(id), `${id} is returned twice`).toBe(false);
         paged.set(id, run);
       }
       cursor = (JSON.parse(page.get('cursors') as string) as { next: string | null }).next;
@@ -40,11 +40,11 @@ export async function checkRuns(
     }
     expect(
       [...paged.keys()].filter((id) => !visible.has(id)),
-      'runs that should not be there',
+      'unexpected runs',
     ).toEqual([]);
     expect(
       [...visible.keys()].filter((id) => !paged.has(id)),
-      'runs that are missing',
+      'missing runs',
     ).toEqual([]);
     for (const [id, run] of paged) compare(`in a page, ${id}`, run, visible.get(id) as Record<string, string>);
 
@@ -61,12 +61,12 @@ export async function checkRuns(
     expect([...found.keys()].sort(), 'runs found by id').toEqual([...visible.keys()].sort());
     for (const [id, run] of found) compare(`by id, ${id}`, run, visible.get(id) as Record<string, string>);
 
-    // One by one costs four queries each: so many of them, spread over all.
-    await sideBySide(spread([...visible]), async ([id, expected]) => {
+    // A read by id costs four queries, so the test reads a sample of all runs.
+    await forEachConcurrently(spread([...visible]), async ([id, expected]) => {
       const text = await textOf(fetch(`${runlake.url}/runs/${id}`, { headers }));
       compare(`alone, ${id}`, splitJson(text), expected);
     });
-    await sideBySide(spread(hidden), async (id) => {
+    await forEachConcurrently(spread(hidden), async (id) => {
       expect((await fetch(`${runlake.url}/runs/${id}`, { headers })).status, `${id} is hidden`).toBe(404);
     });
     count += visible.size;
@@ -79,9 +79,9 @@ function expectedRuns(model: Model, projects: Projects, workspace: number) {
   const hidden: string[] = [];
   for (const trace of model.traces.values()) {
     if (trace.workspace !== workspace) continue;
-    const isThere = trace.project !== undefined && projects.list[trace.project]?.deleted === false;
+    const isVisible = trace.project !== undefined && projects.list[trace.project]?.deleted === false;
     for (const id of trace.runs.keys()) {
-      if (isThere) visible.set(id, expectedRun(trace, id, projects.list));
+      if (isVisible) visible.set(id, expectedRun(trace, id, projects.list));
       else hidden.push(id);
     }
   }
@@ -107,6 +107,6 @@ async function textOf(answer: Promise<Response>): Promise<string> {
 }
 
 function spread<T>(list: readonly T[]): T[] {
-  const step = Math.max(1, Math.floor(list.length / readAlone));
+  const step = Math.max(1, Math.floor(list.length / sampleSize));
   return list.filter((_, index) => index % step === 0);
 }

@@ -4,7 +4,7 @@ import { days } from './histories.ts';
 import type { Model } from './model.ts';
 import type { Projects } from './projects.ts';
 import { ask, type Tenants } from './server-of-histories.ts';
-import { sideBySide } from './side-by-side.ts';
+import { forEachConcurrently } from './side-by-side.ts';
 
 const daySeconds = 86_400;
 const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
@@ -15,7 +15,7 @@ type Row = {
   readonly traces: number;
 };
 
-/** One row of CSV: what SPEC.md 2.5 calls each dimension. */
+/** One row of CSV, with the names of SPEC.md 2.5 for each dimension. */
 const csvColumns: Readonly<Record<string, string>> = {
   'Workspace ID': 'workspace_id',
   'Workspace Name': 'workspace_name',
@@ -27,8 +27,8 @@ const csvColumns: Readonly<Record<string, string>> = {
 };
 
 /**
- * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day, the
- * days with traces by hour; each grouping; JSON and CSV.
+ * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day,
+ * the days with traces by hour; each grouping; JSON and CSV.
  */
 export async function checkUsage(
   runlake: RunlakeProcess,
@@ -60,7 +60,7 @@ export async function checkUsage(
   add(31, daySeconds, withTraces(31));
   add(1, 3_600, withTraces(1));
   let figures = 0;
-  await sideBySide(ranges, async (range) => {
+  await forEachConcurrently(ranges, async (range) => {
     const count = await checkRange(runlake, tenants, facts, range);
     figures += count;
   });

@@ -2,12 +2,12 @@ import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
 import type { RunState, TraceState } from './model.ts';
 import type { ProjectState } from './projects.ts';
 
-/** Stands for a value that the model leaves open. */
+/** Stands for a value that the model does not determine. */
 export const anything = '*';
 
 const quoted = (text: string | undefined) => (text === undefined ? 'null' : JSON.stringify(text));
 
-/** What a run has to look like when it is read: JSON text by field. */
+/** The expected answer for a run: JSON text by field. */
 export function expectedRun(
   trace: TraceState,
   runId: string,
@@ -45,7 +45,7 @@ export function expectedRun(
   };
 }
 
-/** The sum over the innermost model calls below the run that state this number; without any, its own. */
+/** The sum over the innermost model calls below the run that report this number; without any, its own. */
 function tokensOf(trace: TraceState, runId: string, name: string): string {
   const stated = new Map<string, number>();
   for (const [id, run] of trace.runs) {
@@ -60,7 +60,7 @@ function tokensOf(trace: TraceState, runId: string, name: string): string {
   return String(innermost.reduce((sum, { id }) => sum + (stated.get(id) as number), 0));
 }
 
-/** Ids of the runs above, the root first. */
+/** Ids of the ancestors, the root first. */
 function ancestorsIn(dottedOrder: string): string[] {
   return dottedOrder
     .split('.')
@@ -72,7 +72,7 @@ export function segmentOf(micros: number, id: string): string {
   return `${formatTime(micros).replace(/[-:.]/g, '')}Z${id}`;
 }
 
-/** Its own, or one put together out of what is known of its ancestors; a run whose parent is not there hangs on the root. */
+/** Its own, or one built from the known ancestors; a run whose parent is missing is a child of the root. */
 function dottedOrderOf(trace: TraceState, runId: string): string {
   const run = trace.runs.get(runId) as RunState;
   if (run.dottedOrder !== undefined) return run.dottedOrder;
@@ -85,7 +85,7 @@ function dottedOrderOf(trace: TraceState, runId: string): string {
   const missing: string[] = [];
   for (let parent = run.parentId; ; ) {
     const state = parent === undefined ? undefined : trace.runs.get(parent);
-    // A chain that ends before the root or a run that knows its place: only the run itself hangs on the root.
+    // The chain ends before the root or a run with a dotted_order: only the run itself is attached to the root.
     if (parent === undefined || state === undefined) return `${root}.${own}`;
     if (parent === trace.traceId || state.dottedOrder !== undefined) {
       above = dottedOrderOf(trace, parent);

@@ -5,7 +5,7 @@ const tracesOfEach = 2_000;
 const firstSeed = Math.floor(Math.random() * 2 ** 31);
 
 test.each(Array.from({ length: 10 }, (_, index) => ({ seed: firstSeed + index })))(
-  `every run and every figure is what the model says: seed $seed, ${tracesOfEach} traces`,
+  `every run and every figure equals the model: seed $seed, ${tracesOfEach} traces`,
   async ({ seed }) => {
     const played = await playHistories(seed, tracesOfEach);
     console.info(`seed ${seed}:`, played);

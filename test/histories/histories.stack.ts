@@ -9,7 +9,7 @@ const traces = 160;
 const kills = 2;
 
 test.runIf(isOverKafka).each([{ seed: Math.floor(Math.random() * 2 ** 31) }])(
-  `over Kafka every run and every figure is what the model says: seed $seed, ${traces} traces`,
+  `over Kafka every run and every figure equals the model: seed $seed, ${traces} traces`,
   { timeout: 600_000 },
   async ({ seed }) => {
     console.info(`seed ${seed}`);

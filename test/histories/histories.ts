@@ -3,16 +3,16 @@ import { anything, segmentOf } from './expected-run.ts';
 import type { RunEvent, Values } from './model.ts';
 import type { Random } from './random.ts';
 
-/** An event before it is known how it will name its project, and when it will be sent. */
+/** An event before its project reference and its request are chosen. */
 export interface Draft extends Omit<RunEvent, 'project'> {
   readonly phase: number;
 }
 
-/** A trace of one to six runs and everything that is said of them, in the order in which it is said. */
+/** A trace of one to six runs and all its events, in the order in which they happen. */
 export interface History {
   readonly workspace: number;
-  /** Which of the lanes sends it: its events keep their order. */
-  readonly lane: number;
+  /** The index of the client that sends it: its events keep their order. */
+  readonly client: number;
   readonly drafts: readonly Draft[];
 }
 
@@ -25,7 +25,7 @@ export const days: readonly number[] = Array.from(
   (_, index) => Date.UTC(2022, 6, 1) * 1_000 + Math.floor((index * 1_095) / 13) * dayMicros,
 );
 
-/** A moment on one of the days: any, or one of those at which an hour or a day ends or begins. */
+/** A moment on one of the days: random, or at the beginning or end of an hour or a day. */
 function moment(random: Random, of: readonly number[]): number {
   const day = random.pick(of);
   const hour = day + random.int(24) * hourMicros;
@@ -37,27 +37,27 @@ interface Run {
   readonly parent: Run | undefined;
   readonly keyMicros: number;
   readonly dottedOrder: string;
-  /** The first segment's time: of some children it is not that of the root. */
+  /** The first segment's time: for some children it differs from the root's. */
   readonly traceMicros: number;
 }
 
-export function makeHistory(random: Random, place: { workspace: number; lane: number; phases: number }): History {
+export function makeHistory(random: Random, options: { workspace: number; client: number; phases: number }): History {
   const traceId = random.uuid();
-  const first = random.int(place.phases);
-  // What is sent at one time lies in few weeks, mostly: an insert over many costs ClickHouse much.
-  const defaults = days.filter((_, index) => index % place.phases === first);
+  const first = random.int(options.phases);
+  // Most events sent at one time fall into few weeks: an insert over many is expensive in ClickHouse.
+  const defaults = days.filter((_, index) => index % options.phases === first);
   const runs = makeRuns(random, traceId, random.chance(0.95) ? defaults : days);
-  // Of some traces only a child ever arrives.
-  const heard = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
-  const said = heard.flatMap((run) => eventsOf(random, run));
-  const ordered = random.chance(0.5) ? random.shuffled(said) : said;
+  // Only a child of some traces ever arrives.
+  const arriving = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
+  const events = arriving.flatMap((run) => eventsOf(random, run));
+  const ordered = random.chance(0.5) ? random.shuffled(events) : events;
   const phases = ordered
-    .map(() => (random.chance(0.7) ? first : random.between(first, place.phases - 1)))
+    .map(() => (random.chance(0.7) ? first : random.between(first, options.phases - 1)))
     .sort((a, b) => a - b);
   const drafts = ordered.map(
     ({ run, kind, values }, index): Draft => ({
       kind,
-      workspace: place.workspace,
+      workspace: options.workspace,
       traceId,
       runId: run.id,
       parentId: run.parent?.id,
@@ -68,7 +68,7 @@ export function makeHistory(random: Random, place: { workspace: number; lane: nu
       phase: phases[index] as number,
     }),
   );
-  return { workspace: place.workspace, lane: place.lane, drafts };
+  return { workspace: options.workspace, client: options.client, drafts };
 }
 
 function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[] {
@@ -79,15 +79,15 @@ function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[]
     const parent = random.pick(runs);
     const id = random.uuid();
     const keyMicros = parent.keyMicros + random.int(600_000_000);
-    const said = random.chance(0.1) ? moment(random, of) : traceMicros;
-    const above = parent.dottedOrder.replace(/^[^Z]*Z/, segmentOf(said, ''));
+    const statedMicros = random.chance(0.1) ? moment(random, of) : traceMicros;
+    const above = parent.dottedOrder.replace(/^[^Z]*Z/, segmentOf(statedMicros, ''));
     const dottedOrder = `${above}.${segmentOf(keyMicros, id)}`;
-    runs.push({ id, parent, keyMicros, dottedOrder, traceMicros: said });
+    runs.push({ id, parent, keyMicros, dottedOrder, traceMicros: statedMicros });
   }
   return runs;
 }
 
-/** Posted once to three times or never, patched up to three times. */
+/** Posted up to three times or never, patched up to three times. */
 function eventsOf(random: Random, run: Run): { run: Run; kind: 'post' | 'patch'; values: Values }[] {
   const posts = random.pick([0, 1, 1, 1, 1, 1, 2, 2, 3]);
   const patches = random.between(posts === 0 ? 1 : 0, 3);
@@ -105,7 +105,7 @@ function valuesOf(random: Random, kind: 'post' | 'patch', keyMicros: number): Va
   };
   maybe('name', 0.95, 0.1, () => quoted(`run ${random.int(1_000)} ${random.pick(['', 'é', '語', '👩‍👧', '"\\'])}`));
   maybe('run_type', 0.9, 0.1, () => quoted(random.pick(runTypes)));
-  // Stock SDKs round the body's time and that of dotted_order apart.
+  // Stock SDKs round the times of the body and of dotted_order differently.
   maybe('start_time', 0.9, 0.3, () => quoted(formatTime(keyMicros + random.pick([0, 0, 0, 1, 999]))));
   maybe('end_time', 0.2, 0.8, () => quoted(formatTime(keyMicros + random.between(1_000, 60_000_000))));
   maybe('inputs', 0.9, 0.2, () => someJson(random));
@@ -142,7 +142,7 @@ function someJson(random: Random): string {
   ]);
 }
 
-/** The event as an OpenTelemetry exporter would send it, which can say less. */
+/** The event as an OpenTelemetry exporter would send it, with fewer fields. */
 export function asSpan<E extends Omit<RunEvent, 'project'>>(event: E): E {
   const started = event.values.start_time ?? quoted(formatTime(event.keyMicros));
   const { name = '"span"', end_time } = event.values;

@@ -1,4 +1,4 @@
-/** The members of a JSON object, or the items of an array by index, as the text that they are. The text has to be valid. */
+/** The members of a JSON object, or the items of an array by index, as their original text. The text must be valid. */
 export function splitJson(text: string): Map<string, string> {
   const parts = new Map<string, string>();
   let depth = 0;

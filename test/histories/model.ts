@@ -1,14 +1,14 @@
 /**
- * What has to be stored and counted after any history, in a few dozen lines:
+ * What must be stored and counted after any history, in a few dozen lines:
  *
- * - the first event of a trace that names a project fixes project and time of the trace, in the order of acceptance; a post
- *   that names none names `default`; while no event did, nothing of the trace is there;
- * - of a run each value is what the last patch said of it, else what the last post said;
+ * - the first event of a trace that names a project, in order of acceptance, determines project and time of the trace; a
+ *   post without a project names `default`; until an event names one, nothing of the trace is stored;
+ * - each value of a run is that of the last patch that sets it, or else that of the last post;
  * - a trace counts once, in the hour of its time, for its project and for the sender of its first event.
  */
 import type { Projects } from './projects.ts';
 
-/** One post or patch. Values are JSON text by member of the run; absent means that it says nothing. */
+/** One post or patch. Values are JSON text by member of the run; an absent member is not set. */
 export interface RunEvent {
   readonly kind: 'post' | 'patch';
   readonly workspace: number;
@@ -54,7 +54,7 @@ export class Model {
     return this.traces.get(`${workspace} ${traceId}`);
   }
 
-  /** One request of `sender`, its events in the order in which they are taken. */
+  /** Applies one request of `sender`, with its events in the order of acceptance. */
   apply(sender: number, events: readonly RunEvent[]): void {
     for (const event of events) {
       const { workspace, traceId, runId, keyMicros } = event;

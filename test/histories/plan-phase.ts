@@ -8,7 +8,7 @@ import { encodeRequest, type Route, routes, type WireRequest } from './requests.
 export interface PlannedRequest extends WireRequest {
   /** Index of the key that sends it. */
   readonly sender: number;
-  /** Whether nobody sends it again after a crash: its traces are there or not, and nobody else speaks of them. */
+  /** Whether it is not repeated after a crash: its traces may be stored or not, and no other request refers to them. */
   readonly once: boolean;
 }
 
@@ -22,81 +22,83 @@ export interface PhaseDeps {
 }
 
 /**
- * The requests of one lane in one phase, which follow on each other. What is repeated until it is acknowledged is told
- * to the model at once.
+ * The requests of one client in one phase, in order. Requests that are repeated until acknowledged are applied to the
+ * model at once.
  */
-export function planLane(workspace: number, drafts: readonly Draft[], ports: PhaseDeps): PlannedRequest[] {
-  const { random, model } = ports;
-  const names = namesOf(workspace, ports);
+export function planRequests(workspace: number, drafts: readonly Draft[], deps: PhaseDeps): PlannedRequest[] {
+  const { random, model } = deps;
+  const names = namesOf(workspace, deps);
   const requests: PlannedRequest[] = [];
   const add = (request: WireRequest, once = false) => {
-    const planned = { ...request, sender: random.pick(ports.senders[workspace] as number[]), once };
+    const planned = { ...request, sender: random.pick(deps.senders[workspace] as number[]), once };
     if (!once) model.apply(planned.sender, planned.events);
     requests.push(planned);
   };
   const waiting = [...drafts];
   while (waiting.length > 0) {
     if (random.chance(0.15))
-      add(encodeRequest(random, random.pick<Route>(['multipart', 'batch']), newTraces(workspace, ports)), true);
+      add(encodeRequest(random, random.pick<Route>(['multipart', 'batch']), newTraces(workspace, deps)), true);
     const picked = random.pick<Route>([...routes, 'multipart', 'batch']);
     const route = picked === 'otlp' && waiting[0]?.kind === 'patch' ? 'batch' : picked;
-    const events = takeEvents(route, waiting, random).map((draft) => settle(draft, route, names, ports));
+    const events = takeEvents(route, waiting, random).map((draft) => toEvent(draft, route, names, deps));
     add(encodeRequest(random, route, events));
-    // The whole request again, under the same or another key, as a client that heard nothing would.
+    // The whole request again, under the same or another key, as from a client that received no answer.
     const again = requests.at(-1) as PlannedRequest;
     if (random.chance(0.08)) add(again);
   }
   return requests;
 }
 
-/** As many drafts from the front as go into one request of the route. */
+/** Takes as many drafts from the front as one request of the route may have. */
 function takeEvents(route: Route, waiting: Draft[], random: Random): Draft[] {
-  const most = route === 'single' ? 1 : random.pick([1, 3, 10, 30, 100]);
-  const taken = new Set<string>();
+  const max = route === 'single' ? 1 : random.pick([1, 3, 10, 30, 100]);
+  const used = new Set<string>();
   const fits = (draft: Draft) => {
     const identity = `${draft.kind} ${draft.runId}`;
     if (route === 'otlp' && draft.kind === 'patch') return false;
-    // A part comes once a body; spans of one id would be one run twice.
-    if (route !== 'batch' && taken.has(identity)) return false;
-    taken.add(identity);
+    // A part may appear once per body; two spans with the same id would be the same run twice.
+    if (route !== 'batch' && used.has(identity)) return false;
+    used.add(identity);
     return true;
   };
   let count = 0;
-  while (count < most && count < waiting.length && fits(waiting[count] as Draft)) count++;
+  while (count < max && count < waiting.length && fits(waiting[count] as Draft)) count++;
   return waiting.splice(0, Math.max(1, count));
 }
 
-/** What the drafts may call projects in this phase, so that no race between lanes decides who is meant. */
+/**
+ * The project names that drafts may use in this phase, chosen so that races between clients cannot change the result.
+ */
 function namesOf(workspace: number, { projects, phase }: PhaseDeps) {
-  const living = projects.living(workspace);
+  const living = projects.existing(workspace);
   const former = projects.formerNames(workspace);
-  const gone = projects.list
+  const deletedNames = projects.list
     .filter((project) => project.workspace === workspace && project.deleted)
     .map(({ name }) => name);
-  const free = gone.filter((name) => !former.includes(name));
+  const free = deletedNames.filter((name) => !former.includes(name));
   const post = [...living.map(({ name }) => name), ...free.slice(0, 2), `made in phase ${phase}, "${workspace}"`];
   return { post, patch: [...post, ...former], ids: living.flatMap(({ id }) => id ?? []) };
 }
 
 type Names = ReturnType<typeof namesOf>;
 
-function settle(draft: Draft, route: Route, names: Names, ports: PhaseDeps): RunEvent {
-  const project = projectOf(draft, names, ports);
+function toEvent(draft: Draft, route: Route, names: Names, deps: PhaseDeps): RunEvent {
+  const project = projectOf(draft, names, deps);
   const event: RunEvent = { ...draft, project };
   if (route === 'otlp') return draft.kind === 'post' ? asSpan(event) : event;
-  return route === 'single' ? withoutLocation(event, ports) : event;
+  return route === 'single' ? withoutLocation(event, deps) : event;
 }
 
 function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhaseDeps): ProjectReference | undefined {
   if (random.chance(kind === 'post' ? 0.1 : 0.6)) return undefined;
   const allowed = names[kind];
-  // Mostly the same for all of a trace, while it lasts.
+  // Mostly the same for all events of a trace, as long as that project exists.
   const defaults = Number.parseInt(traceId.slice(0, 6), 16) % allowed.length;
   if (random.chance(0.25) && names.ids.length > 0) return { id: random.pick(names.ids) };
   return { name: random.chance(0.75) ? (allowed[defaults] as string) : random.pick(allowed) };
 }
 
-/** Of some that travel alone the place is left to the server: posts without dotted_order, patches by id alone. */
+/** Some single requests omit the location: posts without dotted_order, patches by id alone. */
 function withoutLocation(event: RunEvent, { random, model }: PhaseDeps): RunEvent {
   const trace = model.traceOf(event);
   const isStored = trace?.project !== undefined && trace.runs.has(event.runId);
@@ -109,7 +111,7 @@ function withoutLocation(event: RunEvent, { random, model }: PhaseDeps): RunEven
 }
 
 function newTraces(workspace: number, { random, projects, phase }: PhaseDeps): RunEvent[] {
-  const ids = projects.living(workspace).flatMap(({ id }) => id ?? []);
+  const ids = projects.existing(workspace).flatMap(({ id }) => id ?? []);
   return Array.from({ length: random.between(1, 4) }, () => {
     const traceId = random.uuid();
     const keyMicros = days[phase] as number;

@@ -7,7 +7,7 @@ import { checkRuns } from './check-runs.ts';
 import { checkUsage } from './check-usage.ts';
 import { makeHistory } from './histories.ts';
 import { Model } from './model.ts';
-import { planLane } from './plan-phase.ts';
+import { planRequests } from './plan-phase.ts';
 import { Player } from './play.ts';
 import { Projects } from './projects.ts';
 import { Random } from './random.ts';
@@ -21,7 +21,7 @@ import {
   type Tenants,
 } from './server-of-histories.ts';
 
-const lanesOfWorkspace = 8;
+const clientsPerWorkspace = 8;
 const phases = 3;
 
 export interface Played {
@@ -32,8 +32,8 @@ export interface Played {
 }
 
 /**
- * Plays random histories of traces against a server of its own, kills it now and then, and compares everything that is stored
- * and counted with the model. The same seed gives the same histories, requests and moments.
+ * Plays random histories of traces against a separate server, kills it now and then, and compares all stored and
+ * counted values with the model. The same seed gives the same histories, requests and moments.
  */
 export async function playHistories(seed: number, histories: number, maxKills?: number): Promise<Played> {
   const random = new Random(seed);
@@ -43,7 +43,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
     }),
     maxKills,
   );
-  // Also where the test runs out of time.
+  // Also if the test times out.
   onTestFinished(() => player.runlake.remove());
   const tenants = await makeTenants(player.runlake);
   const projects = new Projects();
@@ -56,11 +56,11 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
       await makeProject(player.runlake, tenants, project);
     }
   }
-  const lanes = workspaces.flatMap((workspace) =>
-    Array.from({ length: lanesOfWorkspace }, (_, lane) => ({
+  const clients = workspaces.flatMap((workspace) =>
+    Array.from({ length: clientsPerWorkspace }, (_, client) => ({
       workspace,
-      drafts: Array.from({ length: Math.ceil(histories / workspaces.length / lanesOfWorkspace) }, () =>
-        makeHistory(random, { workspace, lane, phases }),
+      drafts: Array.from({ length: Math.ceil(histories / workspaces.length / clientsPerWorkspace) }, () =>
+        makeHistory(random, { workspace, client, phases }),
       ).flatMap((history) => history.drafts),
     })),
   );
@@ -68,22 +68,22 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
     tenants.senders.flatMap((sender, index) => (sender.workspace === workspace ? [index] : [])),
   );
   for (let phase = 0; phase < phases; phase++) {
-    const ports = { random, model, projects, senders, phase };
-    const plans = lanes.map(({ workspace, drafts }) =>
-      planLane(
+    const deps = { random, model, projects, senders, phase };
+    const plans = clients.map(({ workspace, drafts }) =>
+      planRequests(
         workspace,
         mixed(
           random,
           drafts.filter((draft) => draft.phase === phase),
         ),
-        ports,
+        deps,
       ),
     );
     const keys = tenants.senders.map(({ key }) => key);
     const unknown = new Set(await player.play(plans, keys, random));
     for (const request of plans.flat().filter(({ once }) => once)) {
-      // Whether a run is there is left open where nobody was told; then it has to be there in every respect.
-      const events = unknown.has(request) ? await eventsThatCame(player, tenants, request.events) : request.events;
+      // A request without an answer may be stored or not; what is stored must be complete.
+      const events = unknown.has(request) ? await storedEvents(player, tenants, request.events) : request.events;
       model.apply(request.sender, events);
     }
     await learnProjectIds(player.runlake, tenants, projects);
@@ -96,36 +96,36 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
   return { runs, traces: model.traces.size, figures, kills: player.kills };
 }
 
-/** Traces of a lane among each other; what is said of one trace keeps its order. */
+/** Interleaves the traces of a client; the events of one trace keep their order. */
 function mixed<D extends { readonly traceId: string }>(random: Random, drafts: readonly D[]): D[] {
   const byTrace = new Map<string, D[]>();
   for (const draft of drafts) byTrace.set(draft.traceId, [...(byTrace.get(draft.traceId) ?? []), draft]);
-  const places = random.shuffled(drafts.map(({ traceId }) => traceId));
-  return places.map((traceId) => byTrace.get(traceId)?.shift() as D);
+  const order = random.shuffled(drafts.map(({ traceId }) => traceId));
+  return order.map((traceId) => byTrace.get(traceId)?.shift() as D);
 }
 
-async function eventsThatCame<E extends { readonly workspace: number; readonly runId: string }>(
+async function storedEvents<E extends { readonly workspace: number; readonly runId: string }>(
   { runlake }: Player,
   tenants: Tenants,
   events: readonly E[],
 ): Promise<E[]> {
-  const came: E[] = [];
+  const stored: E[] = [];
   for (const event of events) {
     const headers = { 'x-api-key': runlake.apiKey, 'x-tenant-id': tenants.workspaces[event.workspace]?.id ?? '' };
-    if ((await fetch(`${runlake.url}/runs/${event.runId}`, { headers })).status === 200) came.push(event);
+    if ((await fetch(`${runlake.url}/runs/${event.runId}`, { headers })).status === 200) stored.push(event);
   }
-  return came;
+  return stored;
 }
 
-/** Between phases, when nothing is under way: in each workspace one project gets another name, one may be deleted. */
+/** Between phases, when no request is in flight: each workspace renames one project and may delete one. */
 async function changeProjects(player: Player, tenants: Tenants, projects: Projects, random: Random, phase: number) {
   for (const workspace of tenants.workspaces.keys()) {
-    const renamed = random.pick(projects.living(workspace).filter(({ name }) => name !== 'default'));
+    const renamed = random.pick(projects.existing(workspace).filter(({ name }) => name !== 'default'));
     const name = `renamed in phase ${phase}`;
     await renameProject(player.runlake, tenants, renamed, name);
     projects.rename(renamed, name);
     if (random.chance(0.5)) {
-      const deleted = random.pick(projects.living(workspace));
+      const deleted = random.pick(projects.existing(workspace));
       await deleteProject(player.runlake, tenants, deleted);
       deleted.deleted = true;
     }
@@ -133,7 +133,7 @@ async function changeProjects(player: Player, tenants: Tenants, projects: Projec
 }
 
 async function untilCounted({ runlake }: Player): Promise<void> {
-  // Over Kafka what was sent last may not have left a note yet: a read waits until it is stored.
+  // With Kafka, the last events may not have marked their hours dirty yet: a read waits until they are stored.
   await ask(runlake, '/sessions?limit=1');
   const { databaseUrl } = runlake.stores();
   const noDirtyHours = async () =>

@@ -1,6 +1,7 @@
 /**
- * Sends requests in lanes: those of a lane one after another, lanes beside each other. While that goes on the server is
- * killed; what was not acknowledged is sent again once it is back, unless nobody would send it again.
+ * Sends requests from several clients: each sends its requests one after another, all clients run concurrently.
+ * Meanwhile the server is killed; requests without an acknowledgement are sent again after the restart, except those
+ * marked `once`.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RunlakeProcess } from '../runlake-process.ts';
@@ -11,7 +12,7 @@ const maxAttempts = 50;
 
 export class Player {
   #runlake: RunlakeProcess;
-  /** Pending while the server is being started again. */
+  /** Pending while the server restarts. */
   #up: Promise<void> = Promise.resolve();
   readonly #maxKills: number;
   kills = 0;
@@ -25,29 +26,29 @@ export class Player {
     return this.#runlake;
   }
 
-  /** @returns the requests whose fate nobody knows. */
+  /** @returns the requests whose outcome is unknown. */
   async play(
-    lanes: readonly (readonly PlannedRequest[])[],
+    clients: readonly (readonly PlannedRequest[])[],
     keys: readonly string[],
     random: Random,
   ): Promise<PlannedRequest[]> {
-    const total = lanes.reduce((sum, lane) => sum + lane.length, 0);
+    const total = clients.reduce((sum, requests) => sum + requests.length, 0);
     const killAt = new Set([random.int(total), random.int(total)].slice(0, random.between(1, 2)));
     const pauses = [...killAt].map(() => random.int(40));
     const unknown: PlannedRequest[] = [];
     let sent = 0;
-    const playLane = async (requests: readonly PlannedRequest[]) => {
+    const sendAll = async (requests: readonly PlannedRequest[]) => {
       for (const request of requests) {
         if (killAt.has(sent++) && this.kills < this.#maxKills) this.#killSoon(pauses.pop() ?? 0);
         if (!(await this.#deliver(request, keys))) unknown.push(request);
       }
     };
-    await Promise.all(lanes.map(playLane));
+    await Promise.all(clients.map(sendAll));
     await this.#up;
     return unknown;
   }
 
-  /** Ends it as an operator would, and starts it again. */
+  /** Stops it as an operator would, and starts it again. */
   async restart(): Promise<number | null> {
     const code = await this.#runlake.stop();
     this.#runlake = await this.#runlake.restart();
@@ -61,7 +62,7 @@ export class Player {
       .then(async () => {
         this.#runlake = await this.#runlake.restart();
       });
-    // Who waits for it hears of a failure.
+    // `#deliver` awaits `#up` and gets the error.
     this.#up.catch(() => undefined);
   }
 

@@ -1,15 +1,16 @@
 import { expect, test } from 'vitest';
+import { someOf } from '../house/extent.ts';
 import { playHistories } from './play-histories.ts';
 
-/** Each was a fault once. Leave a seed that failed in `histories.test.ts` here once it is mended. */
+/** Each of these seeds once failed. When a seed of `histories.test.ts` fails, add it here with the fix. */
 const regressions = [
   { seed: 20_260_101, traces: 50 },
   { seed: 1_047_271_700, traces: 50 },
   { seed: 1_964_562_166, traces: 150 },
 ];
 
-test.each(regressions)(
-  'a seed that found a fault: every run and every figure is what the model says: seed $seed, $traces traces',
+test.each(someOf(regressions, 1 / 3))(
+  'a seed that once failed: every run and every figure equals the model: seed $seed, $traces traces',
   {
     timeout: 600_000,
   },

@@ -10,14 +10,14 @@ export interface WireRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** The events in the order in which the server takes them. */
+  /** The events in the order in which the server accepts them. */
   readonly events: readonly RunEvent[];
 }
 
 export const routes = ['multipart', 'batch', 'single', 'otlp'] as const;
 export type Route = (typeof routes)[number];
 
-/** What the events look like on the way. `single` takes one event, `otlp` posts with a project (see `asSpan`). */
+/** Encodes events for a route. `single` takes one event, `otlp` takes posts with a project (see `asSpan`). */
 export function encodeRequest(random: Random, route: Route, events: readonly RunEvent[]): WireRequest {
   switch (route) {
     case 'multipart':
@@ -46,7 +46,7 @@ function json(method: 'POST' | 'PATCH', path: string, body: string) {
   return { method, path, headers: { 'content-type': 'application/json' }, body: Buffer.from(body) } as const;
 }
 
-/** Fields that only the model knows: the server reads them out of others. */
+/** Fields that only the model has: the server derives them from others. */
 const derived = new Set(['prompt_tokens', 'completion_tokens', 'total_tokens']);
 const partFields = new Set(['inputs', 'outputs', 'error', 'events', 'extra', 'serialized']);
 const nullable = ['inputs', 'outputs', 'extra', 'end_time', 'error', 'name', 'tags'];
@@ -54,7 +54,7 @@ const nullable = ['inputs', 'outputs', 'extra', 'end_time', 'error', 'name', 'ta
 function members(random: Random, event: RunEvent): [string, string][] {
   const { project, values, dottedOrder, parentId } = event;
   const list: [string, string][] = [['id', `"${event.runId}"`]];
-  // Without dotted_order a patch is by id alone.
+  // A patch without dotted_order is sent by id alone.
   if (dottedOrder !== undefined || event.kind === 'post') list.push(['trace_id', `"${event.traceId}"`]);
   if (dottedOrder !== undefined) list.push(['dotted_order', `"${dottedOrder}"`]);
   if (parentId !== undefined && (dottedOrder === undefined || random.chance(0.8))) {

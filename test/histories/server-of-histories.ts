@@ -15,7 +15,7 @@ export interface Tenants {
   readonly senders: readonly Sender[];
 }
 
-/** Asks as the administrator; answers JSON. */
+/** Sends a request as the administrator and returns the JSON answer. */
 export async function ask<T>(
   { url, apiKey }: Pick<RunlakeProcess, 'url' | 'apiKey'>,
   path: string,
@@ -43,7 +43,7 @@ export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
   const emails = ['ann@example.com', 'bob@example.com', 'eve@example.com'];
   for (const email of emails) await ask(runlake, '/orgs/current/members', { body: { email } });
   const senders: Sender[] = [];
-  for (const [workspace, who] of [
+  for (const [workspace, user] of [
     [0, 0],
     [0, 1],
     [0, 1],
@@ -54,7 +54,7 @@ export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
       runlake,
       '/api-key',
       {
-        body: { description: 'histories', user_email: emails[who] },
+        body: { description: 'histories', user_email: emails[user] },
         workspaceId: workspaces[workspace]?.id ?? '',
       },
     );
@@ -63,11 +63,11 @@ export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
   return { workspaces, senders };
 }
 
-/** Takes the ids of living projects over from the server, and demands that it has the same ones. */
+/** Reads the ids of existing projects from the server, and checks that it has the expected ones. */
 export async function learnProjectIds(runlake: RunlakeProcess, tenants: Tenants, projects: Projects): Promise<void> {
   for (const [workspace, { id: workspaceId }] of tenants.workspaces.entries()) {
     const found = await ask<{ id: string; name: string }[]>(runlake, '/sessions?limit=100', { workspaceId });
-    const living = projects.living(workspace);
+    const living = projects.existing(workspace);
     const names = (list: readonly { name: string }[]) => JSON.stringify(list.map(({ name }) => name).sort());
     if (names(found) !== names(living)) throw new Error(`projects are ${names(found)}, not ${names(living)}`);
     for (const project of living) {

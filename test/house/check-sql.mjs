@@ -1,5 +1,5 @@
-// House rule: our SQL stays clear of what ClickHouse answers wrongly or slowly without saying so. Each rule stands for a
-// fault that small tests do not show, because the data of a small test is merged or short.
+// House rule: SQL avoids constructs that ClickHouse executes incorrectly or slowly without an error. Each rule stands
+// for a defect that small tests do not show, because their data is already merged or short.
 import { readFileSync } from 'node:fs';
 import { filesLike, judge, textsOf } from './source-texts.mjs';
 
@@ -35,7 +35,7 @@ const rules = [
       /\bfirst_received_at\s*([<>=!]|BETWEEN\b|IN\b)|[<>=]\s*first_received_at\b/i.test(text) ||
       (final.test(text) && /\bWHERE\b[\s\S]*\bfirst_received_at\b/i.test(text)),
     example: 'SELECT id FROM runs FINAL WHERE first_received_at > now()',
-    // Asked of the merged row, whose least time never changes.
+    // Evaluated on the merged row, whose minimum never changes.
     exempt: /^pipelines\/exports\/slices\/members\.ts$/,
   },
   {

@@ -1,4 +1,5 @@
-// House rule: errors come from the catalogue, settings from the configuration, SQL stays below the API, words go to the log.
+// House rule: errors come from the catalogue, settings from infra/config, SQL stays below the API, messages go to the
+// log.
 import { codeOf, filesLike, judge, textsOf } from './source-texts.mjs';
 
 const files = filesLike(/^(schemas|infra|pipelines|api|web)\/.*\.(ts|tsx|mts|mjs|cjs)$/);
@@ -8,7 +9,7 @@ const codeRules = [
     rule: 'errors are made by infra/errors alone',
     breaks: (text) => /\bnew (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error \(|\bthrow new\b/.test(text),
     example: "throw new Error ( '' )",
-    // Protocols whose errors have codes of their own.
+    // Protocols that define their own error codes.
     exempt: /^(infra\/errors|api\/agent-server\/(a2a|mcp|protocol))\//,
   },
   {

@@ -3,13 +3,13 @@ import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
 import { closingLines, type FileReport, nameOf, type TestReport } from './test-report.ts';
 
-/** Room for the name of a test and the beginning of its message. */
+/** Enough for the name of a test and the beginning of its message. */
 const lineLength = 240;
 
 /**
- * Closes a run with a line for each test that failed and the one plain line that tools read, `N passed, N failed, N skipped`.
- * The report of a failure stands far above, and not every place where a run is looked at keeps more than its end. Where the
- * environment names a file, `RUNLAKE_TEST_REPORT`, the same goes there as JSON.
+ * Prints, at the end of a run, a line for each failed test and one line for tools, `N passed, N failed, N skipped`. The
+ * full report of a failure is far above, and some log viewers keep only the end of the output. If
+ * `RUNLAKE_TEST_REPORT` names a file, the report is also written there as JSON.
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
@@ -24,7 +24,7 @@ export default class ClosingLine implements Reporter {
 }
 
 function reportOf(module: TestModule): FileReport {
-  // Those that share a process in a whole run are the same suites as by themselves.
+  // The project `x-sharing` runs the same suites as `x`, in a shared process.
   const project = module.project.name.replace('-sharing', '');
   const file = relative(module.project.config.root, module.moduleId);
   const where = nameOf({ project, file });
@@ -35,11 +35,13 @@ function reportOf(module: TestModule): FileReport {
     if (state === 'passed' || state === 'skipped') counts[state]++;
     else failures.push(lineOf(`${where}: ${test.fullName}`, errors?.[0]?.message));
   }
-  // What cannot be read or set up has no test that says so.
+  // A module that fails to load or to set up has no failed test.
   for (const error of module.errors()) failures.push(lineOf(where, error.message));
   for (const suite of module.children.allSuites())
     for (const error of suite.errors()) failures.push(lineOf(`${where}: ${suite.fullName}`, error.message));
-  return { project, file, ...counts, failures };
+  const { setupDuration, collectDuration, duration } = module.diagnostic();
+  const seconds = (setupDuration + collectDuration + duration) / 1_000;
+  return { project, file, ...counts, seconds, failures };
 }
 
 const lineOf = (where: string, message = 'no message') =>

@@ -16,32 +16,32 @@ const { packages } = JSON.parse(readFileSync(new URL('../../package-lock.json', 
   packages: Readonly<Record<string, Entry>>;
 };
 
-/** Whether somebody at `place` finds the package: in its own folder, or in one above. */
-function isFound(place: string, name: string): boolean {
-  for (let at = place; ; at = at.slice(0, Math.max(0, at.lastIndexOf('node_modules/') - 1))) {
+/** Whether Node resolves `name` from `path`: in its own node_modules, or in one above. */
+function isFound(path: string, name: string): boolean {
+  for (let at = path; ; at = at.slice(0, Math.max(0, at.lastIndexOf('node_modules/') - 1))) {
     if (`${at === '' ? '' : `${at}/`}node_modules/${name}` in packages) return true;
     if (at === '') return false;
   }
 }
 
-it('the lock file names every package that another one asks for, also those of other platforms', () => {
-  // A registry that lacks some of them lets npm write a lock file without, which `npm ci` then refuses.
-  const missing = Object.entries(packages).flatMap(([place, { dependencies, optionalDependencies }]) =>
-    Object.keys({ ...dependencies, ...optionalDependencies }).filter((name) => !isFound(place, name)),
+it('the lock file contains every dependency of its packages, including those of other platforms', () => {
+  // If the registry lacks some of them, npm writes a lock file without them, which `npm ci` then refuses.
+  const missing = Object.entries(packages).flatMap(([path, { dependencies, optionalDependencies }]) =>
+    Object.keys({ ...dependencies, ...optionalDependencies }).filter((name) => !isFound(path, name)),
   );
   expect(missing).toEqual([]);
 });
 
-it('the lock file names no host to fetch from', () => {
+it('the lock file contains no download URLs', () => {
   expect(Object.entries(packages).filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
 });
 
-it('the lock file has the integrity of every package that is installed on Linux x64', () => {
-  // The registry that the lock file was made with lacks packages of other platforms, so that their hashes are not known.
-  const without = Object.entries(packages).filter(([place, { integrity }]) => place !== '' && integrity === undefined);
+it('the lock file has an integrity hash of every package that is installed on Linux x64', () => {
+  // The registry that generated the lock file lacks packages of other platforms, so their hashes are unknown.
+  const without = Object.entries(packages).filter(([path, { integrity }]) => path !== '' && integrity === undefined);
   const installed = without.filter(
     ([, { optional, os = ['linux'], cpu = ['x64'], libc = ['glibc'] }]) =>
       optional !== true || (os.includes('linux') && cpu.includes('x64') && libc.includes('glibc')),
   );
-  expect(installed.map(([place]) => place)).toEqual([]);
+  expect(installed.map(([path]) => path)).toEqual([]);
 });

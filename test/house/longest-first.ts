@@ -1,8 +1,8 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Suites that take more than twenty seconds, the longest first: begun last, one of them would keep one worker busy
- * while the others have nothing left to do. A name that is missing here costs no more than that.
+ * Suites that take more than twenty seconds, longest first: if one of them started last, one worker would be busy while
+ * the others are idle. A suite that is missing here only makes the run longer.
  */
 const longest = [
   'test/histories/regressions.test.ts',
@@ -10,6 +10,7 @@ const longest = [
   'test/crash/servers.test.ts',
   'test/crash/exports.test.ts',
   'test/crash/chaos.test.ts',
+  'test/docs/guide.test.ts',
   'test/api/command-line/export/commands.test.ts',
   'test/pipelines/exports/in-buckets.stack.ts',
   'test/crash/steps.test.ts',
@@ -23,6 +24,7 @@ const longest = [
   'test/crash/agents.test.ts',
   'test/pipelines/exports/coordinate-export.test.ts',
   'test/docs/demo.test.ts',
+  'test/docs/quickstarts.test.ts',
   'test/api/agent-server/flood.test.ts',
   'test/histories/histories.stack.ts',
   'test/crash/engines.test.ts',
@@ -47,12 +49,11 @@ const longest = [
   'test/api/agent-server/sdk-versions.test.ts',
   'test/api/agent-server/typed-graphs.test.ts',
   'test/api/agent-server/http-app.test.ts',
-  'docs/guide/06-your-own-servers.test.ts',
 ];
 
 /**
- * The longest suites first, of whatever project; then the order that vitest has for the rest, and at the end those that
- * share a process, those of a project together: it goes on only where the next one shares it too.
+ * Orders suites: the longest first, of any project; then the default order of vitest; last those that share a process,
+ * grouped by project, because vitest reuses a process only if the next suite shares it too.
  */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -7,7 +7,7 @@ const root = new URL('../../', import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, root), 'utf8');
 const source = /^(schemas|infra|pipelines|api)\/.*\.(ts|mjs)$/;
 
-/** Files that git knows or would add; nothing that is built or installed. */
+/** Files that git tracks or would add; no build output, no installed packages. */
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
   cwd: root,
   encoding: 'utf8',
@@ -17,48 +17,48 @@ const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclud
   .filter((file) => existsSync(new URL(file, root)));
 const sources = files.filter((file) => source.test(file));
 
-/** Lines of `file` that `pattern` finds, as `file:line`. */
-function places(file: string, pattern: RegExp): string[] {
+/** Lines of `file` that match `pattern`, as `file:line`. */
+function matchingLines(file: string, pattern: RegExp): string[] {
   return read(file)
     .split('\n')
     .flatMap((line, index) => (pattern.test(line) ? [`${file}:${index + 1}: ${line.trim()}`] : []));
 }
 
 const rules: readonly (readonly [rule: string, pattern: RegExp, allowed: RegExp])[] = [
-  ['nothing is put off', /\b(TODO|FIXME|XXX|HACK)\b/, /^$/],
-  ['no check is switched off', /biome-ignore|@ts-(ignore|nocheck|expect-error)|eslint-disable/, /^$/],
-  ['imports name the file with its ending', /from '\.{1,2}\/[^']*(?<!\.(ts|mjs|json))'/, /^$/],
+  ['no source contains TODO or similar marks', /\b(TODO|FIXME|XXX|HACK)\b/, /^$/],
+  ['no source disables a check', /biome-ignore|@ts-(ignore|nocheck|expect-error)|eslint-disable/, /^$/],
+  ['imports include the file extension', /from '\.{1,2}\/[^']*(?<!\.(ts|mjs|json))'/, /^$/],
 ];
 
 describe('house rules', () => {
   it.each(rules)('%s', (_rule, pattern, allowed) => {
-    expect(sources.filter((file) => !allowed.test(file)).flatMap((file) => places(file, pattern))).toEqual([]);
+    expect(sources.filter((file) => !allowed.test(file)).flatMap((file) => matchingLines(file, pattern))).toEqual([]);
   });
 
-  it('files have names that say something, in kebab-case', () => {
+  it('files have specific names in kebab-case', () => {
     const named = files.filter((file) => /\.(ts|mjs)$/.test(file));
     expect(named.filter((file) => /(^|\/)(utils?|helpers?|common|manager)(\/|\.)/.test(file))).toEqual([]);
     expect(named.filter((file) => !/^[a-z0-9]+([-.][a-z0-9]+)*$/.test(file.split('/').at(-1) ?? ''))).toEqual([]);
   });
 
-  it('the top level holds the folders of the layout and files, nothing else', () => {
+  it('the top level contains only files and the folders of the layout', () => {
     const folders = new Set(files.filter((file) => file.includes('/')).map((file) => file.split('/')[0]));
     const layout = ['.ci', '.github', 'api', 'bench', 'docs', 'infra', 'pipelines', 'schemas', 'test', 'web'];
     expect([...folders].filter((folder) => !layout.includes(String(folder)))).toEqual([]);
   });
 
-  it('the release is that of package.json', () => {
+  it('the release version equals that of package.json', () => {
     expect(releaseVersion).toBe(JSON.parse(read('package.json')).version);
     expect(JSON.parse(read('package-lock.json')).version).toBe(releaseVersion);
   });
 
-  it('packages are pinned', () => {
+  it('package versions are pinned', () => {
     const { dependencies, devDependencies, optionalDependencies } = JSON.parse(read('package.json'));
     const versions = Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies });
     expect(versions.filter(([, version]) => !/^(?:npm:@?[^@]+@)?\d/.test(String(version)))).toEqual([]);
   });
 
-  it('decisions have numbers of their own', () => {
+  it('decision records have unique numbers and are listed', () => {
     const records = files.filter((file) => /^docs\/decisions\/(?!README\.md$)/.test(file));
     const numbers = records.map((file) => file.slice(15, 19));
     expect(numbers.filter((number) => !/^\d{4}$/.test(number))).toEqual([]);
@@ -67,7 +67,7 @@ describe('house rules', () => {
     expect(records.filter((file) => !list.includes(`(${file.slice(15)})`))).toEqual([]);
   });
 
-  it('links between the pages lead somewhere', () => {
+  it('relative links between pages resolve', () => {
     const broken = files
       .filter((file) => file.endsWith('.md'))
       .flatMap((file) =>

@@ -1,5 +1,5 @@
-// Every check of package.json, `check:*`, two at a time, the longest first. What one says is shown when it has ended;
-// one that fails fails the run, and hides no other.
+// Runs every `check:*` script of package.json, two at a time, longest first. The output of a check is printed when it
+// has ended; a failed check fails the run, and the others still run.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
@@ -11,16 +11,16 @@ const rest = Object.keys(scripts)
 async function run() {
   for (const name of rest) {
     const child = spawn('npm', ['run', '--silent', name], { stdio: ['ignore', 'pipe', 'pipe'] });
-    const said = [];
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => said.push(chunk));
+    const output = [];
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => output.push(chunk));
     const code = await new Promise((resolve) => {
       child.on('error', (error) => {
-        said.push(`${error.message}\n`);
+        output.push(`${error.message}\n`);
         resolve(1);
       });
       child.on('close', (code) => resolve(code ?? 1));
     });
-    process.stdout.write(Buffer.concat(said.map((chunk) => Buffer.from(chunk))));
+    process.stdout.write(Buffer.concat(output.map((chunk) => Buffer.from(chunk))));
     if (code !== 0) {
       console.error(`${name} failed`);
       process.exitCode = 1;

@@ -1,9 +1,9 @@
-// The sources that the checks read, and what is written in them as code and as text, comments left out.
+// Source files for the checks, split into code and string literals, without comments.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import ts from 'typescript';
 
-/** Files that git knows or would add and whose path matches. */
+/** Files that git tracks or would add and whose path matches. */
 export function filesLike(pattern) {
   const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { encoding: 'utf8' });
   return listed
@@ -12,7 +12,7 @@ export function filesLike(pattern) {
     .filter((file) => pattern.test(file) && existsSync(file));
 }
 
-/** All that a TypeScript or JavaScript file says in strings and templates; an expression within a template reads `${}`. */
+/** Every string and template of a TypeScript or JavaScript file; expressions in a template are replaced by `${}`. */
 export function textsOf(file, source = readFileSync(file, 'utf8')) {
   const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
   const found = [];
@@ -29,7 +29,7 @@ export function textsOf(file, source = readFileSync(file, 'utf8')) {
   return found;
 }
 
-/** The file without its comments and texts, line by line. */
+/** The code of the file by line, without comments and strings. */
 export function codeOf(file, source = readFileSync(file, 'utf8')) {
   const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
   const words = new Map();
@@ -45,7 +45,7 @@ export function codeOf(file, source = readFileSync(file, 'utf8')) {
   return [...words].map(([line, tokens]) => ({ file, line, text: tokens.join(' ') }));
 }
 
-/** Ends the process where a rule is broken, or where a rule no longer finds the example that it is made for. */
+/** Exits with an error if a rule is violated, or if a rule no longer matches its example. */
 export function judge(rules, pieces) {
   let broken = 0;
   const complain = (words) => {
@@ -53,7 +53,7 @@ export function judge(rules, pieces) {
     console.error(words);
   };
   for (const { rule, breaks, example, exempt = /^$/, applies = /./ } of rules) {
-    if (!breaks(example)) complain(`the rule "${rule}" does not find "${example}"`);
+    if (example !== undefined && !breaks(example)) complain(`the rule "${rule}" does not find "${example}"`);
     for (const { file, line, text } of pieces) {
       if (applies.test(file) && !exempt.test(file) && breaks(text)) {
         complain(`${file}:${line}: ${rule}: ${text.trim().replace(/\s+/g, ' ').slice(0, 160)}`);

@@ -1,24 +1,40 @@
 import { expect, test } from 'vitest';
 import { closingLines, withSecondAttempt } from './test-report.ts';
 
-const good = { project: 'embedded', file: 'test/a.test.ts', passed: 3, skipped: 1, failures: [] };
-const bad = { project: 'embedded', file: 'test/b.test.ts', passed: 1, skipped: 0, failures: ['b: no', 'b: hook'] };
+const good = { project: 'embedded', file: 'test/a.test.ts', passed: 3, skipped: 1, seconds: 9.9, failures: [] };
+const bad = {
+  project: 'embedded',
+  file: 'test/b.test.ts',
+  passed: 1,
+  skipped: 0,
+  seconds: 12.4,
+  failures: ['b: no', 'b: hook'],
+};
 const sameOnStack = { ...bad, project: 'stack', failures: ['b on the stack: no'] };
 
 test.each([
-  ['all is well', [good], [], ['3 passed, 0 failed, 1 skipped']],
-  ['some failed', [good, bad], [], ['failed: b: no', 'failed: b: hook', '4 passed, 2 failed, 1 skipped']],
-  ['a fault outside of tests', [good], ['thrown'], ['failed: thrown', '3 passed, 1 failed, 1 skipped']],
+  ['all tests passed', [good], [], ['3 passed, 0 failed, 1 skipped']],
+  [
+    'some tests failed',
+    [good, bad],
+    [],
+    ['12 s: embedded test/b.test.ts', 'failed: b: no', 'failed: b: hook', '4 passed, 2 failed, 1 skipped'],
+  ],
+  ['an error outside of tests', [good], ['thrown'], ['failed: thrown', '3 passed, 1 failed, 1 skipped']],
 ])('closing lines: %s', (_, files, outside, lines) => {
   expect(closingLines({ files, outside })).toEqual(lines);
 });
 
 test.each([
   ['passes', [{ ...bad, passed: 3, failures: [] }], ['b on the stack: no']],
-  ['fails in another way', [{ ...bad, failures: ['b: other'] }], ['b: other', 'b on the stack: no']],
+  ['fails with another message', [{ ...bad, failures: ['b: other'] }], ['b: other', 'b on the stack: no']],
   ['did not run', [], ['b: no', 'b: hook', 'b on the stack: no']],
-  ['passes where it had failed in both projects', [good, { ...sameOnStack, failures: [] }], ['b: no', 'b: hook']],
-])('second attempt: a file that %s', (_, files, failures) => {
+  [
+    'passes in one of the two projects in which it failed',
+    [good, { ...sameOnStack, failures: [] }],
+    ['b: no', 'b: hook'],
+  ],
+])('second attempt: a failed file that %s', (_, files, failures) => {
   const both = withSecondAttempt(
     { files: [good, bad, sameOnStack], outside: ['first'] },
     { files, outside: ['second'] },
@@ -28,7 +44,7 @@ test.each([
   expect(both.outside).toEqual(['first', 'second']);
 });
 
-test('second attempt: a file that passed at first and fails now has failed', () => {
+test('second attempt: a file that passed and now fails is reported as failed', () => {
   const now = { ...good, failures: ['a: now'] };
   const both = withSecondAttempt({ files: [good, bad], outside: [] }, { files: [now], outside: [] });
   expect(both.files).toEqual([now, bad]);

@@ -1,4 +1,4 @@
-/** Returns a promise with the function that resolves it. `Promise.withResolvers` comes with Node 22. */
+/** Returns a promise with its resolve function, as `Promise.withResolvers` does in Node 22. */
 export function deferred(): { readonly promise: Promise<void>; readonly resolve: () => void } {
   let resolve = () => {};
   const promise = new Promise<void>((settle) => {

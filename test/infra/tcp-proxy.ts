@@ -3,22 +3,22 @@ import net from 'node:net';
 
 export interface TcpProxy {
   readonly port: number;
-  /** What clients sent through it so far. */
+  /** Bytes that clients sent so far. */
   sent(): Buffer;
-  /** How many clients connected so far. */
+  /** Number of client connections so far. */
   connections(): number;
-  /** Ends the connections that there are; new ones pass. */
+  /** Breaks current connections; new ones pass. */
   breakAll(): void;
-  /** After so many further bytes from clients, connections break in both directions. */
+  /** Breaks connections in both directions after this many further bytes from clients. */
   breakAfter(bytes: number): void;
-  /** Accepts connections and passes nothing on, until called with false. */
+  /** Accepts connections and forwards nothing, until called with false. */
   freeze(frozen: boolean): void;
-  /** The next answer to a client that sent `text` is lost with its connection; the server still sees its own side open. */
+  /** Drops the next response to a client that sent `text`, with its connection; the server's side stays open. */
   loseAnswerTo(text: string): void;
   close(): Promise<void>;
 }
 
-/** Stands between a client and a real server, to see what travels and to break it off. */
+/** A proxy between a client and a real server that records client bytes and can break connections. */
 export async function openTcpProxy(host: string, port: number): Promise<TcpProxy> {
   const chunks: Buffer[] = [];
   const sockets = new Set<net.Socket>();

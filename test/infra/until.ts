@@ -1,12 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** Between two questions it pauses a tenth of what it has waited, and never less or more than this. */
+/** The pause between two polls is a tenth of the time waited so far, within these bounds. */
 const shortestPauseMs = 10;
 const longestPauseMs = 100;
 
 /**
- * Asks again until `holds` says yes: the longer it takes the less often, since most questions go to the servers that
- * are waited for, and many tests wait at a time. @throws after `deadlineMs`, with `what` was waited for.
+ * Polls until `holds` returns true. It polls less often the longer it waits, because most polls query the servers that
+ * the test waits for, and many tests wait concurrently. @throws after `deadlineMs`, naming `what` it waited for.
  */
 export async function until(what: string, holds: () => Promise<boolean> | boolean, deadlineMs = 30_000): Promise<void> {
   const start = performance.now();

@@ -1,7 +1,7 @@
 /**
- * Every schema of the log stays compatible with each version of it that was ever released, both ways, because during an
- * upgrade old and new processes write and read the same topic, and the log keeps what was written. The released versions lie
- * in `pinned/`, as `<schema>.<number>.avsc`: a release that changes a schema adds the next one, and none is ever edited.
+ * Every schema of the log stays compatible with each of its released versions, both ways: during an upgrade old and
+ * new processes write and read the same topic, and the log keeps old records. The released versions are in `pinned/`,
+ * as `<schema>.<number>.avsc`: a release that changes a schema adds the next one, and none is ever edited.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import avsc from 'avsc';
@@ -16,27 +16,27 @@ const versionsOf = (topic: Topic) => versions.filter(({ schema }) => nameOf(sche
 const pairs = topics.flatMap((topic) => versionsOf(topic).map(({ file, schema }) => ({ topic, file, schema })));
 
 const typeOf = (schema: string) => avsc.Type.forSchema(JSON.parse(schema));
-/** @throws where a reader of one schema cannot read what a writer of the other wrote. */
+/** @throws if a reader of one schema cannot read what a writer of the other wrote. */
 function compare(one: string, other: string): void {
   typeOf(one).createResolver(typeOf(other));
   typeOf(other).createResolver(typeOf(one));
 }
 
-test('every schema has a released version, and every released version a schema', () => {
+test('every schema has a released version, and every released version has a schema', () => {
   expect(topics.filter((topic) => versionsOf(topic).length === 0)).toEqual([]);
   expect(pairs).toHaveLength(versions.length);
 });
 
 describe.each(pairs)('$topic.name and $file', ({ topic, schema }) => {
-  test('read each other', () => {
+  test('can read each other', () => {
     expect(() => compare(topic.schema, schema)).not.toThrow();
   });
 
-  test('have the same fields of constant width first, for the sink reads and writes them in place', () => {
+  test('have the same leading fields of constant width, which the sink reads and writes in place', () => {
     expect(columnsOf(schema, topic)).toEqual(JSON.parse(schema).fields.map(({ name }: { name: string }) => name));
   });
 
-  test('a random record of either is read by the other, with the same values where both have the field', () => {
+  test('read random records of each other, with the same values for common fields', () => {
     for (const [writer, reader] of [
       [typeOf(topic.schema), typeOf(schema)],
       [typeOf(schema), typeOf(topic.schema)],
@@ -58,16 +58,20 @@ const changed = (change: (fields: Fields) => Fields) => {
 };
 
 test.each<[string, (fields: Fields) => Fields, boolean]>([
-  ['one more optional field', (fields) => [...fields, { name: 'x', type: ['null', 'string'], default: null }], true],
+  [
+    'one additional optional field',
+    (fields) => [...fields, { name: 'x', type: ['null', 'string'], default: null }],
+    true,
+  ],
   ['an optional field less', (fields) => fields.slice(0, -1), true],
-  ['one more required field', (fields) => [...fields, { name: 'x', type: 'string' }], false],
+  ['one additional required field', (fields) => [...fields, { name: 'x', type: 'string' }], false],
   ['a required field less', (fields) => fields.filter(({ name }) => name !== 'key_id'), false],
   [
     'another type',
     (fields) => fields.map((field) => (field.name === 'key_id' ? { ...field, type: 'long' } : field)),
     false,
   ],
-])('%s: the comparison tells', (_, change, compatible) => {
+])('the comparison detects the compatibility of %s', (_, change, compatible) => {
   const attempt = expect(() => compare(changed(change), runEvents.schema));
   if (compatible) attempt.not.toThrow();
   else attempt.toThrow();

@@ -1,4 +1,4 @@
-/** Properties of the schema without which ClickHouse or the log would lose or mix data in silence. */
+/** Properties of the schema without which ClickHouse or the log would silently lose or mix data. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse, InsertBody, Query } from '../../infra/clickhouse/clickhouse.ts';
@@ -22,7 +22,7 @@ const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 describe('columns of runs', () => {
   const required = ['trace_time', 'first_received_at', 'last_received_at', 'user_id', 'key_id'];
 
-  it('are Nullable beyond the key and what every event has: only NULL is skipped when events coalesce', async () => {
+  it('are Nullable except the key and the columns of every event: coalescing skips only NULL', async () => {
     const columns = await under.rows<{ name: string; type: string; is_in_sorting_key: number }>(
       "SELECT name, type, is_in_sorting_key FROM system.columns WHERE database = currentDatabase() AND table = 'runs'",
     );
@@ -44,7 +44,7 @@ describe('schemas of the log', () => {
     [attachmentEvents, 'received_at'],
     [streamEvents, 'created_at'],
     [streamEvents, 'expires_at'],
-  ])('$name cannot lack its time of receipt, which would read 1970 for ever', (topic, name) => {
+  ])('$name requires its time of receipt, which would otherwise default to 1970', (topic, name) => {
     const { fields } = JSON.parse(topic.schema) as { fields: { name: string; doc?: string }[] };
     const times = fields.filter((field) => /received_at$|accepted/.test(field.name) || field.name === name);
     // No `null` among its types, and no default.
@@ -52,19 +52,16 @@ describe('schemas of the log', () => {
     expect(times.map(({ doc, ...field }) => field)).toEqual([required]);
   });
 
-  it('are all looked at here', () => {
+  it('are all covered here', () => {
     expect(topics).toEqual([runEvents, feedbackEvents, attachmentEvents, streamEvents]);
   });
 
-  it.each(topics)(
-    '$name has no list, whose count could make the walk over one bad record go on for hours',
-    ({ schema }) => {
-      expect(schema).not.toMatch(/"type":\s*"(array|map)"/);
-    },
-  );
+  it.each(topics)('$name has no list, whose count could make the walk over one bad record take hours', ({ schema }) => {
+    expect(schema).not.toMatch(/"type":\s*"(array|map)"/);
+  });
 });
 
-describe('a cut', () => {
+describe('an insert batch', () => {
   /** Records at the first offsets, one a week. */
   const records = (weeks: number, name: string, projectId: string = randomUUID()): LogRecord[] =>
     Array.from({ length: weeks }, (_, index) => {
@@ -88,24 +85,26 @@ describe('a cut', () => {
       { log: under.log, clickhouse: other, database: under.stores.database, inFlight: new Set() },
     );
 
-  const tokensOf = async (...cuts: (readonly LogRecord[])[]) => {
+  const tokensOf = async (...batches: (readonly LogRecord[])[]) => {
     const seen: InsertBody[] = [];
-    const noting = { ...clickhouse, insertBody: async (body: InsertBody) => void seen.push(body) };
-    for (const cut of cuts) await insert(cut, noting);
+    const recording = { ...clickhouse, insertBody: async (body: InsertBody) => void seen.push(body) };
+    for (const batch of batches) await insert(batch, recording);
     return seen.map(({ token }) => token);
   };
 
-  it('has another token where its body is another, though its offsets are the same', async () => {
+  it('has another token if its body differs, even with the same offsets', async () => {
     const one = records(3, 'one');
     const [first, again, other] = await tokensOf(one, one, records(3, 'other'));
     expect(again).toBe(first);
     expect(other).not.toBe(first);
   });
 
-  /** ClickHouse cannot be made to fail between two partitions; dropping some leaves what such a failure leaves. */
-  it('that was stored in some table partitions only is completed by its repeat, with nothing twice', async () => {
+  /**
+   * ClickHouse cannot be made to fail between two partitions; dropping some leaves the same state as such a failure.
+   */
+  it('stored in only some table partitions is completed by its repeat, without duplicates', async () => {
     const projectId = randomUUID();
-    const cut = records(12, 'half', projectId);
+    const batch = records(12, 'half', projectId);
     const stored = () =>
       under.rows(
         `SELECT (SELECT count() FROM runs WHERE session_id = '${projectId}') AS runs,
@@ -114,7 +113,7 @@ describe('a cut', () => {
           (SELECT count() FROM traces WHERE pick.3 = '${projectId}') AS traces`,
       );
     const whole = [{ runs: 12, partitions: 12, places: 12, traces: 12 }];
-    await insert(cut);
+    await insert(batch);
     expect(await stored()).toEqual(whole);
     for (const week of [1, 5, 11]) {
       const at = noonMicros + week * weekMicros;
@@ -124,14 +123,14 @@ describe('a cut', () => {
     }
     expect(await stored()).toEqual([{ ...whole[0], runs: 9, partitions: 9 }]);
     for (let time = 0; time < 2; time += 1) {
-      await insert(cut);
+      await insert(batch);
       expect(await stored()).toEqual(whole);
     }
   });
 });
 
 describe('the keys of a page', () => {
-  it('are read from few granules behind a cursor, for plain bounds stand beside its tuple', async () => {
+  it('are read from few granules after a cursor, because plain bounds accompany its tuple', async () => {
     const projectId = randomUUID();
     const rows = 40_000;
     const events = Array.from({ length: rows }, (_, index) =>
@@ -139,17 +138,17 @@ describe('the keys of a page', () => {
     );
     await insertEvents(clickhouse, events);
     await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
-    const asked: Query[] = [];
-    const noting: ClickHouse = {
+    const queries: Query[] = [];
+    const recording: ClickHouse = {
       ...clickhouse,
       query(query) {
-        asked.push(query);
+        queries.push(query);
         return clickhouse.query(query);
       },
     };
     const last = events[1_000]!;
     const after = { projectId, startTimeMicros: last.startTimeMicros, traceId: last.traceId, runId: last.runId };
-    const page = await findPage(noting, {
+    const page = await findPage(recording, {
       scope: { tenantId, projectIds: [projectId] },
       filter: {},
       order: 'desc',
@@ -162,7 +161,7 @@ describe('the keys of a page', () => {
         .reverse()
         .map(({ runId }) => runId),
     );
-    const found = asked.filter(({ name }) => name === 'find-runs');
+    const found = queries.filter(({ name }) => name === 'find-runs');
     expect(found.length).toBeGreaterThan(0);
     for (const query of found) {
       const plan = (

@@ -8,7 +8,7 @@ import { fetchPinned, type PinnedDownload } from './fetch-pinned.ts';
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
 const pin = { version: '1.0', files: { 'a.jar': sha256('a'), 'b.jar': sha256('b') } };
 
-/** A download that brings these files, and counts how often it was asked to. */
+/** A download that provides these files and counts its calls. */
 function bringing(files: Record<string, string>, options: Partial<PinnedDownload> = {}) {
   let downloads = 0;
   const cacheFolder = options.cacheFolder ?? join(temporaryFolder(), 'cache');
@@ -22,8 +22,8 @@ function bringing(files: Record<string, string>, options: Partial<PinnedDownload
 
 const whole = { 'a.jar': 'a', 'b.jar': 'b' };
 
-describe('a download', () => {
-  it('happens once, is checked, unpacked, and there as a whole', async () => {
+describe('fetchPinned', () => {
+  it('downloads once, verifies, unpacks, and publishes the folder atomically', async () => {
     const source = bringing(whole, { unpack: async (folder) => writeFileSync(join(folder, 'unpacked'), 'yes') });
     const folder = await source.fetch();
     expect(readdirSync(folder).sort()).toEqual(['files', 'unpacked']);
@@ -33,7 +33,7 @@ describe('a download', () => {
     expect(readdirSync(source.cacheFolder)).toHaveLength(1);
   });
 
-  it('by several at once gives all of them the same folder', async () => {
+  it('returns the same folder to concurrent callers', async () => {
     const source = bringing(whole);
     const folders = await Promise.all([source.fetch(), source.fetch(), source.fetch()]);
     expect(new Set(folders).size).toBe(1);
@@ -42,19 +42,19 @@ describe('a download', () => {
 
   it.each([
     [
-      'of other contents',
+      'a file with other contents',
       { ...whole, 'b.jar': 'B' },
       /files\/b\.jar is not the pinned file of part.*expected [0-9a-f]{64}/,
     ],
-    ['that lacks a file', { 'a.jar': 'a' }, /b\.jar is missing/],
-    ['with a file that has no pin', { ...whole, 'c.jar': 'c' }, /files\/c\.jar is not the pinned file.*expected none/],
-  ])('%s fails, names the file, and leaves nothing', async (_what, files, reason) => {
+    ['a missing file', { 'a.jar': 'a' }, /b\.jar is missing/],
+    ['a file without a pin', { ...whole, 'c.jar': 'c' }, /files\/c\.jar is not the pinned file.*expected none/],
+  ])('%s: fails with the path of the file and leaves nothing behind', async (_what, files, reason) => {
     const source = bringing(files);
     await expect(source.fetch()).rejects.toThrow(reason);
     expect(readdirSync(source.cacheFolder)).toEqual([]);
   });
 
-  it('that was changed in the cache fails with its path', async () => {
+  it('fails with the path of a file that was changed in the cache', async () => {
     const source = bringing(whole);
     const file = join(await source.fetch(), 'files', 'a.jar');
     writeFileSync(file, 'changed');
@@ -62,7 +62,7 @@ describe('a download', () => {
     expect(existsSync(file)).toBe(true);
   });
 
-  it('takes files without a pin, and lacks some, where its source checks signatures itself', async () => {
+  it('accepts unpinned and missing files if the source verifies signatures itself', async () => {
     const folder = await bringing({ 'a.jar': 'a', 'b2.jar': 'b' }, { allowsUnpinned: true }).fetch();
     expect(readdirSync(join(folder, 'files')).sort()).toEqual(['a.jar', 'b2.jar']);
     await expect(bringing({ 'a.jar': 'A' }, { allowsUnpinned: true }).fetch()).rejects.toThrow(
@@ -70,7 +70,7 @@ describe('a download', () => {
     );
   });
 
-  it('removes what one that was killed left, a day later', async () => {
+  it('removes the draft of a killed process after a day', async () => {
     const source = bringing(whole);
     const [old, young] = ['part.1.draft', 'part.2.draft'].map((name) => join(source.cacheFolder, name)) as [
       string,

@@ -2,37 +2,37 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { loadStackSettings, stackParts } from './stack-settings.ts';
 
-it('says where the stack lives, and takes free ports, unless told otherwise', () => {
+it('uses the default folder and free ports unless variables set others', () => {
   const defaults = loadStackSettings({ HOME: '/home/ann' });
   expect(defaults.folder).toBe(join(process.cwd(), '.runlake-stack'));
   expect(defaults.parts).toEqual(stackParts);
   expect(new Set(Object.values(defaults.ports))).toEqual(new Set([0]));
   expect(defaults.isCi).toBe(false);
 
-  const told = loadStackSettings({
+  const configured = loadStackSettings({
     RUNLAKE_STACK_DIR: '/tmp/stack',
     RUNLAKE_STACK_CACHE_DIR: '/tmp/cache',
     RUNLAKE_STACK_PARTS: 'redis, kafka',
     RUNLAKE_STACK_KAFKA_PORT: '9092',
     CI: 'true',
   });
-  expect(told).toMatchObject({
+  expect(configured).toMatchObject({
     folder: '/tmp/stack',
     cacheFolder: '/tmp/cache',
     parts: ['kafka', 'redis'],
     isCi: true,
   });
-  expect(told.ports).toMatchObject({ kafka: 9092, redis: 0 });
+  expect(configured.ports).toMatchObject({ kafka: 9092, redis: 0 });
 });
 
 it.each([
   [{ XDG_CACHE_HOME: '/x' }, '/x/runlake/stack'],
   [{ XDG_CACHE_HOME: '/x', RUNLAKE_STACK_CACHE_DIR: '/y' }, '/y'],
-])('keeps downloads in the cache folder of the user: %j', (environment, folder) => {
+])('stores downloads in the cache folder of the user: %j', (environment, folder) => {
   expect(loadStackSettings(environment).cacheFolder).toBe(folder);
 });
 
-it('names all faults together', () => {
+it('reports all errors at once', () => {
   const read = () =>
     loadStackSettings({ RUNLAKE_STACK_S3_PORT: '70000', RUNLAKE_STACK_REDIS_PORT: '-1', RUNLAKE_STACK_PARTS: 'x' });
   expect(read).toThrow(

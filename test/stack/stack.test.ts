@@ -12,9 +12,9 @@ import { stackOfTest } from './stack-of-test.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
-// Where the stack is up, the downloads are there.
+// If the stack is up, the downloads are cached.
 describe.runIf(stackPart('redis'))('a stack', () => {
-  it('comes up, answers at its addresses, says so the second time, and leaves nothing', async () => {
+  it('starts, responds at its addresses, reports that it is up when started again, and leaves nothing behind', async () => {
     const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis,clickhouse,postgres' });
     const { code, text } = await stack.run('up');
     expect(code, text).toBe(0);
@@ -56,7 +56,7 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     else expect(after).toEqual([]);
   });
 
-  it('starts a part that died again, with its data, at its address', async () => {
+  it('restarts a killed part with its data and address', async () => {
     const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
     expect((await stack.run('up')).code).toBe(0);
     const { url = '' } = stack.values('redis');
@@ -73,7 +73,7 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     expect(await redis.get('kept')).toBe('yes');
   });
 
-  it('says which part cannot have its port, and which variable names it; then nothing runs', async () => {
+  it('reports a part whose port is in use and its variable, and leaves nothing running', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     onTestFinished(() => void server.close());
@@ -87,7 +87,7 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     expect(processesOn(stack.folder)).toEqual([]);
   });
 
-  it('takes the port that it is given', async () => {
+  it('uses a configured port', async () => {
     const first = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
     await first.run('up');
     const { port } = new URL(first.values('redis').url ?? '');
@@ -97,7 +97,7 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     expect(new URL(second.values('redis').url ?? '').port).toBe(port);
   });
 
-  it('is there while a program runs, and gone after it, whose exit code counts', async () => {
+  it('is up while a program runs, stops after it, and returns its exit code', async () => {
     const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
     const look = `process.exit(fs.existsSync(${JSON.stringify(join(stack.folder, 'state.json'))}) ? 7 : 8)`;
     expect((await stack.run('during', process.execPath, '-e', look)).code).toBe(7);
@@ -105,7 +105,7 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     expect(processesOn(stack.folder)).toEqual([]);
   });
 
-  it('is gone also after a program that was told to end', async () => {
+  it('stops after a program that received a signal', async () => {
     const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
     const child = stack.start('during', process.execPath, '-e', 'setInterval(() => {}, 1000)');
     const exit = once(child, 'exit');
@@ -116,10 +116,10 @@ describe.runIf(stackPart('redis'))('a stack', () => {
   });
 });
 
-describe('where a tool is missing', () => {
+describe('if a tool is missing', () => {
   const parts = { RUNLAKE_STACK_PARTS: 'kafka,registry,redis,s3', PATH: '' };
 
-  it('its part is skipped, with what to install', async () => {
+  it('the part is skipped, and the output names what to install', async () => {
     const stack = stackOfTest({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder() });
     const { code, text } = await stack.run('up');
     expect(code, text).toBe(0);
@@ -129,7 +129,7 @@ describe('where a tool is missing', () => {
     expect((await stack.run('status')).text).toMatch(/Apicurio \S+ +skipped: /);
   });
 
-  it('in CI it is a failure', async () => {
+  it('the start fails in CI', async () => {
     const stack = stackOfTest({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder(), CI: 'true' });
     expect(await stack.run('up')).toEqual({ code: 1, text: expect.stringContaining('needs java') });
     const marker = join(temporaryFolder(), 'ran');

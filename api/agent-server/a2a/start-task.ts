@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
+import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';

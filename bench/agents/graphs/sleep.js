@@ -3,7 +3,7 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 
 const State = Annotation.Root({ ms: Annotation, done: Annotation });
 
-/** One node that does nothing for `ms` milliseconds, as one that waits for a model. */
+/** One node that sleeps for `ms` milliseconds, like one that waits for a model. */
 export const graph = new StateGraph(State)
   .addNode('sleep', async ({ ms }) => {
     await pause(ms);

@@ -1,4 +1,4 @@
-/** Starts the open reference server as its own command does: `node serve.js FOLDER GRAPH`. Says where it answers. */
+/** Starts the open reference server as its own command does: `node serve.js FOLDER GRAPH`. Prints its address. */
 import { startServer } from '@langchain/langgraph-api/server';
 
 const [cwd, graph] = process.argv.slice(2);

@@ -12,7 +12,7 @@
  *      publish, the organisations of a large batch pause for as long as the batch took, which leaves half of the time
  *      to the others.
  *   3. Each group handles the batch. It persists each insert batch in Postgres before the insert (3a), and deletes it
- *      in the transaction that marks the touched hours dirty (3b). After a crash in between, `unfinishedInserts`
+ *      in the transaction that marks the hours dirty (3b). After a crash in between, `unfinishedInserts`
  *      returns it at the next start.
  *   4. When all groups are done, the log answers the requests. If one fails, it refuses all requests of the batch, and
  *      their senders retry; rows that are already stored merge with the repeats.

@@ -1,9 +1,9 @@
 import type { Admin } from 'kafkajs';
 import { isRunlakeError, type RunlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import { kafkaError } from './client-error.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { settlesBeforeTimeout } from './pause.ts';
 
 const requestTimeoutMs = 5_000;
 const callTimeoutMs = 15_000;

@@ -15,6 +15,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Consumer, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
 import type { AdminLink } from './admin-link.ts';
 import type { ByteBudget } from './byte-budget.ts';
@@ -23,7 +24,7 @@ import type { KafkaAddress } from './kafka-client.ts';
 import { assignments } from './kafka-metrics.ts';
 import { ConsumerSupervisor } from './membership.ts';
 import { PartitionConsumer } from './partition-consumer.ts';
-import { backoffMs, pause, settlesBeforeTimeout } from './pause.ts';
+import { backoffMs, pause } from './pause.ts';
 import { startingPoint } from './starting-point.ts';
 
 export interface GroupOptions {

@@ -14,11 +14,11 @@
  */
 import { type Message, Partitioners } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { LogMessage } from '../event-log.ts';
 import type { Appender } from './appender.ts';
 import { bytesOf } from './message-bytes.ts';
 import { PartitionQueue } from './partition-queue.ts';
-import { settlesBeforeTimeout } from './pause.ts';
 
 export interface PublisherOptions {
   readonly appender: Pick<Appender, 'append'>;

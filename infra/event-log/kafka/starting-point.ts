@@ -17,7 +17,11 @@ export interface StartingPoint {
   readonly exact?: readonly [number, number];
   readonly replay?: Replay;
   /** Why the partition cannot continue at its committed offset. */
-  readonly because?: 'no position' | 'a position of somebody else' | 'events were deleted' | 'the log is another one';
+  readonly because?:
+    | 'no position'
+    | 'the metadata of another program'
+    | 'events were deleted'
+    | 'the log is another one';
   /** Number of events that were deleted from the log before they were stored. */
   readonly lostEvents: number;
 }
@@ -44,7 +48,7 @@ export function startingPoint(found: FoundPosition, newSalt: () => string): Star
   const metadata = decodeOffsetMetadata(found.metadata);
   if (committed > high) return replayFrom(low, 'the log is another one');
   if (metadata === undefined || (metadata.batch?.[0] ?? metadata.next) !== committed) {
-    return replayFrom(committed, 'a position of somebody else');
+    return replayFrom(committed, 'the metadata of another program');
   }
   if (committed < low) return replayFrom(low, 'events were deleted');
   if (metadata.batch && metadata.batch[1] >= high) return replayFrom(committed, 'the log is another one');

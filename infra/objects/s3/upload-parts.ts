@@ -12,8 +12,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
-import { setTimeout as pause } from 'node:timers/promises';
 import { CompleteMultipartUploadCommand, CreateMultipartUploadCommand, UploadPartCommand } from '@aws-sdk/client-s3';
+import { withTimeout } from '../../timeouts/with-timeout.ts';
 import { destinationError, type ObjectCall } from '../destination-error.ts';
 import type { Uploaded, UploadOptions } from '../object-store.ts';
 import { fillFrom } from '../source-file.ts';
@@ -66,7 +66,7 @@ export async function uploadParts(
   } catch (error) {
     // After the timeout the abort continues in the background.
     const timeoutMs = options.signal?.aborted ? shortAbortTimeoutMs : abortTimeoutMs;
-    await Promise.race([abortUpload(connection, call, object.name, id), pause(timeoutMs, undefined, { ref: false })]);
+    await withTimeout(abortUpload(connection, call, object.name, id), timeoutMs);
     throw error;
   }
 }

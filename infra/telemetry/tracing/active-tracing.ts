@@ -1,10 +1,12 @@
-import type { ContextManager, Tracer } from '@opentelemetry/api';
+import type { ContextManager, TextMapPropagator, Tracer } from '@opentelemetry/api';
 
 /** Tracer and context manager while tracing is on. */
 export interface ActiveTracing {
   readonly tracer: Tracer;
   /** Tracks the current span. Runlake uses its own context manager, so that a globally registered tracer is not affected. */
   readonly contexts: ContextManager;
+  /** Reads and writes `traceparent` (W3C Trace Context). Runlake does not register it globally, for the same reason. */
+  readonly propagator: TextMapPropagator;
 }
 
 let active: ActiveTracing | undefined;

@@ -1,9 +1,15 @@
-import { ROOT_CONTEXT, type SpanContext, SpanKind, trace } from '@opentelemetry/api';
+import {
+  defaultTextMapGetter,
+  ROOT_CONTEXT,
+  type SpanContext,
+  SpanKind,
+  type TextMapPropagator,
+  trace,
+} from '@opentelemetry/api';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { LogRecord } from '../../event-log/event-log.ts';
-import { activeTracing } from './active-tracing.ts';
+import { type ActiveTracing, activeTracing } from './active-tracing.ts';
 import { markFailed } from './publish-span.ts';
-import { parseTraceparent } from './traceparent.ts';
 
 export interface TracedInsert {
   readonly topic: Topic;
@@ -18,15 +24,19 @@ const maxLinks = 32;
  * the batch, and links to up to 32 traced publishes. A batch without traced publishes is not traced.
  */
 export function traceInsert<Result>(insert: TracedInsert, work: () => Promise<Result>): Promise<Result> {
-  return activeTracing() === undefined ? work() : workTraced(insert, work);
+  const tracing = activeTracing();
+  return tracing === undefined ? work() : workTraced(tracing, insert, work);
 }
 
-async function workTraced<Result>(insert: TracedInsert, work: () => Promise<Result>): Promise<Result> {
-  const producers = producersOf(insert.records);
+async function workTraced<Result>(
+  { tracer, propagator }: ActiveTracing,
+  insert: TracedInsert,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const producers = producersOf(insert.records, propagator);
   const [first] = producers;
-  const tracing = activeTracing();
-  if (first === undefined || tracing === undefined) return work();
-  const span = tracing.tracer.startSpan(
+  if (first === undefined) return work();
+  const span = tracer.startSpan(
     `process ${insert.topic.name}`,
     {
       kind: SpanKind.CONSUMER,
@@ -54,14 +64,14 @@ async function workTraced<Result>(insert: TracedInsert, work: () => Promise<Resu
 }
 
 /** The distinct contexts of traced publishes. Events of one publish are usually adjacent. */
-function producersOf(records: TracedInsert['records']): SpanContext[] {
+function producersOf(records: TracedInsert['records'], propagator: TextMapPropagator): SpanContext[] {
   const producers = new Map<string, SpanContext>();
   let before: string | undefined;
   for (const { record } of records) {
     const { traceparent } = record.headers;
     if (traceparent === undefined || traceparent === before || producers.has(traceparent)) continue;
     before = traceparent;
-    const context = parseTraceparent(traceparent);
+    const context = trace.getSpanContext(propagator.extract(ROOT_CONTEXT, { traceparent }, defaultTextMapGetter));
     if (context !== undefined) producers.set(traceparent, context);
     if (producers.size === maxLinks) break;
   }

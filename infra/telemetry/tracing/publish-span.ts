@@ -1,8 +1,7 @@
-import { type Context, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import { type Context, defaultTextMapSetter, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
 import type { LogMessage } from '../../event-log/event-log.ts';
 import { type ActiveTracing, activeTracing } from './active-tracing.ts';
-import { formatTraceparent } from './traceparent.ts';
 
 type Send = (messages: readonly LogMessage[]) => Promise<void>;
 
@@ -18,7 +17,7 @@ export function tracePublish(topic: string, messages: readonly LogMessage[], sen
 }
 
 async function sendTraced(
-  { tracer }: ActiveTracing,
+  { tracer, propagator }: ActiveTracing,
   context: Context,
   topic: string,
   messages: readonly LogMessage[],
@@ -30,8 +29,10 @@ async function sendTraced(
     'messaging.batch.message_count': messages.length,
   };
   const span = tracer.startSpan(`send ${topic}`, { kind: SpanKind.PRODUCER, attributes }, context);
+  const carrier = { traceparent: '' };
+  propagator.inject(trace.setSpan(context, span), carrier, defaultTextMapSetter);
   try {
-    await send(carrying(messages, formatTraceparent(span.spanContext())));
+    await send(carrying(messages, carrier.traceparent));
   } catch (error) {
     markFailed(span, error);
     throw error;

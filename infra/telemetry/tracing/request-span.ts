@@ -1,6 +1,13 @@
-import { type Context, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import {
+  type Context,
+  defaultTextMapGetter,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api';
 import { type ActiveTracing, activeTracing } from './active-tracing.ts';
-import { parseTraceparent } from './traceparent.ts';
 
 export interface TracedRequest {
   readonly method: string;
@@ -51,8 +58,7 @@ export class RequestSpan {
 export function startRequestSpan({ method, route, operation, headers }: TracedRequest): RequestSpan | undefined {
   const tracing = activeTracing();
   if (tracing === undefined) return undefined;
-  const sender = parseTraceparent(headers.traceparent, headers.tracestate);
-  const parent = sender === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, sender);
+  const parent = tracing.propagator.extract(ROOT_CONTEXT, headers, defaultTextMapGetter);
   const attributes = { 'http.request.method': method, 'http.route': route, 'runlake.operation': operation };
   const span = tracing.tracer.startSpan(`${method} ${route}`, { kind: SpanKind.SERVER, attributes }, parent);
   return new RequestSpan(tracing, span, trace.setSpan(parent, span));

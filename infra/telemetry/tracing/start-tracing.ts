@@ -1,4 +1,5 @@
 import type { Config } from '../../config/settings.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Logger } from '../logger.ts';
 import { setActiveTracing } from './active-tracing.ts';
 import { tracesUrl } from './exporter-settings.ts';
@@ -26,24 +27,21 @@ const flushLimitMs = 5_000;
 export async function startTracing({ config, role, version, logger }: TracingOptions): Promise<Tracing> {
   const url = tracesUrl(config);
   if (url === undefined) return { stop: async () => undefined };
-  const [{ openProvider }, { AsyncLocalStorageContextManager }] = await Promise.all([
+  const [{ openProvider }, { AsyncLocalStorageContextManager }, { W3CTraceContextPropagator }] = await Promise.all([
     import('./open-provider.ts'),
     import('@opentelemetry/context-async-hooks'),
+    import('@opentelemetry/core'),
   ]);
   const provider = openProvider(url, { config, role, version, logger });
   const contexts = new AsyncLocalStorageContextManager().enable();
-  setActiveTracing({ tracer: provider.getTracer('runlake', version), contexts });
+  const propagator = new W3CTraceContextPropagator();
+  setActiveTracing({ tracer: provider.getTracer('runlake', version), contexts, propagator });
   logger.info({ endpoint: new URL(url).host, sampler: config.tracesSampler }, 'tracing started');
   return {
     async stop() {
       setActiveTracing(undefined);
       contexts.disable();
-      let timer: NodeJS.Timeout | undefined;
-      const tooLate = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, flushLimitMs);
-      });
-      await Promise.race([provider.shutdown().catch(() => undefined), tooLate]);
-      clearTimeout(timer);
+      await settlesBeforeTimeout(provider.shutdown(), flushLimitMs);
     },
   };
 }

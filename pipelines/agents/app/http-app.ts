@@ -114,7 +114,7 @@ export async function openHttpApp(options: {
     silentMs,
     onLine: (line) => logger.info({ line }, 'output of the custom app'),
     hooks: {
-      onReady: (_faults, routes) => {
+      onReady: (_loadErrors, routes) => {
         if (socketFolder !== undefined) takeSocket(join(socketFolder, socketName), socketPath);
         names = matchRoutes(routes);
       },

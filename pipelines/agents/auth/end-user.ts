@@ -1,4 +1,4 @@
-import { uuidv5 } from '../../../infra/ids/uuid-v5.ts';
+import { v5 as uuidv5 } from 'uuid';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
@@ -8,7 +8,9 @@ import type { Sql } from '../../../infra/postgres/database.ts';
  */
 export async function endUserId(sql: Sql, organizationId: string, identity: string): Promise<string> {
   const name = identity.replace(/[\0\p{Surrogate}]/gu, '\u{fffd}');
-  const id = uuidv5(name, organizationId);
+  // Bytes, because the package rejects the text of a namespace that has no RFC 9562 version.
+  const namespace = Buffer.from(organizationId.replaceAll('-', ''), 'hex');
+  const id = uuidv5(name, namespace);
   await sql.execute(
     'INSERT INTO end_users (organization_id, id, identity) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING',
     [organizationId, id, name],

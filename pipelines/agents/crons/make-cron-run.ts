@@ -1,4 +1,4 @@
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
+import { v7 as uuidv7 } from 'uuid';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';

@@ -19,7 +19,7 @@ import { updateState } from './update-state.ts';
 export interface RequestDeps {
   readonly graphs: ReadonlyMap<string, LoadedGraph>;
   /** Reasons why graphs are unusable, by graph id. */
-  readonly faults: Readonly<Record<string, string>>;
+  readonly loadErrors: Readonly<Record<string, string>>;
   readonly saverFor: SaverFor;
   readonly storeFor: StoreFor;
   readonly rules: StoreRules;
@@ -65,11 +65,11 @@ export async function answerRequest(request: GraphRequest, deps: RequestDeps): P
 async function createInstance(
   graphId: string,
   config: object,
-  { graphs, faults }: RequestDeps,
+  { graphs, loadErrors }: RequestDeps,
 ): Promise<CompiledGraph> {
   const loaded = graphs.get(graphId);
   if (loaded !== undefined) return loaded.instance(config);
-  const reason = faults[graphId];
+  const reason = loadErrors[graphId];
   if (reason === undefined)
     throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: [...graphs.keys()].join(', ') });
   throw runlakeError('GRAPH_UNUSABLE', { graph: graphId, reason });

@@ -14,8 +14,8 @@
  * thread, ends the pending runs, requests that the running run stops, and adds the new run, which then is the next one.
  */
 import { randomUUID } from 'node:crypto';
+import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { withinTransaction } from '../../../infra/postgres/within-transaction.ts';
 import type { Assistant } from '../assistants/assistant.ts';

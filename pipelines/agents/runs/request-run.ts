@@ -1,4 +1,4 @@
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
+import { v7 as uuidv7 } from 'uuid';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RecentAssistants } from '../assistants/recent-assistants.ts';

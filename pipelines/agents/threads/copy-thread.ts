@@ -1,5 +1,5 @@
+import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
 import { threadKey } from '../checkpoints/thread-key.ts';

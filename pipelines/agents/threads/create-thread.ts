@@ -1,5 +1,5 @@
+import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { readThread } from './read-thread.ts';
 import { requireStorableJson } from './storable-json.ts';

@@ -39,7 +39,7 @@ export function rootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'star
 
 /**
  * Returns the other members of the root run, without ids and project, in the format of ingest: JSON members without
- * braces. `values` is empty or starts with a comma. See `docs/guide/01-send-a-trace.test.ts`.
+ * braces. `values` is empty or starts with a comma. See `docs/guide/01-send-a-trace.md`.
  */
 export function rootMembers(
   run: RootRun,

@@ -132,12 +132,12 @@ export class GraphWorker {
       this.#messages += 1;
       if (this.#messages > maxMessages) throw violation(`${this.#messages} messages within a second`);
     }
-    const { graphs, faults = {} } = this.#options.setup;
+    const { graphs, loadErrors = {} } = this.#options.setup;
     const isGraph = (id: string) => graphs.some(({ graphId }) => graphId === id);
     if (kind === 'loading' && !isGraph(message.graphId)) throw violation('a graph that it does not have');
     if (kind === 'ready') {
-      const mayFail = (id: string) => isGraph(id) || Object.hasOwn(faults, id) || id === 'auth' || id === 'app';
-      if (!Object.keys(message.faults).every(mayFail) || !Object.keys(message.nodes).every(isGraph)) {
+      const mayFail = (id: string) => isGraph(id) || Object.hasOwn(loadErrors, id) || id === 'auth' || id === 'app';
+      if (!Object.keys(message.loadErrors).every(mayFail) || !Object.keys(message.nodes).every(isGraph)) {
         throw violation('a graph that it does not have');
       }
     }

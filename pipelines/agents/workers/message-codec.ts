@@ -56,7 +56,7 @@ const outcome = Type.Union([
 const messages = {
   loading: message('loading', { graphId: Type.String() }),
   ready: message('ready', {
-    faults: Type.Record(Type.String(), reason, { maxProperties: maxNames }),
+    loadErrors: Type.Record(Type.String(), reason, { maxProperties: maxNames }),
     routes: Type.Array(closed({ method: name, path: Type.String({ maxLength: 8_192 }) }), { maxItems: maxNames }),
     nodes: Type.Record(Type.String(), closed({ names, targets: names }), { maxProperties: maxNames }),
   }),
@@ -205,8 +205,8 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
       const nodes = Object.entries(message.nodes).map(([id, graph]) => {
         return [id, { names: [...graph.names], targets: [...graph.targets] }] as const;
       });
-      const faults = Object.entries(message.faults).map(([id, text]) => [id, truncate(text)] as const);
-      return encodeFrame({ ...message, nodes: Object.fromEntries(nodes), faults: Object.fromEntries(faults) });
+      const loadErrors = Object.entries(message.loadErrors).map(([id, text]) => [id, truncate(text)] as const);
+      return encodeFrame({ ...message, nodes: Object.fromEntries(nodes), loadErrors: Object.fromEntries(loadErrors) });
     }
     case 'refusal':
     case 'unusable':

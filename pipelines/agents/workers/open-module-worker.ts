@@ -57,10 +57,10 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Su
       onLine,
     }),
     {
-      onReady: (faults, routes, nodes) => {
-        const reason = faults[part];
+      onReady: (loadErrors, routes, nodes) => {
+        const reason = loadErrors[part];
         if (reason !== undefined) return failed(unusable(reason));
-        hooks.onReady(faults, routes, nodes);
+        hooks.onReady(loadErrors, routes, nodes);
         opened();
       },
       onMessage: hooks.onMessage,

@@ -53,7 +53,7 @@ export interface WorkerPoolOptions {
 
 export interface OpenWorkerPool extends WorkerPool {
   /** Reasons why graphs are unusable, by graph id. */
-  readonly faults: Readonly<Record<string, string>>;
+  readonly loadErrors: Readonly<Record<string, string>>;
   /** Node names by graph id, for graphs whose nodes are known before they run. Empty without a query worker. */
   readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
@@ -67,7 +67,7 @@ const maxFailedStarts = 3;
 const stopping = 'the agent server stops';
 
 /**
- * Starts the workers and resolves when all are ready. An unusable graph does not fail the pool; `faults` holds its reason.
+ * Starts the workers and resolves when all are ready. An unusable graph does not fail the pool; `loadErrors` holds its reason.
  *
  * @throws STORE_EMBEDDER_UNUSABLE, or GRAPH_WORKER_START_FAILED if the processes do not become ready for another reason.
  */
@@ -75,7 +75,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const { file, workers, runsPerWorker, answersQuestions = true, logger } = options;
   const maxRunsPerWorker = runsPerWorker + Math.floor(runsPerWorker / 4);
   const processes = workers + (answersQuestions ? 1 : 0);
-  const faults: Record<string, string> = {};
+  const loadErrors: Record<string, string> = {};
   const nodes: Record<string, GraphNodes> = {};
   const runWorkers = new Set<RunWorker>();
   const temporaryWorkers = new Set<RunWorker>();
@@ -95,8 +95,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
 
   const workerOptions = (): Omit<GraphWorkerOptions, 'onMessage' | 'onGone'> => ({
     setup: {
-      graphs: file.graphs.filter(({ graphId }) => faults[graphId] === undefined),
-      faults: { ...faults },
+      graphs: file.graphs.filter(({ graphId }) => loadErrors[graphId] === undefined),
+      loadErrors: { ...loadErrors },
       store: { ...file.store, folder: file.folder },
       ...(options.database && { database: options.database }),
       ...(options.serverUrl !== undefined && { serverUrl: options.serverUrl }),
@@ -120,7 +120,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     let first = true;
     return {
       onReady: (newErrors: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
-        Object.assign(faults, newErrors);
+        Object.assign(loadErrors, newErrors);
         Object.assign(nodes, newNodes);
         failedStarts = 0;
         if (!first) return;
@@ -133,7 +133,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         logger.warn({ reason, graph: whileLoading }, 'worker process ended');
         if (first && unusable !== undefined) failed(toRunlakeError(unusable));
         else if (whileLoading !== undefined && blame === 'self') {
-          faults[whileLoading] ??= `its module ended the process while it was imported: ${reason}`;
+          loadErrors[whileLoading] ??= `its module ended the process while it was imported: ${reason}`;
         } else if (first) {
           failedStarts += 1;
           if (failedStarts >= maxFailedStarts) failed(runlakeError('GRAPH_WORKER_START_FAILED', { reason }));
@@ -218,14 +218,14 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     await close(0);
     throw error;
   }
-  for (const [graph, reason] of Object.entries(faults)) logger.error({ graph, reason }, 'graph is unusable');
+  for (const [graph, reason] of Object.entries(loadErrors)) logger.error({ graph, reason }, 'graph is unusable');
 
   for (const copy of await untestedLibraries(file)) {
     logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraries}`);
   }
 
   return {
-    faults,
+    loadErrors,
     nodes,
     get freeSlots() {
       return countFreeSlots();

@@ -42,13 +42,16 @@ export class QueryWorker {
   constructor(
     options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>,
     hooks: {
-      readonly onReady: (faults: Readonly<Record<string, string>>, nodes: Readonly<Record<string, GraphNodes>>) => void;
+      readonly onReady: (
+        loadErrors: Readonly<Record<string, string>>,
+        nodes: Readonly<Record<string, GraphNodes>>,
+      ) => void;
       readonly onGone: (exit: Parameters<GraphWorkerOptions['onGone']>[0]) => void;
     },
   ) {
     this.#worker = new SupervisedWorker(options, {
-      onReady: (faults, _routes, nodes) => {
-        hooks.onReady(faults, nodes);
+      onReady: (loadErrors, _routes, nodes) => {
+        hooks.onReady(loadErrors, nodes);
         this.#sendNext();
       },
       onMessage: (message) => this.#receive(message),

@@ -33,7 +33,7 @@ export class RunWorker {
   constructor(
     options: ConstructorParameters<typeof SupervisedWorker>[0],
     hooks: {
-      readonly onReady: (faults: Readonly<Record<string, string>>) => void;
+      readonly onReady: (loadErrors: Readonly<Record<string, string>>) => void;
       readonly onGone: (exit: WorkerExit) => void;
       /** Called when a slot may have become free. */
       readonly onChange: () => void;
@@ -41,8 +41,8 @@ export class RunWorker {
   ) {
     this.#onChange = hooks.onChange;
     this.process = new SupervisedWorker(options, {
-      onReady: (faults) => {
-        hooks.onReady(faults);
+      onReady: (loadErrors) => {
+        hooks.onReady(loadErrors);
         hooks.onChange();
       },
       onMessage: (message) => {

@@ -6,7 +6,7 @@ import type { FromWorker, ToWorker } from './worker-messages.ts';
 export interface SupervisedWorkerHooks {
   /** Called after the first start and after each restart. */
   readonly onReady: (
-    faults: Readonly<Record<string, string>>,
+    loadErrors: Readonly<Record<string, string>>,
     routes: readonly AppRoute[],
     nodes: Readonly<Record<string, GraphNodes>>,
   ) => void;
@@ -78,7 +78,7 @@ export class SupervisedWorker {
       onMessage: (message) => {
         if (message.kind === 'ready') {
           this.#ready = true;
-          this.#hooks.onReady(message.faults, message.routes, message.nodes);
+          this.#hooks.onReady(message.loadErrors, message.routes, message.nodes);
         } else this.#hooks.onMessage(message);
       },
       onGone: (exit) => {

@@ -11,11 +11,11 @@ import type { GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
   /** Reasons why graphs are unusable, by graph id, as earlier processes found them. These graphs are not imported. */
-  readonly faults?: Readonly<Record<string, string>>;
-  /** Set only for the auth process. A load error is reported in `faults` as `auth`. */
+  readonly loadErrors?: Readonly<Record<string, string>>;
+  /** Set only for the auth process. A load error is reported in `loadErrors` as `auth`. */
   readonly auth?: ExportReference;
   /**
-   * Set only for the process of the custom app. A load error is reported in `faults` as `app`. A relative socket path
+   * Set only for the process of the custom app. A load error is reported in `loadErrors` as `app`. A relative socket path
    * starts at TMPDIR.
    */
   readonly app?: ExportReference & { readonly socketPath: string };
@@ -53,7 +53,7 @@ export type FromWorker =
   /** `routes`: the routes that the custom app declares. */
   | {
       readonly kind: 'ready';
-      readonly faults: Readonly<Record<string, string>>;
+      readonly loadErrors: Readonly<Record<string, string>>;
       readonly routes: readonly AppRoute[];
       /** Node names by graph id, for graphs whose nodes are known before they run. */
       readonly nodes: Readonly<Record<string, GraphNodes>>;

@@ -56,7 +56,7 @@ let turn: EventLoopTurn;
 let saverFor: SaverFor;
 let storeFor: StoreFor;
 let rules: StoreRules;
-let faults: Record<string, string> = {};
+let loadErrors: Record<string, string> = {};
 let auth: LoadedAuth | undefined;
 
 process.on('uncaughtException', (error) => die(error));
@@ -97,7 +97,7 @@ async function start(receivedSetup: WorkerSetup): Promise<void> {
   outbox.limits = limitsOfWorker(setup.maxEventBytes);
   turn = new EventLoopTurn(2 * setup.heartbeatMs);
   buffers = new SendBuffers(setup.maxBufferedBytes);
-  faults = { ...setup.faults };
+  loadErrors = { ...setup.loadErrors };
   setInterval(() => outbox.put({ kind: 'heartbeat' }), setup.heartbeatMs).unref();
   installProjectGlobals(setup.serverUrl);
   if (needsTypescript(setup)) await readTypescript();
@@ -115,14 +115,14 @@ async function start(receivedSetup: WorkerSetup): Promise<void> {
     try {
       graphs.set(source.graphId, await loadGraph(source));
     } catch (error) {
-      faults = { ...faults, [source.graphId]: error instanceof Error ? error.message : String(error) };
+      loadErrors = { ...loadErrors, [source.graphId]: error instanceof Error ? error.message : String(error) };
     }
   }
   if (setup.auth !== undefined) {
     try {
       auth = await loadAuth(setup.auth);
     } catch (error) {
-      faults = { ...faults, auth: error instanceof Error ? error.message : String(error) };
+      loadErrors = { ...loadErrors, auth: error instanceof Error ? error.message : String(error) };
     }
   }
   let routes: readonly AppRoute[] = [];
@@ -131,11 +131,11 @@ async function start(receivedSetup: WorkerSetup): Promise<void> {
       const { serveApp } = await import('../app/serve-app.ts');
       routes = await serveApp(setup.app, resolve(tmpdir(), setup.app.socketPath));
     } catch (error) {
-      faults = { ...faults, app: error instanceof Error ? error.message : String(error) };
+      loadErrors = { ...loadErrors, app: error instanceof Error ? error.message : String(error) };
     }
   }
   const nodes = Object.fromEntries([...graphs].flatMap(([id, graph]) => (graph.nodes ? [[id, graph.nodes]] : [])));
-  outbox.put({ kind: 'ready', faults, routes, nodes });
+  outbox.put({ kind: 'ready', loadErrors, routes, nodes });
 }
 
 async function loadStoreRules({ store }: WorkerSetup): Promise<StoreRules> {
@@ -145,7 +145,7 @@ async function loadStoreRules({ store }: WorkerSetup): Promise<StoreRules> {
 async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<void> {
   const graph = graphs.get(job.graphId);
   if (graph === undefined) {
-    const message = faults[job.graphId] ?? `Graph '${job.graphId}' does not exist.`;
+    const message = loadErrors[job.graphId] ?? `Graph '${job.graphId}' does not exist.`;
     outbox.put({ kind: 'ended', key, outcome: { kind: 'failed', error: 'GraphUnusable', message } });
     return;
   }
@@ -184,7 +184,7 @@ async function answer({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Pro
     outbox.put({
       kind: 'answer',
       key,
-      json: await answerRequest(request, { graphs, faults, saverFor, storeFor, rules }),
+      json: await answerRequest(request, { graphs, loadErrors, saverFor, storeFor, rules }),
     });
   } catch (error) {
     outbox.put({ kind: 'refusal', key, refusal: toRefusal(request, error) });

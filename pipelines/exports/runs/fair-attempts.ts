@@ -82,9 +82,9 @@ export class FairAttempts {
     this.#starts += 1;
     this.#lastStart.delete(organizationId);
     this.#lastStart.set(organizationId, this.#starts);
-    for (const longestAgo of this.#lastStart.keys()) {
+    for (const oldest of this.#lastStart.keys()) {
       if (this.#lastStart.size <= maxRemembered) break;
-      this.#lastStart.delete(longestAgo);
+      this.#lastStart.delete(oldest);
     }
     this.#total += 1;
     this.#running.set(organizationId, (this.#running.get(organizationId) ?? 0) + 1);

@@ -1,5 +1,5 @@
+import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../../../infra/config/settings.ts';
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import { KeySet } from '../json/key-set.ts';
 import { type ScanOptions, scanObject } from '../json/scan.ts';
 import { parseDottedOrder } from '../run-event/dotted-order.ts';

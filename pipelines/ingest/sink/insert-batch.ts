@@ -9,7 +9,7 @@
  *      in-process log never acknowledged them.
  *   3. Insert. The insert is atomic only within one table partition; a retry under the same token completes the rest,
  *      materialised views included.
- *   4. In one transaction, mark the touched hours dirty and complete the insert batch. After a crash before this step,
+ *   4. In one transaction, mark the hours dirty and complete the insert batch. After a crash before this step,
  *      recovery finds the persisted insert batch and marks the same hours.
  */
 import { createHash } from 'node:crypto';

@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => agent.close());
 
-/** The official client, with its form of 0.3. */
+/** The official client, with its 0.3 wire format. */
 function clientOf(assistant: string, key = agent.owner.adminKey): LegacyJsonRpcTransport {
   return new LegacyJsonRpcTransport({
     endpoint: `${agent.url}/a2a/${assistant}`,
@@ -21,12 +21,12 @@ function clientOf(assistant: string, key = agent.owner.adminKey): LegacyJsonRpcT
 const text = (value: string) => ({ content: { $case: 'text', value } });
 const data = (value: object) => ({ content: { $case: 'data', value } });
 
-function saying(parts: object[], more: object = {}): Parameters<LegacyJsonRpcTransport['sendMessage']>[0] {
+function sendParams(parts: object[], more: object = {}): Parameters<LegacyJsonRpcTransport['sendMessage']>[0] {
   const message = { messageId: 'm1', role: Role.ROLE_USER, parts, contextId: '', taskId: '', extensions: [], ...more };
   return { tenant: '', message: message as unknown as Message, configuration: undefined, metadata: undefined };
 }
 
-/** Tells what the protocol itself says, where the client has a form of its own. */
+/** Sends the raw JSON-RPC request, because the client converts responses to its own types. */
 async function rpc(assistant: string, method: string, params: unknown, headers: Record<string, string> = {}) {
   const body = { jsonrpc: '2.0', id: 'one', method, params };
   const answer = await agent.ask('POST', `/a2a/${assistant}`, body, headers);
@@ -43,12 +43,12 @@ const message = (parts: object[], more: object = {}) => ({ message: { role: 'use
 const words = (value: string) => [{ kind: 'text', text: value }];
 
 describe('message/send', () => {
-  it('answers with the task and keeps the context', async () => {
+  it('responds with the task and keeps the context', async () => {
     const client = clientOf('echo');
-    const first = (await client.sendMessage(saying([text('hello')]))) as Task;
+    const first = (await client.sendMessage(sendParams([text('hello')]))) as Task;
     expect(first.status?.state).toBe(TaskState.TASK_STATE_COMPLETED);
     expect(first.artifacts).toMatchObject([{ name: 'Assistant Response', parts: [text('echo: hello')] }]);
-    const second = (await client.sendMessage(saying([text('more')], { contextId: first.contextId }))) as Task;
+    const second = (await client.sendMessage(sendParams([text('more')], { contextId: first.contextId }))) as Task;
     expect([second.contextId, second.id === first.id]).toEqual([first.contextId, false]);
     expect(second.history.map(({ parts }) => parts[0]?.content?.value)).toEqual([
       'hello',
@@ -58,7 +58,7 @@ describe('message/send', () => {
     ]);
     const { values } = await agent.client.threads.getState<{ messages: unknown[] }>(first.contextId);
     expect(values.messages).toHaveLength(4);
-    // The task is as it was, although its context has gone on.
+    // The task is unchanged, although its context has continued.
     const again = await client.getTask({ tenant: '', id: first.id, historyLength: 1 });
     expect(again).toMatchObject({
       id: first.id,
@@ -67,28 +67,28 @@ describe('message/send', () => {
     });
   });
 
-  it('gives data to the graph as it is, and its state back', async () => {
+  it('passes data to the graph unchanged and returns the state of the graph', async () => {
     const { result } = await rpc('steps', 'message/send', message([{ kind: 'data', data: { steps: 1, text: 'hop' } }]));
     expect(result.status.state).toBe('completed');
     expect(result.artifacts).toMatchObject([{ parts: [{ kind: 'data', data: { log: ['hop 1'] } }] }]);
   });
 
-  it('stops for an answer and goes on with it', async () => {
+  it('stops for input and resumes with the reply', async () => {
     const client = clientOf('ask');
     for (const answer of [() => text('yes'), (id: string) => data({ resume: [{ id, value: 'yes' }] })]) {
-      const asked = (await client.sendMessage(saying([data({ question: 'Sure?' })]))) as Task;
+      const asked = (await client.sendMessage(sendParams([data({ question: 'Sure?' })]))) as Task;
       expect(asked.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
       const question = asked.status?.message?.parts[0]?.content?.value as { interrupts: { id: string }[] };
       expect(question).toMatchObject({ interrupts: [{ value: { question: 'Sure?' } }] });
-      const place = { contextId: asked.contextId, taskId: asked.id };
-      const done = (await client.sendMessage(saying([answer(question.interrupts[0]?.id ?? '')], place))) as Task;
+      const location = { contextId: asked.contextId, taskId: asked.id };
+      const done = (await client.sendMessage(sendParams([answer(question.interrupts[0]?.id ?? '')], location))) as Task;
       expect(done.status?.state).toBe(TaskState.TASK_STATE_COMPLETED);
       expect(done.artifacts[0]?.parts).toMatchObject([data({ result: 'answered: yes' })]);
-      await expect(client.sendMessage(saying([text('again')], place))).rejects.toThrow('does not need input');
+      await expect(client.sendMessage(sendParams([text('again')], location))).rejects.toThrow('does not need input');
     }
   });
 
-  it('answers at once where that is asked for', async () => {
+  it('responds at once in non-blocking mode', async () => {
     const params = {
       ...message([{ kind: 'data', data: { steps: 1, pauseMs: 300 } }]),
       configuration: { blocking: false },
@@ -101,7 +101,7 @@ describe('message/send', () => {
     });
   });
 
-  it('says why a task failed', async () => {
+  it('reports why a task failed', async () => {
     const { result } = await rpc('misbehave', 'message/send', message([{ kind: 'data', data: { how: 'fail' } }]));
     expect(result.status).toMatchObject({
       state: 'failed',
@@ -110,33 +110,39 @@ describe('message/send', () => {
   });
 });
 
-it('message/stream tells a task as it comes', async () => {
+it('message/stream sends the updates of a task as they occur', async () => {
   const events: StreamResponse['payload'][] = [];
-  for await (const { payload } of clientOf('chat').sendMessageStream(saying([text('hello')]))) events.push(payload);
+  for await (const { payload } of clientOf('chat').sendMessageStream(sendParams([text('hello')]))) events.push(payload);
   const kinds = events.map((event) => event?.$case);
   expect([kinds[0], kinds.at(-2), kinds.at(-1)]).toEqual(['task', 'artifactUpdate', 'statusUpdate']);
-  const said = events.flatMap((event) =>
+  const artifactParts = events.flatMap((event) =>
     event?.$case === 'statusUpdate' ? (event.value.status?.message?.parts ?? []) : [],
   );
-  expect(said.map(({ content }) => content?.value).join('')).toContain('Good day.');
+  expect(artifactParts.map(({ content }) => content?.value).join('')).toContain('Good day.');
   expect(events.at(-2)).toMatchObject({ value: { artifact: { parts: [text('Good day.')] } } });
   expect(events.at(-1)).toMatchObject({ value: { status: { state: TaskState.TASK_STATE_COMPLETED } } });
 });
 
-describe('what cannot be followed', () => {
+describe('an invalid request', () => {
   const absent = '01890000-0000-7000-8000-000000000000';
   it.each<[string, string, string, unknown, number]>([
     ['an unknown method', 'echo', 'message/shout', {}, -32601],
     ['a message without parts', 'echo', 'message/send', message([]), -32602],
     ['a file', 'echo', 'message/send', message([{ kind: 'file', file: { uri: 'https://example.com' } }]), -32005],
-    ['a context that is no id', 'echo', 'message/send', message(words('x'), { contextId: 'here' }), -32602],
-    ['text for a graph that takes no messages', 'typed', 'message/send', message(words('x')), -32602],
-    ['a task that is not there', 'echo', 'message/send', message(words('x'), { taskId: absent }), -32001],
+    ['a context id that is not a UUID', 'echo', 'message/send', message(words('x'), { contextId: 'here' }), -32602],
+    ['text for a graph without messages', 'typed', 'message/send', message(words('x')), -32602],
+    ['a missing task', 'echo', 'message/send', message(words('x'), { taskId: absent }), -32001],
     ['no task', 'echo', 'tasks/get', {}, -32602],
     ['an unknown task', 'echo', 'tasks/get', { id: absent, contextId: absent }, -32001],
-    ['a task by a name', 'echo', 'tasks/get', { id: 'task-1' }, -32001],
-    ['a task in a context by a name', 'echo', 'tasks/get', { id: absent, contextId: 'context-1' }, -32001],
-    ['an answer to a task by a name', 'echo', 'message/send', message(words('x'), { taskId: 'task-1' }), -32001],
+    ['a task id that is not a UUID', 'echo', 'tasks/get', { id: 'task-1' }, -32001],
+    ['a context id that is not a UUID', 'echo', 'tasks/get', { id: absent, contextId: 'context-1' }, -32001],
+    [
+      'a reply to a task id that is not a UUID',
+      'echo',
+      'message/send',
+      message(words('x'), { taskId: 'task-1' }),
+      -32001,
+    ],
     ['too much history', 'echo', 'tasks/get', { id: absent, contextId: absent, historyLength: 11 }, -32602],
     ['a cancel', 'echo', 'tasks/cancel', { id: absent }, -32004],
     ['a push', 'echo', 'tasks/pushNotificationConfig/set', {}, -32003],
@@ -145,13 +151,13 @@ describe('what cannot be followed', () => {
     expect([id, error.code]).toEqual(['one', code]);
   });
 
-  it('a task of another assistant', async () => {
+  it('rejects a task of another assistant', async () => {
     const { result } = await rpc('echo', 'message/send', message(words('x')));
     const { id, contextId } = result;
     expect((await rpc('chat', 'tasks/get', { id, contextId })).error.code).toBe(-32001);
   });
 
-  it('has its status', async () => {
+  it('has the HTTP status of its error', async () => {
     const post = (path: string, body: unknown) => agent.ask('POST', path, body);
     expect((await post('/a2a/nobody', {})).status).toBe(404);
     expect((await post('/a2a/echo', { id: 1, method: 'message/send' })).status).toBe(400);
@@ -162,7 +168,7 @@ describe('what cannot be followed', () => {
     expect([silent.statusCode, silent.json().error.code]).toEqual([400, -32600]);
   });
 
-  it('a body that is no JSON', async () => {
+  it('rejects a body that is not JSON', async () => {
     const headers = { 'x-api-key': agent.owner.adminKey, 'content-type': 'application/json' };
     for (const body of ['{"jsonrpc":"2.0",', 'no JSON', Buffer.from([0xff, 0x22])]) {
       const answer = await fetch(`${agent.url}/a2a/echo`, { method: 'POST', headers, body });
@@ -173,7 +179,7 @@ describe('what cannot be followed', () => {
     }
   });
 
-  it('has its status where the answer could not be read, or the id is none', async () => {
+  it('responds 400 if Accept excludes event streams, or the id is invalid', async () => {
     const ask = async (body: object, headers: Record<string, string> = {}) => {
       const answer = await agent.ask('POST', '/a2a/echo', body, headers);
       const { id, error } = (await answer.json()) as { id: unknown; error: { code: number } };
@@ -185,14 +191,14 @@ describe('what cannot be followed', () => {
     expect(await agent.client.threads.search({ status: 'busy' })).toEqual([]);
   });
 
-  it('the key of another organisation', async () => {
+  it('rejects a key of another organisation', async () => {
     const other = await addOrganization(agent.database, 'other');
-    await expect(clientOf('echo', other.adminKey).sendMessage(saying([text('x')]))).rejects.toThrow('403');
+    await expect(clientOf('echo', other.adminKey).sendMessage(sendParams([text('x')]))).rejects.toThrow('403');
   });
 });
 
-describe('the card', () => {
-  it('says where the assistant is and what it takes', async () => {
+describe('the agent card', () => {
+  it('contains the URL of the assistant and its input', async () => {
     const answer = await agent.ask('GET', '/.well-known/agent-card.json?assistant_id=typed');
     const raw = (await answer.json()) as { url: string; skills: { metadata: object }[] };
     expect(isLegacyAgentCard(raw)).toBe(true);
@@ -204,7 +210,7 @@ describe('the card', () => {
     expect((await agent.ask('GET', '/.well-known/agent-card.json')).status).toBe(422);
   });
 
-  it('names the public address, where one is set, and never what is no host', async () => {
+  it('contains the public address if one is configured, and never an invalid host', async () => {
     const urlOf = async (headers: Record<string, string> = {}) => {
       const url = '/.well-known/agent-card.json?assistant_id=echo';
       const answer = await agent.server.inject({ url, headers: { 'x-api-key': agent.owner.adminKey, ...headers } });
@@ -221,7 +227,7 @@ describe('the card', () => {
     }
   });
 
-  it('is not there where the langgraph.json says so', async () => {
+  it('responds 404 if langgraph.json disables A2A', async () => {
     const { agents } = agent.services;
     Object.assign(agents, { protocols: { mcp: true, a2a: false } });
     try {

@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => agents?.close());
 
 /** A generous bound for "within seconds" on a loaded machine; without the check the streams stay open for minutes. */
-const within = { timeout: 15_000, interval: 100 };
+const withTimeout = { timeout: 15_000, interval: 100 };
 
 const newKey = (expiresAt?: string) =>
   addKey({
@@ -23,7 +23,7 @@ const newKey = (expiresAt?: string) =>
     ...(expiresAt && { expiresAt }),
   });
 
-/** As another process does it: this one is not told. */
+/** Revokes the key as another process does: this process gets no notification. */
 const revokeElsewhere = (key: string) =>
   agents.database.execute('UPDATE api_keys SET revoked_at = now() WHERE hash = $1', [hashKey(key)]);
 
@@ -35,14 +35,14 @@ async function threadWithRun() {
   return { threadId, runId };
 }
 
-/** Opens an answer, and reads it in the background until it ends. */
+/** Opens a response and reads it in the background until it ends. */
 async function openAnswer(key: string, method: string, path: string, body?: unknown) {
   const answer = await requestOf(agents.url, key)(method, path, body, {
     accept: 'application/json, text/event-stream',
   });
   expect(answer.status).toBe(200);
   const seen = readInBackground(answer);
-  await expect.poll(() => seen.text, within).not.toBe('');
+  await expect.poll(() => seen.text, withTimeout).not.toBe('');
   return seen;
 }
 
@@ -65,20 +65,17 @@ async function openSocket(key: string, threadId: string) {
   });
 }
 
-describe('a key that another process revokes', () => {
+describe('revoking a key in another process', () => {
   it.each<[string, (ids: { threadId: string; runId: string }) => readonly [string, string, unknown?]]>([
-    [
-      'the stream of a run that was joined',
-      ({ threadId, runId }) => ['GET', `/threads/${threadId}/runs/${runId}/stream`],
-    ],
-    ['the wait for a run', ({ threadId, runId }) => ['GET', `/threads/${threadId}/runs/${runId}/join`]],
+    ['the stream of a joined run', ({ threadId, runId }) => ['GET', `/threads/${threadId}/runs/${runId}/stream`]],
+    ['waiting for a run', ({ threadId, runId }) => ['GET', `/threads/${threadId}/runs/${runId}/join`]],
     ['the stream of a thread', ({ threadId }) => ['GET', `/threads/${threadId}/stream`]],
     [
       'the events of a thread',
       ({ threadId }) => ['POST', `/threads/${threadId}/stream/events`, { channels: ['values', 'lifecycle'] }],
     ],
-    ['a run that is streamed', () => ['POST', '/runs/stream', longRun]],
-    ['a run that is waited for', () => ['POST', '/runs/wait', longRun]],
+    ['a streamed run', () => ['POST', '/runs/stream', longRun]],
+    ['waiting for a stateless run', () => ['POST', '/runs/wait', longRun]],
     [
       'a tool call',
       () => [
@@ -92,27 +89,27 @@ describe('a key that another process revokes', () => {
         },
       ],
     ],
-  ])('ends %s, with the reason', async (_what, opening) => {
+  ])('ends %s and reports the reason', async (_what, opening) => {
     const key = await newKey();
     const seen = await openAnswer(key, ...opening(await threadWithRun()));
     expect(seen.ended).toBe(false);
     await revokeElsewhere(key);
-    await expect.poll(() => seen.ended, within).toBe(true);
+    await expect.poll(() => seen.ended, withTimeout).toBe(true);
     expect(seen.text).toMatch(/API_KEY_INVALID|The API key is not valid/);
   });
 
-  it('closes a WebSocket, which streams nothing any more', async () => {
+  it('closes a WebSocket, which streams nothing afterwards', async () => {
     const key = await newKey();
     const { threadId } = await threadWithRun();
     const socket = await openSocket(key, threadId);
     socket.send(1, 'subscription.subscribe', { channels: ['lifecycle'] });
-    await expect.poll(() => socket.messages[0], within).toMatchObject({ type: 'success', id: 1 });
+    await expect.poll(() => socket.messages[0], withTimeout).toMatchObject({ type: 'success', id: 1 });
     await revokeElsewhere(key);
-    await expect.poll(() => socket.closed, within).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
+    await expect.poll(() => socket.closed, withTimeout).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
   });
 });
 
-it('a command on a WebSocket is refused at once where the key was revoked: it starts no run', async () => {
+it('rejects a command on a WebSocket at once after the key is revoked, and starts no run', async () => {
   const key = await newKey();
   const { thread_id: threadId } = await agents.client.threads.create();
   const socket = await openSocket(key, threadId);
@@ -120,31 +117,31 @@ it('a command on a WebSocket is refused at once where the key was revoked: it st
   agents.services.authenticator.forgetKey(hashKey(key));
   socket.send(1, 'run.start', { assistant_id: 'echo', input: {} });
   await expect
-    .poll(() => socket.messages, within)
+    .poll(() => socket.messages, withTimeout)
     .toMatchObject([{ type: 'error', id: 1, error: 'permission_denied' }]);
-  await expect.poll(() => socket.closed, within).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
+  await expect.poll(() => socket.closed, withTimeout).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
   expect(await agents.client.runs.list(threadId)).toEqual([]);
 });
 
-it('a key that expires ends its streams', async () => {
+it('ends the streams of a key that expires', async () => {
   const key = await newKey(new Date(Date.now() + 4_000).toISOString());
   const { threadId } = await threadWithRun();
   const seen = await openAnswer(key, 'GET', `/threads/${threadId}/stream`);
   const socket = await openSocket(key, threadId);
-  await expect.poll(() => seen.ended, within).toBe(true);
+  await expect.poll(() => seen.ended, withTimeout).toBe(true);
   expect(seen.text).toContain('API_KEY_INVALID');
-  await expect.poll(() => socket.closed, within).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
+  await expect.poll(() => socket.closed, withTimeout).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
 });
 
-it('other keys go on', async () => {
+it('keeps the streams of other keys open', async () => {
   const [kept, revoked] = [await newKey(), await newKey()];
   const { threadId } = await threadWithRun();
   const keeps = await openAnswer(kept, 'GET', `/threads/${threadId}/stream`);
   const ends = await openAnswer(revoked, 'GET', `/threads/${threadId}/stream`);
   const socket = await openSocket(kept, threadId);
   await revokeElsewhere(revoked);
-  await expect.poll(() => ends.ended, within).toBe(true);
+  await expect.poll(() => ends.ended, withTimeout).toBe(true);
   expect(keeps.ended).toBe(false);
   socket.send(1, 'state.get', {});
-  await expect.poll(() => socket.messages, within).toMatchObject([{ type: 'success', id: 1 }]);
+  await expect.poll(() => socket.messages, withTimeout).toMatchObject([{ type: 'success', id: 1 }]);
 });

@@ -11,7 +11,7 @@ import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts'
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
-/** What every operation of the agent server checks before its handler: key, workspace, permission, origin. */
+/** Checks before every handler of the agent server: key, workspace, permission, origin. */
 
 let stores: FreshStores;
 let server: FastifyInstance;
@@ -45,14 +45,14 @@ const get = (url: string, headers: Record<string, string>) => server.inject({ me
 const count = (headers: Record<string, string>) =>
   server.inject({ method: 'POST', url: '/assistants/count', headers, payload: {} });
 
-it('admits keys that reach the workspace of the deployment, and no others', async () => {
+it('admits only keys with access to the workspace of the deployment', async () => {
   const [first, second] = owner.workspaceIds;
   const ofOrganization = { database: stores.database, organizationId: owner.id, userId: owner.userId };
   const admitted: Record<string, string>[] = [
     { 'x-api-key': owner.adminKey },
     { 'x-api-key': owner.adminKey, 'x-tenant-id': first },
     { 'x-api-key': owner.workspaceKeys[0] },
-    // Organisation-wide keys and keys of several workspaces, whatever their default is.
+    // Organisation-wide keys and keys of several workspaces, whatever their default workspace is.
     { 'x-api-key': await addKey(ofOrganization) },
     { 'x-api-key': await addKey({ ...ofOrganization, defaultWorkspaceId: second }) },
     { 'x-api-key': await addKey({ ...ofOrganization, workspaceIds: [first, second] }) },
@@ -77,12 +77,12 @@ it('admits keys that reach the workspace of the deployment, and no others', asyn
     403,
     'WORKSPACE_FORBIDDEN',
   ]);
-  // The request is about the workspace that it names, and this deployment is not in it.
+  // The request names a workspace that does not contain this deployment.
   expect(await refused({ 'x-api-key': owner.adminKey, 'x-tenant-id': second })).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
   expect(await refused({ 'x-api-key': powerless })).toEqual([403, 'FORBIDDEN']);
 });
 
-it('says what it can to everybody', async () => {
+it('serves /info without a key', async () => {
   for (const headers of [{}, { 'x-api-key': other.adminKey }] as Record<string, string>[]) {
     const answer = await get('/info', headers);
     expect(answer.json()).toMatchObject({ context: 'js', flags: { assistants: true } });
@@ -90,11 +90,11 @@ it('says what it can to everybody', async () => {
   }
 });
 
-it('has no prefix', async () => {
+it('has no path prefix', async () => {
   expect((await get('/api/v1/info', { 'x-api-key': owner.adminKey })).statusCode).toBe(404);
 });
 
-it('lets pages of the origins that are set read answers and errors, and no others', async () => {
+it('allows pages of the configured origins to read responses and errors, and rejects other origins', async () => {
   const origin = 'https://b.example';
   const allowed = await count({ origin });
   expect(allowed.statusCode).toBe(401);
@@ -104,20 +104,23 @@ it('lets pages of the origins that are set read answers and errors, and no other
   expect(foreign.headers).not.toHaveProperty('access-control-allow-origin');
 
   const ask = (headers: Record<string, string>) => server.inject({ method: 'OPTIONS', url: '/info', headers });
-  const wish = { 'access-control-request-method': 'GET', 'access-control-request-headers': 'x-api-key,content-type' };
-  const answer = await ask({ origin, ...wish });
+  const preflight = {
+    'access-control-request-method': 'GET',
+    'access-control-request-headers': 'x-api-key,content-type',
+  };
+  const answer = await ask({ origin, ...preflight });
   expect(answer.statusCode).toBe(204);
   expect(answer.headers['access-control-allow-headers']).toBe('x-api-key,content-type');
-  const refused = await ask({ origin: 'https://c.example', ...wish });
+  const refused = await ask({ origin: 'https://c.example', ...preflight });
   expect([refused.statusCode, refused.json()]).toEqual([
     403,
     expect.objectContaining({ code: 'ORIGIN_NOT_ALLOWED', detail: expect.stringContaining("'https://c.example'") }),
   ]);
   expect(refused.body).toContain('RUNLAKE_AGENTS_CORS_ORIGINS');
-  expect((await ask({ origin: 'http://localhost:3000', ...wish })).statusCode).toBe(403);
+  expect((await ask({ origin: 'http://localhost:3000', ...preflight })).statusCode).toBe(403);
 });
 
-describe('where no origins are set', () => {
+describe('without configured origins', () => {
   const preflight = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'x-api-key' };
   let loopback: FastifyInstance;
   beforeAll(async () => {
@@ -136,7 +139,7 @@ describe('where no origins are set', () => {
     'http://127.0.0.1:5173',
     'http://127.1.2.3',
     'http://[::1]:8080',
-  ])('lets pages of %s in', async (origin) => {
+  ])('allows pages of %s', async (origin) => {
     const { statusCode, headers } = await ask(origin);
     expect([statusCode, headers]).toEqual([
       204,
@@ -148,7 +151,7 @@ describe('where no origins are set', () => {
   it.each([
     ...['null', 'http://localhost.example.com', 'http://127.0.0.1.example.com', 'http://128.0.0.1', 'file://localhost'],
     ...['http://localhost:3000/path', 'http://user@localhost', 'http://10.0.0.1', 'http://[::2]'],
-  ])('refuses pages of %s and names the setting', async (origin) => {
+  ])('rejects pages of %s and names the setting', async (origin) => {
     const { statusCode, headers, body } = await ask(origin);
     expect([statusCode, JSON.parse(body).code]).toEqual([403, 'ORIGIN_NOT_ALLOWED']);
     expect(body).toContain('RUNLAKE_AGENTS_CORS_ORIGINS');

@@ -11,9 +11,9 @@ import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 import { graphsFileOf } from './start-agent-server.ts';
 import { upTo } from './stream-parts.ts';
 
-/** One process that answers, others that execute: they meet in Postgres and Kafka. */
+/** One process serves requests, others execute runs; they communicate through Postgres and Kafka. */
 
-describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent server', () => {
+describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server processes', () => {
   let stores: FreshStores;
   let owner: OrganizationUnderTest;
   let front: RoleProcess;
@@ -39,7 +39,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
   const startFront = async () => {
     const role = await startRole('agents', environment(), ['--front-only']);
     const address = () => /Runlake runs agents at (\S+)/.exec(role.output())?.[1];
-    await until('the front to answer', () => address() !== undefined);
+    await until('the front process responds', () => address() !== undefined);
     const apiUrl = address() as string;
     return { role, client: new Client({ apiUrl, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } }) };
   };
@@ -54,7 +54,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
     await stores?.close();
   });
 
-  it('the front answers questions and takes no run up; where work is done its stream comes out of the front', async () => {
+  it('the front process serves requests and claims no runs; the streams of workers are read from the front process', async () => {
     const { thread_id: threadId } = await client.threads.create();
     expect(await client.assistants.getSchemas('steps')).toMatchObject({ graph_id: 'steps' });
     const { run_id: runId } = await client.runs.create(threadId, 'steps', {
@@ -80,8 +80,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
       streamResumable: true,
     });
     const reader = readToEnd([client], { threadId, runId }, 60_000);
-    await until('it to be under way', () => reader.parts.length > 3, 30_000);
-    // Whichever of them it is.
+    await until('the run is in progress', () => reader.parts.length > 3, 30_000);
+    // Which of the two workers has the run is not known.
     await Promise.all(workers.map((worker) => worker.end('SIGKILL')));
     workers = [await startWork()];
     expect([...attemptsOf({ threadId, runId }, await reader.ended).keys()]).toEqual([1, 2]);
@@ -98,7 +98,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
       streamResumable: true,
     });
     const reader = readToEnd([client, next.client], { threadId, runId }, 60_000);
-    await until('it to be under way', () => reader.parts.length > 20, 30_000);
+    await until('the run is in progress', () => reader.parts.length > 20, 30_000);
     await front.end('SIGKILL');
     ({ role: front, client } = next);
     const attempts = attemptsOf({ threadId, runId }, await reader.ended);
@@ -107,7 +107,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
     expect((await client.runs.get(threadId, runId)).status).toBe('success');
   });
 
-  it('a run that goes on is cancelled from the front', async () => {
+  it('the front process cancels a run in progress', async () => {
     const { thread_id: threadId } = await client.threads.create();
     const { run_id: runId } = await client.runs.create(threadId, 'burst', { input: { n: 10_000, pauseMs: 50 } });
     await expect.poll(async () => (await client.runs.get(threadId, runId)).status).toBe('running');

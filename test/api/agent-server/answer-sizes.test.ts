@@ -5,8 +5,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * Listings whose rows hold what clients sent. Two of the large rows here are more than an answer may have: they are
- * refused together, and answered one by one, or without what makes them large.
+ * Lists whose rows contain client data. Two of the large rows exceed the response limit: a list of both is rejected,
+ * and a list of one, or without the large fields, is served.
  */
 
 const limitBytes = 256 * 1024;
@@ -24,10 +24,10 @@ const refused = { status: 422, message: expect.stringContaining('ANSWER_TOO_LARG
 const twice = <Made>(make: () => Promise<Made>) => Promise.all([make(), make()]);
 const input = { messages: [{ role: 'user', content: large }] };
 
-it('of runs', async () => {
+it('limits lists of runs', async () => {
   const { thread_id: threadId } = await client.threads.create();
-  const asked = { input, afterSeconds: 3_600 };
-  const [{ run_id: first }] = await twice(() => client.runs.create(threadId, 'echo', asked));
+  const options = { input, afterSeconds: 3_600 };
+  const [{ run_id: first }] = await twice(() => client.runs.create(threadId, 'echo', options));
   await expect(client.runs.list(threadId)).rejects.toMatchObject(refused);
   expect(await client.runs.list(threadId, { limit: 1 })).toMatchObject([{ kwargs: { input } }]);
   const ids = await client.runs.list(threadId, { select: ['run_id', 'status'] });
@@ -37,7 +37,7 @@ it('of runs', async () => {
   expect(await named.json()).toEqual([{ langsmith_session_name: 'echo' }]);
 });
 
-it('of many large runs', async () => {
+it('limits lists of many large runs', async () => {
   const { thread_id: threadId } = await client.threads.create();
   await server.database.execute(
     `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, status, kwargs)
@@ -45,12 +45,12 @@ it('of many large runs', async () => {
      FROM (SELECT json_build_object('input', repeat('x', 2000000)) AS kwargs) large, generate_series(1, 40)`,
     [server.owner.id, threadId],
   );
-  const asked = { limit: 1_000 };
-  await expect(client.runs.list(threadId, asked)).rejects.toMatchObject(refused);
-  expect(await client.runs.list(threadId, { ...asked, select: ['status'] })).toHaveLength(40);
+  const query = { limit: 1_000 };
+  await expect(client.runs.list(threadId, query)).rejects.toMatchObject(refused);
+  expect(await client.runs.list(threadId, { ...query, select: ['status'] })).toHaveLength(40);
 });
 
-it('of threads', async () => {
+it('limits lists of threads', async () => {
   const metadata = { group: randomUUID() };
   const [{ thread_id: first }] = await twice(async () => {
     const thread = await client.threads.create({ metadata });
@@ -71,7 +71,7 @@ it('of threads', async () => {
   expect(await states.json()).toEqual([{ next: [] }, { next: ['reply'] }, { next: ['__start__'] }]);
 });
 
-it('of assistants, of their versions, and of tools', async () => {
+it('limits lists of assistants, their versions, and tools', async () => {
   const metadata = { group: randomUUID() };
   const config = { configurable: { large } };
   const make = () => client.assistants.create({ graphId: 'echo', metadata, config });
@@ -88,7 +88,7 @@ it('of assistants, of their versions, and of tools', async () => {
   await mcp.connect(new StreamableHTTPClientTransport(new URL(`${server.url}/mcp`), { requestInit: { headers } }));
   await expect(mcp.listTools()).rejects.toThrow(`larger than ${limitBytes} bytes`);
   await mcp.close();
-  // Each run of a batch has the configuration.
+  // Each run of a batch contains the configuration.
   const batch = [1, 2].map(() => ({ assistant_id: id, input: {}, metadata }));
   const answer = await server.ask('POST', '/runs/batch', batch);
   expect([answer.status, await answer.json()]).toMatchObject([422, { code: 'ANSWER_TOO_LARGE' }]);
@@ -98,10 +98,10 @@ it('of assistants, of their versions, and of tools', async () => {
   await client.assistants.delete(id);
 });
 
-it('of crons', async () => {
+it('limits lists of crons', async () => {
   const metadata = { group: randomUUID() };
   await twice(() => client.crons.create('echo', { schedule: '0 0 1 1 *', input, metadata }));
-  const search = (asked: object) => server.ask('POST', '/runs/crons/search', { metadata, ...asked });
+  const search = (query: object) => server.ask('POST', '/runs/crons/search', { metadata, ...query });
   const all = await search({});
   expect([all.status, await all.json()]).toMatchObject([422, { code: 'ANSWER_TOO_LARGE' }]);
   expect(await (await search({ limit: 1 })).json()).toMatchObject([{ payload: { input } }]);
@@ -111,7 +111,7 @@ it('of crons', async () => {
   ]);
 });
 
-it('of items, whose time does not start anew by an answer that was refused', async () => {
+it('limits lists of items; a rejected response does not refresh their TTL', async () => {
   const namespace = [randomUUID()];
   for (const key of ['a', 'b']) await client.store.putItem(namespace, key, { large }, { ttl: 60 });
   const expiries = () =>

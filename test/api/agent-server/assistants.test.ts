@@ -16,7 +16,7 @@ const statusOf = (promise: Promise<unknown>) =>
   );
 
 describe('assistants', () => {
-  it('are there for each graph, under its id, and the same for every server', async () => {
+  it('exist for each graph under its id, the same on every server', async () => {
     const echo = await agent.client.assistants.get('echo');
     expect(echo).toMatchObject({
       graph_id: 'echo',
@@ -28,7 +28,7 @@ describe('assistants', () => {
     expect(await agent.client.assistants.get(echo.assistant_id)).toEqual(echo);
   });
 
-  it('are made, changed version by version, put back and deleted', async () => {
+  it('are created, updated in versions, reset and deleted', async () => {
     const id = randomUUID();
     const made = await create({
       assistantId: id,
@@ -55,13 +55,13 @@ describe('assistants', () => {
     expect(await statusOf(agent.client.assistants.get(id))).toBe(404);
   });
 
-  it('of one id are made once', async () => {
+  it('with the same id are created once', async () => {
     const { assistant_id: assistantId } = await create({ name: 'once' });
     expect(await statusOf(create({ assistantId }))).toBe(409);
     expect(await create({ assistantId, name: 'twice', ifExists: 'do_nothing' })).toMatchObject({ name: 'once' });
   });
 
-  it('are searched page by page, with totals, and counted', async () => {
+  it('are searched in pages, with totals, and counted', async () => {
     const group = randomUUID();
     for (const name of ['c-1', 'a-2', 'b-3']) await create({ name, metadata: { group, deep: { name } } });
     const { client } = agent;
@@ -82,7 +82,7 @@ describe('assistants', () => {
     expect(Object.keys(picked ?? {}).sort()).toEqual(['name', 'version']);
   });
 
-  it('take their threads with them when asked', async () => {
+  it('delete their threads if requested', async () => {
     const { assistant_id: id } = await create();
     const { client } = agent;
     const { thread_id: gone } = await client.threads.create({ metadata: { assistant_id: id } });
@@ -95,7 +95,7 @@ describe('assistants', () => {
 });
 
 describe('the graph of an assistant', () => {
-  it('is drawn, on request with its subgraphs opened', async () => {
+  it('is drawn, on request with its subgraphs expanded', async () => {
     const { client } = agent;
     const plain = await client.assistants.getGraph('parent');
     expect(plain.nodes.map(({ id }) => id)).toEqual(expect.arrayContaining(['__start__', 'outer', 'child', '__end__']));
@@ -105,7 +105,7 @@ describe('the graph of an assistant', () => {
     expect(await statusOf(client.assistants.getGraph('parent', { xray: 'deep' as never }))).toBe(422);
   });
 
-  it('tells its schemas, and those of its subgraphs', async () => {
+  it('returns its schemas and those of its subgraphs', async () => {
     const { client } = agent;
     const schemas = await client.assistants.getSchemas('typed');
     expect(schemas).toMatchObject({ graph_id: 'typed', input_schema: { properties: { topic: { type: 'string' } } } });

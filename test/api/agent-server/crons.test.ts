@@ -5,7 +5,7 @@ import { fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Crons through the stock client, whose types lack some fields of what it sends and gets. */
+/** Crons through the stock client, whose types lack some of the fields that it sends and receives. */
 
 let agent: AgentServerUnderTest;
 let crons: AgentServerUnderTest['client']['crons'];
@@ -21,7 +21,7 @@ const statusOf = (promise: Promise<unknown>) =>
     (error: { status?: number }) => error.status,
   );
 
-/** Fires what is due in a year, whatever it is. */
+/** Fires all crons that are due within a year. */
 const fireAll = (afterMs: number) =>
   fireCrons({
     database: agent.database,
@@ -34,7 +34,7 @@ const fireAll = (afterMs: number) =>
 const newYear = { schedule: '30 9 1 1 *', timezone: 'Europe/Berlin' };
 
 describe('crons', () => {
-  it('are made, read, changed, searched, counted and deleted', async () => {
+  it('are created, read, updated, searched, counted and deleted', async () => {
     const made = (await crons.create('echo', {
       ...newYear,
       input: { text: 'hello' },
@@ -76,14 +76,14 @@ describe('crons', () => {
   it.each<[string, object, number]>([
     ['four fields', { schedule: '* * * *' }, 422],
     ['six fields', { schedule: '0 * * * * *' }, 422],
-    ['no such day', { schedule: '0 0 30 2 *' }, 422],
-    ['no such zone', { schedule: '* * * * *', timezone: 'Mars/Olympus' }, 422],
-    ['no such time', { schedule: '* * * * *', end_time: 'soon' }, 422],
-    ['no such assistant', { schedule: '* * * * *', assistant_id: 'nobody' }, 404],
+    ['a day that does not exist', { schedule: '0 0 30 2 *' }, 422],
+    ['an unknown time zone', { schedule: '* * * * *', timezone: 'Mars/Olympus' }, 422],
+    ['an invalid time', { schedule: '* * * * *', end_time: 'soon' }, 422],
+    ['an unknown assistant', { schedule: '* * * * *', assistant_id: 'nobody' }, 404],
     ['no schedule', {}, 422],
-    ['what crons cannot do', { schedule: '* * * * *', after_seconds: 5 }, 422],
-    ['text that cannot be searched', { schedule: '* * * * *', metadata: { a: '\0' } }, 422],
-  ])('are refused with %s', async (_, body, status) => {
+    ['a field that crons do not support', { schedule: '* * * * *', after_seconds: 5 }, 422],
+    ['text that Postgres cannot store', { schedule: '* * * * *', metadata: { a: '\0' } }, 422],
+  ])('are rejected for %s', async (_, body, status) => {
     const answer = await agent.ask('POST', '/runs/crons', { assistant_id: 'echo', ...body });
     expect([answer.status, await answer.json()]).toEqual([
       status,
@@ -91,14 +91,14 @@ describe('crons', () => {
     ]);
   });
 
-  it('of a thread need it, and leave it', async () => {
+  it('of a thread require the thread and keep it', async () => {
     expect(await statusOf(crons.createForThread(randomUUID(), 'echo', newYear))).toBe(404);
     const { thread_id: threadId } = await agent.client.threads.create();
     const asked = { ...newYear, onRunCompleted: 'delete' } as never;
     expect(await statusOf(crons.createForThread(threadId, 'echo', asked))).toBe(422);
   });
 
-  it('start runs, on their thread or on one that goes', async () => {
+  it('start runs on their thread or on a temporary one', async () => {
     const { thread_id: threadId } = await agent.client.threads.create();
     const on = (await crons.createForThread(threadId, 'echo', {
       ...newYear,
@@ -116,14 +116,14 @@ describe('crons', () => {
     expect(run).toMatchObject({ metadata: { cron_id: on.cron_id, team: 'b' } });
     await agent.client.runs.join(threadId, run?.run_id ?? '');
     expect((await agent.client.runs.get(threadId, run?.run_id ?? '')).status).toBe('success');
-    // It goes once its end is told.
-    const left = async () => {
+    // The run is deleted after its end was published.
+    const temporaryRunsLeft = async () => {
       const rows = await agent.database.query<{ status: string; temporary: boolean }>(
         `SELECT status, temporary FROM agents.runs WHERE metadata ->> 'cron_id' = $1`,
         [off.cron_id],
       );
       return rows.every(({ status, temporary }) => temporary && status === 'success');
     };
-    await expect.poll(left, { timeout: 10_000 }).toBe(true);
+    await expect.poll(temporaryRunsLeft, { timeout: 10_000 }).toBe(true);
   });
 });

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * MCP, A2A and the v2 protocol where a project has an `Auth` of its own, each through its official client, as the users
+ * MCP, A2A and the v2 protocol with custom authentication of a project, each through its official client, as the users
  * Ada and Ben.
  */
 let server: AgentServerUnderTest;
@@ -37,9 +37,9 @@ describe('MCP', () => {
   }
   const namesOf = async (client: McpClient) => (await client.listTools()).tools.map(({ name }) => name).sort();
 
-  it('tools are the graphs and what is the caller’s, and they run as the caller', async () => {
+  it("lists the graphs and the caller's assistants as tools, and runs them as the caller", async () => {
     const { assistant_id } = await clientOf('ada').assistants.create({ graphId: 'echo', name: 'adas' });
-    // Saying so makes no assistant one of a graph.
+    // Metadata of a client does not turn an assistant into a system assistant.
     await clientOf('ada').assistants.create({ graphId: 'echo', name: 'posing', metadata: { created_by: 'system' } });
     const [ada, ben] = await Promise.all(['ada', 'ben'].map(connect));
     expect(await namesOf(ada!)).toEqual(['adas', 'ask', 'echo', 'posing', 'steps']);
@@ -54,7 +54,7 @@ describe('MCP', () => {
     for (const name of ['adas', assistant_id, 'nothing at all']) {
       await expect(ben!.callTool({ name, arguments: {} })).rejects.toMatchObject({ code: -32602 });
     }
-    // A list of calls: each has an access of its own.
+    // A batch of calls: access is checked for each call.
     const calls = [1, 2].map((id) => ({
       ...{ jsonrpc: '2.0', id, method: 'tools/call' },
       params: { name: 'echo', arguments: {} },
@@ -70,7 +70,7 @@ describe('MCP', () => {
     await Promise.all([ada!.close(), ben!.close()]);
   });
 
-  it('is refused to whom nothing is allowed, and to nobody known', async () => {
+  it('is rejected for an unknown user and for one without permissions', async () => {
     const nobody = await connect('nobody');
     await expect(nobody.listTools()).rejects.toMatchObject({ code: -32600 });
     await expect(nobody.callTool({ name: 'echo', arguments: {} })).rejects.toMatchObject({ code: -32600 });
@@ -85,40 +85,40 @@ describe('A2A', () => {
       endpoint: `${server.url}/a2a/${assistant}`,
       fetchImpl: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, ...bearer(name) } }),
     });
-  const saying = (value: object, more: object = {}) => {
+  const sendParams = (value: object, more: object = {}) => {
     const parts = [{ content: { $case: 'data', value } }];
-    const place = { contextId: '', taskId: '', extensions: [], ...more };
-    const message = { messageId: 'm1', role: Role.ROLE_USER, parts, ...place } as unknown as Message;
+    const location = { contextId: '', taskId: '', extensions: [], ...more };
+    const message = { messageId: 'm1', role: Role.ROLE_USER, parts, ...location } as unknown as Message;
     return { tenant: '', message, configuration: undefined, metadata: undefined };
   };
   const read = (name: string, id: string) => transportOf(name).getTask({ tenant: '', id, historyLength: 1 });
 
-  it('a task and its context are their owner’s alone', async () => {
+  it('gives access to a task and its context only to their owner', async () => {
     const ada = transportOf('ada');
-    const asked = (await ada.sendMessage(saying({ question: 'Sure?' }))) as Task;
+    const asked = (await ada.sendMessage(sendParams({ question: 'Sure?' }))) as Task;
     expect(asked.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
     expect((await clientOf('ada').threads.get(asked.contextId)).metadata).toMatchObject({ owner: 'ada' });
 
     const ben = transportOf('ben');
     await expect(read('ben', asked.id)).rejects.toThrow('There is no run');
-    const place = { contextId: asked.contextId, taskId: asked.id };
-    for (const more of [place, { taskId: asked.id }]) {
-      await expect(ben.sendMessage(saying({ resume: 'stolen' }, more))).rejects.toThrow('There is no run');
+    const location = { contextId: asked.contextId, taskId: asked.id };
+    for (const more of [location, { taskId: asked.id }]) {
+      await expect(ben.sendMessage(sendParams({ resume: 'stolen' }, more))).rejects.toThrow('There is no run');
     }
-    await expect(ben.sendMessage(saying({ question: 'Mine?' }, { contextId: asked.contextId }))).rejects.toThrow(
+    await expect(ben.sendMessage(sendParams({ question: 'Mine?' }, { contextId: asked.contextId }))).rejects.toThrow(
       'There is no thread',
     );
-    const stolen = ben.sendMessageStream(saying({ question: 'Mine?' }, { contextId: asked.contextId }));
+    const stolen = ben.sendMessageStream(sendParams({ question: 'Mine?' }, { contextId: asked.contextId }));
     await expect(stolen.next()).rejects.toThrow('There is no thread');
 
     expect((await read('ada', asked.id)).status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
-    const done = (await ada.sendMessage(saying({ resume: 'yes' }, place))) as Task;
+    const done = (await ada.sendMessage(sendParams({ resume: 'yes' }, location))) as Task;
     expect(done.artifacts[0]?.parts).toMatchObject([{ content: { value: { result: 'answered: yes' } } }]);
-    const mine = (await ben.sendMessage(saying({ question: 'Mine?' }))) as Task;
+    const mine = (await ben.sendMessage(sendParams({ question: 'Mine?' }))) as Task;
     expect(mine.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
   });
 
-  it('an assistant and its card are their owner’s alone; those of graphs are for all', async () => {
+  it('gives access to an assistant and its card only to their owner, and to system assistants to all users', async () => {
     const { assistant_id } = await clientOf('ada').assistants.create({ graphId: 'echo', name: 'okapi' });
     const card = async (name: string, assistant: string) => {
       const path = `/.well-known/agent-card.json?assistant_id=${assistant}`;
@@ -126,19 +126,19 @@ describe('A2A', () => {
       return { status: response.status, card: (await response.json()) as object };
     };
     expect(await card('ada', assistant_id)).toMatchObject({ status: 200, card: { name: 'okapi' } });
-    // What is to be sent, only the project knows.
+    // Only the project knows which credentials its clients must send.
     expect((await card('ada', assistant_id)).card).not.toHaveProperty('securitySchemes');
     expect((await card('ben', assistant_id)).status).toBe(404);
     expect((await card('ben', 'ask')).status).toBe(200);
     expect((await card('nobody', 'ask')).status).toBe(403);
-    await expect(transportOf('ben', assistant_id).sendMessage(saying({}))).rejects.toThrow('404');
-    const answered = (await transportOf('ada', assistant_id).sendMessage(saying({}))) as Task;
+    await expect(transportOf('ben', assistant_id).sendMessage(sendParams({}))).rejects.toThrow('404');
+    const answered = (await transportOf('ada', assistant_id).sendMessage(sendParams({}))) as Task;
     expect(answered.artifacts[0]?.parts).toMatchObject([{ content: { value: { user: { id: 'ada' } } } }]);
-    await expect(transportOf('nobody').sendMessage(saying({}))).rejects.toThrow('403');
+    await expect(transportOf('nobody').sendMessage(sendParams({}))).rejects.toThrow('403');
   });
 });
 
-it('the v2 protocol over server-sent events runs a graph on a thread that was not there', async () => {
+it('the v2 protocol over server-sent events runs a graph on a new thread', async () => {
   const stream = clientOf('ada').threads.stream({ assistantId: 'echo', transport: 'sse' });
   await stream.run.start({ input: {} });
   expect(await stream.output).toMatchObject({ user: { id: 'ada' } });
@@ -154,8 +154,8 @@ describe('a WebSocket of the v2 protocol', () => {
     const options = { assistantId: 'ask', transport: 'websocket', webSocketFactory } as const;
     return threadId ? client.threads.stream(threadId, options) : client.threads.stream(options);
   };
-  /** Opens one and asks `commands` in turn; undefined where the handshake is refused. */
-  async function asking(name: string, threadId: string, commands: readonly object[]) {
+  /** Opens a socket and sends `commands` in order; returns undefined if the handshake is rejected. */
+  async function sendCommands(name: string, threadId: string, commands: readonly object[]) {
     const socket = new WebSocket(threadUrl(threadId), { headers: bearer(name) });
     const answers: unknown[] = [];
     const done = new Promise<unknown[] | undefined>((resolve) => {
@@ -185,16 +185,16 @@ describe('a WebSocket of the v2 protocol', () => {
     await stream.close();
   });
 
-  it('is refused where nobody is', async () => {
+  it('rejects the handshake of an unauthenticated user', async () => {
     const { thread_id } = await clientOf('ada').threads.create();
-    expect(await asking('banned', thread_id, [{ method: 'state.get', params: {} }])).toBeUndefined();
-    expect(await asking('dying', thread_id, [{ method: 'state.get', params: {} }])).toBeUndefined();
+    expect(await sendCommands('banned', thread_id, [{ method: 'state.get', params: {} }])).toBeUndefined();
+    expect(await sendCommands('dying', thread_id, [{ method: 'state.get', params: {} }])).toBeUndefined();
     await expect
       .poll(async () => (await clientOf('ada').threads.get(thread_id)).status, { timeout: 20_000 })
       .toBe('idle');
   });
 
-  it('is refused to pages of other origins, whose browser would send the cookies of its user', async () => {
+  it('rejects pages of other origins, whose browser would send the cookies of its user', async () => {
     const { thread_id } = await clientOf('ada').threads.create();
     const opens = async (headers: Record<string, string>) => {
       const socket = new WebSocket(threadUrl(thread_id), { headers });
@@ -210,11 +210,11 @@ describe('a WebSocket of the v2 protocol', () => {
     expect(await opens({ cookie, origin: server.url })).toBe(true);
     expect(await opens({ cookie, origin: 'https://ours.example' })).toBe(true);
     expect(await opens({ cookie, origin: 'https://elsewhere.example' })).toBe(false);
-    // Whoever can set this header is no page.
+    // A client that can set this header is not a browser page.
     expect(await opens({ ...bearer('ada'), origin: 'https://elsewhere.example' })).toBe(true);
   });
 
-  it('answers each command as its REST route: nothing of another user', async () => {
+  it('applies the same access checks to each command as to its REST route', async () => {
     const { thread_id } = await clientOf('ada').threads.create({ metadata: { animal: 'okapi' } });
     await clientOf('ada').runs.wait(thread_id, 'ask', { input: { question: 'okapi?' } });
     const { interrupts, ...before } = await clientOf('ada').threads.get(thread_id);
@@ -230,15 +230,15 @@ describe('a WebSocket of the v2 protocol', () => {
       { method: 'run.start', params: { assistant_id: 'ask', input: {} } },
       { method: 'input.respond', params: { namespace: [], interrupt_id: asked?.id, response: 'stolen' } },
     ];
-    const answers = await asking('ben', thread_id, commands);
+    const answers = await sendCommands('ben', thread_id, commands);
     expect(answers).toMatchObject(commands.map((_, id) => ({ id, type: 'error' })));
     expect(JSON.stringify(answers)).not.toContain('okapi');
     expect(await clientOf('ada').threads.get(thread_id)).toEqual({ ...before, interrupts });
-    const [answer] = (await asking('ada', thread_id, commands.slice(0, 1))) ?? [];
+    const [answer] = (await sendCommands('ada', thread_id, commands.slice(0, 1))) ?? [];
     expect(answer).toMatchObject({ type: 'success', result: { values: { question: 'okapi?' } } });
   });
 
-  it('goes on with no assistant of another user, whatever a thread or a command says', async () => {
+  it('runs no assistant of another user, whatever a thread or a command names', async () => {
     const { assistant_id } = await clientOf('ada').assistants.create({ graphId: 'ask', name: 'hers' });
     const { thread_id } = await clientOf('ben').threads.create();
     await clientOf('ben').runs.wait(thread_id, 'ask', { input: {} });
@@ -251,16 +251,16 @@ describe('a WebSocket of the v2 protocol', () => {
       { method: 'input.respond', params: { ...named, ...answer } },
     ];
     const refused = commands.map(() => ({ type: 'error', message: expect.stringContaining(assistant_id) }));
-    expect(await asking('ben', thread_id, commands)).toMatchObject(refused);
+    expect(await sendCommands('ben', thread_id, commands)).toMatchObject(refused);
     await clientOf('ben').threads.update(thread_id, { metadata: { assistant_id: 'ask' } });
     const own = { method: 'input.respond', params: answer };
-    expect(await asking('ben', thread_id, [own])).toMatchObject([{ type: 'success' }]);
+    expect(await sendCommands('ben', thread_id, [own])).toMatchObject([{ type: 'success' }]);
   });
 
-  it('tells nobody of a thread that another user makes later', async () => {
+  it('sends no events of a thread that another user creates later', async () => {
     const threadId = crypto.randomUUID();
     const subscribe = { method: 'subscription.subscribe', params: { channels: ['values'] } };
-    expect(await asking('ben', threadId, [subscribe])).toMatchObject([
+    expect(await sendCommands('ben', threadId, [subscribe])).toMatchObject([
       { type: 'error', message: expect.stringContaining('There is no thread') },
     ]);
   });

@@ -4,13 +4,13 @@ import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * A project with an `Auth` of its own, through the stock client. Ada and Ben are users of it; both may do everything
- * with what is theirs. All that is Ada's holds the word `okapi`.
+ * A project with custom authentication, through the stock client. Ada and Ben are its users; each has full access to
+ * their own data. Everything of Ada contains the word `okapi`.
  */
-let it_: AgentServerUnderTest;
+let agentServer: AgentServerUnderTest;
 let ada: Client;
 let ben: Client;
-const server = () => it_;
+const server = () => agentServer;
 
 const clientOf = (name: string) =>
   new Client({
@@ -20,7 +20,7 @@ const clientOf = (name: string) =>
     callerOptions: { maxRetries: 0 },
   });
 
-/** As `name`, without a key of Runlake. */
+/** Sends a request as the user `name`, without a Runlake key. */
 async function as(name: string, method: string, path: string, body?: unknown) {
   const response = await fetch(`${server().url}${path}`, {
     method,
@@ -35,50 +35,50 @@ async function as(name: string, method: string, path: string, body?: unknown) {
 }
 
 beforeAll(async () => {
-  it_ = await startAgentServer({ project: 'auth' });
+  agentServer = await startAgentServer({ project: 'auth' });
   ada = clientOf('ada');
   ben = clientOf('ben');
 }, 120_000);
-afterAll(() => it_?.close());
+afterAll(() => agentServer?.close());
 
-describe('who asks', () => {
+describe('authentication', () => {
   it.each([
     ['unknown', 401, 'no such token', 'Bearer nothing'],
     ['a status of the handler', 451, 'not for you', 'Bearer secret-banned'],
     ['a handler that throws', 401, 'The request is not authenticated.', 'Bearer secret-broken'],
-  ])('is turned away: %s', async (_name, status, detail, authorization) => {
+  ])('rejects the request: %s', async (_name, status, detail, authorization) => {
     const response = await fetch(`${server().url}/threads`, { method: 'POST', headers: { authorization } });
     expect([response.status, await response.json()]).toMatchObject([status, { detail }]);
   });
 
-  it('is not known by a key of Runlake', async () => {
+  it('does not accept a Runlake key', async () => {
     expect((await server().ask('POST', '/threads/search', {})).status).toBe(401);
   });
 
-  it('is not asked where nobody is', async () => {
+  it('does not apply to public routes', async () => {
     const statuses = ['/ok', '/info', '/openapi.json', '/docs'].map(
       async (path) => (await fetch(server().url + path)).status,
     );
     expect(await Promise.all(statuses)).toEqual([200, 200, 200, 200]);
   });
 
-  it('may be said by a parameter of the project, which no operation knows', async () => {
+  it('may use a query parameter of the project that no operation declares', async () => {
     const ask = () => fetch(`${server().url}/threads/count?session=secret-ada`, { method: 'POST', body: '{}' });
     expect((await ask()).status).toBe(200);
     expect((await fetch(`${server().url}/ok?session=secret-ada`)).status).toBe(422);
   });
 
-  it('waits two seconds for the handler, then gets 503', async () => {
+  it('responds 503 if the handler takes longer than two seconds', async () => {
     expect((await as('slow', 'POST', '/threads/count', {})).status).toBe(503);
   });
 
-  it('gets 503 where the process of the handler ends, and an answer from the next', async () => {
+  it('responds 503 if the process of the handler exits, and recovers with the next process', async () => {
     const count = async (name: string) => (await as(name, 'POST', '/threads/count', {})).status;
     expect(await count('dying')).toBe(503);
     await expect.poll(() => count('ada'), { timeout: 20_000 }).toBe(200);
   });
 
-  it('is whom the graph runs for, whatever the request says; its user id is the client’s to choose', async () => {
+  it('sets the user of a graph run regardless of the request; the `user_id` is chosen by the client', async () => {
     const thread = await ada.threads.create();
     const config = { configurable: { langgraph_auth_user_id: 'ben', user_id: 'ben' } };
     const identity = { identity: 'ada', display_name: 'ADA', plan: 'free', permissions: ['is:ada'] };
@@ -90,12 +90,12 @@ describe('who asks', () => {
 });
 
 describe('handlers', () => {
-  it('forbid, and what they answer wrongly lets nobody in', async () => {
+  it('forbid, and an invalid result rejects the request', async () => {
     expect(await as('nobody', 'POST', '/threads', {})).toMatchObject({ status: 403 });
     expect(await as('confused', 'POST', '/threads', {})).toMatchObject({ status: 500 });
   });
 
-  it('put their filter, and what they change, into the metadata of what is made', async () => {
+  it('write their filter and their changes into the metadata of created resources', async () => {
     const thread = await ada.threads.create({ metadata: { a: 1, owner: 'ben' } });
     expect(thread.metadata).toEqual({ a: 1, owner: 'ada', by: 'threads:create' });
     const changed = await ada.threads.update(thread.thread_id, { metadata: { owner: 'ben', b: 2 } });
@@ -107,13 +107,13 @@ describe('handlers', () => {
     expect((await ada.threads.get(id)).metadata).toMatchObject({ owner: 'ada', graph_id: 'echo' });
   });
 
-  it('put another namespace in the place of that of an item', async () => {
+  it('replace the namespace of an item', async () => {
     await ada.store.putItem(['notes'], 'k', { v: 1 });
     expect(await ada.store.getItem(['notes'], 'k')).toMatchObject({ namespace: ['ada', 'notes'], value: { v: 1 } });
     expect((await clientOf('root').store.getItem(['ada', 'notes'], 'k'))?.value).toEqual({ v: 1 });
   });
 
-  it('let through what they answer true for', async () => {
+  it('allow the request by returning true', async () => {
     const thread = await ada.threads.create();
     expect((await clientOf('root').threads.get(thread.thread_id)).metadata?.owner).toBe('ada');
   });
@@ -136,7 +136,7 @@ const at = (path: string, status: number, body?: unknown): Attempt => ({ path, s
 const echo = { assistant_id: 'echo', input: {} };
 const schedule = '0 0 1 1 *';
 
-/** What Ben tries on each operation that needs somebody. An operation without an entry fails the test. */
+/** Ben's attempt for each operation that requires authentication. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   createAssistant: ({ assistantId: assistant_id }) =>
     at('/assistants', 409, { assistant_id, graph_id: 'echo', if_exists: 'do_nothing' }),
@@ -200,7 +200,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
       params: { assistant_id: 'echo', input: {} },
     }),
   streamThreadEvents: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 404, { channels: ['values'] }),
-  // Without an upgrade; what comes on a socket is in custom-auth-protocols.test.ts, as are tools and tasks.
+  // Without an upgrade. Commands on a socket, tools and tasks are tested in custom-auth-protocols.test.ts.
   openThreadSocket: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 426),
   postMcp: () => at('/mcp', 200, { jsonrpc: '2.0', id: 1, method: 'tools/list' }),
   deleteMcp: () => at('/mcp', 404),
@@ -210,14 +210,14 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   listStoreNamespaces: () => at('/store/namespaces', 200, { prefix: ['*'] }),
 };
 
-/** Not for users: a switch of the operator's. */
+/** Not for users: enabled by an operator setting. */
 const notForUsers = new Set(['truncate']);
 const closed = agentOperations.filter(
   ({ access, operationId }) => !('public' in access) && !notForUsers.has(operationId),
 );
 
-describe('a filter of a handler of the store', () => {
-  /** Their items hold `owner`, or their namespace the name: by the handler of `store`. */
+describe('a filter of a store handler', () => {
+  /** The `store` handler restricts these users to items whose `owner`, or whose namespace, is their name. */
   const [one, two] = ['valued_one', 'valued_two'] as const;
   const put = (name: string, key: string, owner: string) =>
     as(name, 'PUT', '/store/items', { namespace: ['shared'], key, value: { owner } });
@@ -242,25 +242,25 @@ describe('a filter of a handler of the store', () => {
 
   it('is compared with the namespace and the key', async () => {
     const name = 'spaced_one';
-    const place = (namespace: readonly string[]) => ({ namespace, key: 'k' });
-    const at = (namespace: readonly string[]) => ({ ...place(namespace), value: { v: 1 } });
+    const itemKey = (namespace: readonly string[]) => ({ namespace, key: 'k' });
+    const at = (namespace: readonly string[]) => ({ ...itemKey(namespace), value: { v: 1 } });
     expect((await as(name, 'PUT', '/store/items', at(['of', name]))).status).toBe(204);
     expect((await as('root', 'PUT', '/store/items', at(['of', 'others']))).status).toBe(204);
     expect((await as(name, 'PUT', '/store/items', at(['of', 'others']))).status).toBe(404);
     expect((await as(name, 'PUT', '/store/items', { ...at(['of', name]), key: 'other' })).status).toBe(403);
-    expect((await clientOf(name).store.searchItems(['of'])).items).toMatchObject([place(['of', name])]);
+    expect((await clientOf(name).store.searchItems(['of'])).items).toMatchObject([itemKey(['of', name])]);
     const { namespaces } = await clientOf(name).store.listNamespaces({ prefix: ['of'] });
     expect(namespaces).toEqual([['of', name]]);
-    expect((await as(name, 'DELETE', '/store/items', place(['of', 'others']))).status).toBe(404);
-    expect((await as(name, 'DELETE', '/store/items', place(['of', name]))).status).toBe(204);
+    expect((await as(name, 'DELETE', '/store/items', itemKey(['of', 'others']))).status).toBe(404);
+    expect((await as(name, 'DELETE', '/store/items', itemKey(['of', name]))).status).toBe(204);
   });
 
-  it('that cannot be followed lets nobody in', async () => {
+  it('rejects the request if it is invalid', async () => {
     expect((await put('confused_store', 'a', 'x')).status).toBe(500);
   });
 });
 
-describe('what is of another user', () => {
+describe('resources of another user', () => {
   let victim: Victim;
   const metadata = { animal: 'okapi' };
 
@@ -268,7 +268,7 @@ describe('what is of another user', () => {
     const { assistant_id } = await ada.assistants.create({ graphId: 'echo', metadata, name: 'okapi' });
     const { thread_id } = await ada.threads.create({ metadata });
     await ada.runs.wait(thread_id, assistant_id, { input: { text: 'okapi' } });
-    // One that waits, for those who would cancel it.
+    // A pending run, for the cancel attempts.
     const run = await ada.runs.create(thread_id, assistant_id, { input: {}, metadata, afterSeconds: 3_000 });
     const cron = await ada.crons.createForThread(thread_id, assistant_id, { schedule, metadata, input: {} });
     await ada.store.putItem(['secrets'], 'okey', { animal: 'okapi' });
@@ -276,7 +276,7 @@ describe('what is of another user', () => {
     victim = { threadId: thread_id, assistantId: assistant_id, runId: run.run_id, cronId: cron_id };
   }, 30_000);
 
-  const victimNow = async () => {
+  const readVictim = async () => {
     const { threadId, assistantId, runId, cronId } = victim;
     const paths = [
       `/threads/${threadId}`,
@@ -289,24 +289,24 @@ describe('what is of another user', () => {
     return Promise.all(paths.map(async (path) => (await as('ada', 'GET', path)).text));
   };
 
-  it('every operation has an entry', () => {
+  it('lists every operation', () => {
     expect(closed.map(({ operationId }) => operationId).filter((id) => !(id in attempts))).toEqual([]);
   });
 
   it.each(closed.filter(({ operationId }) => operationId in attempts).map((one) => [one.operationId, one] as const))(
     '%s',
     async (id, { method }) => {
-      const before = await victimNow();
+      const before = await readVictim();
       for (const text of before) expect(text).toContain('okapi');
       const { path, body, status } = attempts[id]!(victim);
       const answer = await as('ben', method, path, body);
       expect(answer).toMatchObject({ status });
       expect(answer.text).not.toContain('okapi');
-      expect(await victimNow()).toEqual(before);
+      expect(await readVictim()).toEqual(before);
     },
   );
 
-  it('is found by its owner, and by nobody else', async () => {
+  it('are found only by their owner', async () => {
     for (const [client, found] of [
       [ada, 1],
       [ben, 0],
@@ -320,7 +320,7 @@ describe('what is of another user', () => {
     }
   });
 
-  it('a stateless run is followed by its owner alone', async () => {
+  it('include stateless runs, which only their owner can follow', async () => {
     const run = (await ada.runs.create(null, 'echo', { input: {}, afterSeconds: 3_000 })) as {
       run_id: string;
       thread_id: string;

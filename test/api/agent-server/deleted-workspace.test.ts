@@ -5,10 +5,10 @@ import { deleteWorkspaceData } from '../../../pipelines/tenants/delete-workspace
 import { type AgentServerUnderTest, readInBackground, startAgentServer } from './start-agent-server.ts';
 
 /**
- * Agent servers that run while the workspace of their deployment is deleted, with API keys and with custom authentication.
+ * Agent servers that run while the workspace of their deployment is deleted, with API keys and with custom auth.
  */
 
-const within = { timeout: 20_000, interval: 100 };
+const withTimeout = { timeout: 20_000, interval: 100 };
 
 describe.each([
   {
@@ -56,18 +56,18 @@ describe.each([
   }, 120_000);
   afterAll(() => server?.close());
 
-  it('ends its runs and streams, refuses requests, and adds nothing to what is deleted', async () => {
+  it('ends its runs and streams, rejects requests, and adds no rows after the deletion', async () => {
     const input = { steps: 3, pauseMs: 60_000 };
     const run = { assistant_id: 'steps', input, stream_resumable: true };
     const stream = await ask('POST', `/threads/${threadId}/runs/stream`, run);
     expect(stream.status).toBe(200);
     const seen = readInBackground(stream);
-    await expect.poll(() => server.executor.running, within).toBe(1);
-    await expect.poll(() => seen.text, within).toContain('metadata');
+    await expect.poll(() => server.executor.running, withTimeout).toBe(1);
+    await expect.poll(() => seen.text, withTimeout).toContain('metadata');
     const cron = { assistant_id: 'steps', schedule: '0 0 1 1 *', input };
     expect((await ask('POST', '/runs/crons', cron)).status).toBe(200);
 
-    // As another process does it, while clients keep writing.
+    // Deletes the workspace as another process does, while clients keep writing.
     const { database, services, shared } = server;
     const { workspaceId, deploymentId } = services.agents;
     let stop = false;
@@ -83,14 +83,14 @@ describe.each([
       { ...server.answering, clickhouse: shared.stores.clickhouse, ...server.answering.exports },
       { workspaceId },
     );
-    const left = await rows();
-    await expect.poll(() => seen.ended, within).toBe(true);
+    const rowsLeft = await rows();
+    await expect.poll(() => seen.ended, withTimeout).toBe(true);
     expect(seen.text).toMatch(/DEPLOYMENT_DELETED|DEPLOYMENT_FORBIDDEN/);
-    await expect.poll(() => server.executor.running, within).toBe(0);
+    await expect.poll(() => server.executor.running, withTimeout).toBe(0);
     stop = true;
     await writing;
     expect([...statuses].filter((status) => ![200, 204, 403].includes(status))).toEqual([]);
-    expect(left).toEqual(none);
+    expect(rowsLeft).toEqual(none);
 
     for (const [method, path, body] of [
       ['POST', '/threads', {}],

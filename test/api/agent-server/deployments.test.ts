@@ -7,11 +7,11 @@ import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-
 
 /**
  * Two agent servers of one organisation, on the same stores: the default deployment in the first workspace, and another
- * deployment in the second. Neither has the graphs of the other.
+ * deployment in the second. They have different graphs.
  */
 let first: AgentServerUnderTest;
 let second: AgentServerUnderTest;
-/** With the key of each workspace. */
+/** Clients with the key of each workspace. */
 let ofFirst: Client;
 let ofSecond: Client;
 
@@ -37,12 +37,12 @@ async function ended(client: Client, threadId: string, runId: string): Promise<s
 }
 
 describe('two deployments of an organisation', () => {
-  it('claim their own runs alone', async () => {
+  it('claim only their own runs', async () => {
     const runs: Promise<string>[] = [];
     for (let round = 0; round < 10; round++) {
       for (const [client, graph] of [[ofFirst, 'echo'] as const, [ofSecond, 'notes'] as const]) {
         const { thread_id: threadId } = await client.threads.create();
-        // Not started by the process that creates it: any process may claim it.
+        // `afterSeconds` keeps the creating process from starting it: any process may claim it.
         const { run_id: runId } = await client.runs.create(threadId, graph, { input: {}, afterSeconds: 0.2 });
         runs.push(ended(client, threadId, runId));
       }
@@ -50,7 +50,7 @@ describe('two deployments of an organisation', () => {
     expect(new Set(await Promise.all(runs))).toEqual(new Set(['success']));
   });
 
-  it('have threads and streams of their own under the same ids', async () => {
+  it('have separate threads and streams under the same ids', async () => {
     const threadId = randomUUID();
     await ofFirst.threads.create({ threadId, metadata: { of: 'first' } });
     await ofSecond.threads.create({ threadId, metadata: { of: 'second' } });
@@ -74,7 +74,7 @@ describe('two deployments of an organisation', () => {
     expect(JSON.stringify(await ofFirst.threads.getState(threadId))).not.toContain('okapi');
   });
 
-  it('trace their runs into the workspace of the deployment, whichever workspace a key has by default', async () => {
+  it('trace their runs into the workspace of the deployment, whichever default workspace a key has', async () => {
     const { owner, shared } = first;
     const workspaceOf = async (server: AgentServerUnderTest, graph: string) => {
       const { thread_id: threadId } = await server.clientOf(owner.adminKey).threads.create();
@@ -94,17 +94,17 @@ describe('two deployments of an organisation', () => {
 
 describe.each(['first', 'second'] as const)('a key of another workspace, at the %s', (which) => {
   const server = () => (which === 'first' ? first : second);
-  const strange = () => first.owner.workspaceKeys[which === 'first' ? 1 : 0];
+  const foreignKey = () => first.owner.workspaceKeys[which === 'first' ? 1 : 0];
   const refused = async (answer: Promise<Response>) => {
     const { status, body } = await answer.then(async (got) => ({ status: got.status, body: await got.text() }));
     expect([status, JSON.parse(body).code]).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
   };
 
-  it('is refused by REST, server-sent events, MCP and A2A', async () => {
+  it('is rejected by REST, server-sent events, MCP and A2A', async () => {
     const [own, graph] = which === 'first' ? [ofFirst, 'echo'] : [ofSecond, 'notes'];
     const { thread_id: threadId } = await own.threads.create();
     const { run_id: runId } = await own.runs.create(threadId, graph, { input: {}, afterSeconds: 60 });
-    const ask = requestOf(server().url, strange());
+    const ask = requestOf(server().url, foreignKey());
     const stream = { accept: 'text/event-stream' };
     await refused(ask('GET', `/threads/${threadId}`));
     await refused(ask('DELETE', `/threads/${threadId}`));
@@ -120,7 +120,7 @@ describe.each(['first', 'second'] as const)('a key of another workspace, at the 
     await own.runs.cancel(threadId, runId);
   });
 
-  it('is refused by a WebSocket', async () => {
+  it('is rejected by a WebSocket', async () => {
     const [own] = which === 'first' ? [ofFirst] : [ofSecond];
     const { thread_id: threadId } = await own.threads.create();
     const opens = async (key: string) => {
@@ -133,7 +133,7 @@ describe.each(['first', 'second'] as const)('a key of another workspace, at the 
       socket.close();
       return opened;
     };
-    expect(await opens(strange())).toBe(false);
+    expect(await opens(foreignKey())).toBe(false);
     expect(await opens(first.owner.adminKey)).toBe(true);
   });
 });

@@ -4,7 +4,7 @@ import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
 import { readCron } from '../../../pipelines/agents/crons/read-cron.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Threads and items of the store under the times that a langgraph.json gives them. */
+/** TTLs of threads and store items as set in langgraph.json. */
 
 let agents: AgentServerUnderTest;
 beforeAll(async () => {
@@ -19,7 +19,7 @@ const ttlOf = async (threadId: string) => {
 };
 const defaults = { strategy: 'keep_latest', minutes: 90 };
 
-it('threads have the time of the langgraph.json, however they are made, unless they are given another', async () => {
+it('threads get the TTL of langgraph.json, however they are created, unless the request sets another one', async () => {
   const { threads, runs } = agents.client;
   const { thread_id: plain } = await threads.create();
   expect(await ttlOf(plain)).toEqual(defaults);
@@ -33,7 +33,7 @@ it('threads have the time of the langgraph.json, however they are made, unless t
   expect(await ttlOf(kept.thread_id)).toEqual(defaults);
 });
 
-it('so have threads of crons', async () => {
+it('threads of crons get the TTL of langgraph.json', async () => {
   const { crons } = agents.client;
   const body = { schedule: '0 0 1 1 *', input: {}, onRunCompleted: 'keep' as const };
   const { cron_id: cronId } = (await crons.create('notes', body)) as unknown as { cron_id: string };
@@ -49,7 +49,7 @@ it('so have threads of crons', async () => {
   expect(await ttlOf(row!.thread_id)).toEqual(defaults);
 });
 
-it('what has run out is taken away as often as is asked for', async () => {
+it('expired threads and items are deleted at the configured interval', async () => {
   const { threads, runs, store } = agents.client;
   const { thread_id: gone } = await threads.create({ ttl: 30 });
   const { thread_id: pruned } = await threads.create();
@@ -59,9 +59,9 @@ it('what has run out is taken away as often as is asked for', async () => {
     [gone, pruned],
   ]);
   await agents.database.execute("UPDATE agents.store_items SET expires_at = now() WHERE key = 'gone'", []);
-  const left = (table: string) => agents.database.query(`SELECT FROM agents.${table} WHERE expires_at <= now()`);
+  const expired = (table: string) => agents.database.query(`SELECT FROM agents.${table} WHERE expires_at <= now()`);
   await expect
-    .poll(async () => (await left('threads')).length + (await left('store_items')).length, { timeout: 20_000 })
+    .poll(async () => (await expired('threads')).length + (await expired('store_items')).length, { timeout: 20_000 })
     .toBe(0);
   await expect(threads.get(gone)).rejects.toThrow('404');
   expect(await threads.getHistory(pruned)).toHaveLength(1);

@@ -2,7 +2,7 @@ import { Client } from '@langchain/langgraph-sdk';
 import { afterEach, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** A caller beside one whose sleeping runs use all slots and wait for more. */
+/** A caller next to another one whose sleeping runs occupy all slots and have more runs pending. */
 
 let server: AgentServerUnderTest | undefined;
 afterEach(async () => {
@@ -21,7 +21,7 @@ async function running({ database, owner }: AgentServerUnderTest): Promise<numbe
   return row?.count as number;
 }
 
-/** Fills all slots and lets twice as many runs wait. */
+/** Occupies all slots and leaves twice as many runs pending. */
 async function flood(of: AgentServerUnderTest, client: Client): Promise<void> {
   for (let made = 0; made < 12; made += 1) await client.runs.create(null, 'steps', sleeping);
   await expect.poll(() => running(of), { timeout: 20_000 }).toBe(4);
@@ -42,7 +42,7 @@ it('starts runs of another key, one after the other', { timeout: 120_000 }, asyn
   expect(await running(server)).toBe(4);
 });
 
-it('starts runs of another user of custom authentication', { timeout: 120_000 }, async () => {
+it('starts runs of another user with custom authentication', { timeout: 120_000 }, async () => {
   server = await startAgentServer({ config, project: 'auth' });
   const clientOf = (name: string) => {
     const defaultHeaders = { authorization: `Bearer secret-${name}` };

@@ -10,7 +10,7 @@ import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
 
-/** `feedback_keys`: links at the end of a stream, and what can be left under them on the main API, without a key. */
+/** `feedback_keys`: links at the end of a stream, which accept feedback on the main API without a key. */
 
 const publicUrl = 'https://runlake.example/api/v1/';
 let agent: AgentServerUnderTest;
@@ -32,11 +32,11 @@ const feedbackKeys = ['quality', 'status'];
 const runIdOf = ([first]: readonly Part[]) => (first as { data: { run_id: string } }).data.run_id;
 const linksOf = (parts: readonly Part[]) => parts.at(-1)?.data as Links;
 
-/** Opens a link as whoever has it would, at the main API. */
-async function leave(link: string, method: 'GET' | 'POST', said?: object | string) {
+/** Sends a request to the link at the main API, without a key. */
+async function openLink(link: string, method: 'GET' | 'POST', feedback?: object | string) {
   expect(link).toMatch(/^https:\/\/runlake\.example\/api\/v1\/feedback\/tokens\/[\w.-]+$/);
-  const url = new URL(link).pathname + (typeof said === 'string' ? said : '');
-  const answer = await main.inject({ method, url, ...(typeof said === 'object' && { payload: said }) });
+  const url = new URL(link).pathname + (typeof feedback === 'string' ? feedback : '');
+  const answer = await main.inject({ method, url, ...(typeof feedback === 'object' && { payload: feedback }) });
   return { status: answer.statusCode, json: answer.json() };
 }
 
@@ -51,37 +51,37 @@ async function stored(runId: string, expected: object) {
 }
 
 describe('a stream', () => {
-  it('ends with a link for each key; it takes feedback on that run with that key', async () => {
+  it('ends with a link for each key, which accepts feedback on that run with that key', async () => {
     const { thread_id: threadId } = await agent.client.threads.create();
     const parts = await all(agent.client.runs.stream(threadId, 'echo', { input, feedbackKeys }));
     expect(parts.filter(({ event }) => event === 'feedback')).toEqual([parts.at(-1)]);
     expect(Object.keys(linksOf(parts))).toEqual(feedbackKeys);
     const runId = runIdOf(parts);
-    const said = { score: 0.5, comment: 'good', value: { a: 1 }, correction: { b: 2 }, metadata: { from: 'page' } };
-    expect(await leave(linksOf(parts).quality!, 'POST', said)).toEqual({
+    const feedback = { score: 0.5, comment: 'good', value: { a: 1 }, correction: { b: 2 }, metadata: { from: 'page' } };
+    expect(await openLink(linksOf(parts).quality!, 'POST', feedback)).toEqual({
       status: 200,
       json: { run_id: runId, key: 'quality' },
     });
-    const { metadata, ...told } = said;
+    const { metadata, ...fields } = feedback;
     await stored(runId, {
       key: 'quality',
-      ...told,
+      ...fields,
       feedback_source: expect.objectContaining({ type: 'api', metadata }),
     });
   });
 
-  it('of a run without a thread does so, too, and by opening the link; what is sent again replaces', async () => {
+  it('of a stateless run ends with links, too, which also accept feedback by GET; later feedback replaces earlier', async () => {
     const parts = await all(agent.client.runs.stream(null, 'echo', { input, feedbackKeys: ['thumbs'] }));
     const link = linksOf(parts).thumbs!;
     for (const query of ['?score=false&comment=no', '?score=1&value=yes&comment=well+done']) {
-      expect((await leave(link, 'GET', query)).status).toBe(200);
+      expect((await openLink(link, 'GET', query)).status).toBe(200);
     }
     const runId = runIdOf(parts);
-    await until('the second', async () => (await feedbackOf(runId))[0]?.comment === 'well done');
+    await until('the second feedback', async () => (await feedbackOf(runId))[0]?.comment === 'well done');
     await stored(runId, { key: 'thumbs', score: 1, value: 'yes', comment: 'well done' });
   });
 
-  it('that is joined has the same links, also after the end where it is resumable', async () => {
+  it('that is joined has the same links, also after the end if it is resumable', async () => {
     const { thread_id: threadId } = await agent.client.threads.create();
     const payload = { input, feedbackKeys, streamResumable: true };
     const { run_id: runId } = await agent.client.runs.create(threadId, 'echo', payload);
@@ -95,7 +95,7 @@ describe('a stream', () => {
     expect(await agent.client.runs.get(threadId, runId)).toMatchObject({ kwargs: { feedback_keys: feedbackKeys } });
   });
 
-  it('of a thread has them before the end of each run', async () => {
+  it('of a thread has the links before the end of each run', async () => {
     const { thread_id: threadId } = await agent.client.threads.create();
     const payload = { input, feedbackKeys, streamResumable: true };
     const { run_id: runId } = await agent.client.runs.create(threadId, 'echo', payload);
@@ -113,7 +113,7 @@ describe('a stream', () => {
     stop.abort();
   });
 
-  it('of a run that fails has them, and one that asks for none has not', async () => {
+  it('of a failed run has the links, and one without feedback keys has none', async () => {
     const failed = { input: { how: 'fail' }, feedbackKeys: ['why'] };
     const parts = await all(agent.client.runs.stream(null, 'misbehave', failed));
     expect(parts.slice(-2).map(({ event }) => event)).toEqual(['error', 'feedback']);
@@ -122,7 +122,7 @@ describe('a stream', () => {
   });
 });
 
-it('crons have them too, for each of their runs', async () => {
+it('crons have links for each of their runs', async () => {
   const { thread_id: threadId } = await agent.client.threads.create();
   const cron = { assistant_id: 'echo', schedule: '30 9 1 1 *', input, stream_resumable: true };
   const path = `/threads/${threadId}/runs/crons`;
@@ -143,7 +143,7 @@ it('crons have them too, for each of their runs', async () => {
   await agent.client.runs.join(threadId, runId);
   const parts = await all(agent.client.runs.joinStream(threadId, runId, { lastEventId: '-1' }));
   expect(Object.keys(linksOf(parts))).toEqual(feedbackKeys);
-  expect((await leave(linksOf(parts).quality!, 'POST', { score: 1 })).status).toBe(200);
+  expect((await openLink(linksOf(parts).quality!, 'POST', { score: 1 })).status).toBe(200);
   await stored(runId, { key: 'quality', score: 1 });
 });
 
@@ -156,31 +156,31 @@ describe('a link', () => {
     runId = runIdOf(parts);
   });
 
-  it('is for its key and run alone, whatever the body says', async () => {
+  it('applies only to its key and run, whatever the body contains', async () => {
     const body = { key: 'stolen', run_id: agent.owner.id, id: agent.owner.id, score: 3 };
-    expect(await leave(links.status!, 'POST', body)).toMatchObject({
+    expect(await openLink(links.status!, 'POST', body)).toMatchObject({
       status: 200,
       json: { run_id: runId, key: 'status' },
     });
     await stored(runId, { key: 'status', score: 3, run_id: runId });
   });
 
-  it('works from pages of any origin; nothing else of the main API does', async () => {
+  it('accepts requests from pages of any origin, unlike the rest of the main API', async () => {
     const { pathname: url } = new URL(links.status!);
     const origin = 'https://page.example';
     const asked = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'content-type' };
-    const beforehand = await main.inject({ method: 'OPTIONS', url, headers: { origin, ...asked } });
-    expect([beforehand.statusCode, beforehand.headers]).toEqual([
+    const preflight = await main.inject({ method: 'OPTIONS', url, headers: { origin, ...asked } });
+    expect([preflight.statusCode, preflight.headers]).toEqual([
       204,
       expect.objectContaining({ 'access-control-allow-origin': '*', 'access-control-allow-headers': 'content-type' }),
     ]);
-    const left = await main.inject({ method: 'POST', url, headers: { origin }, payload: { score: 3 } });
-    expect([left.statusCode, left.headers['access-control-allow-origin']]).toEqual([200, '*']);
+    const accepted = await main.inject({ method: 'POST', url, headers: { origin }, payload: { score: 3 } });
+    expect([accepted.statusCode, accepted.headers['access-control-allow-origin']]).toEqual([200, '*']);
     const other = await main.inject({ method: 'OPTIONS', url: '/feedback', headers: { origin, ...asked } });
     expect([other.statusCode, other.headers['access-control-allow-origin']]).toEqual([405, undefined]);
   });
 
-  it('cannot be changed', async () => {
+  it('cannot be forged', async () => {
     const [body, signature] = new URL(links.quality!).pathname.split('/').at(-1)!.split('.') as [string, string];
     const forged = Buffer.from(Buffer.from(body, 'base64url').toString().replace('quality', 'forged!')).toString(
       'base64url',
@@ -198,16 +198,16 @@ describe('a link', () => {
     ['GET', '?score=much'],
     ['GET', ''],
     ['POST', { metadata: { only: true } }],
-  ] as const)('takes no nonsense: %s %j', async (method, said) => {
-    expect((await leave(links.quality!, method, said)).status).toBe(422);
+  ] as const)('rejects invalid feedback: %s %j', async (method, feedback) => {
+    expect((await openLink(links.quality!, method, feedback)).status).toBe(422);
   });
 
   it('expires', async () => {
     const hours = feedbackLinkHours;
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + (hours * 3_600 - 60) * 1_000 });
-    expect((await leave(links.quality!, 'POST', { score: 1 })).status).toBe(200);
+    expect((await openLink(links.quality!, 'POST', { score: 1 })).status).toBe(200);
     vi.setSystemTime(Date.now() + 120_000);
-    expect(await leave(links.quality!, 'POST', { score: 1 })).toMatchObject({
+    expect(await openLink(links.quality!, 'POST', { score: 1 })).toMatchObject({
       status: 403,
       json: { code: 'LINK_EXPIRED' },
     });
@@ -215,7 +215,7 @@ describe('a link', () => {
   });
 });
 
-it('is refused where nobody knows the address of the main API, by the setting that would say it', async () => {
+it('rejects feedback keys if the address of the main API is not configured, and names the setting', async () => {
   const { agents } = agent.services;
   Object.assign(agents, { takesFeedback: false });
   try {

@@ -4,7 +4,7 @@ import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/do
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Graph code that writes runs into the pipe to the front, as its tracer would. */
+/** Graph code that writes runs into the pipe to the front process, as its tracer does. */
 
 let server: AgentServerUnderTest;
 beforeAll(async () => {
@@ -12,15 +12,15 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => server?.close());
 
-it('runs inside of a run are taken into its own trace and project alone', async () => {
+it('accepts inner runs only for the trace and project of their own run', async () => {
   const micros = Date.now() * 1_000;
   const time = formatDottedOrderSegment(micros, '');
   const forged = (traceId: string, values = '') => {
     const id = randomUUID();
     const order = `${time}${traceId}.${time}${id}`;
-    const place = `"id":"${id}","trace_id":"${traceId}","parent_run_id":"${traceId}","dotted_order":"${order}"`;
+    const head = `"id":"${id}","trace_id":"${traceId}","parent_run_id":"${traceId}","dotted_order":"${order}"`;
     const members = `"name":"forged","run_type":"chain","start_time":${micros / 1_000}`;
-    return { id, parts: [place, members, values] };
+    return { id, parts: [head, members, values] };
   };
   const records = {
     own: forged('RUN'),
@@ -41,7 +41,7 @@ it('runs inside of a run are taken into its own trace and project alone', async 
       sql: `SELECT toString(id) AS id, toString(trace_id) AS trace, toString(session_id) AS project
             FROM runs FINAL WHERE id = '${runId}' OR post_name = 'forged' ORDER BY id`,
     });
-  // What names another project is taken without its values, and so without that name.
+  // A record that names another project is accepted without its values, and so without that name.
   const { own, ofAnotherProject, ofAnotherProjectById } = records;
   const ids = [runId, own.id, ofAnotherProject.id, ofAnotherProjectById.id];
   await until('the trace to be stored', async () => (await traced()).length >= ids.length);

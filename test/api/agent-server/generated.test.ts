@@ -1,18 +1,18 @@
 /**
- * Random sequences of what clients ask and of workers that die, on a few threads, through the stock client: runs are
- * made, stopped before a step and gone on with, followed, joined later, come back to, and cancelled. What the threads
- * and the readers show in the end is held to a model:
+ * Random sequences of client requests and worker crashes on a few threads, through the stock client: runs are created,
+ * stopped before a step and resumed, streamed, joined later, rejoined, and cancelled. In the end, the threads and the
+ * streams must match a model:
  *
- *   - a run that nobody asked to cancel succeeds, however often its worker died; one that was ends as it was asked to,
- *     or had succeeded;
- *   - runs of a thread start in the order in which they were made, and each goes on from the state that the one before
- *     left: every step is there once;
- *   - one that is to stop before its first step takes none in any of its attempts, and its thread waits;
- *   - a thread is busy as long as a run is under way, and not after;
- *   - a reader gets the events of each attempt once, in order, from the first one on; one that comes back or that
- *     joins, all that follow.
+ *   - a run without a cancel request succeeds, however often its worker crashed; a cancelled run ends as requested, or
+ *     has succeeded before;
+ *   - runs of a thread start in the order of their creation, and each continues from the state that the previous one
+ *     left: every step is applied once;
+ *   - a run that stops before its first step executes no step in any attempt, and its thread is interrupted;
+ *   - a thread is busy while a run is in progress, and not afterwards;
+ *   - a stream has the events of each attempt once, in order, from the first one; a stream that is rejoined or joined
+ *     late has all events that follow.
  *
- * `RUNLAKE_TEST_SEED` gives another seed, `RUNLAKE_TEST_MORE_SEEDS` how many to take after it.
+ * `RUNLAKE_TEST_SEED` sets another seed, `RUNLAKE_TEST_MORE_SEEDS` the number of seeds after it.
  */
 import { execFileSync } from 'node:child_process';
 import { Client } from '@langchain/langgraph-sdk';
@@ -26,7 +26,7 @@ let server: AgentServerUnderTest;
 let client: Client;
 beforeAll(async () => {
   server = await startAgentServer({ config: { agentsWorkers: 2 } });
-  // A question to a graph whose process was killed may be asked again.
+  // The client may retry a request for a graph whose process was killed.
   client = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey, callerOptions: { maxRetries: 4 } });
 }, 60_000);
 afterAll(() => server?.close());
@@ -34,33 +34,33 @@ afterAll(() => server?.close());
 type Strategy = 'enqueue' | 'reject' | 'interrupt' | 'rollback';
 type Action = 'interrupt' | 'rollback';
 
-/** What it is there for: to take its steps, to stop before the first, or to go on where an earlier one stopped. */
+/** A run executes its steps, stops before the first step, or resumes where an earlier run stopped. */
 type Kind = 'steps' | 'stops' | 'goes on';
 
 interface MadeRun {
   readonly threadId: string;
   readonly runId: string;
   readonly kind: Kind;
-  /** Its name in the state, where it puts one in. */
+  /** Name of the run in the state, if it adds one. */
   readonly text: string;
-  /** What was asked of it while it was under way, for all the client knew. */
-  readonly asked: Set<Action>;
-  /** A rollback of it was acknowledged. */
-  mustGo?: boolean;
-  /** Those that want all of it. */
+  /** Cancel actions that were requested before the client saw its end. */
+  readonly requested: Set<Action>;
+  /** A rollback was acknowledged. */
+  mustBeRemoved?: boolean;
+  /** Streams from the first event. */
   readonly readers: Promise<readonly Part[]>[];
-  /** Those that want what follows: on an event that they name, or on the time that they come. */
+  /** Streams after a given event, or from the time of joining. */
   readonly joined: { readonly after: string | undefined; readonly parts: Promise<readonly Part[]> }[];
 }
 
 const deadlineMs = 30_000;
 const stepsOfRun = 3;
-/** The run that each thread begins with. */
+/** The run that each thread starts with. */
 const first = 'first';
-/** Fewer than a run survives. */
+/** Fewer than the number that a run survives. */
 const maxKills = 2;
 
-/** Ends one of the processes that run graphs as a crash would. */
+/** Kills one of the processes that run graphs, as a crash would. */
 function killWorker(random: Random): void {
   const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n');
   const found = lines.flatMap((line) => {
@@ -82,7 +82,7 @@ class Sequence {
   }
 
   async go(steps: number): Promise<void> {
-    const deeds = [
+    const actions = [
       () => this.#create(),
       () => this.#create(),
       () => this.#create(),
@@ -93,7 +93,7 @@ class Sequence {
       () => this.#kill(),
       () => this.#watch(),
     ];
-    for (let step = 0; step < steps; step += 1) await this.#random.pick(deeds)();
+    for (let step = 0; step < steps; step += 1) await this.#random.pick(actions)();
   }
 
   async #create(): Promise<void> {
@@ -111,13 +111,13 @@ class Sequence {
       streamResumable: true,
     });
     const made = await making.catch((error: { readonly status?: number }) => {
-      // Nobody else makes it busy.
+      // No other client makes the thread busy.
       expect({ status, strategy, refused: error.status }).toEqual({ status: 'busy', strategy: 'reject', refused: 409 });
     });
     if (made === undefined) return;
     if (strategy === 'interrupt' || strategy === 'rollback')
-      for (const run of this.#of(threadId)) run.asked.add(strategy);
-    const run = { threadId, runId: made.run_id, kind, text, asked: new Set<Action>(), readers: [], joined: [] };
+      for (const run of this.#of(threadId)) run.requested.add(strategy);
+    const run = { threadId, runId: made.run_id, kind, text, requested: new Set<Action>(), readers: [], joined: [] };
     this.#runs.push(run);
     if (this.#random.chance(0.5)) this.#read(run);
   }
@@ -129,7 +129,7 @@ class Sequence {
     else this.#follow(run);
   }
 
-  /** After an event that was seen. */
+  /** Joins a stream after an event that was seen. */
   async #comeBack(): Promise<void> {
     if (this.#runs.length === 0) return;
     const run = this.#random.pick(this.#runs.slice(-3));
@@ -147,7 +147,7 @@ class Sequence {
 
   #read(run: MadeRun): void {
     const reading = readToEnd([client], run, 0).ended;
-    // Read at the end: a run that was rolled back is not to be found.
+    // Read at the end, because a run that was rolled back is not found.
     reading.catch(() => undefined);
     run.readers.push(reading);
   }
@@ -156,13 +156,13 @@ class Sequence {
     if (this.#runs.length === 0) return;
     const run = this.#random.pick(this.#runs.slice(-4));
     const action = this.#random.pick<Action>(['interrupt', 'rollback']);
-    run.asked.add(action);
+    run.requested.add(action);
     const refused = await client.runs.cancel(run.threadId, run.runId, this.#random.chance(0.3), action).then(
       () => undefined,
       (error: { readonly status?: number }) => error.status,
     );
     if (refused !== undefined) expect([404, action === 'rollback' ? 409 : 404]).toContain(refused);
-    else if (action === 'rollback') run.mustGo = true;
+    else if (action === 'rollback') run.mustBeRemoved = true;
   }
 
   async #kill(): Promise<void> {
@@ -171,7 +171,7 @@ class Sequence {
     killWorker(this.#random);
   }
 
-  /** Until the latest run has come a bit further, so that what follows finds it in the middle. */
+  /** Waits for the latest run to make progress, so that the next action finds it in progress. */
   async #watch(): Promise<void> {
     const run = this.#runs.at(-1);
     if (run === undefined) return;
@@ -179,18 +179,18 @@ class Sequence {
   }
 
   async #leaveAfter({ threadId, runId }: MadeRun, count: number, see: (part: Part) => void): Promise<void> {
-    let left = count;
-    const leaving = new AbortController();
+    let remaining = count;
+    const disconnect = new AbortController();
     try {
-      const stream = client.runs.joinStream(threadId, runId, { lastEventId: '-1', signal: leaving.signal });
+      const stream = client.runs.joinStream(threadId, runId, { lastEventId: '-1', signal: disconnect.signal });
       for await (const part of stream) {
         see(part as Part);
-        if (--left === 0) break;
+        if (--remaining === 0) break;
       }
     } catch (error) {
       isNotFound(error);
     } finally {
-      leaving.abort();
+      disconnect.abort();
     }
   }
 
@@ -208,7 +208,7 @@ class Sequence {
   }
 
   async #checkRun(run: MadeRun): Promise<string> {
-    const { threadId, runId, asked } = run;
+    const { threadId, runId, requested } = run;
     const status = await client.runs.get(threadId, runId).then(
       (row) => row.status as string,
       (error: unknown) => {
@@ -217,20 +217,20 @@ class Sequence {
       },
     );
     const may = ['success'];
-    if (asked.has('interrupt')) may.push('interrupted');
-    if (asked.has('rollback')) may.push('gone');
+    if (requested.has('interrupt')) may.push('interrupted');
+    if (requested.has('rollback')) may.push('gone');
     expect(may, run.text).toContain(status);
-    // What was acknowledged is carried out.
-    if (run.mustGo) expect(status, run.text).toBe('gone');
+    // An acknowledged cancel is carried out.
+    if (run.mustBeRemoved) expect(status, run.text).toBe('gone');
     const [row] = await server.database.query<{ cancel_action: Action | null }>(
       'SELECT cancel_action FROM agents.runs WHERE run_id = $1 AND NOT removed',
       [runId],
     );
     if (row?.cancel_action) expect([row.cancel_action, status], run.text).toEqual(['interrupt', 'interrupted']);
 
-    const whole = status === 'gone' ? undefined : await readToEnd([client], run, 0).ended;
-    if (whole !== undefined) attemptsOf(run, whole);
-    if (run.kind === 'stops' && whole !== undefined) expect(written(whole, 'step'), run.text).toEqual([]);
+    const fullStream = status === 'gone' ? undefined : await readToEnd([client], run, 0).ended;
+    if (fullStream !== undefined) attemptsOf(run, fullStream);
+    if (run.kind === 'stops' && fullStream !== undefined) expect(written(fullStream, 'step'), run.text).toEqual([]);
     for (const reading of run.readers) {
       const parts = await reading.catch((error: unknown) => {
         expect(status).toBe('gone');
@@ -238,17 +238,18 @@ class Sequence {
       });
       if (parts === undefined) continue;
       attemptsOf(run, parts);
-      if (whole !== undefined) expect(parts).toEqual(whole);
+      if (fullStream !== undefined) expect(parts).toEqual(fullStream);
     }
     for (const { after, parts } of run.joined) {
       const followed = await parts.catch((error: unknown) => {
         expect(status).toBe('gone');
         isNotFound(error);
       });
-      if (followed === undefined || whole === undefined) continue;
-      const place = whole.findIndex(({ id }) => id === after);
-      // Who joins may come after the end.
-      const expected = after === undefined ? whole.slice(whole.length - followed.length) : whole.slice(place + 1);
+      if (followed === undefined || fullStream === undefined) continue;
+      const index = fullStream.findIndex(({ id }) => id === after);
+      // A stream without a start event may be joined after the end.
+      const expected =
+        after === undefined ? fullStream.slice(fullStream.length - followed.length) : fullStream.slice(index + 1);
       expect(followed, `${run.text} after ${after}`).toEqual(expected);
     }
     return status;
@@ -259,8 +260,8 @@ class Sequence {
     const { values: head, next } = await client.threads.getState(threadId);
     const { log = [] } = (head ?? {}) as { log?: string[] };
     const runs = this.#of(threadId);
-    // Each step follows on the one before.
-    expect(log.map((line) => Number(line.split(' ').at(-1)))).toEqual(log.map((_, place) => place + 1));
+    // Each step continues from the previous one.
+    expect(log.map((line) => Number(line.split(' ').at(-1)))).toEqual(log.map((_, index) => index + 1));
     const texts = log.map((line) => line.replace(/ \d+$/, ''));
     const inOrder = [first, ...runs.map(({ text }) => text)].flatMap((text) => texts.filter((other) => other === text));
     expect(texts).toEqual(inOrder);
@@ -283,7 +284,7 @@ function isNotFound(error: unknown): void {
   expect((error as { readonly status?: number }).status).toBe(404);
 }
 
-/** A thread on which something can be gone on with. */
+/** A thread whose next run can resume. */
 async function newThread(): Promise<string> {
   const { thread_id: threadId } = await client.threads.create();
   await client.runs.wait(threadId, 'steps', { input: { steps: stepsOfRun, pauseMs: 0, text: first } });
@@ -293,35 +294,38 @@ async function newThread(): Promise<string> {
 function seeds(defaults: readonly number[]): readonly number[] {
   const { RUNLAKE_TEST_SEED: given, RUNLAKE_TEST_MORE_SEEDS: more = '0' } = process.env;
   if (given === undefined) return defaults;
-  return Array.from({ length: 1 + Number(more) }, (_, place) => Number(given) + place);
+  return Array.from({ length: 1 + Number(more) }, (_, index) => Number(given) + index);
 }
 
-describe('any sequence', () => {
-  it.each(seeds([1, 2, 3]))('ends as the model says (seed %i)', async (seed) => {
+describe('a random sequence', () => {
+  it.each(seeds([1, 2, 3]))('ends as the model predicts (seed %i)', async (seed) => {
     const threads = await Promise.all([1, 2].map(newThread));
     const sequence = new Sequence(new Random(seed), threads);
     await sequence.go(20);
     await sequence.check();
   });
 
-  it.each(seeds([2]))('of questions is answered in order, whoever dies meanwhile (seed %i)', async (seed) => {
-    const random = new Random(seed);
-    const { thread_id: threadId } = await client.threads.create();
-    for (let round = 0; round < 6; round += 1) {
-      const question = `question ${round}`;
-      const asking = client.runs.wait(threadId, 'ask', { input: { question, answer: '', result: '' } });
-      if (round < maxKills && random.chance(0.5)) killWorker(random);
-      expect(await asking).toMatchObject({ question, result: '' });
-      const { status, interrupts } = await client.threads.get(threadId);
-      expect({ status, asked: Object.values(interrupts).flat() }).toMatchObject({
-        status: 'interrupted',
-        asked: [{ value: { question } }],
-      });
-      if (random.chance(0.3)) continue;
-      const answering = client.runs.wait(threadId, 'ask', { command: { resume: `answer ${round}` } });
-      if (random.chance(0.5)) killWorker(random);
-      expect(await answering).toMatchObject({ result: `answered: answer ${round}` });
-      expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
-    }
-  });
+  it.each(seeds([2]))(
+    'of interrupts is resumed in order, whichever process crashes meanwhile (seed %i)',
+    async (seed) => {
+      const random = new Random(seed);
+      const { thread_id: threadId } = await client.threads.create();
+      for (let round = 0; round < 6; round += 1) {
+        const question = `question ${round}`;
+        const asking = client.runs.wait(threadId, 'ask', { input: { question, answer: '', result: '' } });
+        if (round < maxKills && random.chance(0.5)) killWorker(random);
+        expect(await asking).toMatchObject({ question, result: '' });
+        const { status, interrupts } = await client.threads.get(threadId);
+        expect({ status, requested: Object.values(interrupts).flat() }).toMatchObject({
+          status: 'interrupted',
+          requested: [{ value: { question } }],
+        });
+        if (random.chance(0.3)) continue;
+        const answering = client.runs.wait(threadId, 'ask', { command: { resume: `answer ${round}` } });
+        if (random.chance(0.5)) killWorker(random);
+        expect(await answering).toMatchObject({ result: `answered: answer ${round}` });
+        expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
+      }
+    },
+  );
 });

@@ -9,7 +9,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => server?.close());
 
-it('no request is answered with a 5xx', { timeout: 900_000 }, async () => {
+it('responds to no hostile request with a 5xx', { timeout: 900_000 }, async () => {
   const { client, owner, url } = server;
   const { thread_id } = await client.threads.create();
   const { run_id } = await client.runs.create(thread_id, 'echo', { input: {} });
@@ -19,7 +19,7 @@ it('no request is answered with a 5xx', { timeout: 900_000 }, async () => {
   await client.store.putItem(['a'], 'k', {});
   const known = { thread_id, run_id, cron_id, assistant_id: 'echo', graph_id: 'echo', namespace: ['a'], key: 'k' };
   const headers = { 'x-api-key': owner.adminKey };
-  // `truncate` deletes what the others are about.
+  // `truncate` deletes the resources of the other operations.
   const served = agentOperations.filter(({ operationId }) => operationId !== 'truncate');
   const deleting = served.filter(({ method }) => method === 'DELETE');
   const others = served.filter(({ method }) => method !== 'DELETE');

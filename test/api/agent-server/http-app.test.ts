@@ -10,7 +10,7 @@ import { parseReference } from '../../../pipelines/agents/graphs/graphs-file.ts'
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, graphsFileOf, startAgentServer } from './start-agent-server.ts';
 
-/** `http.app`: a Hono app of a project, in a process of its own, behind the agent server. */
+/** `http.app`: a Hono app of a project, in a separate process behind the agent server. */
 
 const limitBytes = 1024 * 1024;
 let agent: AgentServerUnderTest;
@@ -25,7 +25,7 @@ const json = async (path: string, init?: RequestInit) => (await fetched(path, in
 const refusal = async (answer: Response) => [answer.status, ((await answer.json()) as { code: string }).code];
 
 describe('an app', () => {
-  it('answers its routes, to everybody, with the environment of the file', async () => {
+  it('serves its routes without authentication, with the environment of the file', async () => {
     const answer = await fetched('/hello/J%C3%BCrgen?a=1&b=x%20y', { headers: { host: 'ignored' } });
     expect([answer.status, await answer.json()]).toEqual([
       200,
@@ -36,7 +36,7 @@ describe('an app', () => {
     expect((await fetched('/hello/you', { method: 'HEAD' })).status).toBe(200);
   });
 
-  it('sees the headers of its client, and where it came from, but none that only a server in front may send', async () => {
+  it('receives the headers and address of its client, but no headers that only a trusted proxy may send', async () => {
     const headers = { 'x-own': '1', authorization: 'Bearer t', 'x-runlake-app-user': 'Zm9yZ2Vk', te: 'trailers' };
     const seen = (await json('/headers', { headers })) as Record<string, string>;
     expect(seen).toMatchObject({
@@ -47,19 +47,21 @@ describe('an app', () => {
       'x-forwarded-proto': 'http',
       'x-forwarded-for': '127.0.0.1',
     });
-    const told = await json('/headers', { headers: { 'x-forwarded-for': '1.2.3.4', 'x-forwarded-proto': 'https' } });
-    expect(told).toMatchObject({ 'x-forwarded-for': '1.2.3.4, 127.0.0.1', 'x-forwarded-proto': 'https' });
+    const forwarded = await json('/headers', {
+      headers: { 'x-forwarded-for': '1.2.3.4', 'x-forwarded-proto': 'https' },
+    });
+    expect(forwarded).toMatchObject({ 'x-forwarded-for': '1.2.3.4, 127.0.0.1', 'x-forwarded-proto': 'https' });
     for (const name of ['x-runlake-app-user', 'te']) expect(seen).not.toHaveProperty(name);
     expect(await json('/whoami', { headers })).toBeNull();
   });
 
-  it('chooses its headers', async () => {
+  it('sets its response headers', async () => {
     const answer = await fetched('/cookies');
     expect([answer.status, answer.headers.getSetCookie()]).toEqual([204, ['a=1', 'b=2']]);
     expect(answer.headers.get('x-frame-options')).toBe('SAMEORIGIN');
   });
 
-  it('comes first where it names a route, and else is asked for what the server does not have', async () => {
+  it('takes precedence for the routes that it names, and otherwise gets requests that the server has no route for', async () => {
     const ofApp = { from: 'the app' };
     expect(await json('/info')).toEqual(ofApp);
     expect(await json('/ok')).toEqual({ ok: true });
@@ -89,7 +91,7 @@ describe('an app', () => {
     expect((await chunks.next()).done).toBe(true);
   });
 
-  it('gives back bytes as they were', async () => {
+  it('returns bytes unchanged', async () => {
     const bytes = randomBytes(limitBytes - 1);
     const answer = await fetched('/echo', { method: 'POST', body: bytes });
     expect(Buffer.from(await answer.arrayBuffer()).equals(bytes)).toBe(true);
@@ -106,26 +108,26 @@ describe('an app', () => {
     expect(bytes).toBe(200 * 1024 * 1024);
   });
 
-  it('is told when its client goes, before the answer and amid it', async () => {
+  it('is notified when its client disconnects, before and during the response', async () => {
     const aborted = () => json('/aborted') as Promise<number>;
     for (const path of ['/never', '/ticks']) {
       const before = await aborted();
       const stop = new AbortController();
-      const asked = fetched(path, { signal: stop.signal });
+      const requests = fetched(path, { signal: stop.signal });
       if (path === '/never') setTimeout(() => stop.abort(), 300);
       else {
-        const reader = (await asked).body!.getReader();
+        const reader = (await requests).body!.getReader();
         expect(Buffer.from((await reader.read()).value!).toString()).toContain('event: tick');
         stop.abort();
       }
-      await asked.catch(() => undefined);
-      await until('the app to hear of it', async () => (await aborted()) > before);
+      await requests.catch(() => undefined);
+      await until('the app is notified', async () => (await aborted()) > before);
     }
   });
 });
 
 describe('limits', () => {
-  it.each([true, false])('refuse a body that is too large, with a length: %s', async (withLength) => {
+  it.each([true, false])('reject a body that is too large, with a length: %s', async (withLength) => {
     const body = withLength
       ? Buffer.alloc(limitBytes + 1)
       : new ReadableStream({
@@ -134,17 +136,17 @@ describe('limits', () => {
     const answer = await fetched('/size', { method: 'PUT', body, duplex: 'half' } as RequestInit).catch(
       () => undefined,
     );
-    // A client that sends for ever may see its connection close before it reads the answer.
+    // If the body has no length, the connection may close before the client reads the response.
     if (answer) expect(await refusal(answer)).toEqual([413, 'BODY_TOO_LARGE']);
     else expect(withLength).toBe(false);
     expect(await json('/size', { method: 'PUT', body: Buffer.alloc(limitBytes) })).toEqual({ bytes: limitBytes });
   });
 
-  it('end an answer that does not come', async () => {
+  it('end a response that takes too long', async () => {
     expect(await refusal(await fetched('/never'))).toEqual([504, 'APP_TIMEOUT']);
   });
 
-  it('say that there are no WebSockets', async () => {
+  it('reject WebSockets', async () => {
     const headers = {
       connection: 'upgrade',
       upgrade: 'websocket',
@@ -152,26 +154,26 @@ describe('limits', () => {
       'sec-websocket-key': randomBytes(16).toString('base64'),
     };
     const status = await new Promise((resolve) => {
-      const asked = get(`${agent.url}/hello/x`, { headers }, (answer) => resolve(answer.statusCode));
-      asked.once('error', resolve);
+      const requests = get(`${agent.url}/hello/x`, { headers }, (answer) => resolve(answer.statusCode));
+      requests.once('error', resolve);
     });
     expect(status).toBe(501);
   });
 });
 
-describe('an app that breaks', () => {
+describe('an app that fails', () => {
   const pid = async () => Number(await (await fetched('/pid')).text());
-  const back = () => until('the app to be back', async () => (await fetched('/pid')).status === 200);
+  const back = () => until('the app restarts', async () => (await fetched('/pid')).status === 200);
   const breakIt = (how: string) => fetched(`/break/${how}`, { method: 'POST' });
 
-  it('answers what its framework makes of an error, and goes on', async () => {
+  it('responds with the error of its framework and continues', async () => {
     const before = await pid();
     const answer = await breakIt('throw');
     expect([answer.status, await answer.text()]).toEqual([500, 'Internal Server Error']);
     expect(await pid()).toBe(before);
   });
 
-  it.each(['exit', 'later', 'loop'])('by %s costs its requests an error, and another process follows', async (how) => {
+  it.each(['exit', 'later', 'loop'])('by %s fails its requests, and another process is started', async (how) => {
     await back();
     const before = await pid();
     const ids = agent.client.threads.create();
@@ -183,7 +185,7 @@ describe('an app that breaks', () => {
     expect(await pid()).not.toBe(before);
   });
 
-  it('amid an answer breaks that off', async () => {
+  it('during a response aborts it', async () => {
     await back();
     const answer = await breakIt('midway');
     expect(answer.status).toBe(200);
@@ -199,7 +201,7 @@ describe('with enable_custom_route_auth', () => {
   });
   afterAll(() => guarded?.close());
 
-  it('only those get in whom the authentication of the project lets in, and the app is told who', async () => {
+  it('admits only users that the project authenticates, and passes them to the app', async () => {
     const ask = (authorization: string) => fetch(`${guarded.url}/whoami`, { headers: { authorization } });
     expect(await refusal(await ask('Bearer wrong-anna'))).toEqual([401, 'AUTH_REJECTED']);
     expect(await (await ask('Bearer secret-anna')).json()).toEqual({
@@ -223,7 +225,7 @@ describe('a file whose app', () => {
     await expect(opening).rejects.toThrow(reason);
   });
 
-  it('is no Hono app is asked for what the server does not have', async () => {
+  it('is not a Hono app gets requests that the server has no route for', async () => {
     const app = await open('./app.ts:bare');
     try {
       expect(app.names('GET', '/info')).toBe(false);
@@ -250,7 +252,7 @@ async function open(app: string) {
   return openHttpApp({ file, environment, silentMs: 5_000, timeoutMs: 5_000, logger: createLogger('silent', 'test') });
 }
 
-it('which routes an app names', () => {
+it('matchRoutes returns the routes that an app names', () => {
   const handler = () => undefined;
   const routes = [
     ...['/a', '/a/:b', '/c/*', '/d/:e{[0-9]+}', '/f/:g?'].map((path) => ({ method: 'GET', path, handler })),
@@ -259,7 +261,7 @@ it('which routes an app names', () => {
     7,
   ];
   const names = matchRoutes(listRoutes({ routes }));
-  const asked = [
+  const requests = [
     'GET /a',
     'HEAD /a',
     'GET /a/x',
@@ -270,7 +272,7 @@ it('which routes an app names', () => {
     'GET /c/x',
     'GET /d/1',
   ];
-  const named = asked.filter((one) => names(...(one.split(' ') as [string, string])));
+  const named = requests.filter((one) => names(...(one.split(' ') as [string, string])));
   expect(named).toEqual(['GET /a', 'HEAD /a', 'GET /a/x', 'POST /%C3%BC']);
   for (const other of ['GET /all', 'GET /f', 'GET /%', 'GET /'])
     expect(names(...(other.split(' ') as [string, string]))).toBe(false);

@@ -7,7 +7,7 @@ import { inspectAgentPort } from '../../../api/command-line/inspect-agents.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * `http` of a langgraph.json, on a server that has it; what is refused: `graphs-file.test.ts`; the app: `http-app.test.ts`.
+ * `http` of langgraph.json on a running server. Rejected settings: `graphs-file.test.ts`; the app: `http-app.test.ts`.
  */
 
 let agent: AgentServerUnderTest;
@@ -20,11 +20,11 @@ describe('http.cors', () => {
   const shared = { 'access-control-allow-credentials': 'true', vary: 'origin' };
   const headersOf = async (method: string, headers: Record<string, string>) => {
     const answer = await fetch(`${agent.url}/ok`, { method, headers });
-    const told: Record<string, string> = Object.fromEntries(answer.headers);
-    return { ...told, status: answer.status };
+    const responseHeaders: Record<string, string> = Object.fromEntries(answer.headers);
+    return { ...responseHeaders, status: answer.status };
   };
 
-  it.each(['https://a.example', 'https://b.team.example'])('lets pages of %s in', async (origin) => {
+  it.each(['https://a.example', 'https://b.team.example'])('allows pages of %s', async (origin) => {
     const headers = await headersOf('GET', { origin });
     expect(headers).toMatchObject({ ...shared, status: 200, 'access-control-allow-origin': origin });
     const exposed =
@@ -37,13 +37,13 @@ describe('http.cors', () => {
     'https://b.team.example.evil.example',
     'https://evil.example/?https://b.team.example',
     `https://${'b'.repeat(500)}.team.example`,
-  ])('and not those of %s', async (origin) => {
+  ])('does not allow pages of %s', async (origin) => {
     expect(await headersOf('GET', { origin })).not.toHaveProperty('access-control-allow-origin');
   });
 
-  it('answers what browsers ask beforehand', async () => {
-    const asked = { 'access-control-request-method': 'PUT', 'access-control-request-headers': 'x-other' };
-    expect(await headersOf('OPTIONS', { origin: 'https://a.example', ...asked })).toMatchObject({
+  it('responds to CORS preflights', async () => {
+    const preflight = { 'access-control-request-method': 'PUT', 'access-control-request-headers': 'x-other' };
+    expect(await headersOf('OPTIONS', { origin: 'https://a.example', ...preflight })).toMatchObject({
       ...shared,
       status: 204,
       'access-control-allow-methods': 'GET, POST',
@@ -53,13 +53,13 @@ describe('http.cors', () => {
   });
 });
 
-it('the doctor knows it whatever is turned off, and takes nothing else for it', async () => {
+it('runlake doctor recognises the agent server whatever is disabled, and no other server', async () => {
   const found = async (at: string) => {
     const { hostname: agentsHost, port } = new URL(at);
-    const said: unknown[] = [];
+    const checks: unknown[] = [];
     const config = { ...agent.services.agents.config, agentsHost, agentsPort: Number(port) };
-    await inspectAgentPort(config, (up, part) => said.push([part, up]));
-    return said;
+    await inspectAgentPort(config, (up, part) => checks.push([part, up]));
+    return checks;
   };
   expect((await fetch(`${agent.url}/openapi.json`)).status).toBe(404);
   expect(await found(agent.url)).toEqual([['Agent server', true]]);
@@ -69,7 +69,7 @@ it('the doctor knows it whatever is turned off, and takes nothing else for it', 
   other.close();
 });
 
-it('http.configurable_headers say which headers a run gets', async () => {
+it('http.configurable_headers selects the headers that a run gets', async () => {
   const { url, owner } = agent;
   const defaultHeaders = {
     'x-team-name': 'blue',
@@ -83,7 +83,7 @@ it('http.configurable_headers say which headers a run gets', async () => {
   expect(heard).toEqual({ 'x-team-name': 'blue', 'accept-language': 'de' });
 });
 
-it('http.disable_meta takes the description away, and leaves what watches the process', async () => {
+it('http.disable_meta disables the description, and keeps the health checks', async () => {
   for (const path of ['/info', '/metrics', '/docs', '/openapi.json']) {
     expect([path, (await agent.ask('GET', path)).status]).toEqual([path, 404]);
   }

@@ -12,20 +12,20 @@ beforeAll(async () => {
 });
 afterAll(() => agents?.close());
 
-const dirtyHoursOf = async (graph: string, input: Record<string, unknown>) =>
+const findItems = async (graph: string, input: Record<string, unknown>) =>
   ((await agents.client.runs.wait(null, graph, { input })) as { found: { key: string; ranked: boolean }[] }).found;
 
-it('what a graph writes into its store, other runs and clients find by meaning, and the other way round', async () => {
+it('clients and other runs find by similarity what a graph writes to its store, and vice versa', async () => {
   const { store } = agents.client;
-  await dirtyHoursOf('notes', { write: { lunch: 'Ann likes soup', sky: 'take an umbrella' } });
+  await findItems('notes', { write: { lunch: 'Ann likes soup', sky: 'take an umbrella' } });
   await store.putItem(['notes'], 'trip', { text: 'from the station at nine' });
   await store.putItem(['notes'], 'unseen', { text: 'travel' }, { index: false });
-  expect((await dirtyHoursOf('notes', { query: 'weather' }))[0]).toEqual({
+  expect((await findItems('notes', { query: 'weather' }))[0]).toEqual({
     key: 'sky',
     text: 'take an umbrella',
     ranked: true,
   });
-  expect((await dirtyHoursOf('notes', { query: 'travel' })).map(({ key, ranked }) => ranked && key)).toEqual([
+  expect((await findItems('notes', { query: 'travel' })).map(({ key, ranked }) => ranked && key)).toEqual([
     'trip',
     expect.anything(),
     expect.anything(),
@@ -36,8 +36,8 @@ it('what a graph writes into its store, other runs and clients find by meaning, 
   expect(items[0]!.score).toBeGreaterThan(0.9);
 });
 
-it('graphs and clients have the times of the langgraph.json', async () => {
-  await dirtyHoursOf('notes', { write: { a: 'a' } });
+it('graphs and clients use the TTLs of langgraph.json', async () => {
+  await findItems('notes', { write: { a: 'a' } });
   await agents.client.store.putItem(['notes'], 'b', { text: 'b' });
   await agents.client.store.putItem(['notes'], 'c', { text: 'c' }, { ttl: 5 });
   const rows = await agents.database.query(
@@ -51,12 +51,12 @@ it('graphs and clients have the times of the langgraph.json', async () => {
   ]);
 });
 
-it('a graph that brings a store of its own keeps it', async () => {
-  expect(await dirtyHoursOf('own', { write: { inside: 'x' } })).toEqual([{ key: 'inside', text: 'x', ranked: false }]);
+it('a graph with its own store keeps it', async () => {
+  expect(await findItems('own', { write: { inside: 'x' } })).toEqual([{ key: 'inside', text: 'x', ranked: false }]);
   expect(await agents.client.store.getItem(['notes'], 'inside')).toBeNull();
 });
 
-it('an embedder that fails is said to, to graphs and to clients', async () => {
+it('reports a failing embedder to graphs and clients', async () => {
   const answer = await agents.ask('POST', '/store/items/search', { query: 'fail' });
   expect([answer.status, await answer.text()]).toEqual([500, expect.stringContaining('fails on purpose')]);
   const thread = await agents.client.threads.create();
@@ -69,7 +69,7 @@ it('an embedder that fails is said to, to graphs and to clients', async () => {
 it.each([
   ['./embed.js:none', /embed\.js has no export 'none'/],
   ['nobody:model', /neither a path nor one of/],
-])('the start stops where the embedder is %s', async (embed, reason) => {
+])('startup fails if the embedder is %s', async (embed, reason) => {
   const file = await readGraphsFile(projectFile('store'));
   const opening = openWorkerPool({
     file: { ...file, store: { index: { embed, dims: 3 } } },

@@ -3,7 +3,7 @@ import type { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
 import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 
-/** Runs that stop to be gone on with, through the stock client. */
+/** Runs that stop and are resumed, through the stock client. */
 
 let client: Client;
 shareDeployedAgents((opened) => {
@@ -14,7 +14,7 @@ const newThread = async () => (await client.threads.create()).thread_id;
 const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;
 
 describe('interrupts', () => {
-  it('stop a run that succeeds and a thread that waits; an answer goes on', async () => {
+  it('end the run with success and leave the thread interrupted; a reply resumes it', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'ask', { input: { question: 'Really?' } });
     await client.runs.join(threadId, run.run_id);
@@ -31,39 +31,39 @@ describe('interrupts', () => {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', interrupts: {} });
   });
 
-  it('are told to those who wait, beside the state', async () => {
+  it('are returned with the state to a client that waits', async () => {
     const threadId = await newThread();
     const input = { question: 'Really?' };
-    const told = { ...input, __interrupt__: [{ id: expect.any(String), value: input }] };
-    expect(await client.runs.wait(threadId, 'ask', { input })).toEqual(told);
+    const withInterrupt = { ...input, __interrupt__: [{ id: expect.any(String), value: input }] };
+    expect(await client.runs.wait(threadId, 'ask', { input })).toEqual(withInterrupt);
     const [run] = await client.runs.list(threadId);
-    expect(await client.runs.join(threadId, run!.run_id)).toEqual(told);
-    expect(await client.runs.wait(null, 'ask', { input })).toEqual(told);
+    expect(await client.runs.join(threadId, run!.run_id)).toEqual(withInterrupt);
+    expect(await client.runs.wait(null, 'ask', { input })).toEqual(withInterrupt);
     const long = { question: 'x'.repeat(2 * 1024 * 1024) };
-    const asked = { ...long, __interrupt__: [{ id: expect.any(String), value: long }] };
-    expect(await client.runs.wait(threadId, 'ask', { input: long })).toEqual(asked);
+    const openInterrupts = { ...long, __interrupt__: [{ id: expect.any(String), value: long }] };
+    expect(await client.runs.wait(threadId, 'ask', { input: long })).toEqual(openInterrupts);
     const before = await client.runs.wait(threadId, 'steps', { input: { steps: 2 }, interruptBefore: '*' });
     expect(before).toMatchObject({ __interrupt__: [] });
     const after = await client.runs.wait(threadId, 'steps', { input: null });
     expect(after).not.toHaveProperty('__interrupt__');
-    // Who joins a run that others have followed is not told what those wait for.
+    // A client that joins a run later does not get its interrupts.
     expect(await client.runs.join(threadId, run!.run_id)).not.toHaveProperty('__interrupt__');
   });
 
-  it('are answered by their ids where there are several; what has no answer waits on', async () => {
+  it('are resumed by id if there are several; those without a reply stay open', async () => {
     const threadId = await newThread();
     await client.runs.wait(threadId, 'both', { input: { answers: [] } });
-    const asked = async () => {
+    const openInterrupts = async () => {
       const { status, interrupts } = await client.threads.get(threadId);
       return {
         status,
         ids: new Map(Object.values(interrupts).flatMap((list) => list.map(({ id, value }) => [value, id]))),
       };
     };
-    const { status, ids } = await asked();
+    const { status, ids } = await openInterrupts();
     expect([status, [...ids.keys()].sort()]).toEqual(['interrupted', ['left?', 'right?']]);
     await client.runs.wait(threadId, 'both', { command: { resume: { [ids.get('right?') as string]: 'no' } } });
-    const left = await asked();
+    const left = await openInterrupts();
     expect([left.status, [...left.ids.keys()]]).toEqual(['interrupted', ['left?']]);
     await client.runs.wait(threadId, 'both', { command: { resume: { [ids.get('left?') as string]: 'yes' } } });
     expect(await client.threads.get(threadId)).toMatchObject({
@@ -73,13 +73,13 @@ describe('interrupts', () => {
     });
 
     await client.runs.wait(threadId, 'both', { input: { answers: [] } });
-    const again = (await asked()).ids;
+    const again = (await openInterrupts()).ids;
     const resume = { [again.get('left?') as string]: 1, [again.get('right?') as string]: 2 };
     const { answers } = (await client.runs.wait(threadId, 'both', { command: { resume } })) as { answers: string[] };
     expect(answers.slice(2)).toEqual(['left: 1', 'right: 2']);
   });
 
-  it('are asked for by node, without a question; null goes on', async () => {
+  it('before a node have no question; null resumes them', async () => {
     const threadId = await newThread();
     await client.runs.wait(threadId, 'steps', { input: { steps: 2 }, interruptBefore: '*' });
     expect(await client.threads.getState(threadId)).toMatchObject({ next: ['step'], values: { count: 0 } });
@@ -92,7 +92,7 @@ describe('interrupts', () => {
     expect(await client.runs.wait(threadId, 'steps', { input: null })).toMatchObject({ count: 2 });
   });
 
-  it('fork from a checkpoint; one that is not there is not found', async () => {
+  it('fork from a checkpoint, which must exist', async () => {
     const threadId = await newThread();
     await client.runs.wait(threadId, 'steps', { input: { steps: 2, text: 'a' } });
     const history = await client.threads.getHistory(threadId, { limit: 100 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Agents of the package `langchain`, which wrap a graph in a class of their own. */
+/** Agents of the package `langchain`, which wrap a graph in their own class. */
 
 let server: AgentServerUnderTest;
 
@@ -12,21 +12,21 @@ afterAll(() => server?.close());
 
 const input = { messages: [{ role: 'user', content: 'How is it in Lyon?' }] };
 
-test('an agent asks before it calls a tool, and goes on with the answer', async () => {
+test('an agent interrupts before it calls a tool, and resumes with the decision', async () => {
   const { threads, runs, assistants } = server.client;
   const { thread_id: threadId } = await threads.create();
   expect(await runs.wait(threadId, 'agent', { input })).toMatchObject({
     __interrupt__: [{ value: { actionRequests: [{ name: 'weather', args: { city: 'Lyon' } }] } }],
   });
   expect(await threads.get(threadId)).toMatchObject({ status: 'interrupted' });
-  const told: string[] = [];
+  const updatedNodes: string[] = [];
   for await (const { event, data } of runs.stream(threadId, 'agent', {
     command: { resume: { decisions: [{ type: 'approve' }] } },
     streamMode: ['updates', 'messages-tuple'],
   })) {
-    if (event === 'updates') told.push(...Object.keys(data));
+    if (event === 'updates') updatedNodes.push(...Object.keys(data));
   }
-  expect(told).toEqual(expect.arrayContaining(['tools', 'model_request']));
+  expect(updatedNodes).toEqual(expect.arrayContaining(['tools', 'model_request']));
   expect((await threads.getState(threadId)).values).toMatchObject({
     messages: [{ type: 'human' }, { type: 'ai' }, { type: 'tool' }, { type: 'ai', content: 'I heard: sun over Lyon' }],
   });
@@ -35,7 +35,7 @@ test('an agent asks before it calls a tool, and goes on with the answer', async 
   expect((await assistants.getSchemas('agent')).input_schema).toMatchObject({ properties: { messages: {} } });
 });
 
-test('a function may return one', async () => {
+test('a function may return an agent', async () => {
   expect(await server.client.runs.wait(null, 'made', { input })).toMatchObject({
     messages: [{ type: 'human' }, { type: 'ai' }, { type: 'tool' }, { content: 'I heard: sun over Lyon' }],
   });

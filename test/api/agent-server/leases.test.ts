@@ -2,7 +2,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Leases of runs while rows of one of them are locked for several times the lease. */
+/** Leases of runs while rows of one of them are locked for several lease durations. */
 
 const leaseMs = 1_500;
 let server: AgentServerUnderTest;
@@ -24,7 +24,7 @@ async function start(): Promise<{ readonly threadId: string; readonly runId: str
   return { threadId, runId };
 }
 
-it('holds all leases while a run and its thread are locked, and requests wait for them', async () => {
+it('keeps all leases while a run and its thread are locked, and requests wait for the lock', async () => {
   const locked = await start();
   const others = await Promise.all([start(), start(), start(), start()]);
   const runIds = [locked, ...others].map(({ runId }) => runId);
@@ -35,11 +35,11 @@ it('holds all leases while a run and its thread are locked, and requests wait fo
     await client.query('BEGIN');
     await client.query('SELECT FROM agents.threads WHERE thread_id = $1 FOR UPDATE', [locked.threadId]);
     await client.query('SELECT FROM agents.runs WHERE run_id = $1 FOR UPDATE', [locked.runId]);
-    // They take all connections of the pool.
+    // They occupy all connections of the pool.
     const path = `/threads/${locked.threadId}/runs/${locked.runId}/cancel`;
-    for (let each = 0; each < 12; each++) cancels.push(server.ask('POST', path));
+    for (let request = 0; request < 12; request++) cancels.push(server.ask('POST', path));
     const lockedAtMs = performance.now();
-    // The lock has to last for several leases: the database's clock says so.
+    // The lock must last for several leases, measured by the database clock.
     await client.query(`SELECT pg_sleep(${(4 * leaseMs) / 1_000})`);
     expect(performance.now() - lockedAtMs).toBeGreaterThan(3 * leaseMs);
     const { rows } = await client.query('SELECT status, attempt FROM agents.runs WHERE run_id = ANY ($1::uuid[])', [
@@ -59,9 +59,9 @@ it('holds all leases while a run and its thread are locked, and requests wait fo
   }
 }, 120_000);
 
-it('requeues a run whose claim was lost, and one that another token has is left alone', async () => {
+it('requeues a run whose claim was lost, and keeps a run with another fencing token', async () => {
   const { runId } = await start();
-  // As if the answer to the claim never arrived: the process has a token in its rows that no attempt knows.
+  // As if the response to the claim never arrived: no attempt knows the fencing token in the rows of this process.
   await server.database.execute('UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1', [runId]);
   await expect.poll(async () => (await rowsOf([runId]))[0]?.attempt, { timeout: 20_000 }).toBe(2);
   await expect.poll(async () => (await rowsOf([runId]))[0]?.status, { timeout: 60_000 }).toBe('success');

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => agent.close());
 
-/** The official client, connected; closed at the end of the test. */
+/** Connects the official client; it is closed at the end of the test. */
 async function connect(path = '/mcp', key = agent.owner.adminKey): Promise<Client> {
   const client = new Client({ name: 'test', version: '1' });
   const transport = new StreamableHTTPClientTransport(new URL(`${agent.url}${path}`), {
@@ -26,7 +26,7 @@ const post = (body: unknown, headers: Record<string, string> = both) => agent.as
 const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
 
 describe('tools', () => {
-  it('are the assistants, with what they take', async () => {
+  it('are the assistants, with their input schemas', async () => {
     const name = 'Zoo guide (näht)';
     const [first, second] = await Promise.all(
       ['first', 'second'].map((description) => agent.client.assistants.create({ graphId: 'typed', name, description })),
@@ -57,7 +57,7 @@ describe('tools', () => {
     await client.close();
   });
 
-  it('come in pages', async () => {
+  it('are listed in pages', async () => {
     const { database, owner } = agent;
     for (let number = 0; number < 100; number += 1) {
       await createAssistant(
@@ -85,7 +85,7 @@ describe('tools', () => {
 });
 
 describe('a call', () => {
-  it('answers with the output of a run that leaves nothing behind', async () => {
+  it('responds with the output of a run and leaves no rows behind', async () => {
     const client = await connect('/mcp/');
     expect(await client.ping()).toEqual({});
     const messages = [{ role: 'user', content: 'hello' }];
@@ -98,7 +98,7 @@ describe('a call', () => {
     expect(await agent.client.threads.search()).toEqual([]);
   });
 
-  it('says why it failed', async () => {
+  it('reports why it failed', async () => {
     const client = await connect();
     const failed = await client.callTool({ name: 'misbehave', arguments: { how: 'fail' } });
     expect(failed).toMatchObject({
@@ -109,7 +109,7 @@ describe('a call', () => {
     await client.close();
   });
 
-  it('stops with its connection', async () => {
+  it('cancels its run when the connection closes', async () => {
     const { database, owner } = agent;
     const runs = () =>
       database.query<{ status: string }>('SELECT status FROM agents.runs WHERE deployment_id = $1', [owner.id]);
@@ -122,26 +122,26 @@ describe('a call', () => {
   });
 });
 
-describe('what cannot be followed', () => {
+describe('an invalid request', () => {
   it.each([
-    ['no word that events are taken', list, { accept: 'application/json' }, 406, -32000],
-    ['what is no message', { hello: 'world' }, both, 400, -32700],
-    ['another protocol', list, { ...both, 'mcp-protocol-version': '1999-01-01' }, 400, -32000],
+    ['an Accept header without event streams', list, { accept: 'application/json' }, 406, -32000],
+    ['a body that is not a message', { hello: 'world' }, both, 400, -32700],
+    ['an unknown protocol version', list, { ...both, 'mcp-protocol-version': '1999-01-01' }, 400, -32000],
     ['an unknown method', { ...list, method: 'animals/list' }, both, 200, -32601],
   ])('%s', async (_, body, headers, status, code) => {
     const answer = await post(body, headers);
     expect([answer.status, ((await answer.json()) as { error: { code: number } }).error.code]).toEqual([status, code]);
   });
 
-  it('has its status and nothing else', async () => {
-    const noted = await post({ jsonrpc: '2.0', method: 'notifications/initialized' });
-    expect([noted.status, await noted.text()]).toEqual([202, '']);
+  it('has the HTTP status of its error and an empty body', async () => {
+    const notified = await post({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    expect([notified.status, await notified.text()]).toEqual([202, '']);
     expect((await agent.ask('GET', '/mcp', undefined, both)).status).toBe(405);
     expect((await agent.ask('DELETE', '/mcp')).status).toBe(404);
     expect((await post('x'.repeat(17 * 1024 * 1024))).status).toBe(413);
   });
 
-  it('the key of another organisation', async () => {
+  it('rejects a key of another organisation', async () => {
     const other = await addOrganization(agent.database, 'other');
     await expect(connect('/mcp', other.adminKey)).rejects.toThrow('DEPLOYMENT_FORBIDDEN');
   });
@@ -149,7 +149,7 @@ describe('what cannot be followed', () => {
 
 const flags = async () => ((await (await agent.ask('GET', '/info')).json()) as { flags: object }).flags;
 
-it('is not there where the langgraph.json says so', async () => {
+it('responds 404 if langgraph.json disables MCP', async () => {
   const { agents } = agent.services;
   const original = agents.protocols;
   Object.assign(agents, { protocols: { mcp: false, a2a: false } });

@@ -1,4 +1,4 @@
-/** What LangChain's packages find in the processes of a project: a logger, and the way to the own server. */
+/** Globals that LangChain's packages use in the processes of a project: a logger, and access to the own server. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { onFreePort } from '../../../infra/embedded/free-port.ts';
 import { projectLogger } from '../../../pipelines/agents/workers/project-globals.ts';
@@ -12,16 +12,16 @@ beforeAll(async () => {
 afterAll(() => agent?.close());
 
 describe('new Client() without a URL', () => {
-  it('reaches the own server from a graph, with the key that the graph gives it', async () => {
+  it('reaches the own server from a graph, with the key that the graph sets', async () => {
     const answer = await agent.client.runs.wait(null, 'calling', { input: { key: agent.owner.adminKey } });
     expect(answer).toMatchObject({ graphs: ['calling', 'configured', 'steps'] });
   });
 
-  it('has no rights of the server', async () => {
+  it('does not have the permissions of the server', async () => {
     await expect(agent.client.runs.wait(null, 'calling', { input: { key: 'unknown' } })).rejects.toThrow('HTTP 401');
   });
 
-  it('has in an app the rights of the request, also where many share one client', async () => {
+  it('uses the permissions of the request in an app, also if requests share one client', async () => {
     const ask = async (key?: string) => {
       const answer = await fetch(`${agent.url}/own/user`, { headers: key === undefined ? {} : { 'x-api-key': key } });
       return (await answer.json()) as { user?: string; error?: string };
@@ -32,16 +32,18 @@ describe('new Client() without a URL', () => {
       ...[userId, organizationId, 'other@example.test'],
     ]);
     const other = { userId, key: await addKey({ database: agent.database, organizationId, userId }) };
-    const asked = Array.from({ length: 60 }, (_, place) => place % 3);
-    const answers = await Promise.all(asked.map((who) => ask([undefined, agent.owner.adminKey, other.key][who])));
-    for (const [place, who] of asked.entries()) {
-      if (who === 0) expect(answers[place]?.error).toContain('HTTP 401');
-      else expect(answers[place]).toEqual({ user: who === 1 ? agent.owner.userId : other.userId });
+    const callers = Array.from({ length: 60 }, (_, index) => index % 3);
+    const answers = await Promise.all(
+      callers.map((caller) => ask([undefined, agent.owner.adminKey, other.key][caller])),
+    );
+    for (const [index, caller] of callers.entries()) {
+      if (caller === 0) expect(answers[index]?.error).toContain('HTTP 401');
+      else expect(answers[index]).toEqual({ user: caller === 1 ? agent.owner.userId : other.userId });
     }
   });
 });
 
-describe('the logger of a project', () => {
+describe('the project logger', () => {
   const logged = (log: (logger: ReturnType<typeof projectLogger>) => unknown) => {
     const lines: string[] = [];
     log(projectLogger((line) => lines.push(line)));
@@ -50,7 +52,7 @@ describe('the logger of a project', () => {
     return JSON.parse(lines[0] as string) as Record<string, unknown>;
   };
 
-  it('writes one line of JSON for each call', () => {
+  it('writes one JSON line per call', () => {
     expect(logged((to) => to.info('two\nlines', { a: 1 }, { b: 2 }))).toEqual({
       ...{ level: 'info', message: 'two\nlines', a: 1, b: 2 },
     });
@@ -60,7 +62,7 @@ describe('the logger of a project', () => {
     expect(logged((to) => to.error(new Error('broken'))).message).toContain('Error: broken');
   });
 
-  it('writes what JSON cannot say, too, and can be chained', () => {
+  it('writes values that JSON cannot represent, and supports chaining', () => {
     const circle: Record<string, unknown> = {};
     circle.self = circle;
     expect(logged((to) => to.silly('round', circle)).meta).toContain('Circular');

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { deferred } from '../../infra/deferred.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Answers to questions over the v2 protocol, at moments that a test has to arrange. */
+/** Replies to interrupts over the v2 protocol, with timing that the test controls. */
 
 let agents: AgentServerUnderTest;
 beforeAll(async () => {
@@ -11,12 +11,12 @@ beforeAll(async () => {
 });
 afterAll(() => agents.close());
 
-it('takes a run as the answer whose question was asked by a run that ends between two looks at the thread', async () => {
+it('uses a run as the reply to an interrupt if the interrupted run ends between two reads of the thread', async () => {
   const { database } = agents.services.agents;
   const query = database.query.bind(database);
   const wasRead = deferred();
   const hasEnded = deferred();
-  const looks = vi.spyOn(database, 'query').mockImplementation(async (sql, ...rest) => {
+  const querySpy = vi.spyOn(database, 'query').mockImplementation(async (sql, ...rest) => {
     if (sql.includes('agents.end_run(')) await wasRead.promise;
     const rows = await query<{ status?: string }>(sql, ...rest);
     if (sql.includes('agents.end_run(')) hasEnded.resolve();
@@ -32,7 +32,7 @@ it('takes a run as the answer whose question was asked by a run that ends betwee
     await thread.run.start({ input: { question: 'Sure?' } });
     for await (const { method } of asking) if (method === 'input.requested') break;
     await thread.run.start({ input: 'yes' });
-    looks.mockRestore();
+    querySpy.mockRestore();
     await expect
       .poll(async () => (await agents.client.threads.get(thread.threadId)).values, { timeout: 10_000 })
       .toMatchObject({ result: 'answered: yes' });
@@ -40,6 +40,6 @@ it('takes a run as the answer whose question was asked by a run that ends betwee
   } finally {
     wasRead.resolve();
     hasEnded.resolve();
-    looks.mockRestore();
+    querySpy.mockRestore();
   }
 });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** What readers of the v2 protocol are told of that is no event: that events are missing, and that a stream breaks off. */
+/** Errors in streams of the v2 protocol: missing events, and a stream that breaks off. */
 
 let agents: AgentServerUnderTest;
 beforeAll(async () => {
@@ -12,7 +12,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => agents?.close());
 
-/** A thread whose last run is as the process that executed it leaves it where the log did not take all of its events. */
+/** Creates a thread whose last run is in the state that its process leaves if the log did not accept all events. */
 async function withEventsMissing(): Promise<string> {
   const { thread_id: threadId } = await agents.client.threads.create();
   const payload = { input: { n: 1 }, afterSeconds: 600, streamResumable: true };
@@ -26,21 +26,21 @@ async function withEventsMissing(): Promise<string> {
   return threadId;
 }
 
-it('events that are missing: an error before the end, by the stock client', async () => {
+it('reports missing events as an error before the end, through the stock client', async () => {
   const thread = agents.client.threads.stream(await withEventsMissing(), { assistantId: 'burst' });
-  const told: string[] = [];
-  thread.onError(({ message }) => told.push(message));
+  const errors: string[] = [];
+  thread.onError(({ message }) => errors.push(message));
   let last: unknown;
   for await (const { params } of await thread.subscribe(['lifecycle'])) {
     last = params.data;
     break;
   }
   expect(last).toMatchObject({ event: 'completed' });
-  expect(told).toEqual([expect.stringContaining('STREAM_INCOMPLETE')]);
+  expect(errors).toEqual([expect.stringContaining('STREAM_INCOMPLETE')]);
   await thread.close();
 });
 
-/** All that a subscription gets on a socket until it is closed, or has the end. */
+/** Collects what a subscription on a socket receives until the socket closes or the run ends. */
 async function onSocket(threadId: string) {
   const socket = new WebSocket(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, {
     headers: { 'x-api-key': agents.owner.adminKey },
@@ -63,12 +63,12 @@ async function onSocket(threadId: string) {
 const incomplete = { type: 'error', id: null, error: 'unknown_error', message: /^STREAM_INCOMPLETE: / };
 const expected = { ...incomplete, message: expect.stringMatching(incomplete.message) };
 
-it('events that are missing: the same on a socket', async () => {
+it('reports missing events on a WebSocket in the same way', async () => {
   const { seen } = await onSocket(await withEventsMissing());
   expect(seen).toMatchObject([expected, { type: 'event', params: { data: { event: 'completed' } } }]);
 });
 
-it('a stream that breaks off: the error is the last that comes', async () => {
+it('ends a stream that breaks off with an error', async () => {
   const { agents: services } = agents.services;
   const { hub } = services;
   const broken: typeof hub.readThread = async (thread, from) => {
@@ -76,7 +76,7 @@ it('a stream that breaks off: the error is the last that comes', async () => {
     return {
       finish: () => reader.finish(),
       close: () => reader.close(),
-      // biome-ignore lint/correctness/useYield: it breaks off before anything comes.
+      // biome-ignore lint/correctness/useYield: it breaks off before its first event.
       async *[Symbol.asyncIterator]() {
         throw runlakeError('STREAM_INCOMPLETE');
       },

@@ -14,7 +14,7 @@ afterAll(() => agents.close());
 
 type Transport = 'sse' | 'websocket';
 
-/** Browsers cannot give a socket headers, so that the stock client leaves it to others where there is a key. */
+/** Browsers cannot set headers on a WebSocket, so the stock client takes a factory if there is a key. */
 const socketTo = (url: string, key = agents.owner.adminKey) => new WebSocket(url, { headers: { 'x-api-key': key } });
 
 function threadOn(transport: Transport, assistantId: string, threadId: string = randomUUID()) {
@@ -57,7 +57,7 @@ const ask = async (threadId: string, command: unknown) => {
 };
 
 describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
-  it('starts a run on a thread that was not there, and streams its messages and its end', async () => {
+  it('starts a run on a new thread, and streams its messages and its end', async () => {
     const thread = threadOn(transport, 'chat');
     const started = (await thread.run.start({ input: { messages: [{ role: 'user', content: 'Hello' }] } })) as object;
     expect(started).toEqual({ run_id: expect.any(String) });
@@ -72,7 +72,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
-  it('tells where in a graph an event is, and what is below', async () => {
+  it('reports the namespace of an event, including those of subgraphs', async () => {
     const thread = threadOn(transport, 'parent');
     const events = await thread.subscribe({ channels: [...everything] });
     await thread.run.start({ input: { ask: false } });
@@ -96,7 +96,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
-  it('asks, and goes on with the answer', async () => {
+  it('streams an interrupt and resumes with the reply', async () => {
     const thread = threadOn(transport, 'parent');
     const events = await thread.subscribe({ channels: [...everything] });
     await thread.run.start({ input: { ask: true } });
@@ -124,7 +124,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
-  it('takes an answer that is given as soon as the question is there', async () => {
+  it('accepts a reply sent as soon as the interrupt is streamed', async () => {
     const thread = threadOn(transport, 'ask');
     const asking = await thread.subscribe({ channels: ['input'] });
     await thread.run.start({ input: { question: 'Sure?' } });
@@ -140,7 +140,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
-  it('takes the input of a run as the answer to an open question, at the checkpoint that the run begins on', async () => {
+  it('uses the input of a run as the reply to an open interrupt, at the checkpoint that the run starts from', async () => {
     const thread = threadOn(transport, 'ask');
     const { threadId } = thread;
     const result = async () => (await agents.client.threads.get(threadId)).values;
@@ -159,7 +159,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
-  it('takes a run that is started as soon as the question is there as the answer', async () => {
+  it('uses a run started as soon as the interrupt is streamed as the reply', async () => {
     const thread = threadOn(transport, 'ask');
     const asking = await thread.subscribe({ channels: ['input'] });
     await thread.run.start({ input: { question: 'Sure?' } });
@@ -174,7 +174,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
-  it('ends a run that is cancelled, or that stops at a breakpoint, as completed', async () => {
+  it('ends a run that is cancelled or stops at a breakpoint as completed', async () => {
     const cancelled = threadOn(transport, 'steps');
     const events = await cancelled.subscribe({ channels: ['lifecycle', 'values'] });
     const { run_id } = (await cancelled.run.start({ input: { steps: 1, pauseMs: 60_000 } })) as { run_id: string };
@@ -199,7 +199,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await paused.close();
   });
 
-  it('lists the checkpoints of a thread, and forks from one', async () => {
+  it('lists the checkpoints of a thread and forks from one', async () => {
     const thread = threadOn(transport, 'ask');
     const { threadId } = thread;
     const { run_id } = (await thread.run.start({ input: { question: 'Sure?' } })) as { run_id: string };
@@ -225,7 +225,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
-  it('tells that a run failed, and what a tool did', async () => {
+  it('reports a failed run and the results of a tool', async () => {
     const thread = threadOn(transport, 'tools');
     const events = await thread.subscribe(['tools', 'lifecycle']);
     await thread.run.start({ input: { messages: [] } });
@@ -243,7 +243,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 });
 
-describe('a stream of events', () => {
+describe('an event stream', () => {
   const read = async (threadId: string, body: object, count: number) => {
     const cut = new AbortController();
     const answer = await fetch(`${agents.url}/threads/${threadId}/stream/events`, {
@@ -271,7 +271,7 @@ describe('a stream of events', () => {
     return seen.slice(0, count);
   };
 
-  it('gives the same ids when it is read again, goes on after `since`, and shows runs of the older way', async () => {
+  it('has the same ids when it is read again, resumes after `since`, and includes runs of the v1 API', async () => {
     const threadId = randomUUID();
     await ask(threadId, { id: 1, method: 'run.start', params: { assistant_id: 'steps', input: { steps: 2 } } });
     const body = { channels: ['values', 'updates', 'lifecycle', 'custom:no'] };
@@ -290,7 +290,7 @@ describe('a stream of events', () => {
     expect(shown[0]?.seq).toBeGreaterThan(first[6]?.seq ?? 0);
   });
 
-  it('is refused for channels that there are not', async () => {
+  it('is rejected for unknown channels', async () => {
     const answer = await agents.ask('POST', `/threads/${randomUUID()}/stream/events`, { channels: ['nonsense'] });
     expect(answer.status).toBe(422);
   });
@@ -302,7 +302,7 @@ describe('a command', () => {
     ['no id', '{"method":"run.start"}', null],
     ['no method', '{"id":7}', 7],
     ['a negative id', '{"id":-1,"method":"run.start"}', null],
-  ])('is refused with 400 where the envelope is wrong: %s', async (_what, text, id) => {
+  ])('is rejected with 400 for an invalid envelope: %s', async (_what, text, id) => {
     const { status, body } = await ask(randomUUID(), JSON.parse(text));
     expect([status, body]).toEqual([
       400,
@@ -323,12 +323,12 @@ describe('a command', () => {
     ['run.start', { assistant_id: 'echo', config: { configurable: { checkpoint_id: '1ef' } } }, 'no_such_checkpoint'],
     ['state.get', { namespace: [] }, 'invalid_argument'],
     ['input.respond', { interrupt_id: 'a', response: 1 }, 'invalid_argument'],
-  ])('%s %o is an error %s', async (method, params, error) => {
+  ])('%s %o fails with %s', async (method, params, error) => {
     const { status, body } = await ask(randomUUID(), { id: 3, method, params });
     expect([status, body]).toEqual([200, { type: 'error', id: 3, error, message: expect.any(String) }]);
   });
 
-  it('shows the tree of a graph, and its state', async () => {
+  it('returns the tree of a graph and its state', async () => {
     const threadId = randomUUID();
     const { body } = await ask(threadId, { id: 1, method: 'run.start', params: { assistant_id: 'parent', input: {} } });
     expect(body).toMatchObject({ type: 'success', id: 1, meta: { thread_id: threadId } });
@@ -348,7 +348,7 @@ describe('a command', () => {
 });
 
 describe('a WebSocket', () => {
-  /** What comes, and how it ended. */
+  /** Returns the received messages and how the socket closed. */
   function open(key?: string, threadId: string = randomUUID()) {
     const socket = socketTo(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, key);
     const seen: Record<string, unknown>[] = [];
@@ -361,12 +361,12 @@ describe('a WebSocket', () => {
     return { socket, seen, opened, closed };
   }
 
-  it('is for those who may ask', async () => {
+  it('accepts only authorised callers', async () => {
     const other = await addOrganization(agents.database, 'other');
     for (const key of ['rlk_wrong', other.adminKey]) expect(await open(key).opened).toBe(false);
   });
 
-  it('answers rubbish with errors and goes on; what is too long ends it with a code', async () => {
+  it('responds to invalid messages with errors and stays open; a message that is too long closes it with a code', async () => {
     const { socket, seen, opened, closed } = open();
     expect(await opened).toBe(true);
     for (const text of ['rubbish', '', '[]', '{"id":1}']) socket.send(text);
@@ -383,7 +383,7 @@ describe('a WebSocket', () => {
     expect(await closed).toBe(1009);
   });
 
-  it('has as many subscriptions as may be, and ends them with itself', async () => {
+  it('limits its subscriptions, and ends them when it closes', async () => {
     const { socket, seen, opened, closed } = open();
     await opened;
     const subscribe = (id: number) =>

@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => server?.close());
 
-/** As another process writes it, of which this one hears nothing. */
+/** Updates the assistant as another process does: this process gets no notification. */
 const elsewhere = (set: string, assistantId: string) =>
   server.database.execute(
     `UPDATE agents.assistants SET ${set}, updated_at = clock_timestamp() WHERE assistant_id = $1`,
@@ -20,7 +20,7 @@ async function assistantOf(tag: string) {
   return id;
 }
 
-/** What the run was made with. */
+/** Returns the configuration that the run was created with. */
 async function runOf(assistantId: string, more: object = {}) {
   const { thread_id: threadId } = await server.client.threads.create();
   const run = await server.client.runs.create(threadId, assistantId, { input: { n: 1 }, ...more });
@@ -30,8 +30,8 @@ async function runOf(assistantId: string, more: object = {}) {
   return { threadId, tags: stored.kwargs.config.tags };
 }
 
-describe('a run is of its assistant as that is now', () => {
-  it('also where another process has changed it', async () => {
+describe('a run uses the current version of its assistant', () => {
+  it('also after another process changed it', async () => {
     const id = await assistantOf('first');
     expect((await runOf(id)).tags).toEqual(['first']);
     expect((await runOf(id)).tags).toEqual(['first']);
@@ -41,7 +41,7 @@ describe('a run is of its assistant as that is now', () => {
     expect((await runOf(id)).tags).toEqual(['third']);
   });
 
-  it('also where what was wrong with it is right', async () => {
+  it('also after its error was corrected', async () => {
     const id = await assistantOf('first');
     await runOf(id);
     const stops = { command: { goto: 'step' } };
@@ -50,7 +50,7 @@ describe('a run is of its assistant as that is now', () => {
     expect((await runOf(id, stops)).tags).toEqual(['first']);
   });
 
-  it('not where it was deleted', async () => {
+  it('unless it was deleted', async () => {
     const id = await assistantOf('first');
     await runOf(id);
     await server.database.execute('DELETE FROM agents.assistants WHERE assistant_id = $1', [id]);
@@ -60,7 +60,7 @@ describe('a run is of its assistant as that is now', () => {
     expect(await server.client.runs.list(threadId)).toEqual([]);
   });
 
-  it('of an id that is none: nothing is remembered', async () => {
+  it('does not cache an unknown id', async () => {
     const { thread_id: threadId } = await server.client.threads.create();
     for (let again = 0; again < 2; again += 1) {
       const answer = await server.ask('POST', `/threads/${threadId}/runs`, { assistant_id: randomUUID() });
@@ -68,7 +68,7 @@ describe('a run is of its assistant as that is now', () => {
     }
   });
 
-  it('where it is large it is read each time', async () => {
+  it('reads a large assistant each time', async () => {
     const id = await assistantOf('x'.repeat(20_000));
     expect((await runOf(id)).tags[0]).toHaveLength(20_000);
     await elsewhere(`config = '{"tags":["small"]}'`, id);

@@ -3,7 +3,7 @@ import { RemoteGraph } from '@langchain/langgraph/remote';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** The library's own view of a graph that runs elsewhere, as one graph has another one in it. */
+/** The library's client for a remote graph, as a graph uses it for a remote subgraph. */
 
 let server: AgentServerUnderTest;
 beforeAll(async () => {
@@ -15,7 +15,7 @@ const remote = (graphId: string) =>
   new RemoteGraph({ graphId, url: server.url, apiKey: server.owner.adminKey, streamResumable: true });
 const onThread = async () => ({ configurable: { thread_id: (await server.client.threads.create()).thread_id } });
 
-it('invokes, streams, stops for a question, goes on with its answer, and shows state and history', async () => {
+it('invokes, streams, interrupts, resumes with a reply, and reads state and history', async () => {
   const graph = remote('ask');
   const config = await onThread();
   const parts: unknown[] = [];
@@ -24,11 +24,11 @@ it('invokes, streams, stops for a question, goes on with its answer, and shows s
       parts.push(part);
     }
   };
-  // So that a graph which has it as a node stops there too.
+  // So that a graph with this one as a node stops, too.
   await expect(streaming()).rejects.toMatchObject({ interrupts: [{ value: { question: 'Go?' } }] });
   expect(parts).toMatchObject([{ prepare: { question: 'Go?' } }]);
 
-  // What was raised came with an event; the run ends after it.
+  // The exception was raised by an event; the run ends after it.
   await expect.poll(async () => (await graph.getState(config)).next).toEqual(['ask']);
   const before = await graph.getState(config);
   expect(before).toMatchObject({ next: ['ask'], values: { question: 'Go?' } });
@@ -43,7 +43,7 @@ it('invokes, streams, stops for a question, goes on with its answer, and shows s
   expect(await graph.getState(config)).toMatchObject({ values: { result: 'changed' } });
 });
 
-it('sends a node what the caller has for it', async () => {
+it('sends the input of the caller to a node', async () => {
   const state = await remote('ask').invoke(
     new Command({ goto: [new Send('finish', { answer: 'sent' })] }),
     await onThread(),
@@ -51,7 +51,7 @@ it('sends a node what the caller has for it', async () => {
   expect(state).toMatchObject({ result: 'answered: sent' });
 });
 
-it('streams several modes, parts of subgraphs, and raises what the graph failed with', async () => {
+it('streams several modes and parts of subgraphs, and raises the error of the graph', async () => {
   const modes = new Set<unknown>();
   const stream = await remote('parent').stream({}, { streamMode: ['updates', 'custom'], subgraphs: true });
   for await (const [namespace, mode] of stream as AsyncIterable<[string[], string]>) {

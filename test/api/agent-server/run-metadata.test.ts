@@ -1,6 +1,6 @@
 /**
- * What a run is configured with beyond its own request: user id and metadata of thread and assistant, as the reference
- * server merges them.
+ * Configuration of a run beyond its own request: user id and metadata of thread and assistant, merged as by the
+ * reference server.
  */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -33,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => agent?.close(), 30_000);
 
 describe('the user id that a graph sees', () => {
-  it('is the client’s, then that of the thread, then that of the assistant, then the caller’s', async () => {
+  it('is taken from the client, then the thread, then the assistant, then the caller', async () => {
     const { assistant_id: assistant } = await client.assistants.create({ graphId, ...userId('of the assistant') });
     const { thread_id: thread } = await client.threads.create();
     const seen = async (...args: Parameters<typeof run>) => (await run(...args)).configurable;
@@ -51,7 +51,7 @@ describe('the user id that a graph sees', () => {
     expect((await client.threads.get(thread)).config).toMatchObject({ configurable: { user_id: 'ben' } });
   });
 
-  it('never changes who a run is of', async () => {
+  it('never changes the user that a run belongs to', async () => {
     const forged = { langgraph_auth_user_id: 'ben', langgraph_auth_user: { identity: 'ben' } };
     const { configurable } = await run(null, graphId, { config: { configurable: forged } });
     expect(configurable).toMatchObject({
@@ -88,17 +88,17 @@ describe('metadata', () => {
       source: 'loop',
     };
     expect(state.metadata).toMatchObject({ ...found, langgraph_auth_user_id: agent.owner.userId });
-    // Handlers of custom authentication may put credentials there.
+    // Auth handlers may put credentials there.
     expect(state.metadata).not.toHaveProperty('langgraph_auth_user');
     expect((await client.threads.get(thread)).metadata).toEqual({ of: 'thread', thread: 1, ...ids });
   });
 
-  it('say that an assistant of the server is', async () => {
+  it('contain created_by if the assistant is a system assistant', async () => {
     const { metadata } = await run(null, graphId);
     expect(metadata).toMatchObject({ created_by: 'system', graph_id: graphId, assistant_id: systemId });
   });
 
-  it('of a run go to the thread that is made for it and stays', async () => {
+  it('of a run are copied to the thread that is created for it and kept', async () => {
     const thread = crypto.randomUUID();
     await run(thread, graphId, { metadata: { topic: 'cats' }, ifNotExists: 'create' });
     const about = { topic: 'cats', graph_id: graphId, assistant_id: systemId };
@@ -106,7 +106,7 @@ describe('metadata', () => {
     expect(await client.threads.search({ metadata: { topic: 'cats' } })).toHaveLength(1);
   });
 
-  it('filter the history of a thread, as do configurable values', async () => {
+  it('and configurable values filter the history of a thread', async () => {
     const { thread_id: thread } = await client.threads.create();
     await run(thread, graphId, { metadata: { turn: 1 }, ...userId('ada') });
     await run(thread, graphId, { metadata: { turn: 2 }, ...userId('ben') });
@@ -120,7 +120,7 @@ describe('metadata', () => {
     expect(await history({ graph_id: graphId })).toHaveLength(all.length);
   });
 
-  it('never say of a checkpoint whose it is not, nor which step', async () => {
+  it('cannot forge the owner or the step of a checkpoint', async () => {
     const metadata = { run_id: 'forged', thread_id: 'forged', run_attempt: 7, step: 99, source: 'fork', parents: 1 };
     const { thread_id: thread } = await client.threads.create();
     await run(thread, graphId, { metadata, durability: 'exit' });

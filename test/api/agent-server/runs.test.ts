@@ -15,13 +15,13 @@ shareDeployedAgents((opened) => {
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;
-/** A run that takes seconds and hears a cancel. */
+/** A run that takes seconds and can be cancelled. */
 const slow = (text: string, pauseMs = 60_000) => ({ input: { steps: 1, pauseMs, text } });
 const running = (threadId: string, runId: string) =>
   expect.poll(() => statusOf(threadId, runId), { timeout: 10_000 }).toBe('running');
 
 describe('a run on a thread', () => {
-  it('is made, run and read; its state stays on the thread', async () => {
+  it('is created, executed and read; its state stays on the thread', async () => {
     const threadId = await newThread();
     const made = await client.runs.create(threadId, 'steps', {
       input: { steps: 2, text: 'a' },
@@ -58,11 +58,11 @@ describe('a run on a thread', () => {
       metadata: { graph_id: 'steps' },
       values: { log: ['a 1', 'a 2'] },
     });
-    // A join after the end answers from what is stored.
+    // A join after the end responds with the stored state.
     expect(await client.runs.join(threadId, made.run_id)).toMatchObject({ count: 2 });
   });
 
-  it('takes the config of its assistant with its own over it, and headers but no keys', async () => {
+  it('merges its config over that of its assistant, and gets headers but no keys', async () => {
     const assistant = await client.assistants.create({
       graphId: 'tailored',
       config: { tags: ['base'], configurable: { style: 'dry', node: 'speak' } },
@@ -93,7 +93,7 @@ describe('a run on a thread', () => {
     expect(Object.keys(kwargs.config.configurable)).not.toContain('x-forwarded-user');
   });
 
-  it('is waited for; a failure is raised by the client, and the thread says so', async () => {
+  it('can be waited for; the client raises its error, and the thread has status error', async () => {
     const threadId = await newThread();
     expect(
       await client.runs.wait(threadId, 'echo', { input: { messages: [{ role: 'user', content: 'hi' }] } }),
@@ -104,11 +104,11 @@ describe('a run on a thread', () => {
     const [run] = await client.runs.list(threadId);
     expect(run).toMatchObject({ status: 'error' });
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'error' });
-    // Who joins a run that failed before is told the same.
+    // A client that joins a failed run gets the same error.
     expect(await client.runs.join(threadId, run!.run_id)).toMatchObject({ __error__: { error: 'TypeError' } });
   });
 
-  it('is waited for and joined on connections that are kept open', async () => {
+  it('keeps connections alive that wait for it or join it', async () => {
     const threadId = await newThread();
     const wait = server.ask('POST', `/threads/${threadId}/runs/wait`, { assistant_id: 'steps', ...slow('x', 900) });
     await expect.poll(() => client.runs.list(threadId), { timeout: 10_000 }).toHaveLength(1);
@@ -117,7 +117,7 @@ describe('a run on a thread', () => {
     for (const answer of [await wait, await join]) expect(await answer.text()).toMatch(/^\n+\{.*"log":\["x 1"\]/);
   });
 
-  it('tells its webhook how it ended, whatever the end, signed and once', async () => {
+  it('sends its webhook once, signed, with every status', async () => {
     const receiver = await WebhookReceiver.open();
     receiver.answers = true;
     const webhook = receiver.url;
@@ -139,23 +139,23 @@ describe('a run on a thread', () => {
     expect(receiver.received.map(({ isSigned }) => isSigned)).toEqual([true, true, true]);
   });
 
-  it('tells where it is, before it is done', async () => {
+  it('returns its location before it ends', async () => {
     const threadId = await newThread();
     const body = { assistant_id: 'steps', ...slow('x') };
-    const leaving = new AbortController();
+    const disconnect = new AbortController();
     const response = await fetch(`${server.url}/threads/${threadId}/runs/wait`, {
       method: 'POST',
       headers: { 'x-api-key': server.owner.adminKey, 'content-type': 'application/json' },
       body: JSON.stringify({ ...body, on_disconnect: 'cancel' }),
-      signal: leaving.signal,
+      signal: disconnect.signal,
     });
     const [, runId] = /^\/threads\/[^/]+\/runs\/([^/]+)$/.exec(response.headers.get('content-location') ?? '') ?? [];
     await running(threadId, runId!);
-    leaving.abort();
+    disconnect.abort();
     await expect.poll(() => statusOf(threadId, runId!)).toBe('interrupted');
   });
 
-  it('is listed newest first, by status, in pages, with some fields', async () => {
+  it('is listed newest first, by status, in pages, with selected fields', async () => {
     const threadId = await newThread();
     const ids: string[] = [];
     for (const text of ['1', '2', '3']) {
@@ -175,7 +175,7 @@ describe('a run on a thread', () => {
     await expect(client.runs.get(threadId, later.run_id)).rejects.toThrow('404');
   });
 
-  it('waits for after_seconds', async () => {
+  it('is delayed by after_seconds', async () => {
     const threadId = await newThread();
     const startedAtMs = Date.now();
     const run = await client.runs.create(threadId, 'steps', { input: { steps: 1 }, afterSeconds: 1 });
@@ -186,7 +186,7 @@ describe('a run on a thread', () => {
 });
 
 describe('a missing thread', () => {
-  it('is not found, or made where that is asked for', async () => {
+  it('responds 404, or is created if requested', async () => {
     const threadId = randomUUID();
     const input = { steps: 1 };
     await expect(client.runs.wait(threadId, 'steps', { input })).rejects.toThrow('404');
@@ -195,8 +195,8 @@ describe('a missing thread', () => {
   });
 });
 
-describe('a thread that is busy', () => {
-  it('rejects', async () => {
+describe('a busy thread', () => {
+  it('rejects a run', async () => {
     const threadId = await newThread();
     const first = await client.runs.create(threadId, 'steps', slow('first'));
     await expect(client.runs.create(threadId, 'steps', { multitaskStrategy: 'reject' })).rejects.toThrow('409');
@@ -208,7 +208,7 @@ describe('a thread that is busy', () => {
     expect(after).toMatchObject({ count: 1 });
   });
 
-  it('enqueues, in order', async () => {
+  it('enqueues runs in order', async () => {
     const threadId = await newThread();
     const runs = [];
     for (const text of ['a', 'b', 'c'])
@@ -217,7 +217,7 @@ describe('a thread that is busy', () => {
     expect(last).toMatchObject({ log: ['a 1', 'b 2', 'c 3'] });
   });
 
-  it('interrupts: what was stored stays, the next goes on from there', async () => {
+  it('interrupts the current run: stored state stays, and the next run continues from it', async () => {
     const threadId = await newThread();
     const first = await client.runs.create(threadId, 'steps', { input: { steps: 3, pauseMs: 600, text: 'a' } });
     await expect
@@ -234,7 +234,7 @@ describe('a thread that is busy', () => {
     expect(values.log.at(-1)).toMatch(/^b /);
   });
 
-  it('rolls back: the run goes with what it stored', async () => {
+  it('rolls back the current run with its stored state', async () => {
     const threadId = await newThread();
     await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'kept' } });
     const before = await client.threads.getHistory(threadId);
@@ -253,7 +253,7 @@ describe('a thread that is busy', () => {
 });
 
 describe('cancel', () => {
-  it('is taken at once, or waits for the end', async () => {
+  it('responds at once, or waits for the end', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'steps', slow('a'));
     await running(threadId, run.run_id);
@@ -284,7 +284,7 @@ describe('cancel', () => {
       server.ask('POST', `${path}?action=interrupt`),
       server.ask('POST', `${path}?action=rollback`),
     ]);
-    // The second one comes too late only if it is refused.
+    // A refused cancel is accepted only for the second one, which may come too late.
     expect(answers.map(({ status }) => status)).toEqual([202, expect.toBeOneOf([202, 409])]);
     await expect.poll(async () => (await client.threads.get(threadId)).status).toBe('idle');
     if (answers[1]?.status === 202) expect(await log()).not.toContain('dropped');
@@ -295,7 +295,7 @@ describe('cancel', () => {
     expect(await log()).toContain('last');
   });
 
-  it('ends runs that wait, and many at once', async () => {
+  it('cancels pending runs, and many at once', async () => {
     const threadId = await newThread();
     const runs = [];
     for (const text of ['a', 'b', 'c']) runs.push(await client.runs.create(threadId, 'steps', slow(text)));
@@ -326,28 +326,28 @@ describe('durability', () => {
   });
 });
 
-describe('a bad request', () => {
+describe('an invalid request', () => {
   it.each<[string, string, object, number, unknown]>([
     ['no assistant', '/runs', {}, 422, ['body', 'assistant_id']],
     ['an unknown graph', '/runs', { assistant_id: 'nowhere' }, 404, undefined],
     [
-      'an unknown mode',
+      'an unknown stream mode',
       '/runs/stream',
       { assistant_id: 'echo', stream_mode: ['values', 'sound'] },
       422,
       ['body', 'stream_mode'],
     ],
     [
-      'an unknown strategy',
+      'an unknown multitask strategy',
       '/runs/wait',
       { assistant_id: 'echo', multitask_strategy: 'shout' },
       422,
       ['body', 'multitask_strategy'],
     ],
-    ['a time before now', '/runs', { assistant_id: 'echo', after_seconds: -1 }, 422, ['body', 'after_seconds']],
+    ['a negative delay', '/runs', { assistant_id: 'echo', after_seconds: -1 }, 422, ['body', 'after_seconds']],
     ['a malformed id', '/threads/nothing/runs', { assistant_id: 'echo' }, 422, ['path', 'thread_id']],
     [
-      'one bad of a batch',
+      'an invalid run in a batch',
       '/runs/batch',
       [{ assistant_id: 'echo' }, { assistant_id: 'echo', streamMode: 1 }],
       422,

@@ -23,19 +23,19 @@ import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
 export interface AgentServerUnderTest {
   readonly url: string;
-  /** The stock client, with a key of the owner that may do everything. It tries nothing twice. */
+  /** The stock client, with an admin key of the owner and without retries. */
   readonly client: Client;
   readonly server: FastifyInstance;
   readonly services: AgentServices;
-  /** What a main API beside it answers with. */
+  /** Services of a main API on the same stores. */
   readonly answering: Services;
   readonly executor: Executor;
   readonly database: Database;
-  /** What servers of other deployments share with it. */
+  /** Resources that servers of other deployments share with it. */
   readonly shared: Shared;
   readonly owner: OrganizationUnderTest;
   clientOf(key: string): Client;
-  /** Asks as the owner. */
+  /** Sends a request as the owner. */
   ask: ReturnType<typeof requestOf>;
   close(): Promise<void>;
 }
@@ -44,7 +44,7 @@ export interface AgentServerOptions {
   readonly config?: Partial<Omit<Config, 'agentsFile'>>;
   /** Folder below `test/agents/projects`. */
   readonly project?: string;
-  /** A server that runs: its stores, log and organisation are used. It is to be closed last. */
+  /** A running server whose stores, log and organisation are shared. It must be closed last. */
   readonly beside?: AgentServerUnderTest;
 }
 
@@ -59,7 +59,7 @@ export function graphsFileOf(project: string): string {
   return `${projects}${project}/langgraph.json`;
 }
 
-/** Asks with a key, by `fetch`; a body goes as JSON. */
+/** Returns a function that sends requests with a key by `fetch`; bodies are sent as JSON. */
 export function requestOf(url: string, apiKey: string) {
   return (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> =>
     fetch(`${url}${path}`, {
@@ -69,7 +69,7 @@ export function requestOf(url: string, apiKey: string) {
     });
 }
 
-/** Reads a streamed answer in the background, until it ends or breaks. */
+/** Reads a streamed response in the background, until it ends or breaks. */
 export function readInBackground({ body }: Response): { readonly text: string; readonly ended: boolean } {
   const seen = { text: '', ended: false };
   void (async () => {
@@ -83,7 +83,7 @@ export function readInBackground({ body }: Response): { readonly text: string; r
   return seen;
 }
 
-/** An agent server with everything behind it, on a free port and, unless it is beside another one, on stores of its own. */
+/** Starts an agent server with all dependencies on a free port; it has its own stores unless `beside` is set. */
 export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
   const ends = new Ends();
   const logger = createLogger('silent', 'test');

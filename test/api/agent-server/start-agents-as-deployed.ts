@@ -10,7 +10,7 @@ import { joinEnvironments, testSettings } from '../../test-settings.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 import { graphsFileOf, requestOf, startAgentServer } from './start-agent-server.ts';
 
-/** An agent server as its clients know it, wherever it runs. */
+/** An agent server as its clients see it, wherever it runs. */
 export interface DeployedAgents {
   readonly url: string;
   readonly client: Client;
@@ -20,7 +20,7 @@ export interface DeployedAgents {
   close(): Promise<void>;
 }
 
-/** One for all tests of a suite. */
+/** Starts one server for all tests of a suite. */
 export function shareDeployedAgents(take: (server: DeployedAgents) => void): void {
   let shared: DeployedAgents | undefined;
   beforeAll(async () => {
@@ -31,8 +31,8 @@ export function shareDeployedAgents(take: (server: DeployedAgents) => void): voi
 }
 
 /**
- * On embedded engines everything in this process; on the native stack as teams deploy it: agents and the sink in processes of
- * their own, out of the built code, with Kafka between them.
+ * With embedded engines, everything runs in this process. With the native stack, agents and the sink run as in
+ * production: in separate processes from the built code, with Kafka between them.
  */
 async function startAgentsAsDeployed(): Promise<DeployedAgents> {
   const stores = await freshStores();
@@ -63,7 +63,7 @@ async function startAgentsAsDeployed(): Promise<DeployedAgents> {
   try {
     roles.push(...(await Promise.all([startRole('agents', environment), startRole('ingest', environment)])));
     const address = () => /Runlake runs agents at (\S+)/.exec(roles[0]?.output() ?? '')?.[1];
-    await until('an agent server to answer', () => address() !== undefined);
+    await until('an agent server responds', () => address() !== undefined);
     const url = address() as string;
     const client = new Client({ apiUrl: url, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } });
     return { url, client, database: stores.database, owner, ask: requestOf(url, owner.adminKey), close };

@@ -5,8 +5,8 @@ import { expireThreads } from '../../../pipelines/agents/threads/expire-threads.
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all } from './stream-parts.ts';
 
-/** Rows of a run go when its trace is taken, which is once a second. */
-const patiently = { timeout: 20_000 };
+/** Rows of a run are deleted after its trace was consumed, which happens once a second. */
+const withTimeout = { timeout: 20_000 };
 
 /** Runs without a thread, through the stock client. */
 
@@ -25,17 +25,17 @@ async function rowsOf(table: 'runs' | 'threads', threadId: string): Promise<numb
   return row!.rows;
 }
 
-it('are waited for and leave nothing behind', async () => {
+it('are waited for and leave no rows behind', async () => {
   expect(await client.runs.wait(null, 'steps', { input: { steps: 2, text: 'a' } })).toMatchObject({
     log: ['a 1', 'a 2'],
   });
   await expect(client.runs.wait(null, 'misbehave', { input: { how: 'fail' } })).rejects.toThrow('TypeError');
   const rows = () => server.database.query('SELECT FROM agents.threads WHERE hidden');
-  await expect.poll(async () => (await rows()).length, patiently).toBe(0);
+  await expect.poll(async () => (await rows()).length, withTimeout).toBe(0);
   expect(await server.database.query('SELECT FROM agents.checkpoints')).toEqual([]);
 });
 
-it('stream, and say where they are', async () => {
+it('are streamed and return their location', async () => {
   let made: { run_id: string; thread_id?: string } | undefined;
   const stream = client.runs.stream(null, 'burst', {
     input: { n: 3 },
@@ -52,7 +52,7 @@ it('stream, and say where they are', async () => {
   expect(made!.thread_id).toBeUndefined();
 });
 
-it('in the background can be joined on the thread that is theirs, which is kept where that is asked for', async () => {
+it('in the background can be joined on their own thread, which is kept if requested', async () => {
   const run = await client.runs.create(null, 'burst', {
     input: { n: 30, pauseMs: 20 },
     streamMode: 'custom',
@@ -67,41 +67,41 @@ it('in the background can be joined on the thread that is theirs, which is kept 
 
   const gone = await client.runs.create(null, 'steps', { input: { steps: 1 } });
   await client.runs.join(gone.thread_id, gone.run_id).catch(() => undefined);
-  await expect.poll(() => rowsOf('threads', gone.thread_id), patiently).toBe(0);
+  await expect.poll(() => rowsOf('threads', gone.thread_id), withTimeout).toBe(0);
   await expect(client.threads.get(gone.thread_id)).rejects.toThrow('404');
 });
 
-it('are stopped when their client goes, where that is asked for', async () => {
+it('are cancelled when their client disconnects, if requested', async () => {
   const started = async (onDisconnect?: 'cancel' | 'continue') => {
-    const leave = new AbortController();
+    const disconnect = new AbortController();
     let runId = '';
     const stream = client.runs.stream(null, 'steps', {
       input: { steps: 1, pauseMs: 1_500 },
       ...({ onCompletion: 'keep' } as object),
       ...(onDisconnect && { onDisconnect }),
-      signal: leave.signal,
+      signal: disconnect.signal,
       onRunCreated: (run) => {
         runId = run.run_id;
       },
     });
     for await (const { event } of stream) if (event === 'metadata') break;
-    leave.abort();
+    disconnect.abort();
     return runId;
   };
-  const [cancelled, continued, unsaid] = [await started('cancel'), await started('continue'), await started()];
+  const [cancelled, continued, byDefault] = [await started('cancel'), await started('continue'), await started()];
   const statusOf = async (runId: string) => {
     const [row] = await server.database.query<{ status: string }>('SELECT status FROM agents.runs WHERE run_id = $1', [
       runId,
     ]);
     return row!.status;
   };
-  await expect.poll(() => statusOf(cancelled), patiently).toBe('interrupted');
-  for (const runId of [continued, unsaid]) {
-    await expect.poll(() => statusOf(runId), patiently).toBe('success');
+  await expect.poll(() => statusOf(cancelled), withTimeout).toBe('interrupted');
+  for (const runId of [continued, byDefault]) {
+    await expect.poll(() => statusOf(runId), withTimeout).toBe('success');
   }
 });
 
-it('come in batches, with the names that the client leaves as they are', async () => {
+it('are created in batches, with the field names that the client does not convert', async () => {
   const runs = await client.runs.createBatch([
     { assistantId: 'steps', input: { steps: 1, text: 'a' }, onCompletion: 'keep' as never, streamMode: 'updates' },
     { assistantId: 'steps', input: { steps: 1, text: 'b' }, onCompletion: 'keep' as never, ifNotExists: 'create' },
@@ -111,14 +111,14 @@ it('come in batches, with the names that the client leaves as they are', async (
   expect(values).toMatchObject([{ log: ['a 1'] }, { log: ['b 1'] }]);
 });
 
-it('have no checkpoints to begin at', async () => {
+it('have no checkpoints to start from', async () => {
   await expect(client.runs.wait(null, 'steps', { checkpointId: randomUUID() })).rejects.toThrow('404');
 });
 
-it('that are resumable can be come back to for two minutes after their end, then go with all that is theirs', async () => {
+it('that are resumable can be rejoined for two minutes after their end, then all their rows are deleted', async () => {
   const input = { input: { n: 3 }, stream_mode: 'custom', stream_resumable: true, assistant_id: 'burst' };
   const first = await server.ask('POST', '/runs/stream', input);
-  const told = await first.text();
+  const firstText = await first.text();
   const path = first.headers.get('location')!.split('?')[0]!;
   const runId = path.split('/').at(-2)!;
   const thread = async () => {
@@ -129,13 +129,13 @@ it('that are resumable can be come back to for two minutes after their end, then
     );
     return row;
   };
-  await expect.poll(async () => (await thread())?.due, patiently).toBe(true);
+  await expect.poll(async () => (await thread())?.due, withTimeout).toBe(true);
   const frames = (text: string) =>
     text
       .replaceAll(/^:.*\r?\n/gm, '')
       .split(/\r?\n\r?\n/)
       .filter((frame) => frame.includes('event: '));
-  const [metadata, ...rest] = frames(told);
+  const [metadata, ...rest] = frames(firstText);
   expect(rest).toHaveLength(3);
   const again = await server.ask('GET', path, undefined, { 'last-event-id': /^id: (.*)$/m.exec(metadata!)![1]! });
   expect([again.status, frames(await again.text())]).toEqual([200, rest]);

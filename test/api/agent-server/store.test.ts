@@ -7,7 +7,7 @@ beforeAll(async () => {
 });
 afterAll(() => agents?.close());
 
-it('keeps items for the stock client, and finds them again', async () => {
+it('stores items for the stock client and finds them', async () => {
   const { store } = agents.client;
   await store.putItem(['users', 'ann'], 'likes', { food: 'soup', n: 3 });
   await store.putItem(['users', 'ann', 'old'], 'likes', { food: 'cake' }, { ttl: 5, index: false });
@@ -35,7 +35,7 @@ it('keeps items for the stock client, and finds them again', async () => {
   });
 });
 
-it('answers the bare requests of other clients', async () => {
+it('responds to requests of clients without an SDK', async () => {
   const put = await agents.ask('PUT', '/store/items', { namespace: ['x', 'y'], key: 'k', value: { a: 1 } });
   expect([put.status, await put.text()]).toEqual([204, '']);
   for (const path of ['/store/items?namespace=x.y&key=k', '/store/items?namespace=x&namespace=y&key=k']) {
@@ -62,7 +62,7 @@ it.each<[string, string, object]>([
   ['POST', '/store/items/search', { query: 'no index' }],
   ['POST', '/store/items/search', { limit: 0 }],
   ['POST', '/store/namespaces', { max_depth: 0 }],
-])('%s %s %j is 422', async (method, path, body) => {
+])('%s %s %j responds 422', async (method, path, body) => {
   const answer = await agents.ask(method, path, body);
   expect([answer.status, await answer.json()]).toMatchObject([422, { detail: expect.anything() }]);
 });

@@ -5,7 +5,7 @@ import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
-/** Streams of runs, through the stock client and, for what it hides, as bytes. */
+/** Streams of runs, through the stock client, and as bytes where the client hides details. */
 
 let server: DeployedAgents;
 let client: Client;
@@ -22,7 +22,7 @@ const burst = (n: number, pauseMs?: number) => ({
 });
 
 describe('a stream', () => {
-  it('has frames of event, data and id, and says where it is', async () => {
+  it('has frames of event, data and id, and returns its location', async () => {
     const threadId = await newThread();
     const body = { assistant_id: 'burst', input: { n: 2 }, stream_mode: ['custom', 'values'] };
     const response = await server.ask('POST', `/threads/${threadId}/runs/stream`, body);
@@ -43,14 +43,14 @@ describe('a stream', () => {
     expect(frames.map((frame) => frame.split('\n')[2])).toEqual([1, 2, 3, 4, 5].map((seq) => `id: 1-${seq}`));
   });
 
-  it('is kept open by comments while nothing happens', async () => {
+  it('is kept alive by comments while there are no events', async () => {
     const threadId = await newThread();
     const body = { assistant_id: 'burst', input: { n: 1, pauseMs: 900 }, stream_mode: 'custom' };
     const text = await (await server.ask('POST', `/threads/${threadId}/runs/stream`, body)).text();
     expect(text.match(/^: heartbeat$/gm)!.length).toBeGreaterThanOrEqual(4);
   });
 
-  it('has the modes that are asked for, and parts of subgraphs under their names', async () => {
+  it('has the requested modes, and events of subgraphs with their namespaces', async () => {
     const threadId = await newThread();
     const stream = client.runs.stream(threadId, 'parent', {
       input: {},
@@ -68,7 +68,7 @@ describe('a stream', () => {
     expect(flat).toEqual(['metadata', 'updates', 'updates']);
   });
 
-  it('has messages as they grow', async () => {
+  it('streams messages token by token', async () => {
     const input = { messages: [{ role: 'user', content: 'hello' }] };
     const parts = await all(client.runs.stream(await newThread(), 'chat', { input, streamMode: 'messages-tuple' }));
     const texts = parts
@@ -78,7 +78,7 @@ describe('a stream', () => {
     expect(texts.join('')).toContain('Good day.');
   });
 
-  it('tells an interrupt and a failure, and ends when the state is stored', async () => {
+  it('reports an interrupt and a failure, and ends when the state is stored', async () => {
     const threadId = await newThread();
     const parts = await all(client.runs.stream(threadId, 'ask', { input: { question: 'Go?' }, streamMode: 'updates' }));
     expect(parts.at(-1)).toMatchObject({
@@ -117,7 +117,7 @@ describe('a stream', () => {
 });
 
 describe('joining', () => {
-  it('gives each reader all that comes from then on', async () => {
+  it('sends each client all events from then on', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'burst', { ...burst(30, 20), afterSeconds: 0.5 });
     const joins = [1, 2].map(() => all(client.runs.joinStream(threadId, run.run_id)));
@@ -129,7 +129,7 @@ describe('joining', () => {
     await expect(all(client.runs.joinStream(threadId, randomUUID()))).rejects.toThrow('404');
   });
 
-  it('leaves out other modes, by the first part of the name', async () => {
+  it('filters by mode, using the first part of the event name', async () => {
     const threadId = await newThread();
     const made = { input: {}, streamMode: ['updates', 'custom'] as ('updates' | 'custom')[], streamSubgraphs: true };
     const run = await client.runs.create(threadId, 'parent', { ...made, streamResumable: true });
@@ -140,22 +140,22 @@ describe('joining', () => {
     expect(seen[0]).toBe('metadata');
   });
 
-  it('takes the run with it when the reader goes, where that is asked for; others leave it alone', async () => {
+  it('cancels the run when the client disconnects, if requested', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'steps', {
       ...{ input: { steps: 200, pauseMs: 100 }, streamMode: 'custom', config: { recursion_limit: 300 } },
     });
-    const left = async (options: { cancelOnDisconnect?: boolean }) => {
-      const leaving = new AbortController();
-      const joined = client.runs.joinStream(threadId, run.run_id, { ...options, signal: leaving.signal });
+    const joinAndDisconnect = async (options: { cancelOnDisconnect?: boolean }) => {
+      const disconnect = new AbortController();
+      const joined = client.runs.joinStream(threadId, run.run_id, { ...options, signal: disconnect.signal });
       for await (const { event } of joined) if (event === 'custom') break;
-      leaving.abort();
+      disconnect.abort();
     };
     const stayed = all(client.runs.joinStream(threadId, run.run_id));
-    await left({});
-    await left({ cancelOnDisconnect: false });
+    await joinAndDisconnect({});
+    await joinAndDisconnect({ cancelOnDisconnect: false });
     expect((await client.runs.get(threadId, run.run_id)).status).toBe('running');
-    await left({ cancelOnDisconnect: true });
+    await joinAndDisconnect({ cancelOnDisconnect: true });
     await expect.poll(async () => (await client.runs.get(threadId, run.run_id)).status).toBe('interrupted');
     expect(names(await stayed)).not.toContain('error');
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
@@ -163,24 +163,24 @@ describe('joining', () => {
 });
 
 describe('a resumable stream', () => {
-  it('goes on after the event that is named, while it runs and when it has ended', async () => {
+  it('resumes after the given event, during the run and after its end', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'burst', { ...burst(40, 15), streamResumable: true });
-    const whole = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
-    expect(numbers(whole)).toEqual(upTo(40));
+    const allParts = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
+    expect(numbers(allParts)).toEqual(upTo(40));
     for (const from of [0, 17, 40]) {
-      const lastEventId = whole[from]!.id!;
+      const lastEventId = allParts[from]!.id!;
       const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId }));
-      expect(rest).toEqual(whole.slice(from + 1));
+      expect(rest).toEqual(allParts.slice(from + 1));
     }
-    expect(await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-' }))).toEqual(whole);
+    expect(await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-' }))).toEqual(allParts);
     const bad = await server.ask('GET', `/threads/${threadId}/runs/${run.run_id}/stream`, undefined, {
       'last-event-id': 'nonsense',
     });
     expect(bad.status).toBe(422);
   });
 
-  it('is taken up again by the client when the connection breaks, with each event once', async () => {
+  it('is resumed by the client when the connection breaks, with each event once', async () => {
     const { hostname, port } = new URL(server.url);
     const proxy = await openTcpProxy(hostname, Number(port));
     try {
@@ -204,10 +204,10 @@ describe('a resumable stream', () => {
     }
   });
 
-  it('says so where the log did not take all events, and the run is what it is', async () => {
+  it('ends with an error if the log did not accept all events, and the run keeps its status', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'burst', { ...burst(3), afterSeconds: 600, streamResumable: true });
-    // As the process that executed it leaves it: ended, with the end not in the log yet.
+    // As the process that executed the run leaves it: ended, but its end not yet in the log.
     await server.database.execute(
       `UPDATE agents.runs SET status = 'success', attempt = 1, events_missing = true, end_published = false,
          started_at = clock_timestamp(), ended_at = clock_timestamp() WHERE run_id = $1`,
@@ -218,7 +218,7 @@ describe('a resumable stream', () => {
     expect((await client.runs.get(threadId, run.run_id)).status).toBe('success');
   });
 
-  it('tells that the run was given up, when the process has died under it three times', {
+  it('reports a run that was given up after its process died three times', {
     timeout: 60_000,
   }, async () => {
     const threadId = await newThread();
@@ -235,7 +235,7 @@ describe('a resumable stream', () => {
     expect(await client.runs.join(threadId, run.run_id)).toMatchObject({ __error__: { error: 'RunLost' } });
   });
 
-  it('is had from its beginning by a client that got nothing', async () => {
+  it('can be read from its start by a client that received nothing', async () => {
     const threadId = await newThread();
     const body = { assistant_id: 'burst', input: { n: 3 }, stream_mode: 'custom', stream_resumable: true };
     const response = await server.ask('POST', `/threads/${threadId}/runs/stream`, body);
@@ -247,10 +247,10 @@ describe('a resumable stream', () => {
 });
 
 describe('the stream of a thread', () => {
-  it('goes over its runs, with all that they give or with their beginnings and ends', async () => {
+  it('spans its runs, with all their events or only their starts and ends', async () => {
     const threadId = await newThread();
-    const leaving = new AbortController();
-    const { signal } = leaving;
+    const disconnect = new AbortController();
+    const { signal } = disconnect;
     const collect = (streamMode: 'run_modes' | 'lifecycle') => {
       const parts: Part[] = [];
       const ended = (async () => {
@@ -259,7 +259,7 @@ describe('the stream of a thread', () => {
       return { parts, ended };
     };
     const [everything, lifecycle] = [collect('run_modes'), collect('lifecycle')];
-    // Until both are attached they see nothing of the runs.
+    // Clients get events of the runs only after both are attached.
     const runIds: string[] = [];
     const ends = (parts: readonly Part[]) =>
       parts.filter(({ data }) => (data as { status?: string }).status === 'run_done').length;
@@ -276,7 +276,7 @@ describe('the stream of a thread', () => {
         { timeout: 10_000 },
       )
       .toBeGreaterThanOrEqual(2);
-    leaving.abort();
+    disconnect.abort();
     await Promise.all([everything.ended, lifecycle.ended]);
     expect(new Set(names(lifecycle.parts))).toEqual(new Set(['metadata']));
     expect(names(everything.parts).slice(-4)).toEqual(['metadata', 'custom', 'custom', 'metadata']);
@@ -286,33 +286,33 @@ describe('the stream of a thread', () => {
     expect((await server.ask('GET', `/threads/${randomUUID()}/stream`)).status).toBe(404);
   });
 
-  it('tells of new state, from outside and by runs, to those who ask for it', async () => {
+  it('reports new state, set by clients and by runs, to clients that request it', async () => {
     const { thread_id: threadId } = await client.threads.create({ graphId: 'steps' });
     const update = (log: string) => client.threads.updateState(threadId, { values: { log: [log] }, asNode: 'step' });
     const read = async (streamMode: 'state_update' | 'lifecycle', lastEventId: string, count: number) => {
-      const leaving = new AbortController();
+      const disconnect = new AbortController();
       const parts: Part[] = [];
-      const options = { streamMode, lastEventId, signal: leaving.signal };
+      const options = { streamMode, lastEventId, signal: disconnect.signal };
       for await (const part of client.threads.joinStream(threadId, options)) {
         parts.push(part as Part);
         if (parts.length === count) break;
       }
-      leaving.abort();
+      disconnect.abort();
       return parts;
     };
     await update('by hand');
     await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'run' }, streamResumable: true });
     const { checkpoint } = (await update('again')) as unknown as { checkpoint: { checkpoint_id: string } };
 
-    const told = await read('state_update', '-', 3);
-    expect(names(told)).toEqual(Array(3).fill('state_update'));
-    const states = told.map(({ data }) => data as { thread_id: string; state: { values: { log: string[] } } });
+    const stateUpdates = await read('state_update', '-', 3);
+    expect(names(stateUpdates)).toEqual(Array(3).fill('state_update'));
+    const states = stateUpdates.map(({ data }) => data as { thread_id: string; state: { values: { log: string[] } } });
     expect(states[0]).toMatchObject({ thread_id: threadId, state: { values: { log: ['by hand'] } } });
-    // With the end of a run goes the state at the time of telling.
+    // The end of a run is sent with the state at that time.
     const last = { log: ['by hand', 'run 1', 'again'] };
     expect(states[1]).toMatchObject({ state: { values: last } });
     expect(states[2]).toMatchObject({ state: { values: last, next: [], checkpoint } });
-    expect(await read('state_update', told[1]!.id!, 1)).toEqual(told.slice(2));
+    expect(await read('state_update', stateUpdates[1]!.id!, 1)).toEqual(stateUpdates.slice(2));
     expect(names(await read('lifecycle', '-', 2))).toEqual(['metadata', 'metadata']);
   });
 });

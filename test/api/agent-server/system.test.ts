@@ -8,14 +8,14 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => agent.close());
 
-it('says that it lives to everybody, and whether its database does', async () => {
+it('reports liveness without a key, and readiness by its database', async () => {
   for (const path of ['/ok', '/ok?check_db=1', '/ok/']) {
     const answer = await fetch(`${agent.url}${path}`);
     expect([answer.status, await answer.json()]).toEqual([200, { ok: true }]);
   }
 });
 
-it('says what it can, and what is wrong with graphs that cannot be used', async () => {
+it('reports its capabilities, and the errors of graphs that fail to load', async () => {
   const info = await (await fetch(`${agent.url}/info`)).json();
   expect(info).toMatchObject({ context: 'js', version: expect.any(String), flags: { assistants: true } });
   expect(info).toMatchObject({ langgraph_js_version: expect.stringMatching(/^1\.\d+\.\d+/) });
@@ -24,14 +24,14 @@ it('says what it can, and what is wrong with graphs that cannot be used', async 
   expect([answer.status, await answer.json()]).toMatchObject([422, { code: 'GRAPH_UNUSABLE' }]);
 });
 
-it('gives assistants of graphs the config and the context that LANGGRAPH_CONFIG names', async () => {
+it('gives system assistants the config and the context that LANGGRAPH_CONFIG names', async () => {
   const config = { configurable: { style: 'dry' }, recursion_limit: 7 };
   expect(await agent.client.assistants.get('good')).toMatchObject({ config, context: { tone: 'warm' }, version: 1 });
   const { kwargs } = (await agent.client.runs.create(null, 'good', { input: {} })) as unknown as { kwargs: object };
   expect(kwargs).toMatchObject({ config, context: { tone: 'warm' } });
 });
 
-it('tells metrics in either form', async () => {
+it('serves metrics in both formats', async () => {
   const text = await fetch(`${agent.url}/metrics`);
   expect(text.headers.get('content-type')).toContain('text/plain');
   expect(await text.text()).toContain('runlake_http_request_duration_seconds');
@@ -49,14 +49,16 @@ it('tells metrics in either form', async () => {
   expect((await fetch(`${agent.url}/metrics?format=xml`)).status).toBe(422);
 });
 
-it('tells what waits and runs, what room there is, and how runs ended', async () => {
-  const told = async () => (await fetch(`${agent.url}/metrics`)).text();
+it('reports pending and running runs, free slots, and the results of runs', async () => {
+  const readMetrics = async () => (await fetch(`${agent.url}/metrics`)).text();
   const { client } = agent;
   const { thread_id: id } = await client.threads.create();
   await client.runs.wait(id, 'good', { input: {} });
   await client.runs.create(id, 'good', { input: {}, afterSeconds: 600 });
-  await expect.poll(told, { timeout: 20_000 }).toMatch(/^runlake_agents_unfinished_runs\{status="pending"\} 1$/m);
-  const text = await told();
+  await expect
+    .poll(readMetrics, { timeout: 20_000 })
+    .toMatch(/^runlake_agents_unfinished_runs\{status="pending"\} 1$/m);
+  const text = await readMetrics();
   expect(text).toMatch(/^runlake_agents_unfinished_runs\{status="running"\} 0$/m);
   expect(text).toMatch(/^runlake_agents_run_slots\{state="used"\} 0$/m);
   expect(text).toMatch(/^runlake_agents_run_slots\{state="free"\} 16$/m);
@@ -64,14 +66,14 @@ it('tells what waits and runs, what room there is, and how runs ended', async ()
   await client.threads.delete(id);
 });
 
-it('describes itself', async () => {
+it('serves its description', async () => {
   const description = (await (await fetch(`${agent.url}/openapi.json`)).json()) as { info: object; paths: object };
   expect(description.info).toMatchObject({ title: 'Runlake agent server' });
   expect(Object.keys(description.paths)).toContain('/threads/{thread_id}/state');
   expect((await fetch(`${agent.url}/docs`)).status).toBe(200);
 });
 
-it('forgets everything only where that is allowed', async () => {
+it('truncates data only if the operator allows it', async () => {
   const { client, services } = agent;
   const { thread_id: id } = await client.threads.create();
   const { assistant_id: assistantId } = await client.assistants.create({ graphId: 'good' });
@@ -93,10 +95,10 @@ it('forgets everything only where that is allowed', async () => {
   expect((await agent.ask('POST', '/internal/truncate', {})).status).toBe(404);
 });
 
-it('takes large bodies up to its own limit, and names it', async () => {
-  const most = agent.services.agents.config.agentsMaxBodyBytes;
+it('accepts large bodies up to its own limit, and names the limit', async () => {
+  const maxBodyBytes = agent.services.agents.config.agentsMaxBodyBytes;
   const body = (bytes: number) => ({ metadata: { filler: 'x'.repeat(bytes) } });
   expect((await agent.ask('POST', '/threads/count', body(10_000_000))).status).toBe(200);
-  const answer = await agent.ask('POST', '/threads/count', body(most));
+  const answer = await agent.ask('POST', '/threads/count', body(maxBodyBytes));
   expect([answer.status, await answer.text()]).toEqual([413, expect.stringContaining('RUNLAKE_AGENTS_MAX_BODY_BYTES')]);
 });

@@ -22,12 +22,12 @@ import { watchErrors } from '../declared-errors.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
 /**
- * Nobody reaches what belongs to another organisation, workspace or deployment, on any operation of the agent server.
+ * No operation of the agent server gives access to another organisation, workspace or deployment.
  *
  * The server is the default deployment of the stranger. Zebra's deployment and a second deployment of the stranger have
- * rows in the same tables, and all of them contain the word `okapi`. Every operation refuses zebra's keys and keys of
- * the stranger's second workspace. The stranger's own key tries the ids of both victims on every operation: no answer
- * may contain the word, and the rows of the victims may not change.
+ * rows in the same tables, all containing the word `okapi`. Every operation rejects zebra's keys and keys of the
+ * stranger's second workspace. The stranger's own key tries the ids of both victims on every operation: no response
+ * may contain the word, and the rows of the victims must not change.
  */
 interface Victim {
   readonly threadId: string;
@@ -39,19 +39,19 @@ interface Victim {
 interface Attempt {
   readonly url: string;
   readonly payload?: object;
-  /** What the stranger may be answered. */
+  /** Statuses that the stranger may get. */
   readonly answers: readonly number[];
 }
 
-const gone = [404];
+const notFound = [404];
 const own = [200];
-/** Zebra has one of that name. */
+/** Zebra has an item of that name. */
 const item = { namespace: ['animals'], key: 'striped' };
-/** On a thread of zebra's, with a graph that the stranger may run. */
+/** On a thread of zebra, with a graph that the stranger may run. */
 const ownGraph = { assistant_id: 'echo', input: {} };
 const run = ({ assistantId }: Victim) => ({ assistant_id: assistantId, input: {} });
 
-/** One entry an operation that needs a key. An operation without one fails the test. */
+/** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   truncate: () => ({ url: '/internal/truncate', payload: { threads: true, assistants: true }, answers: [204] }),
   createAssistant: ({ assistantId }) => ({
@@ -61,26 +61,26 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   }),
   searchAssistants: () => ({ url: '/assistants/search', payload: { metadata: { animal: 'okapi' } }, answers: own }),
   countAssistants: () => ({ url: '/assistants/count', payload: {}, answers: own }),
-  getAssistant: ({ assistantId }) => ({ url: `/assistants/${assistantId}`, answers: gone }),
+  getAssistant: ({ assistantId }) => ({ url: `/assistants/${assistantId}`, answers: notFound }),
   updateAssistant: ({ assistantId }) => ({
     url: `/assistants/${assistantId}`,
     payload: { name: 'stolen' },
-    answers: gone,
+    answers: notFound,
   }),
-  deleteAssistant: ({ assistantId }) => ({ url: `/assistants/${assistantId}?delete_threads=true`, answers: gone }),
-  getAssistantGraph: ({ assistantId }) => ({ url: `/assistants/${assistantId}/graph`, answers: gone }),
-  getAssistantSchemas: ({ assistantId }) => ({ url: `/assistants/${assistantId}/schemas`, answers: gone }),
-  getAssistantSubgraphs: ({ assistantId }) => ({ url: `/assistants/${assistantId}/subgraphs`, answers: gone }),
-  getAssistantSubgraph: ({ assistantId }) => ({ url: `/assistants/${assistantId}/subgraphs/child`, answers: gone }),
+  deleteAssistant: ({ assistantId }) => ({ url: `/assistants/${assistantId}?delete_threads=true`, answers: notFound }),
+  getAssistantGraph: ({ assistantId }) => ({ url: `/assistants/${assistantId}/graph`, answers: notFound }),
+  getAssistantSchemas: ({ assistantId }) => ({ url: `/assistants/${assistantId}/schemas`, answers: notFound }),
+  getAssistantSubgraphs: ({ assistantId }) => ({ url: `/assistants/${assistantId}/subgraphs`, answers: notFound }),
+  getAssistantSubgraph: ({ assistantId }) => ({ url: `/assistants/${assistantId}/subgraphs/child`, answers: notFound }),
   listAssistantVersions: ({ assistantId }) => ({
     url: `/assistants/${assistantId}/versions`,
     payload: {},
-    answers: gone,
+    answers: notFound,
   }),
   setAssistantVersion: ({ assistantId }) => ({
     url: `/assistants/${assistantId}/latest`,
     payload: { version: 1 },
-    answers: gone,
+    answers: notFound,
   }),
   createThread: ({ threadId }) => ({
     url: '/threads',
@@ -90,57 +90,65 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   searchThreads: ({ threadId }) => ({ url: '/threads/search', payload: { ids: [threadId] }, answers: own }),
   countThreads: () => ({ url: '/threads/count', payload: {}, answers: own }),
   pruneThreads: ({ threadId }) => ({ url: '/threads/prune', payload: { thread_ids: [threadId] }, answers: own }),
-  getThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: gone }),
-  updateThread: ({ threadId }) => ({ url: `/threads/${threadId}`, payload: { metadata: { a: 1 } }, answers: gone }),
-  deleteThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: gone }),
+  getThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: notFound }),
+  updateThread: ({ threadId }) => ({ url: `/threads/${threadId}`, payload: { metadata: { a: 1 } }, answers: notFound }),
+  deleteThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: notFound }),
   copyThread: ({ threadId }) => ({ url: `/threads/${threadId}/copy`, answers: [409] }),
-  getThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, answers: gone }),
-  getThreadStateAt: ({ threadId }) => ({ url: `/threads/${threadId}/state/1ef`, answers: gone }),
+  getThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, answers: notFound }),
+  getThreadStateAt: ({ threadId }) => ({ url: `/threads/${threadId}/state/1ef`, answers: notFound }),
   getThreadStateOf: ({ threadId }) => ({
     url: `/threads/${threadId}/state/checkpoint`,
     payload: { checkpoint: { thread_id: threadId, checkpoint_id: '1ef' } },
-    answers: gone,
+    answers: notFound,
   }),
-  updateThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, payload: { values: {} }, answers: gone }),
-  patchThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, payload: { metadata: {} }, answers: gone }),
-  getThreadHistory: ({ threadId }) => ({ url: `/threads/${threadId}/history`, answers: gone }),
-  searchThreadHistory: ({ threadId }) => ({ url: `/threads/${threadId}/history`, payload: {}, answers: gone }),
+  updateThreadState: ({ threadId }) => ({
+    url: `/threads/${threadId}/state`,
+    payload: { values: {} },
+    answers: notFound,
+  }),
+  patchThreadState: ({ threadId }) => ({
+    url: `/threads/${threadId}/state`,
+    payload: { metadata: {} },
+    answers: notFound,
+  }),
+  getThreadHistory: ({ threadId }) => ({ url: `/threads/${threadId}/history`, answers: notFound }),
+  searchThreadHistory: ({ threadId }) => ({ url: `/threads/${threadId}/history`, payload: {}, answers: notFound }),
   createCron: ({ assistantId }) => ({
     url: '/runs/crons',
     payload: { assistant_id: assistantId, schedule: '0 0 1 1 *' },
-    answers: gone,
+    answers: notFound,
   }),
   createThreadCron: ({ threadId, assistantId }) => ({
     url: `/threads/${threadId}/runs/crons`,
     payload: { assistant_id: assistantId, schedule: '0 0 1 1 *' },
-    answers: gone,
+    answers: notFound,
   }),
   searchCrons: ({ threadId }) => ({ url: '/runs/crons/search', payload: { thread_id: threadId }, answers: own }),
   countCrons: ({ assistantId }) => ({ url: '/runs/crons/count', payload: { assistant_id: assistantId }, answers: own }),
-  getCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, answers: gone }),
-  updateCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, payload: { enabled: false }, answers: gone }),
-  deleteCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, answers: gone }),
-  streamThread: ({ threadId }) => ({ url: `/threads/${threadId}/stream`, answers: gone }),
-  createRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, payload: ownGraph, answers: gone }),
-  streamRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/stream`, payload: ownGraph, answers: gone }),
-  waitForRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/wait`, payload: ownGraph, answers: gone }),
-  listRuns: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, answers: gone }),
-  getAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: gone }),
-  deleteAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: gone }),
-  cancelAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/cancel`, answers: gone }),
-  joinRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/join`, answers: gone }),
-  joinRunStream: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/stream`, answers: gone }),
-  createStatelessRun: (victim) => ({ url: '/runs', payload: run(victim), answers: gone }),
-  streamStatelessRun: (victim) => ({ url: '/runs/stream', payload: run(victim), answers: gone }),
-  waitForStatelessRun: (victim) => ({ url: '/runs/wait', payload: run(victim), answers: gone }),
-  joinStatelessRunStream: ({ runId }) => ({ url: `/runs/${runId}/stream`, answers: gone }),
-  createRunBatch: (victim) => ({ url: '/runs/batch', payload: [run(victim)], answers: gone }),
+  getCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, answers: notFound }),
+  updateCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, payload: { enabled: false }, answers: notFound }),
+  deleteCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, answers: notFound }),
+  streamThread: ({ threadId }) => ({ url: `/threads/${threadId}/stream`, answers: notFound }),
+  createRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, payload: ownGraph, answers: notFound }),
+  streamRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/stream`, payload: ownGraph, answers: notFound }),
+  waitForRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/wait`, payload: ownGraph, answers: notFound }),
+  listRuns: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, answers: notFound }),
+  getAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: notFound }),
+  deleteAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: notFound }),
+  cancelAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/cancel`, answers: notFound }),
+  joinRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/join`, answers: notFound }),
+  joinRunStream: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/stream`, answers: notFound }),
+  createStatelessRun: (victim) => ({ url: '/runs', payload: run(victim), answers: notFound }),
+  streamStatelessRun: (victim) => ({ url: '/runs/stream', payload: run(victim), answers: notFound }),
+  waitForStatelessRun: (victim) => ({ url: '/runs/wait', payload: run(victim), answers: notFound }),
+  joinStatelessRunStream: ({ runId }) => ({ url: `/runs/${runId}/stream`, answers: notFound }),
+  createRunBatch: (victim) => ({ url: '/runs/batch', payload: [run(victim)], answers: notFound }),
   cancelAgentRuns: ({ threadId, runId }) => ({
     url: '/runs/cancel',
     payload: { thread_id: threadId, run_ids: [runId] },
     answers: [204, 404],
   }),
-  // Other tests of them: protocol.test.ts. What they answer goes by 200, or does not end.
+  // Tested elsewhere: protocol.test.ts. Their responses are 200 or do not end.
   postThreadCommand: ({ threadId }) => ({
     url: `/threads/${threadId}/commands`,
     payload: { id: 1, method: 'state.get' },
@@ -157,17 +165,17 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   deleteStoreItem: () => ({ url: '/store/items', payload: item, answers: [204] }),
   searchStoreItems: () => ({ url: '/store/items/search', payload: { namespace_prefix: [] }, answers: own }),
   listStoreNamespaces: () => ({ url: '/store/namespaces', payload: {}, answers: own }),
-  // Without `Accept` it is refused before it is read; mcp.test.ts asks for tools of others.
+  // Rejected before it is read, because `Accept` is missing; mcp.test.ts requests tools of others.
   postMcp: () => ({ url: '/mcp', payload: { jsonrpc: '2.0', id: 1, method: 'tools/list' }, answers: [406] }),
-  deleteMcp: () => ({ url: '/mcp', answers: gone }),
+  deleteMcp: () => ({ url: '/mcp', answers: notFound }),
   postA2a: ({ assistantId, threadId, runId }) => ({
     url: `/a2a/${assistantId}`,
     payload: { jsonrpc: '2.0', id: 1, method: 'tasks/get', params: { id: runId, contextId: threadId } },
-    answers: gone,
+    answers: notFound,
   }),
   getAgentCard: ({ assistantId }) => ({
     url: `/.well-known/agent-card.json?assistant_id=${assistantId}`,
-    answers: gone,
+    answers: notFound,
   }),
 };
 
@@ -178,7 +186,7 @@ let victims: Readonly<Record<'organisation' | 'deployment', Victim>>;
 let powerless: Readonly<Record<'agents:read' | 'agents:run', string>>;
 let victimNow: () => Promise<unknown>;
 let before: unknown;
-/** Under the same ids it may have made its own, which the next attempt is not to find. */
+/** Deletes rows that the stranger created under the same ids, so that the next attempt does not find them. */
 let forgetStranger: () => Promise<unknown>;
 let close: () => Promise<void>;
 
@@ -237,7 +245,7 @@ beforeAll(async () => {
 });
 afterAll(() => close());
 
-/** Rows of each kind in a deployment, all with the word. */
+/** Adds rows of each kind to a deployment, all containing the word. */
 async function addVictim(database: Database, deploymentId: string): Promise<Victim> {
   const metadata = { animal: 'okapi' };
   const zoo = [{ namespace: ['zoo'], key: 'animal', value: metadata }];
@@ -304,7 +312,7 @@ const table = agentOperations
   .filter(({ access }) => !('public' in access))
   .map((operation) => [operation.operationId, operation] as const);
 
-it('tries every operation that needs a key, and no other', () => {
+it('has an entry for exactly the operations that need a key', () => {
   expect(Object.keys(attempts).sort()).toEqual(table.map(([id]) => id).sort());
 });
 
@@ -316,7 +324,7 @@ describe.each(table)('%s', (id, { method, access }) => {
     return server.inject({ method, url, headers: { 'x-api-key': key, ...headers }, ...(payload && { payload }) });
   };
 
-  it('asks for a valid key that reaches its workspace', async () => {
+  it('requires a valid key with access to its workspace', async () => {
     expect((await ask('rlk_wrong')).statusCode).toBe(401);
     const second = stranger.workspaceIds[1];
     const refused = [
@@ -332,13 +340,13 @@ describe.each(table)('%s', (id, { method, access }) => {
     }
   });
 
-  it('asks for its permission', async () => {
+  it('requires its permission', async () => {
     if ('public' in access) return;
     const answer = await ask(powerless[access.permission as 'agents:read' | 'agents:run']);
     expect([answer.statusCode, answer.json().code]).toEqual([403, 'FORBIDDEN']);
   });
 
-  it.each(['organisation', 'deployment'] as const)('shows and changes nothing of another %s', async (kind) => {
+  it.each(['organisation', 'deployment'] as const)('neither returns nor changes data of another %s', async (kind) => {
     const { statusCode, body } = await ask(stranger.adminKey, {}, victims[kind]);
     expect(attempts[id]?.(victims[kind]).answers).toContain(statusCode);
     expect(body).not.toContain('okapi');

@@ -17,7 +17,7 @@ const statusOf = (promise: Promise<unknown>) =>
   );
 const nobody = randomUUID();
 
-/** A thread whose state two nodes seem to have made. */
+/** Creates a thread whose state appears to be written by two nodes. */
 const started = (metadata: object = {}) =>
   threads.create({
     graphId: 'steps',
@@ -29,7 +29,7 @@ const started = (metadata: object = {}) =>
   });
 
 describe('threads', () => {
-  it('are made, changed and deleted', async () => {
+  it('are created, updated and deleted', async () => {
     const threadId = randomUUID();
     const made = await threads.create({ threadId, metadata: { a: 1, b: { c: 2 } } });
     expect(made).toMatchObject({
@@ -53,7 +53,7 @@ describe('threads', () => {
     expect(await statusOf(threads.get(threadId))).toBe(404);
   });
 
-  it('of one id are made once, in large letters or in small ones', async () => {
+  it('of the same id are created once, whatever the case of its letters', async () => {
     const { thread_id: threadId } = await threads.create({ metadata: { first: true } });
     expect(await statusOf(threads.create({ threadId: threadId.toUpperCase() }))).toBe(409);
     const same = await threads.create({ threadId, metadata: { first: false }, ifExists: 'do_nothing' });
@@ -61,7 +61,7 @@ describe('threads', () => {
     expect(await threads.get(threadId.toUpperCase())).toMatchObject({ thread_id: threadId });
   });
 
-  it('tell how long they are kept to those who ask', async () => {
+  it('return their TTL if requested', async () => {
     const { thread_id: id } = await threads.create({ ttl: 30 });
     const { ttl } = (await threads.get(id, { include: ['ttl'] })) as unknown as { ttl: Record<string, unknown> };
     expect(ttl).toMatchObject({ strategy: 'delete', ttl_minutes: 30 });
@@ -71,7 +71,7 @@ describe('threads', () => {
     expect(await answer.json()).toMatchObject({ ttl: { strategy: 'keep_latest', ttl_minutes: 60 } });
   });
 
-  it('are searched by metadata, state, status and id, page by page, and counted', async () => {
+  it('are searched by metadata, state, status and id, in pages, and counted', async () => {
     const group = randomUUID();
     const [a, b] = [await started({ group }), await threads.create({ metadata: { group, more: { x: [1, 2] } } })];
     const idsOf = async (query: object) =>
@@ -99,7 +99,7 @@ describe('threads', () => {
     });
   });
 
-  it('are copied with their history, and go their own ways from then on', async () => {
+  it('are copied with their history, and are independent afterwards', async () => {
     const { thread_id: id } = await started({ kept: true });
     const copy = await threads.copy(id);
     expect(copy.thread_id).not.toBe(id);
@@ -110,7 +110,7 @@ describe('threads', () => {
     expect((await threads.getState<{ log: string[] }>(id)).values.log).toEqual(['a 1']);
   });
 
-  it('say what their last run was configured with, as which their state is read', async () => {
+  it('return the config of their last run, which is used to read their state', async () => {
     const { client } = agent;
     const config = { tags: ['base'], configurable: { style: 'dry', node: 'speak' } };
     const { assistant_id: assistantId } = await client.assistants.create({ graphId: 'tailored', config });
@@ -118,19 +118,20 @@ describe('threads', () => {
     expect(first).toEqual({});
     const own = { configurable: { style: 'warm', user_id: 'somebody', langgraph_auth_user_id: 'somebody' } };
     await client.runs.wait(id, assistantId, { input: { text: 'a' }, config: own });
-    const noted = { tags: ['base'], configurable: { style: 'warm', node: 'speak', user_id: 'somebody' } };
-    expect(await threads.get(id)).toMatchObject({ config: noted });
-    // One that says nothing changes nothing.
+    const expected = { tags: ['base'], configurable: { style: 'warm', node: 'speak', user_id: 'somebody' } };
+    expect(await threads.get(id)).toMatchObject({ config: expected });
+    // A run without a config changes nothing.
     await client.runs.wait(id, 'tailored', { input: { text: 'a' } });
     const { thread_id: copy } = await threads.copy(id);
-    for (const { config: said } of [await threads.get(id), await threads.get(copy)]) expect(said).toEqual(noted);
+    for (const { config: threadConfig } of [await threads.get(id), await threads.get(copy)])
+      expect(threadConfig).toEqual(expected);
     const asked = { input: { text: 'a' }, config: { configurable: { node: 'other' } }, interruptBefore: ['other'] };
     await client.runs.wait(id, 'tailored', asked);
     expect(await threads.getState(id)).toMatchObject({ next: ['other'] });
     expect((await threads.get(id)).config).toEqual({ configurable: { node: 'other', user_id: 'somebody' } });
   });
 
-  it('are pruned: as a whole, or to their latest state', async () => {
+  it('are pruned entirely or to their latest state', async () => {
     const [a, b] = [await started(), await started()];
     expect(await threads.prune([a.thread_id, nobody])).toEqual({ pruned_count: 1 });
     expect(await statusOf(threads.get(a.thread_id))).toBe(404);
@@ -142,7 +143,7 @@ describe('threads', () => {
 });
 
 describe('the state of a thread', () => {
-  it('is empty before anything ran', async () => {
+  it('is empty before any run', async () => {
     const { thread_id: id } = await threads.create();
     expect(await threads.getState(id)).toMatchObject({ values: {}, next: [], tasks: [], checkpoint: null });
     expect(await threads.getHistory(id)).toEqual([]);
@@ -152,7 +153,7 @@ describe('the state of a thread', () => {
     expect(await threads.getState(fresh)).toMatchObject({ next: [], tasks: [], checkpoint: null });
   });
 
-  it('is read at its head and at each checkpoint, by either form', async () => {
+  it('is read at its head and at each checkpoint, by both routes', async () => {
     const { thread_id: id } = await started();
     const head = await threads.getState(id);
     expect(head).toMatchObject({ values: { count: 1, log: ['a 1'] }, next: ['step'] });
@@ -170,7 +171,7 @@ describe('the state of a thread', () => {
     }
   });
 
-  it('is answered in part where clients select', async () => {
+  it('is returned with only the selected fields', async () => {
     const { thread_id: id } = await started();
     const { next, values, checkpoint } = await threads.getState<{ count: number; log: string[] }>(id);
     const read = async (path: string, body?: object) =>
@@ -190,7 +191,7 @@ describe('the state of a thread', () => {
     expect(await (await agent.ask('GET', `/threads/${empty}/state?select=values`)).json()).toEqual({ values: {} });
   });
 
-  it('has a history with a limit, and a place from which it goes back, in every form that clients send', async () => {
+  it('has a history with a limit and a `before` checkpoint, in every form that clients send', async () => {
     const { thread_id: id } = await started();
     const all = await threads.getHistory(id);
     expect(all.length).toBeGreaterThanOrEqual(2);
@@ -206,7 +207,7 @@ describe('the state of a thread', () => {
     expect(await threads.getHistory(id, { metadata: { source: 'none' } })).toEqual([]);
   });
 
-  it('is written as a node, on the head or on an older checkpoint, and shows in the thread', async () => {
+  it('is written as a node, on the head or on an older checkpoint, and appears in the thread', async () => {
     const { thread_id: id } = await started();
     const [, older] = await threads.getHistory(id);
     const { checkpoint } = (await threads.updateState(id, {
@@ -229,7 +230,7 @@ describe('the state of a thread', () => {
     expect([unknown.status, await unknown.json()]).toMatchObject([422, { code: 'STATE_UPDATE_INVALID' }]);
   });
 
-  it('is not written on a checkpoint that is not there, which the library takes for an empty state', async () => {
+  it('is not written on a missing checkpoint, which the library treats as empty state', async () => {
     const { thread_id: id } = await started();
     const before = await threads.getState(id);
     const values = { count: 5 };
@@ -246,7 +247,7 @@ describe('the state of a thread', () => {
     expect(made.status).toBe(422);
   });
 
-  it('is not made by halves: a thread whose first state is refused is not there', async () => {
+  it('is created atomically: a thread whose first state is rejected does not exist', async () => {
     const threadId = randomUUID();
     const supersteps = [{ updates: [{ values: {}, as_node: 'nobody' }] }];
     const body = { thread_id: threadId, metadata: { graph_id: 'steps' }, supersteps };
@@ -256,7 +257,7 @@ describe('the state of a thread', () => {
     expect(await statusOf(threads.get(threadId))).toBe(404);
   });
 
-  it('of a thread under way is not written, and of one that ran is read', async () => {
+  it('is not written while the thread is busy, and can be read after the run', async () => {
     const { thread_id: id } = await threads.create();
     const run = await agent.client.runs.create(id, 'steps', { input: { steps: 2, pauseMs: 300 } });
     await expect.poll(() => threads.get(id).then(({ status }) => status)).toBe('busy');
@@ -268,10 +269,10 @@ describe('the state of a thread', () => {
     await expect.poll(() => threads.get(id)).toMatchObject({ status: 'idle', values: state.values });
   });
 
-  it('between two steps is that of the last checkpoint, from which the graph goes on', async () => {
+  it('between two steps is that of the last checkpoint, from which the graph continues', async () => {
     const { thread_id: id } = await threads.create();
     await agent.client.runs.wait(id, 'ask', { input: { question: 'Go?' } });
-    // As it is while the checkpoint after a step is on its way: the node has written, and what follows is not stored.
+    // As while the checkpoint after a step is in flight: the node has written, but what follows is not stored.
     const { checkpoint } = await threads.getState(id);
     const deleted = await agent.database.execute('DELETE FROM agents.checkpoints WHERE checkpoint_id = $1', [
       checkpoint.checkpoint_id,
@@ -282,7 +283,7 @@ describe('the state of a thread', () => {
     expect(await threads.getState(id)).toMatchObject({ next: ['ask'], values: { question: 'Go?' } });
   });
 
-  it('tells what it waits for, inside subgraphs too', async () => {
+  it('contains its interrupts, including those of subgraphs', async () => {
     const { thread_id: id } = await threads.create();
     await agent.client.runs.wait(id, 'parent', { input: { ask: true } });
     const { tasks } = await threads.getState(id, undefined, { subgraphs: true });

@@ -11,7 +11,7 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** What runs inside of runs of graphs, read back through the main API by the stock client. */
+/** Inner runs of graph runs, read back through the main API by the stock client. */
 
 let agent: AgentServerUnderTest;
 let main: Awaited<ReturnType<typeof buildServer>>;
@@ -41,7 +41,7 @@ async function read(filter: { traceId?: string; projectName?: string }): Promise
   return runs.sort((a, b) => ((a.dotted_order ?? '') < (b.dotted_order ?? '') ? -1 : 1));
 }
 
-/** The runs of a trace, in its order, once the root has ended and all are there that `complete` asks for. */
+/** Returns the runs of a trace in order, once the root has ended and `complete` accepts them. */
 async function traceOf(traceId: string, complete = (runs: Run[]) => runs.length > 1): Promise<Run[]> {
   const seen = () => read({ traceId }).catch(() => []);
   await expect
@@ -65,7 +65,7 @@ function workers(): number[] {
     .map((match) => Number(match?.[1]));
 }
 
-/** A run of a graph on a thread, to its end. */
+/** Runs a graph on a thread to its end. */
 async function runOf(graph: string, body: object): Promise<{ runId: string; threadId: string }> {
   const { thread_id: threadId } = await agent.client.threads.create();
   const { run_id: runId } = await agent.client.runs.create(threadId, graph, body);
@@ -76,7 +76,7 @@ async function runOf(graph: string, body: object): Promise<{ runId: string; thre
 const named = (runs: readonly Run[], name: string) => runs.find((run) => run.name === name) as Run;
 
 describe('the trace of a run', () => {
-  it('is the tree that the stock tracer would send', async () => {
+  it('is the tree that the stock tracer sends', async () => {
     const { graph } = await import('../../agents/projects/traced/whole.ts');
     const input = { messages: [{ role: 'human', content: 'hello', id: 'm1' }] };
     const stockId = randomUUID();
@@ -92,7 +92,7 @@ describe('the trace of a run', () => {
     const stock = await traceOf(stockId, (runs) => runs.every(({ end_time }) => end_time != null));
     const ours = await traceOf(runId, (runs) => runs.length >= stock.length);
 
-    /** What is the same in both: without ids, times, and what the root is called. */
+    /** The parts that both have in common: without ids, times, and the name of the root. */
     const shape = (runs: readonly Run[]) => {
       const byId = new Map(runs.map((run) => [run.id, run]));
       return runs.slice(1).map((run) => ({
@@ -110,7 +110,7 @@ describe('the trace of a run', () => {
         model: run.extra?.metadata?.ls_model_name,
         tokens: [run.prompt_tokens, run.completion_tokens, run.total_tokens],
         firstToken: run.first_token_time != null,
-        // Ids of messages are made anew in each.
+        // Message ids are generated anew in each trace.
         inputs: JSON.stringify(run.inputs).replace(/"id":"[^"]*"/g, ''),
         outputs: JSON.stringify(run.outputs).replace(/"id":"[^"]*"/g, ''),
       }));
@@ -119,7 +119,7 @@ describe('the trace of a run', () => {
     expect(ours.length).toBeGreaterThan(9);
   });
 
-  it('says whose it is, with the tokens of its models', async () => {
+  it('names its thread and run, with the tokens of its models', async () => {
     const { runId, threadId } = await runOf('whole', { input: { messages: 'hi' }, metadata: { team: 'blue' } });
     const runs = await traceOf(runId, (all) => all.length > 9);
     const [root] = runs as [Run];
@@ -137,7 +137,7 @@ describe('the trace of a run', () => {
     expect(named(runs, 'count').extra?.metadata).toMatchObject({ thread_id: threadId });
   });
 
-  it('has the error in the node that failed', async () => {
+  it('has the error at the node that failed', async () => {
     const { runId } = await runOf('failing', { input: { n: 0 } });
     const runs = await traceOf(runId, (all) => all.some(({ name }) => name === 'bad'));
     expect(named(runs, 'bad')).toMatchObject({ status: 'error', error: expect.stringContaining('out of bounds') });
@@ -145,18 +145,18 @@ describe('the trace of a run', () => {
     expect(runs[0]).toMatchObject({ name: 'failing', status: 'error' });
   });
 
-  it('is in the project that the run names, with all that is inside', async () => {
+  it('is in the project that the run names, with all inner runs', async () => {
     const asked = { input: { n: 0 }, _langsmithTracer: { projectName: 'elsewhere' } };
     const { runId, threadId } = await runOf('failing', asked);
-    const told = { langsmith_session_name: 'elsewhere' };
-    expect(await agent.client.runs.get(threadId, runId)).toMatchObject(told);
-    expect(await agent.client.runs.list(threadId)).toMatchObject([told]);
+    const withProject = { langsmith_session_name: 'elsewhere' };
+    expect(await agent.client.runs.get(threadId, runId)).toMatchObject(withProject);
+    expect(await agent.client.runs.list(threadId)).toMatchObject([withProject]);
     const runs = await traceOf(runId, (all) => all.some(({ name }) => name === 'bad'));
     const { id } = await langsmith.readProject({ projectName: 'elsewhere' });
     expect(new Set(runs.map(({ session_id }) => session_id))).toEqual(new Set([id]));
   });
 
-  it('shows what goes on before the run has ended', async () => {
+  it('shows inner runs before the run has ended', async () => {
     const { thread_id: threadId } = await agent.client.threads.create();
     const { run_id: runId } = await agent.client.runs.create(threadId, 'loop', {
       input: { rounds: 3, pauseMs: 60_000 },
@@ -173,7 +173,7 @@ describe('the trace of a run', () => {
     expect(named(runs, 'step')).toMatchObject({ status: 'error', error: expect.any(String) });
   });
 
-  it('goes on below the same root after a kill -9, ends what that left open, and counts once', async () => {
+  it('continues below the same root after a kill -9, ends the open runs, and is counted once', async () => {
     const { thread_id: threadId } = await agent.client.threads.create();
     const { run_id: runId } = await agent.client.runs.create(threadId, 'loop', {
       input: { rounds: 2, pauseMs: 3_000 },
@@ -206,7 +206,7 @@ describe('the trace of a run', () => {
     );
   });
 
-  it('holds so many runs as the setting says, and says how many it lacks', async () => {
+  it('keeps as many runs as configured, and reports how many were dropped', async () => {
     const { runId } = await runOf('loop', { input: { rounds: 60 }, config: { recursion_limit: 100 } });
     const runs = await traceOf(runId, (all) => all.length > 40);
     expect(runs.length).toBe(41);
@@ -214,7 +214,7 @@ describe('the trace of a run', () => {
     expect(runs[0]).toMatchObject({ status: 'success' });
   });
 
-  it('leaves out values that are too large, and survives such as hold themselves', async () => {
+  it('omits values that are too large, and accepts circular values', async () => {
     const { runId } = await runOf('large', { input: { characters: 200_000 } });
     const runs = await traceOf(runId, (all) => all.some(({ name }) => name === 'ring'));
     expect(named(runs, 'ring').inputs).toMatchObject({ big: '10', seen: [1], self: { result: '[Circular]' } });
@@ -222,7 +222,7 @@ describe('the trace of a run', () => {
     expect(runs[0]?.extra?.metadata).toMatchObject({ child_values_left_out: 1 });
   });
 
-  it('has neither values nor thread where the run had no thread', async () => {
+  it('has neither values nor a thread if the run had no thread', async () => {
     const made: string[] = [];
     const run = agent.client.runs.stream(null, 'failing', {
       input: { n: 0 },

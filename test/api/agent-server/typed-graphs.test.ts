@@ -13,7 +13,7 @@ import { readTypesInBackground } from '../../../pipelines/agents/schemas/read-ty
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Schemas that only the TypeScript compiler knows. */
+/** Schemas that only the TypeScript compiler can derive. */
 
 const folder = mkdtempSync(join(tmpdir(), 'runlake-types-'));
 const step = { title: 'pack', steps: [{ title: 'find the bag', done: true, steps: [] }] };
@@ -28,14 +28,14 @@ afterAll(async () => {
 
 const schemasOf = (graph: string) => agent.client.assistants.getSchemas(graph);
 const read = (graph: string) =>
-  until(`the types of ${graph} to be read`, async () => (await schemasOf(graph)).state_schema != null, 100_000);
+  until(`the types of ${graph} are read`, async () => (await schemasOf(graph)).state_schema != null, 100_000);
 
 function accepts(schema: unknown, value: unknown): boolean {
   return new Ajv({ strict: false, formats: { 'date-time': true } }).validate(schema as object, value);
 }
 
-describe('a graph whose state is a type', () => {
-  it('has its schemas when it is read', { timeout: 120_000 }, async () => {
+describe('a graph with typed state', () => {
+  it('has its schemas after its types were read', { timeout: 120_000 }, async () => {
     await read('nested');
     const schemas = await schemasOf('annotated');
     const { input_schema: input, output_schema: output, state_schema: state, context_schema: context } = schemas;
@@ -68,7 +68,7 @@ describe('a graph whose state is a type', () => {
     expect(accepts(input, { kind: 'war' })).toBe(false);
   });
 
-  it('may be a builder or a function that makes one, and runs as any', { timeout: 120_000 }, async () => {
+  it('may be a builder or a function that returns a graph, and runs like any other', { timeout: 120_000 }, async () => {
     for (const graph of ['builder', 'made']) {
       await read(graph);
       expect(await schemasOf(graph)).toEqual({ ...(await schemasOf('annotated')), graph_id: graph });
@@ -77,15 +77,15 @@ describe('a graph whose state is a type', () => {
     expect(accepts((await schemasOf('made')).output_schema, values)).toBe(true);
   });
 
-  it('has subgraphs that are told of, also those of subgraphs', { timeout: 120_000 }, async () => {
+  it('returns its subgraphs, including nested ones', { timeout: 120_000 }, async () => {
     await read('nested');
     const subgraphs = await agent.client.assistants.getSubgraphs('nested', { recurse: true });
     expect(Object.keys(subgraphs)).toEqual(['child', 'child|letters']);
     expect(subgraphs.child?.state_schema?.properties).toEqual({ words: { type: 'array', items: { type: 'string' } } });
-    expect(subgraphs['child|letters']?.output_schema?.properties).toEqual({ deadLetters: { type: 'number' } });
+    expect(subgraphs['child|letters']?.output_schema?.properties).toEqual({ letters: { type: 'number' } });
   });
 
-  it('has subgraphs at each depth, also when they are made where they are added', { timeout: 120_000 }, async () => {
+  it('has subgraphs at each depth, also if they are created where they are added', { timeout: 120_000 }, async () => {
     await read('inlined');
     const subgraphs = await agent.client.assistants.getSubgraphs('inlined', { recurse: true });
     const fields = Object.entries(subgraphs).map(([name, { state_schema: state }]) => [
@@ -101,7 +101,7 @@ describe('a graph whose state is a type', () => {
     });
   });
 
-  it('tells tools and cards what it takes, messages as they are on the wire', { timeout: 120_000 }, async () => {
+  it('exposes its input in tools and cards, with messages in their wire format', { timeout: 120_000 }, async () => {
     await read('talking');
     const headers = { 'x-api-key': agent.owner.adminKey };
     const mcp = new McpClient({ name: 'test', version: '1' });
@@ -121,7 +121,7 @@ describe('a graph whose state is a type', () => {
     expect(accepts((await schemasOf('talking')).output_schema, state)).toBe(true);
   });
 
-  it('says nothing where there is nothing to read', { timeout: 120_000 }, async () => {
+  it('returns no schemas if there are no types', { timeout: 120_000 }, async () => {
     const nothing = {
       input_schema: null,
       output_schema: null,
@@ -135,8 +135,8 @@ describe('a graph whose state is a type', () => {
   });
 });
 
-describe('a graph of zod', () => {
-  it('has what withLangGraph adds to its schemas, in any copy of the library', async () => {
+describe('a graph with zod schemas', () => {
+  it('includes what withLangGraph adds to its schemas, from any copy of the library', async () => {
     const { state_schema: state, input_schema: input } = await schemasOf('extended');
     for (const schema of [state, input]) {
       expect(schema?.properties).toMatchObject({
@@ -147,7 +147,7 @@ describe('a graph of zod', () => {
   });
 });
 
-describe('reading types', () => {
+describe('reading of types', () => {
   const projects = fileURLToPath(new URL('../../agents/projects/typed/', import.meta.url));
   const sourceOf = (path: string, graphId = 'graph'): GraphSource => ({
     graphId,
@@ -156,11 +156,11 @@ describe('reading types', () => {
     description: null,
   });
 
-  /** Reads as the server does, where no graph knows its schemas at run time. `waitDone` resolves to what was logged. */
+  /** Reads types as the server does, for graphs without runtime schemas. `waitDone` resolves to the logged warnings. */
   function startReading(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
-    const told: Record<string, string>[] = [];
+    const warnings: Record<string, string>[] = [];
     const logger = createLogger('silent', 'test');
-    logger.warn = ((about: Record<string, string>) => void told.push(about)) as never;
+    logger.warn = ((about: Record<string, string>) => void warnings.push(about)) as never;
     const pool = { ask: async () => JSON.stringify({ input_schema: null, output_schema: null, state_schema: null }) };
     const keptIn = join(folder, 'kept');
     const types = readTypesInBackground({
@@ -173,21 +173,21 @@ describe('reading types', () => {
       ...options,
     });
     const isDone = () =>
-      graphs.every(({ graphId }) => types.of(graphId) ?? told.some(({ graph }) => graph === graphId));
+      graphs.every(({ graphId }) => types.of(graphId) ?? warnings.some(({ graph }) => graph === graphId));
     const waitDone = async () => {
-      await until('all to be read, or given up', isDone, 110_000);
+      await until('all types are read or given up', isDone, 110_000);
       await types.stop();
-      return told;
+      return warnings;
     };
     return { pool, types, waitDone };
   }
 
   async function readTypes(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
     const { types, waitDone } = startReading(graphs, options);
-    return { types, told: await waitDone() };
+    return { types, warnings: await waitDone() };
   }
 
-  it('is not done again while no file has changed', { timeout: 120_000 }, async () => {
+  it('is cached while no file has changed', { timeout: 120_000 }, async () => {
     const project = join(folder, 'project');
     mkdirSync(project, { recursive: true });
     const linked = join(project, 'state.ts');
@@ -204,7 +204,7 @@ describe('reading types', () => {
     const compiler = fileURLToPath(new URL('../../../node_modules/typescript/package.json', import.meta.url));
     const shim = join(project, 'node_modules', 'typescript');
     mkdirSync(shim, { recursive: true });
-    // Counts how often it is asked for.
+    // Counts how often the compiler is loaded.
     const count = join(project, 'asked');
     writeFileSync(join(shim, 'package.json'), '{"name":"typescript","version":"0.0.0","main":"index.cjs"}');
     writeFileSync(
@@ -214,8 +214,8 @@ describe('reading types', () => {
     );
     const source = sourceOf(join(project, 'graph.ts'));
     const fieldsOf = async () => {
-      const { types, told } = await readTypes([source]);
-      expect(told).toEqual([]);
+      const { types, warnings } = await readTypes([source]);
+      expect(warnings).toEqual([]);
       const { state_schema: state } = types.of('graph')!.schemas;
       return Object.keys((state as { properties: object }).properties);
     };
@@ -226,7 +226,7 @@ describe('reading types', () => {
       expect(statSync(join(folder, 'kept', file)).size).toBeGreaterThan(0);
   });
 
-  it('is waited for until the graph is read or given up, and no longer than asked for', {
+  it('is awaited until the graph is read or given up, and no longer than the given timeout', {
     timeout: 120_000,
   }, async () => {
     rmSync(join(folder, 'kept'), { recursive: true, force: true });
@@ -243,22 +243,22 @@ describe('reading types', () => {
     expect([unnamed, await types.waitFor('foreign', 100_000)]).toEqual([undefined, undefined]);
     await waitDone();
     const stopped = startReading([sourceOf(join(projects, 'nested.ts'), 'left')]);
-    const left = stopped.types.waitFor('left', 100_000);
+    const pending = stopped.types.waitFor('left', 100_000);
     await stopped.types.stop();
-    expect(await left).toBeUndefined();
+    expect(await pending).toBeUndefined();
   });
 
-  it('that fails is logged once for the graph, and costs the others nothing', { timeout: 120_000 }, async () => {
+  it('logs a failure once per graph, and does not affect the others', { timeout: 120_000 }, async () => {
     const without = join(folder, 'without');
     mkdirSync(without, { recursive: true });
     writeFileSync(join(without, 'graph.ts'), 'export const graph = 1;');
-    const { types, told } = await readTypes([
+    const { types, warnings } = await readTypes([
       sourceOf(join(without, 'graph.ts'), 'alone'),
       sourceOf(join(projects, 'untyped.ts'), 'untyped'),
       { ...sourceOf(join(projects, 'talking.ts'), 'unnamed'), name: 'nothing' },
       sourceOf(join(projects, 'talking.ts'), 'talking'),
     ]);
-    expect(told).toEqual([
+    expect(warnings).toEqual([
       { graph: 'alone', reason: expect.stringContaining("the package 'typescript' is not installed in its project") },
       { graph: 'untyped', reason: expect.stringContaining("the type of 'graph'") },
       { graph: 'unnamed', reason: expect.stringContaining("exports no 'nothing'") },
@@ -266,16 +266,16 @@ describe('reading types', () => {
     expect(types.of('talking')?.schemas.input_schema).toMatchObject({ type: 'object' });
   });
 
-  it('ends with its memory or its time', { timeout: 120_000 }, async () => {
+  it('ends at its memory limit or its timeout', { timeout: 120_000 }, async () => {
     const graphs = [sourceOf(join(projects, 'nested.ts'), 'one'), sourceOf(join(projects, 'annotated.ts'), 'two')];
     rmSync(join(folder, 'kept'), { recursive: true, force: true });
-    const { told } = await readTypes(graphs, { heapMegabytes: 64 });
-    expect(told.map(({ graph, reason }) => [graph, /its process ended by/.test(reason!)])).toEqual([
+    const { warnings } = await readTypes(graphs, { heapMegabytes: 64 });
+    expect(warnings.map(({ graph, reason }) => [graph, /its process ended by/.test(reason!)])).toEqual([
       ['one', true],
       ['two', true],
     ]);
     const late = await readTypes(graphs, { limitMs: 100 });
-    expect(late.told).toMatchObject([
+    expect(late.warnings).toMatchObject([
       { graph: 'one', reason: 'it took longer than 0.1 s' },
       { graph: 'two', reason: 'it took longer than 0.1 s' },
     ]);

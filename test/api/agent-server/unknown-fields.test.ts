@@ -7,9 +7,9 @@ import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * A client that asks for something is never left to believe that it has it: fields that clients know and this server
- * does not build are refused. Fields that no client knows are ignored and named, so that newer clients keep working.
- * Parameters of a query are refused.
+ * The server never ignores a field that a client relies on: fields that clients know but this server does not implement
+ * are rejected. Fields unknown to all clients are ignored and named in the response, so that newer clients keep
+ * working. Unknown query parameters are rejected.
  */
 
 let server: AgentServerUnderTest;
@@ -29,14 +29,14 @@ async function refusedLocations(method: string, path: string, body: unknown): Pr
   return detail.map(({ loc }) => loc);
 }
 
-describe('a field that no client knows', () => {
-  // MCP and A2A have envelopes of their own, and so has the v2 protocol, which says that filters may have any field.
+describe('an unknown field', () => {
+  // MCP, A2A and the v2 protocol have their own envelopes; the v2 protocol allows any field in filters.
   const own = new Set(['postMcp', 'deleteMcp', 'postA2a', 'postThreadCommand', 'streamThreadEvents']);
   const operations = agentOperations.filter(({ method, operationId }) => method !== 'GET' && !own.has(operationId));
   const ignored = (answer: Response) => answer.headers.get('x-ignored-fields');
 
   it.each(operations.map(({ operationId, ...rest }) => [operationId, rest] as const))(
-    'is ignored and named by %s',
+    'is ignored and named in the response of %s',
     async (_, { method, path, schema }) => {
       const isList = (schema.body as { type?: string } | undefined)?.type === 'array';
       const surprise = { surprise: 1 };
@@ -66,12 +66,12 @@ describe('a field that no client knows', () => {
       { metadata: { graph_id: 'steps' }, supersteps: [{ updates: [{ values: {}, as_node: 'step' }], at: 1 }] },
       'supersteps.at',
     ],
-  ])('is ignored below others, and the rest is done: %s %j', async (path, body, name) => {
+  ])('is ignored in nested objects, and the request succeeds: %s %j', async (path, body, name) => {
     const answer = await server.ask('POST', path, body);
     expect([answer.status, ignored(answer)]).toEqual([200, name]);
   });
 
-  it('is not looked for where values are free', async () => {
+  it('is not searched in free-form values', async () => {
     const free = { surprise: { surprise: 1 } };
     const body = { ...run, metadata: free, config: { configurable: free, metadata: free }, context: free };
     const answer = await server.ask('POST', '/runs', { ...body, input: { ...run.input, ...free } });
@@ -79,9 +79,9 @@ describe('a field that no client knows', () => {
     expect(await answer.json()).toMatchObject({ metadata: free, kwargs: { context: free, input: free } });
   });
 
-  it('cannot write lines into headers or logs, nor fill them', async () => {
+  it('cannot inject lines into headers or logs, nor flood them', async () => {
     const names = ['a\r\nset-cookie: b', 'x, y', '\u{1f600}', '\ud800', '__proto__', 'z'.repeat(1_000)];
-    const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, place) => [`many${place}`, 1]));
+    const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, location) => [`many${location}`, 1]));
     const text = JSON.stringify(Object.fromEntries(names.map((name) => [name, 1])));
     const headers = { 'x-api-key': server.owner.adminKey, 'content-type': 'application/json' };
     const answer = await fetch(`${server.url}/threads/count`, { method: 'POST', headers, body: text });
@@ -95,7 +95,7 @@ describe('a field that no client knows', () => {
   });
 });
 
-describe('a field that clients know and that has no effect', () => {
+describe('a field that clients know and that is not implemented', () => {
   const cron = { assistant_id: 'echo', schedule: '* * * * *' };
   it.each<[string, string, object, readonly unknown[]]>([
     ['POST', '/runs/batch', [{ assistant_id: 'echo', thread_id: randomUUID() }], [0, 'thread_id']],
@@ -104,13 +104,13 @@ describe('a field that clients know and that has no effect', () => {
     ['POST', '/runs/crons', { ...cron, after_seconds: 5 }, ['after_seconds']],
     ['POST', `/threads/${randomUUID()}/runs/crons`, { ...cron, checkpoint_id: randomUUID() }, ['checkpoint_id']],
     ['PATCH', `/runs/crons/${randomUUID()}`, { assistant_id: 'steps' }, ['assistant_id']],
-  ])('is refused: %s %s %j', async (method, path, body, place) => {
-    expect(await refusedLocations(method, path, body)).toContainEqual(['body', ...place]);
+  ])('is rejected: %s %s %j', async (method, path, body, location) => {
+    expect(await refusedLocations(method, path, body)).toContainEqual(['body', ...location]);
   });
 
-  it('is a fault of a command of the v2 protocol', async () => {
+  it('is an error of a command of the v2 protocol', async () => {
     const path = `/threads/${randomUUID()}/commands`;
-    const told = async (method: string, params: object) =>
+    const sendCommand = async (method: string, params: object) =>
       (await server.ask('POST', path, { id: 1, method, params })).json();
     for (const [method, params] of [
       ['run.start', { assistant_id: 'echo', forkFrom: 'a' }],
@@ -121,26 +121,26 @@ describe('a field that clients know and that has no effect', () => {
       ['state.listCheckpoints', { after: 'a' }],
       ['agent.getTree', { run: 'a' }],
     ] as const) {
-      expect(await told(method, params)).toMatchObject({ type: 'error', error: 'invalid_argument' });
-      expect(await told(method, params)).toMatchObject({ message: expect.stringContaining('Field not known') });
+      expect(await sendCommand(method, params)).toMatchObject({ type: 'error', error: 'invalid_argument' });
+      expect(await sendCommand(method, params)).toMatchObject({ message: expect.stringContaining('Field not known') });
     }
   });
 });
 
-describe('a parameter that is not known', () => {
+describe('an unknown parameter', () => {
   it.each(agentOperations.map(({ operationId, ...rest }) => [operationId, rest] as const))(
-    'is refused by %s',
+    'is rejected by %s',
     async (_, { method, path }) => {
       const asked = `${path.replace(/:\w+/g, randomUUID())}?surprise=1&again=`;
-      const places = await refusedLocations(method, asked, method === 'GET' ? undefined : {});
-      expect(places).toEqual([
+      const locations = await refusedLocations(method, asked, method === 'GET' ? undefined : {});
+      expect(locations).toEqual([
         ['query', 'surprise'],
         ['query', 'again'],
       ]);
     },
   );
 
-  it('is refused before there is a WebSocket', async () => {
+  it('is rejected before the WebSocket upgrade', async () => {
     const path = `/threads/${randomUUID()}/stream/events?surprise=1`;
     const upgrade = request(server.url + path, {
       headers: {
@@ -153,7 +153,7 @@ describe('a parameter that is not known', () => {
     expect(statusCode).toBe(422);
   });
 
-  it('is refused where it is an option of a newer client that is not built', async () => {
+  it('is rejected if it is an option of a newer client', async () => {
     const { runs } = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey });
     const ids = [randomUUID(), randomUUID()] as const;
     const options = { streamNamespaces: [''] } as object;
@@ -164,7 +164,7 @@ describe('a parameter that is not known', () => {
     await expect(runs.stream(null, 'echo', options as never).next()).rejects.toMatchObject({ status: 422 });
   });
 
-  it('is not one of what those clients send by themselves: the checkpoint that a view stands at', async () => {
+  it('is accepted if those clients send it on their own: the checkpoint of a view', async () => {
     const { runs, threads } = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey });
     const { thread_id: threadId } = await threads.create();
     const { run_id: runId } = await runs.create(threadId, 'steps', { input: { steps: 1 }, streamResumable: true });
@@ -177,8 +177,8 @@ describe('a parameter that is not known', () => {
   });
 });
 
-describe('what the clients send beside it', () => {
-  it('is taken in a batch: the names and the signal of the JavaScript client', async () => {
+describe('additional fields of clients', () => {
+  it('are accepted in a batch: the field names and the signal of the JavaScript client', async () => {
     const { signal } = new AbortController();
     const payload = { assistantId: 'steps', input: { steps: 1 }, streamSubgraphs: true, signal };
     const [run] = await server.client.runs.createBatch([payload]);
@@ -187,7 +187,7 @@ describe('what the clients send beside it', () => {
 });
 
 describe('a field without effect', () => {
-  it('is refused: threads that clients made do not go with a run', async () => {
+  it('is rejected: threads that clients created are not deleted with a run', async () => {
     const { thread_id: threadId } = await server.client.threads.create();
     const ask = (on_completion: string) =>
       server.ask('POST', `/threads/${threadId}/runs/wait`, { assistant_id: 'steps', input: {}, on_completion });
@@ -199,17 +199,17 @@ describe('a field without effect', () => {
     expect((await ask('keep')).status).toBe(200);
   });
 
-  it('is refused: values beside a command, whose update is what is written', async () => {
+  it('is rejected: values beside a command, whose update is written instead', async () => {
     const update = { values: { log: ['a'] }, command: { update: { log: ['b'] } }, as_node: 'step' };
-    const places = await refusedLocations('POST', '/threads', { supersteps: [{ updates: [update] }] });
-    expect(places).toEqual([['body', 'supersteps', 0, 'updates', 0, 'values']]);
+    const locations = await refusedLocations('POST', '/threads', { supersteps: [{ updates: [update] }] });
+    expect(locations).toEqual([['body', 'supersteps', 0, 'updates', 0, 'values']]);
     const metadata = { graph_id: 'steps' };
     const fine = { metadata, supersteps: [{ updates: [{ ...update, values: {} }] }] };
     expect(await (await server.ask('POST', '/threads', fine)).json()).toMatchObject({ values: { log: ['b'] } });
   });
 
-  it('is refused: a strategy without a time says nothing of how long a thread is kept', async () => {
-    const places = await refusedLocations('POST', '/threads', { ttl: { strategy: 'delete' } });
-    expect(places).toContainEqual(['body', 'ttl', 'ttl']);
+  it('is rejected: a TTL strategy without a duration', async () => {
+    const locations = await refusedLocations('POST', '/threads', { ttl: { strategy: 'delete' } });
+    expect(locations).toContainEqual(['body', 'ttl', 'ttl']);
   });
 });

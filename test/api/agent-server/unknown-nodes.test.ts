@@ -5,7 +5,8 @@ import { describe, expect, it } from 'vitest';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /**
- * Nodes that a graph does not have: the library ignores them. A command to one is refused, a breakpoint at one is a warning.
+ * Nodes that a graph does not have: the library ignores them. This server rejects commands to them and warns about
+ * breakpoints at them.
  */
 
 let server: DeployedAgents;
@@ -17,8 +18,8 @@ shareDeployedAgents((opened) => {
 
 const newThread = async () => (await client.threads.create()).thread_id;
 
-/** A thread where `ask` waits for an answer. */
-async function asking(): Promise<string> {
+/** Creates a thread that is interrupted at `ask`. */
+async function interruptedThread(): Promise<string> {
   const threadId = await newThread();
   await client.runs.wait(threadId, 'ask', { input: { question: 'Really?' } });
   return threadId;
@@ -34,7 +35,7 @@ const refusal = async (method: string, path: string, body: object) => {
   return { status: answer.status, code, message, loc: detail?.[0]?.loc };
 };
 
-describe('nodes that a run names', () => {
+describe('unknown nodes of a run', () => {
   const input = { question: 'Really?' };
   it.each<[string, object, string, string]>([
     ['command.goto', { command: { goto: 'nowhere' } }, 'nowhere', 'prepare, ask, finish'],
@@ -44,7 +45,7 @@ describe('nodes that a run names', () => {
     ['command.goto', { command: { goto: '__start__' } }, '__start__', 'prepare, ask, finish'],
     ['command.goto', { command: { goto: ['__end__', 'finish'] } }, '__end__', 'prepare, ask, finish'],
     ['command.goto', { command: { goto: '__end__', resume: 'yes' } }, '__end__', 'prepare, ask, finish'],
-  ])('%s %j: refused', async (field, body, node, known) => {
+  ])('are rejected: %s %j', async (field, body, node, known) => {
     const threadId = await newThread();
     const message = `body.${field}: Graph 'ask' has no node '${node}' (${field}). Its nodes are: ${known}.`;
     for (const path of [`/threads/${threadId}/runs`, '/runs/wait', `/threads/${threadId}/runs/stream`]) {
@@ -86,7 +87,7 @@ describe('nodes that a run names', () => {
     expect(warningsOf(joined)).toEqual(warnings);
   });
 
-  it('are those of the outermost graph, since the library looks at no others', async () => {
+  it('are checked against the outermost graph, as in the library', async () => {
     for (const node of ['inner', 'child:inner', 'child|inner']) {
       const stream = client.runs.stream(null, 'parent', { input: {}, interruptBefore: [node] as never });
       const events = [];
@@ -100,7 +101,7 @@ describe('nodes that a run names', () => {
     expect(await client.threads.getState(threadId)).toMatchObject({ next: ['child'] });
   });
 
-  it('are all by `*`, and the one that puts the input in', async () => {
+  it('do not include `*` and `__start__`', async () => {
     const threadId = await newThread();
     await client.runs.wait(threadId, 'ask', { input, interruptBefore: ['__start__'] });
     expect(await client.threads.getState(threadId)).toMatchObject({ next: ['__start__'] });
@@ -108,12 +109,12 @@ describe('nodes that a run names', () => {
     expect(await client.threads.getState(threadId)).toMatchObject({ next: ['ask'] });
   });
 
-  it('are not made into runs of a batch', async () => {
+  it('are rejected in a batch', async () => {
     const body = { assistant_id: 'ask', input, command: { goto: 'nowhere' } };
     expect(await refusal('POST', '/runs/batch', [body])).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
   });
 
-  it('are refused where a command writes state as a node', async () => {
+  it('are rejected in a command that writes state as a node', async () => {
     const threadOf = (goto: unknown) => {
       const updates = [{ command: { update: { question: 'Well?' }, goto }, as_node: 'prepare' }];
       return { metadata: { graph_id: 'ask' }, supersteps: [{ updates }] };
@@ -130,14 +131,14 @@ describe('nodes that a run names', () => {
     }
   });
 
-  it('are refused to a graph that has this one in it', async () => {
+  it('are rejected for a remote subgraph', async () => {
     const graph = new RemoteGraph({ graphId: 'ask', url: server.url, apiKey: server.owner.adminKey });
     const command = new Command({ goto: [new Send('nowhere', {})] });
     await expect(graph.invoke(command)).rejects.toThrow("no node 'nowhere'");
   });
 
-  it('are refused to the v2 protocol', async () => {
-    const threadId = await asking();
+  it('are rejected by the v2 protocol', async () => {
+    const threadId = await interruptedThread();
     const [{ id }] = Object.values((await client.threads.get(threadId)).interrupts).flat() as [{ id: string }];
     const params = { interrupt_id: id, response: 'yes', goto: 'nowhere' };
     const answer = await server.ask('POST', `/threads/${threadId}/commands`, {
@@ -148,7 +149,7 @@ describe('nodes that a run names', () => {
     expect(JSON.stringify(await answer.json())).toContain("no node 'nowhere'");
   });
 
-  it('of a graph that is made for each run are known where it runs: the run fails, and says so', async () => {
+  it('fail the run if its graph is created for each run', async () => {
     const threadId = await newThread();
     const config = { configurable: { node: 'mine' } };
     const stopping = { input: { text: 'a' }, config, interruptBefore: ['plain'] as never };
@@ -170,8 +171,8 @@ describe('nodes that a run names', () => {
 });
 
 describe('goto of `__end__`', () => {
-  it('ends what waits, and the state stays', async () => {
-    const threadId = await asking();
+  it('ends an interrupted run and keeps the state', async () => {
+    const threadId = await interruptedThread();
     const events = [];
     const stream = client.runs.stream(threadId, 'ask', { command: { goto: '__end__' }, streamMode: 'values' });
     for await (const event of stream) events.push(event);
@@ -179,13 +180,13 @@ describe('goto of `__end__`', () => {
     expect(events.at(-1)).toMatchObject({ data: { question: 'Really?' } });
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', interrupts: {} });
     expect(await client.threads.getState(threadId)).toMatchObject({ next: [], values: { question: 'Really?' } });
-    // The next one begins anew.
+    // The next run starts over.
     const asked = await client.runs.wait(threadId, 'ask', { input: { question: 'Again?' } });
     expect(asked).toMatchObject({ __interrupt__: [{ value: { question: 'Again?' } }] });
   });
 
-  it('comes after an update, and from a checkpoint', async () => {
-    const threadId = await asking();
+  it('is applied after an update, and from a checkpoint', async () => {
+    const threadId = await interruptedThread();
     const command = { update: { answer: 'nobody knows' }, goto: ['__end__'], resume: null } as never;
     expect(await client.runs.wait(threadId, 'ask', { command })).toEqual({
       question: 'Really?',

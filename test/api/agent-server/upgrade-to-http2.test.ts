@@ -4,7 +4,7 @@ import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** What the HTTP client of Java adds to each request until it knows better; also `curl --http2`. */
+/** Sent by the HTTP client of Java with each request until it knows the protocol; also by `curl --http2`. */
 const upgrade = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAEAAEAAAAIAAAAB' };
 
 let server: AgentServerUnderTest;
@@ -26,7 +26,7 @@ async function ask(method: string, path: string, body?: object) {
   return { status: answer.statusCode, body: await json(answer) };
 }
 
-test('requests that offer HTTP/2 are answered as others, with their bodies, on the connection that they came on', async () => {
+test('serves requests that offer HTTP/2 over HTTP/1.1, with their bodies, on the same connection', async () => {
   expect(await ask('GET', '/ok')).toEqual({ status: 200, body: { ok: true } });
   const input = { messages: [{ role: 'user', content: 'hi' }] };
   expect(await ask('POST', '/runs/wait', { assistant_id: 'echo', input })).toMatchObject({

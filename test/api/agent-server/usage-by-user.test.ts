@@ -10,7 +10,7 @@ import { searchCrons } from '../../../pipelines/agents/crons/search-crons.ts';
 import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Where a project's own authentication says who asks, usage by user counts those users, each by itself. */
+/** With custom authentication of a project, usage by user counts its users separately. */
 
 let agent: AgentServerUnderTest;
 let main: Awaited<ReturnType<typeof buildServer>>;
@@ -43,7 +43,7 @@ async function usageByUser(): Promise<unknown[]> {
   return usage.map(({ traces, dimensions }) => [dimensions.user_email, traces]).sort();
 }
 
-it('is told by their identities, for runs of their own and of their crons', async () => {
+it('is counted by identity, for runs of users and of their crons', async () => {
   for (const name of ['ada', 'ada', 'ben']) await clientOf(name).runs.wait(null, 'echo', { input: {} });
   await clientOf('ben').crons.create('echo', { schedule: '0 0 1 1 *', input: {} });
   const { database, owner } = agent;

@@ -1,4 +1,4 @@
-/** The first wrong thing of each server, found on real ones. */
+/** Checks that `explainPart` names the first misconfiguration of each server, against real servers. */
 import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -30,8 +30,8 @@ afterAll(async () => {
   await stores?.close();
 });
 
-/** The address with changes; what it names goes through TLS where `behindTls` is set. */
-async function changed(
+/** Returns the address with the change applied; if `behindTls` is set, it goes through a TLS proxy. */
+async function changeAddress(
   url: string,
   change: (address: URL) => void,
   behindTls?: 'server' | 'elsewhere',
@@ -39,13 +39,13 @@ async function changed(
 ) {
   const address = new URL(url);
   if (behindTls !== undefined) {
-    const place = { host: address.hostname, port: Number(address.port) };
-    const proxy = await openTlsProxy({ ...place, certificate: behindTls, asPostgres });
+    const target = { host: address.hostname, port: Number(address.port) };
+    const proxy = await openTlsProxy({ ...target, certificate: behindTls, asPostgres });
     proxies.push(proxy);
     address.port = String(proxy.port);
   }
   change(address);
-  // The scheme of a special URL cannot be changed to one that is not.
+  // The scheme of a special URL cannot be changed to a non-special one.
   return address.href;
 }
 
@@ -78,7 +78,7 @@ const user = (name: string, password: string) => (address: URL) => {
 describe('Postgres', () => {
   const mode = (sslmode: string) => (address: URL) => address.searchParams.set('sslmode', sslmode);
   it.each<[string, (address: URL) => void, RegExp, ('server' | 'elsewhere')?, Partial<Config>?]>([
-    ['as it should be', () => undefined, /^release \d+/],
+    ['valid settings', () => undefined, /^release \d+/],
     [
       'a wrong host',
       (address) => (address.hostname = 'no-such-host.invalid'),
@@ -95,26 +95,32 @@ describe('Postgres', () => {
       (address) => (address.pathname = '/missing'),
       /does not have a database of that name → Create it with CREATE DATABASE/,
     ],
-    ['TLS where there is none', mode('require'), /does not speak TLS → .*no sslmode/],
+    ['TLS to a server without TLS', mode('require'), /does not speak TLS → .*no sslmode/],
     [
-      'an authority that is not trusted',
+      'a certificate of an untrusted authority',
       mode('verify-full'),
       /authority that is not trusted → .*RUNLAKE_TLS_CA_FILE/,
       'server',
     ],
-    ['another name', mode('verify-full'), /for another name/, 'elsewhere', { tlsCaFile: authorityFile }],
-    ['TLS, right', mode('verify-full'), /^release/, 'server', { tlsCaFile: authorityFile }],
+    [
+      'certificate for another name',
+      mode('verify-full'),
+      /for another name/,
+      'elsewhere',
+      { tlsCaFile: authorityFile },
+    ],
+    ['TLS, valid', mode('verify-full'), /^release/, 'server', { tlsCaFile: authorityFile }],
   ])('%s', async (_case, change, words, behindTls, more = {}) => {
-    const databaseUrl = await changed(stores.databaseUrl, change, behindTls, true);
-    const said = await ask('Postgres', { databaseUrl, ...more });
-    expect(said).toMatch(words);
-    expect(said).not.toContain(new URL(stores.databaseUrl).password);
+    const databaseUrl = await changeAddress(stores.databaseUrl, change, behindTls, true);
+    const reported = await ask('Postgres', { databaseUrl, ...more });
+    expect(reported).toMatch(words);
+    expect(reported).not.toContain(new URL(stores.databaseUrl).password);
   });
 
-  it('a user without rights', async () => {
+  it('reports a user without privileges', async () => {
     const name = `poor_${randomBytes(4).toString('hex')}`;
     await stores.database.execute(`CREATE ROLE ${name} LOGIN PASSWORD 'poor'`);
-    const databaseUrl = await changed(stores.databaseUrl, user(name, 'poor'));
+    const databaseUrl = await changeAddress(stores.databaseUrl, user(name, 'poor'));
     try {
       expect(await ask('Postgres', { databaseUrl })).toMatch(
         /lacks the privilege CREATE on .* → Run as its owner: GRANT CREATE/,
@@ -128,7 +134,7 @@ describe('Postgres', () => {
 describe('ClickHouse', () => {
   const https = (url: string) => url.replace('http:', 'https:');
   it.each<[string, (address: URL) => void, RegExp]>([
-    ['as it should be', () => undefined, /^release \d+/],
+    ['valid settings', () => undefined, /^release \d+/],
     ['a wrong host', (address) => (address.hostname = 'no-such-host.invalid'), /cannot be resolved/],
     ['a port without a server', (address) => (address.port = '9'), /nothing listens at 127\.0\.0\.1:9/],
     ['a wrong password', (address) => (address.password = 'wrong'), /refuses the user or the password/],
@@ -138,17 +144,19 @@ describe('ClickHouse', () => {
       /does not have a database of that name → Create it/,
     ],
   ])('%s', async (_case, change, words) => {
-    expect(await ask('ClickHouse', { clickhouseUrl: await changed(stores.clickhouseUrl, change) })).toMatch(words);
+    expect(await ask('ClickHouse', { clickhouseUrl: await changeAddress(stores.clickhouseUrl, change) })).toMatch(
+      words,
+    );
   });
 
   it.each<[string, boolean, 'server' | 'elsewhere' | undefined, string | undefined, RegExp]>([
     ['https to a plain port', true, undefined, undefined, /does not speak TLS → .*http:/],
     ['http to a TLS port', false, 'server', undefined, /TLS/],
-    ['another authority', true, 'server', otherAuthorityFile, /authority that is not trusted/],
-    ['another name', true, 'elsewhere', authorityFile, /for another name/],
-    ['TLS, right', true, 'server', authorityFile, /^release/],
+    ['certificate of another authority', true, 'server', otherAuthorityFile, /authority that is not trusted/],
+    ['certificate for another name', true, 'elsewhere', authorityFile, /for another name/],
+    ['TLS, valid', true, 'server', authorityFile, /^release/],
   ])('%s', async (_case, secure, behindTls, tlsCaFile, words) => {
-    const url = await changed(stores.clickhouseUrl, () => undefined, behindTls);
+    const url = await changeAddress(stores.clickhouseUrl, () => undefined, behindTls);
     expect(await ask('ClickHouse', { clickhouseUrl: secure ? https(url) : url, tlsCaFile })).toMatch(words);
   });
 });
@@ -156,14 +164,14 @@ describe('ClickHouse', () => {
 describe.runIf(redis)('Redis', () => {
   const url = String(redis?.url);
   it.each<[string, (address: URL) => void, boolean, boolean, RegExp]>([
-    ['as it should be', () => undefined, false, false, /^release \d+/],
+    ['valid settings', () => undefined, false, false, /^release \d+/],
     ['a port without a server', (address) => (address.port = '9'), false, false, /nothing listens/],
     ['a wrong password', user('', 'wrong'), false, false, /refuses the user or the password/],
     ['an unknown user', user('nobody', 'wrong'), false, false, /refuses the user or the password/],
     ['TLS to a plain port', () => undefined, true, false, /TLS|without a response/],
-    ['TLS, right', () => undefined, true, true, /^release/],
+    ['TLS, valid', () => undefined, true, true, /^release/],
   ])('%s', async (_case, change, secure, behindTls, words) => {
-    const address = await changed(url, change, behindTls ? 'server' : undefined);
+    const address = await changeAddress(url, change, behindTls ? 'server' : undefined);
     const redisUrl = secure ? address.replace('redis:', 'rediss:') : address;
     expect(await ask('Redis', { redisUrl, tlsCaFile: authorityFile })).toMatch(words);
   });
@@ -172,16 +180,20 @@ describe.runIf(redis)('Redis', () => {
 describe.runIf(kafka)('Kafka', () => {
   const kafkaBrokers = String(kafka?.brokers);
   it.each<[string, Partial<Config>, RegExp]>([
-    ['as it should be', { kafkaTopicPrefix: 'none.' }, /broker\(s\) answer; \d+ topics do not exist yet/],
+    ['valid settings', { kafkaTopicPrefix: 'none.' }, /broker\(s\) answer; \d+ topics do not exist yet/],
     ['a wrong host', { kafkaBrokers: 'no-such-host.invalid:9092' }, /cannot be resolved/],
     ['a port without a server', { kafkaBrokers: '127.0.0.1:9' }, /nothing listens at 127\.0\.0\.1:9/],
     ['TLS to a plain port', { kafkaTls: true }, /RUNLAKE_KAFKA_TLS|firewalls/],
-    ['signing in where none may', { kafkaSaslMechanism: 'plain', kafkaUser: 'a', kafkaPassword: 'b' }, /RUNLAKE_KAFKA/],
+    [
+      'SASL against a broker without SASL',
+      { kafkaSaslMechanism: 'plain', kafkaUser: 'a', kafkaPassword: 'b' },
+      /RUNLAKE_KAFKA/,
+    ],
   ])('%s', async (_case, more, words) => {
     expect(await ask('Kafka', { kafkaBrokers, ...more })).toMatch(words);
   });
 
-  it('a topic whose records may not be large enough', async () => {
+  it('reports a topic whose max.message.bytes is too small', async () => {
     const kafkaTopicPrefix = `doctor-${randomBytes(4).toString('hex')}.`;
     const admin = new Kafka({ brokers: [kafkaBrokers], logLevel: logLevel.NOTHING }).admin();
     await admin.connect();
@@ -189,8 +201,8 @@ describe.runIf(kafka)('Kafka', () => {
     const configEntries = [{ name: 'max.message.bytes', value: '1000' }];
     await admin.createTopics({ topics: [{ topic, configEntries }], waitForLeaders: true });
     try {
-      const said = await ask('Kafka', { kafkaBrokers, kafkaTopicPrefix });
-      expect(said).toMatch(
+      const reported = await ask('Kafka', { kafkaBrokers, kafkaTopicPrefix });
+      expect(reported).toMatch(
         /topic \S+run-events cannot be used: its max\.message\.bytes is 1000.*RUNLAKE_MAX_RUN_BYTES/,
       );
     } finally {
@@ -203,16 +215,19 @@ describe.runIf(kafka)('Kafka', () => {
 describe.runIf(registry)('Schema registry', () => {
   const url = String(registry?.url);
   it.each<[string, (address: URL) => void, RegExp]>([
-    ['as it should be', () => undefined, /answers; \d schemas are not registered yet/],
+    ['valid settings', () => undefined, /answers; \d schemas are not registered yet/],
     ['a port without a server', (address) => (address.port = '9'), /nothing listens/],
     ['a wrong path', (address) => (address.pathname = '/nowhere'), /does not serve this path → Correct the path/],
   ])('%s', async (_case, change, words) => {
-    const more = { schemaRegistryUrl: await changed(url, change), kafkaTopicPrefix: 'none.' };
+    const more = { schemaRegistryUrl: await changeAddress(url, change), kafkaTopicPrefix: 'none.' };
     expect(await ask('Schema registry', more)).toMatch(words);
   });
 
-  it('over https with a user and a password, and with an authority that nobody named', async () => {
-    const schemaRegistryUrl = (await changed(url, () => undefined, 'server')).replace('http://', 'https://me:secret@');
+  it('uses https with user and password, and reports a certificate of an untrusted authority', async () => {
+    const schemaRegistryUrl = (await changeAddress(url, () => undefined, 'server')).replace(
+      'http://',
+      'https://me:secret@',
+    );
     const more = { schemaRegistryUrl, kafkaTopicPrefix: 'none.' };
     expect(await ask('Schema registry', { ...more, tlsCaFile: authorityFile })).toMatch(/^answers/);
     expect(await ask('Schema registry', more)).toMatch(/authority that is not trusted/);

@@ -19,7 +19,7 @@ const command = (words: readonly string[], environment: Record<string, string> =
   builtCommand(words, { RUNLAKE_DATA_DIR: folder, ...environment });
 
 describe('runlake', () => {
-  it('says that there is no such command', async () => {
+  it('reports an unknown command', async () => {
     const { code, output, errors } = await command(['dcotor']);
     expect(code).toBe(1);
     expect(errors).toContain("unknown command 'dcotor'");
@@ -33,21 +33,21 @@ describe('runlake', () => {
       expect(output).toMatch(new RegExp(`^  ${name} `, 'm'));
   });
 
-  it.each(['api', 'ingest'])('%s says which addresses it needs', async (role) => {
+  it.each(['api', 'ingest'])('%s reports which addresses it needs', async (role) => {
     const { code, errors } = await command([role]);
     expect(code).toBe(1);
     for (const name of ['KAFKA_BROKERS', 'SCHEMA_REGISTRY_URL', 'CLICKHOUSE_URL', 'DATABASE_URL'])
       expect(errors).toContain(`RUNLAKE_${name}`);
   });
 
-  it.each(['doctor', 'migrate', 'keys list'])('%s says that nothing runs', async (words) => {
+  it.each(['doctor', 'migrate', 'keys list'])('%s reports that no process is running', async (words) => {
     const { code, output, errors } = await command(words.split(' '));
     expect(code).toBe(1);
     expect(output + errors).toContain(`No runlake process is running on the data folder ${folder}`);
     expect(output + errors).not.toMatch(/^ {4}at /m);
   });
 
-  it('finds a taken port before it starts engines', async () => {
+  it('reports a port in use before it starts engines', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
@@ -61,8 +61,8 @@ describe('runlake', () => {
   });
 });
 
-describe('a start with a Redis that does not answer', () => {
-  it('ends at the first signal, with nothing left running', { timeout: 60_000 }, async () => {
+describe('a start with a Redis that does not respond', () => {
+  it('stops at the first signal and leaves no process running', { timeout: 60_000 }, async () => {
     const { promise: asked, resolve: reached } = deferred();
     const sockets = new Set<Socket>();
     const silent = createServer((socket) => {
@@ -96,14 +96,14 @@ describe('a start with a Redis that does not answer', () => {
   });
 });
 
-describe('a first start without a key of the operator', () => {
+describe('a first start without an operator key', () => {
   let runlake: RunlakeProcess;
   beforeAll(async () => {
     runlake = await startRunlake({ environment: { RUNLAKE_BOOTSTRAP_API_KEY: '' } });
   });
   afterAll(() => runlake?.remove());
 
-  it('prints a key, once, and how to use it', async () => {
+  it('prints a key once, with instructions', async () => {
     const read = () => /Admin key, shown this once: (\S+)/.exec(runlake.output())?.[1];
     await expect.poll(read, { timeout: 10_000 }).toMatch(/^rlk_/);
     const key = String(read());
@@ -124,7 +124,7 @@ describe('a first start without a key of the operator', () => {
     expect(rows[0]?.indexOf('admin@')).toBe(heads.indexOf('USER'));
   });
 
-  it('keeps a second one off its database', async () => {
+  it('rejects a second process on the same database', async () => {
     const { clickhouseUrl, databaseUrl } = runlake.stores();
     const { code, errors } = await command(['all'], {
       RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
@@ -138,7 +138,7 @@ describe('a first start without a key of the operator', () => {
     expect((await fetch(`${runlake.url}/ok`)).status).toBe(200);
   }, 30_000);
 
-  it('makes no user whose email is none', async () => {
+  it('creates no user with an invalid email address', async () => {
     const environment = { RUNLAKE_DATA_DIR: runlake.dataDir };
     const { code, errors } = await command(['keys', 'create', '--email', 'nobody'], environment);
     expect(code).toBe(1);
@@ -146,9 +146,12 @@ describe('a first start without a key of the operator', () => {
     expect((await command(['keys', 'list'], environment)).output).not.toContain('nobody');
   });
 
-  it.each(['nonsense', '00000000-0000-4000-8000-000000000000'])('revokes no key %s', async (id) => {
-    const { code, errors } = await command(['keys', 'revoke', id], { RUNLAKE_DATA_DIR: runlake.dataDir });
-    expect(code).toBe(1);
-    expect(errors).toMatch(/is not a key id|API key not found/);
-  });
+  it.each(['nonsense', '00000000-0000-4000-8000-000000000000'])(
+    'reports that there is no key %s to revoke',
+    async (id) => {
+      const { code, errors } = await command(['keys', 'revoke', id], { RUNLAKE_DATA_DIR: runlake.dataDir });
+      expect(code).toBe(1);
+      expect(errors).toMatch(/is not a key id|API key not found/);
+    },
+  );
 });

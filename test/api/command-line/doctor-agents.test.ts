@@ -12,7 +12,7 @@ import { runCommand } from './run-command.ts';
 
 vi.setConfig({ testTimeout: 240_000 });
 
-/** What the doctor says of the agent server. */
+/** Checks of the agent server in `runlake doctor`. */
 
 const project = (name: string) =>
   fileURLToPath(new URL(`../../agents/projects/${name}/langgraph.json`, import.meta.url));
@@ -34,7 +34,7 @@ async function doctor(agentsFile: string, more: Record<string, string> = {}) {
   return { code, text };
 }
 
-test('names each graph that cannot be used, with its error, and those that can', async () => {
+test('lists each graph that fails to load with its error, and each graph that loads', async () => {
   const { code, text } = await doctor(project('faulty'));
   expect(code).toBe(1);
   expect(text).toMatch(/ok {5}Agents file: .*langgraph\.json names 7 graphs/);
@@ -49,7 +49,7 @@ test('names each graph that cannot be used, with its error, and those that can',
   expect(text).toMatch(/ok {5}Agent port: 127\.0\.0\.1:\d+ is free/);
 });
 
-test('says what is wrong with the file', async () => {
+test('reports errors of the agents file', async () => {
   const path = join(folder(), 'langgraph.json');
   expect((await doctor(path)).text).toMatch(
     /FAULT {2}Agents file: .*\n {7}→ Correct the file, or set RUNLAKE_AGENTS_FILE/,
@@ -60,7 +60,7 @@ test('says what is wrong with the file', async () => {
   expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*env\.LANGGRAPH_CONFIG: it is not JSON/);
 });
 
-test('says that a version of the library is not tested, and that a port is taken', async () => {
+test('reports an untested library version and a port in use', async () => {
   const path = folder();
   const library = join(path, 'node_modules', '@langchain', 'langgraph');
   mkdirSync(library, { recursive: true });
@@ -81,7 +81,7 @@ test('says that a version of the library is not tested, and that a port is taken
   expect(text).toMatch(/FAULT {2}Store index: .* a vector of 3 dimensions, not 7\.\n {7}→ Set store\.index\.dims to/);
 });
 
-test('says that the embedder cannot be loaded', async () => {
+test('reports an embedder that cannot be loaded', async () => {
   const path = folder();
   writeFileSync(join(path, 'graph.js'), 'export const graph = { lg_is_pregel: true };');
   const file = { graphs: { one: './graph.js:graph' }, store: { index: { embed: './none.js:embed', dims: 3 } } };
@@ -91,7 +91,7 @@ test('says that the embedder cannot be loaded', async () => {
   expect(text).toMatch(/FAULT {2}Store index: .*none\.js.*\n {7}→ Correct the embedder in store\.index\.embed/);
 });
 
-test('beside a running instance: all is well, notices are heard, and stored vectors are of the length of the index', async () => {
+test('reports a running instance as healthy: notifications arrive, and stored vectors have the dimensions of the index', async () => {
   const [port] = await freePorts(1);
   const agents = {
     RUNLAKE_AGENTS_FILE: project('store'),
@@ -100,9 +100,9 @@ test('beside a running instance: all is well, notices are heard, and stored vect
   };
   const runlake = await startRunlake({ environment: agents });
   onTestFinished(() => runlake.remove());
-  // The agent server answers a moment after the API does.
-  await until('an agent server to answer', () => /runs agents at/.test(runlake.output()));
-  await until('the start to say what graph code has', () =>
+  // The agent server responds a moment after the API.
+  await until('the agent server responds', () => /runs agents at/.test(runlake.output()));
+  await until('startup logs the graph module', () =>
     /Graph code has .*; in Postgres it can access only rows of its deployment/.test(runlake.output()),
   );
   const { code, text } = await doctor(agents.RUNLAKE_AGENTS_FILE, { ...agents, RUNLAKE_DATA_DIR: runlake.dataDir });

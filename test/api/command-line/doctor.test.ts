@@ -18,8 +18,8 @@ function folder(): string {
   return path;
 }
 
-describe('while nothing runs', () => {
-  test('says whether a start could work, what the engines said last, and how to start', async () => {
+describe('without a running process', () => {
+  test('reports whether a start can succeed, the last output of the engines, and how to start', async () => {
     const dataDir = folder();
     mkdirSync(join(dataDir, 'clickhouse'));
     writeFileSync(
@@ -38,7 +38,7 @@ describe('while nothing runs', () => {
     expect(text).not.toContain('see `runlake doctor`');
   });
 
-  test('says what is wrong with the data folder', async () => {
+  test('reports a data folder that is unusable', async () => {
     const dataDir = join(folder(), 'file');
     writeFileSync(dataDir, '');
     const { code, text } = await doctor(dataDir);
@@ -50,7 +50,7 @@ describe('while nothing runs', () => {
     ['ClickHouse', { RUNLAKE_CLICKHOUSE_URL: 'http://127.0.0.1:9/runlake' }],
     ['Postgres', { RUNLAKE_DATABASE_URL: 'postgres://127.0.0.1:9/runlake' }],
     ['Redis', { RUNLAKE_REDIS_URL: 'redis://127.0.0.1:9' }],
-  ])('asks %s where it alone has an address', async (name, environment) => {
+  ])('checks %s if only it has an address', async (name, environment) => {
     const { code, text } = await doctor(folder(), environment);
     expect(code).toBe(1);
     expect(text).toMatch(/FAULT {2}Process: No runlake process is running/);
@@ -58,7 +58,7 @@ describe('while nothing runs', () => {
     expect(text.match(/nothing listens|invalid/g)).toHaveLength(1);
   });
 
-  test('names the host of a store with an address, and no secret', async () => {
+  test('names the host of a configured store without its credentials', async () => {
     const { code, text } = await doctor(folder(), {
       RUNLAKE_CLICKHOUSE_URL: 'http://me:hunter2@127.0.0.1:9/runlake',
       RUNLAKE_DATABASE_URL: 'postgres://me:hunter2@127.0.0.1:9/runlake',
@@ -75,7 +75,7 @@ describe('while nothing runs', () => {
   });
 });
 
-test('beside a running instance: up, a stalled ClickHouse, a migration that is pending', async () => {
+test('reports a healthy instance, then a stalled ClickHouse, then a pending migration', async () => {
   const instance = await Instance.start();
   const { dataDir } = instance.runlake;
   const up = await doctor(dataDir);

@@ -4,7 +4,7 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 
 const logger = createLogger('silent', 'test');
 
-it('ends what is up from last to first, also after one that fails', async () => {
+it('runs end functions in reverse order, and continues after one that fails', async () => {
   const ended: string[] = [];
   const ends = new Ends();
   ends.add('a', () => ended.push('a'));
@@ -16,7 +16,7 @@ it('ends what is up from last to first, also after one that fails', async () => 
   expect(ended).toEqual(['c', 'a']);
 });
 
-it('ends at once what comes up after that, and says that the start is over', async () => {
+it('runs an end function at once if it is added after the end, and throws that the process is shutting down', async () => {
   const ends = new Ends();
   await ends.run(logger);
   let late = false;

@@ -1,4 +1,4 @@
-/** The roles, each in a process of its own, on real servers: Kafka, registry, ClickHouse, Postgres. */
+/** Runs each role in its own process, on real servers: Kafka, registry, ClickHouse, Postgres. */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
@@ -17,7 +17,7 @@ const kafkaPart = stackPart('kafka');
 const registryPart = stackPart('registry');
 const apiKey = `test-${randomBytes(16).toString('hex')}`;
 
-describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () => {
+describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
   let stores: FreshStores;
   let kafka: ReturnType<typeof ownKafka>;
   let environment: Record<string, string>;
@@ -50,7 +50,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
       RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
     };
-    // At the same moment, on stores without a table and a Kafka without a topic.
+    // Both start at the same moment, with empty stores and no Kafka topics.
     [api, secondApi, ingest] = await Promise.all([start('api'), start('api'), start('ingest')]);
   });
   afterAll(async () => {
@@ -71,7 +71,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
   const json = async (path: string) => (await ask(path)).json() as Promise<Record<string, unknown>>;
   const visible = (id: string) => until(`run ${id}`, async () => (await ask(`/runs/${id}`)).status === 200, 30_000);
 
-  it('come up at the same moment on empty stores, and are ready', async () => {
+  it('start at the same moment on empty stores and become ready', async () => {
     const parts = async (process: RoleProcess) => {
       const answer = await fetch(`${process.url}/ready`);
       return { status: answer.status, parts: Object.keys(((await answer.json()) as { parts: object }).parts).sort() };
@@ -83,7 +83,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
     expect(await (await fetch(`${ingest.url}/metrics`)).text()).toContain('runlake_sink_insert_batch_rows');
   });
 
-  it('hand runs over: accepted by one process, stored and counted by another, read through a third', async () => {
+  it('accept runs in one process, store and count them in another, and read them through a third', async () => {
     const id = randomUUID();
     const run = { id, name: 'handed over', run_type: 'chain', inputs: { a: 1 }, start_time: new Date().toISOString() };
     expect((await ask('/runs', { method: 'POST', body: run })).status).toBe(202);
@@ -103,16 +103,16 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
     await until('usage', counted, 30_000);
   });
 
-  it('a patch by id alone waits for its run, also on a process that did not take the post', async () => {
+  it('apply a patch by id alone to its run, also in a process that did not receive the post', async () => {
     const id = randomUUID();
     const run = { id, name: 'patched', run_type: 'chain', inputs: {}, start_time: new Date().toISOString() };
     expect((await ask('/runs', { method: 'POST', body: run })).status).toBe(202);
     const end = { outputs: { done: true }, end_time: new Date().toISOString() };
-    const [near, far] = await Promise.all([
+    const [sameProcess, otherProcess] = await Promise.all([
       ask(`/runs/${id}`, { method: 'PATCH', body: end }),
       ask(`/runs/${id}`, { method: 'PATCH', body: { tags: ['far'] }, at: secondApi }),
     ]);
-    expect([near.status, far.status]).toEqual([202, 202]);
+    expect([sameProcess.status, otherProcess.status]).toEqual([202, 202]);
     await until(
       'both patches',
       async () => {
@@ -125,38 +125,41 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
     expect(unknown.status).toBe(404);
   });
 
-  it('feedback can be changed and deleted right after it was sent', async () => {
+  it('change and delete feedback right after it was sent', async () => {
     const id = randomUUID();
     const feedback = { id, run_id: randomUUID(), key: 'quality', score: 0.5, comment: 'first' };
     expect((await ask('/feedback', { method: 'POST', body: feedback })).status).toBe(200);
-    const near = await ask(`/feedback/${id}`, { method: 'PATCH', body: { score: 0.9 } });
-    expect(await near.json()).toMatchObject({ score: 0.9, comment: 'first' });
+    const sameProcess = await ask(`/feedback/${id}`, { method: 'PATCH', body: { score: 0.9 } });
+    expect(await sameProcess.json()).toMatchObject({ score: 0.9, comment: 'first' });
     const again = await ask(`/feedback/${id}`, { method: 'PATCH', body: { comment: 'second' } });
     expect(await again.json()).toMatchObject({ score: 0.9, comment: 'second' });
     await until(
-      'the last of them',
+      'the last patch',
       async () => (await ask(`/feedback/${id}`, { at: secondApi }).then((answer) => answer.text())).includes('second'),
       30_000,
     );
     expect((await ask(`/feedback/${id}`, { method: 'DELETE', at: secondApi })).status).toBe(200);
-    await until('its end', async () => (await ask(`/feedback/${id}`)).status === 404, 30_000);
+    await until('the deletion', async () => (await ask(`/feedback/${id}`)).status === 404, 30_000);
   });
 
-  it('feedback is changed on a process that did not take it', async () => {
+  it('change feedback in a process that did not receive it', async () => {
     const id = randomUUID();
     const feedback = { id, run_id: randomUUID(), key: 'quality', score: 0.5 };
     expect((await ask('/feedback', { method: 'POST', body: feedback })).status).toBe(200);
-    const far = await ask(`/feedback/${id}`, { method: 'PATCH', body: { score: 0.9 }, at: secondApi });
-    expect({ status: far.status, body: await far.json() }).toMatchObject({ status: 200, body: { score: 0.9 } });
+    const otherProcess = await ask(`/feedback/${id}`, { method: 'PATCH', body: { score: 0.9 }, at: secondApi });
+    expect({ status: otherProcess.status, body: await otherProcess.json() }).toMatchObject({
+      status: 200,
+      body: { score: 0.9 },
+    });
   });
 
-  it('commands need the same variables and no data folder', async () => {
+  it('run commands with the same variables and no data folder', async () => {
     const { code, text } = await runCommand(['keys', 'list'], environment);
     expect(text).toContain('Bootstrap admin key');
     expect(code).toBe(0);
   });
 
-  it('what cannot be stored is put aside in Kafka, listed, shown and replayed from there', async () => {
+  it('write records that cannot be stored to the dead-letter queue in Kafka, which lists, shows and replays them', async () => {
     const client = new Kafka({ brokers: String(kafkaPart?.brokers).split(','), logLevel: logLevel.NOTHING });
     const producer = client.producer({ allowAutoTopicCreation: false });
     await producer.connect();
@@ -171,7 +174,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
       const { text } = await runCommand(['dlq', 'list', '--json'], environment);
       return text.split('\n').flatMap((line) => (line.startsWith('{"id"') ? [JSON.parse(line) as { id: string }] : []));
     };
-    await until('the letter', async () => (await deadLetters()).length === 1, 60_000);
+    await until('the dead-letter record', async () => (await deadLetters()).length === 1, 60_000);
     const [{ id } = { id: '' }] = await deadLetters();
     expect(id).toMatch(/^run-events\/\d\/0$/);
     expect((await runCommand(['dlq', 'show', id], environment)).text).toMatch(/Header from +a test|not a record/);
@@ -179,10 +182,10 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
     expect(refused).toMatchObject({ code: 1, text: expect.stringContaining('not replayed: its bytes cannot be read') });
     const forced = await runCommand(['dlq', 'replay', id, '--force'], environment);
     expect(forced).toMatchObject({ code: 0, text: expect.stringContaining(`${id}: replayed.`) });
-    await until('the letter of the replay', async () => (await deadLetters()).length === 2, 60_000);
+    await until('the dead-letter record of the replay', async () => (await deadLetters()).length === 2, 60_000);
   });
 
-  it('api ends after what it accepted is in Kafka; ingest after what it began is stored; the next one goes on', async () => {
+  it('stop api after its accepted runs are in Kafka and ingest after its open batch is stored; the next process resumes', async () => {
     const ids = Array.from({ length: 200 }, () => randomUUID());
     const post = ids.map((id) => ({
       id,
@@ -190,7 +193,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
       name: 'last',
       run_type: 'chain',
       inputs: {},
-      dotted_order: orderOf(id),
+      dotted_order: dottedOrderOf(id),
     }));
     const body = JSON.stringify({ post });
     const asked = request(`${secondApi.url}/runs/batch`, {
@@ -204,7 +207,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
       },
     });
     asked.flushHeaders();
-    // The request has arrived; its body comes when the process is told to end.
+    // The headers have arrived; the body is sent after the process received its stop signal.
     await once(asked, 'continue');
     const ended = secondApi.end();
     asked.end(body);
@@ -223,6 +226,6 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
   });
 });
 
-function orderOf(id: string): string {
+function dottedOrderOf(id: string): string {
   return `${new Date().toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
 }

@@ -3,11 +3,11 @@ import { builtProgram } from '../../built-program.ts';
 
 export interface Ended {
   readonly code: number | null;
-  /** Standard output and error together. */
+  /** Standard output and standard error together. */
   readonly text: string;
 }
 
-/** Runs `runlake <args>` out of the built code, with no more environment than given, until it ends. */
+/** Runs `runlake <args>` from the built code with only the given environment, until it exits. */
 export function runCommand(args: readonly string[], environment: Readonly<Record<string, string>>): Promise<Ended> {
   const child = spawn(process.execPath, [builtProgram, ...args], {
     env: { PATH: process.env.PATH, RUNLAKE_LOG_LEVEL: 'warn', ...environment },

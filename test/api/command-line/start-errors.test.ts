@@ -30,13 +30,13 @@ test.each<[string, string, Record<string, string>, RegExp]>([
   ['ADDRESS_REQUIRED', 'api', {}, needed],
   ['ADDRESS_REQUIRED', 'ingest', {}, needed],
   [
-    'ADDRESS_REQUIRED for what is missing',
+    'ADDRESS_REQUIRED for the missing addresses',
     'api',
     stores,
     /requires RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL;/,
   ],
   [
-    'ADDRESS_REQUIRED for what is missing',
+    'ADDRESS_REQUIRED for the missing addresses',
     'ingest',
     { ...stores, RUNLAKE_REDIS_URL: 'redis://127.0.0.1:9' },
     /requires RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL; only/,
@@ -57,7 +57,7 @@ test.each<[string, string, Record<string, string>, RegExp]>([
     /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program .* RUNLAKE_PORT\./,
   ],
   [
-    'PORT_IN_USE by the agent server',
+    'PORT_IN_USE for the agent server',
     'all',
     { RUNLAKE_PORT: '0', RUNLAKE_AGENTS_PORT: 'taken', RUNLAKE_AGENTS_FILE: 'langgraph.json' },
     /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program that listens there, or set RUNLAKE_AGENTS_PORT\./,

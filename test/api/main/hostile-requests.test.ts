@@ -16,7 +16,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => api?.close());
 
-it('no request is answered with a 5xx', { timeout: 600_000 }, async () => {
+it('responds to no hostile request with a 5xx', { timeout: 600_000 }, async () => {
   const key = acme.workspaceKeys[0];
   const post = async (path: string, payload: object) =>
     (await api.server.inject({ method: 'POST', url: path, headers: { 'x-api-key': key }, payload })).json();
@@ -35,13 +35,13 @@ it('no request is answered with a 5xx', { timeout: 600_000 }, async () => {
     },
     ...{ bulk_export_id: made.exportId, source_bulk_export_id: made.exportId },
   };
-  // Those that delete come last, with ids that are not there.
+  // Delete operations run last, with ids that do not exist.
   const deleting = operations.filter(({ method }) => method === 'DELETE');
   const others = operations.filter(({ method }) => method !== 'DELETE');
   const headers = { 'x-api-key': acme.adminKey };
   const first = await failuresOf(url, others, { headers, known });
   const last = await failuresOf(url, deleting, { headers, known: {} });
-  // So many got past the checks.
+  // Minimum number of requests that pass the checks.
   expect(first.taken).toBeGreaterThan(1_000);
   expect([...first.failures, ...last.failures]).toEqual([]);
 });

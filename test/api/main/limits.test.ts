@@ -1,4 +1,4 @@
-/** What one organisation may have of each thing that its keys can make, also where many are made at once. */
+/** Limits per organisation on each kind of resource, also under concurrent creation. */
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -35,9 +35,9 @@ const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 let organizations = 0;
 const newOrganization = () => addOrganization(api.database, `limits-${organizations++}`);
 
-/** A project, and a destination in the workspace of that place. */
-async function exporting({ workspaceKeys }: OrganizationUnderTest, place: 0 | 1 = 0) {
-  const key = workspaceKeys[place];
+/** Creates a project, and a destination in the workspace of the given index. */
+async function exporting({ workspaceKeys }: OrganizationUnderTest, index: 0 | 1 = 0) {
+  const key = workspaceKeys[index];
   const project = await ask(key, 'POST', '/sessions', { name: randomUUID() });
   const destination = await ask(key, 'POST', '/bulk-exports/destinations', local());
   return { key, bulk_export_destination_id: destination.body.id, session_id: project.body.id };
@@ -47,11 +47,11 @@ const start = { start_time: '2026-03-05T00:00:00Z' };
 
 interface Kind {
   readonly what: string;
-  /** How many more fit. */
+  /** Number of resources that can be created. */
   readonly room: number;
-  /** Makes it possible to make some; each call then makes one, as somebody of the organisation. */
+  /** Prepares the creation; each call of the result then creates one in the organisation. */
   prepare(of: OrganizationUnderTest): Promise<() => ReturnType<typeof ask>>;
-  /** Makes room for one. Absent: nobody can. */
+  /** Frees one slot. Absent if no operation can. */
   free?(of: OrganizationUnderTest, made: { readonly id: string }): Promise<unknown>;
 }
 const kinds: Kind[] = [
@@ -66,7 +66,7 @@ const kinds: Kind[] = [
     room: 3,
     prepare: async (of) => {
       let made = 0;
-      // By both ways in turn.
+      // Alternates between both operations.
       return () => {
         const email = `${randomUUID()}@example.com`;
         return made++ % 2 === 0
@@ -97,7 +97,7 @@ const kinds: Kind[] = [
     what: 'scheduled bulk exports',
     room: 3,
     prepare: async (of) => {
-      // Of either workspace: the limit is of the organisation.
+      // In either workspace: the limit applies to the organisation.
       const each = [await exporting(of, 0), await exporting(of, 1)];
       let made = 0;
       return () => {
@@ -120,7 +120,7 @@ const kinds: Kind[] = [
 ];
 
 describe.each(kinds)('$what', ({ what, room, prepare, free }) => {
-  it('are no more than there may be, also where many are made at once', async () => {
+  it('never exceed the limit, also under concurrent creation', async () => {
     const of = await newOrganization();
     const make = await prepare(of);
     const answers = await Promise.all(Array.from({ length: 12 }, make));
@@ -130,7 +130,7 @@ describe.each(kinds)('$what', ({ what, room, prepare, free }) => {
       expect(status).toBe(422);
       expect(JSON.stringify(body)).toContain(` ${what}.`);
     }
-    // Another organisation has room.
+    // Another organisation is not affected.
     expect((await (await prepare(await newOrganization()))()).status).toBeLessThan(300);
     if (free === undefined) return;
     await free(of, made[0]?.body);
@@ -140,7 +140,7 @@ describe.each(kinds)('$what', ({ what, room, prepare, free }) => {
 });
 
 describe('checks of destinations', () => {
-  it('are so many at once, so that a store that hangs holds up nobody else', async () => {
+  it('are limited in number, so that a store that hangs blocks no other organisation', async () => {
     const [one, other] = [await newOrganization(), await newOrganization()];
     const sockets: Socket[] = [];
     const silent = createServer((socket) => void sockets.push(socket.on('error', () => undefined)));
@@ -155,7 +155,7 @@ describe('checks of destinations', () => {
     const make = (of: OrganizationUnderTest, body: object) =>
       ask(of.adminKey, 'POST', '/bulk-exports/destinations', body);
     const waiting = Array.from({ length: 16 }, () => make(one, hanging));
-    await until('all hang', () => sockets.length >= 16);
+    await until('all checks hang', () => sockets.length >= 16);
     expect(await make(one, local())).toMatchObject({ status: 503, body: { code: 'OVERLOADED' } });
     expect((await make(other, local())).status).toBe(200);
     silent.close();
@@ -165,8 +165,8 @@ describe('checks of destinations', () => {
   });
 });
 
-describe('tracing projects that runs make', () => {
-  it('are held to the limit: runs of others are named in the answer, runs of those that are there are taken', async () => {
+describe('tracing projects created by runs', () => {
+  it('respect the limit: runs of other projects are named in the response, runs of existing projects are accepted', async () => {
     const of = await newOrganization();
     const run = (project: string) => ({
       id: randomUUID(),
@@ -183,7 +183,7 @@ describe('tracing projects that runs make', () => {
     expect((await post(run('a'))).status).toBe(202);
   });
 
-  it('are made once where many name one at the same time, with room for no other', async () => {
+  it('are created once if concurrent requests name the same one, with one slot left', async () => {
     const of = await newOrganization();
     const names = await Promise.all(
       Array.from({ length: 3 }, () => ask(of.adminKey, 'POST', '/sessions', { name: randomUUID() })),

@@ -15,8 +15,8 @@ const open = { public: true, tenantScope: 'none' } as const;
 const base = { tag: 'test', summary: 'test', access: open };
 const JsonValue = Type.Unsafe<unknown>({});
 
-/** Requests to `/wait` stay under way until this is called. */
-let letGo: () => void = () => undefined;
+/** Releases the requests to `/wait`, which stay in flight until this is called. */
+let releaseWaiting: () => void = () => undefined;
 let waiting = 0;
 
 const toys: readonly Operation[] = [
@@ -84,7 +84,7 @@ const toys: readonly Operation[] = [
     handler: async () => {
       waiting++;
       await new Promise<void>((resolve) => {
-        letGo = resolve;
+        releaseWaiting = resolve;
       });
       return { done: true };
     },
@@ -103,7 +103,7 @@ const toys: readonly Operation[] = [
 
 const started: FastifyInstance[] = [];
 afterEach(async () => {
-  letGo();
+  releaseWaiting();
   await Promise.all(started.splice(0).map((server) => server.close()));
   waiting = 0;
 });
@@ -125,10 +125,10 @@ async function listen(config: Partial<Config> = {}): Promise<{ server: FastifyIn
   return { server, url, port: Number(new URL(url).port) };
 }
 
-/** What the server answers to these bytes before it closes the connection. */
+/** Returns what the server sends in response to these bytes before it closes the connection. */
 async function raw(port: number, bytes: string): Promise<string> {
   const socket = connect({ port, host: '127.0.0.1' });
-  // The server may close before it has read everything.
+  // The server may close the connection before it has read everything.
   socket.on('error', () => undefined);
   socket.write(bytes);
   return text(socket);
@@ -174,7 +174,7 @@ describe('routes', () => {
     if (status === 405) expect(answer.headers.allow).toMatch(/^(GET, HEAD|POST)$/);
   });
 
-  it('names the path that was asked for, without its query', async () => {
+  it('names the requested path without its query', async () => {
     const server = await start();
     const answer = await server.inject('/api/nowhere?api_key=secret');
     expect(answer.json()).toMatchObject({ detail: 'There is no GET /api/nowhere.', code: 'ROUTE_NOT_FOUND' });
@@ -216,7 +216,7 @@ describe('bodies and parameters', () => {
     }
   });
 
-  it('takes JSON only, and only plain', async () => {
+  it('accepts only JSON without content encoding', async () => {
     const server = await start();
     const send = (headers: Record<string, string>) =>
       server.inject({ method: 'POST', url: '/echo/x', headers, payload: '{}' });
@@ -229,7 +229,7 @@ describe('bodies and parameters', () => {
     expect((await send({ 'content-type': 'application/merge-patch+json; charset=utf-8' })).statusCode).toBe(200);
   });
 
-  it('refuses a body over the limit', async () => {
+  it('rejects a body over the limit', async () => {
     const server = await start({ maxJsonBodyBytes: 1_024 });
     const payload = JSON.stringify({ text: 'x'.repeat(2_000) });
     const answer = await server.inject({ method: 'POST', url: '/echo/x', headers: json, payload });
@@ -237,7 +237,7 @@ describe('bodies and parameters', () => {
     expect(answer.json().detail).toContain('1024 bytes (the limit of requests without runs or feedback)');
   });
 
-  it('hands a raw body over untouched, whatever its type, also without a type', async () => {
+  it('passes a raw body through unchanged, with any content type and without one', async () => {
     const { url } = await listen({ maxJsonBodyBytes: 1_024 });
     for (const headers of [json, { 'content-type': 'multipart/form-data; boundary=x' }, {}]) {
       const answer = await fetch(`${url}/ingest`, {
@@ -251,7 +251,7 @@ describe('bodies and parameters', () => {
 });
 
 describe('answers', () => {
-  it('speaks of errors in the style of the operation', async () => {
+  it('formats errors in the style of the operation', async () => {
     const server = await start();
     const answer = await server.inject({ method: 'POST', url: '/ingest', payload: 'busy' });
     expect(answer.statusCode).toBe(503);
@@ -259,7 +259,7 @@ describe('answers', () => {
     expect(answer.json()).toMatchObject({ error: 'Too much work is waiting (bytes).', code: 'OVERLOADED' });
   });
 
-  it.each(['/broken', '/lacking'])('hides what %s failed with', async (url) => {
+  it.each(['/broken', '/lacking'])('does not expose the error of %s', async (url) => {
     const server = await start();
     const answer = await server.inject(url);
     expect(answer.statusCode).toBe(500);
@@ -288,7 +288,7 @@ describe('answers', () => {
 });
 
 describe('the connection', () => {
-  it('answers 414 to a URL of 100 KB, and to each over the limit', async () => {
+  it('responds 414 to every URL over the limit, also one of 100 KB', async () => {
     const { url } = await listen();
     const answer = await fetch(`${url}/wait?x=${'y'.repeat(100_000)}`);
     expect(answer.status).toBe(414);
@@ -298,14 +298,14 @@ describe('the connection', () => {
     });
   });
 
-  it('answers 431 to headers without end', async () => {
+  it('responds 431 to headers over the limit', async () => {
     const { port } = await listen();
     const answer = await raw(port, `GET /alive HTTP/1.1\r\nHost: x\r\nX-Long: ${'y'.repeat(3 * 1024 * 1024)}`);
     expect(answer).toMatch(/^HTTP\/1\.1 431 [\s\S]*larger than[\s\S]*HEADERS_TOO_LARGE/);
   });
 
   it.each(['NONSENSE\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', 'GET /alive HTTP/1.1\r\nBad Header: x\r\n\r\n'])(
-    'answers 400 to %j',
+    'responds 400 to %j',
     async (bytes) => {
       const { port } = await listen();
       const answer = await raw(port, bytes);
@@ -313,13 +313,13 @@ describe('the connection', () => {
     },
   );
 
-  it('answers 408 to a request that does not arrive in time', async () => {
+  it('responds 408 to a request that does not arrive in time', async () => {
     const { port } = await listen({ requestTimeoutMs: 100 });
     const head = 'POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf';
     expect(await raw(port, head)).toMatch(/^HTTP\/1\.1 408 [\s\S]*within 100 ms[\s\S]*REQUEST_TIMEOUT/);
   });
 
-  it('goes on after a client that leaves in the middle', async () => {
+  it('continues after a client that disconnects during its request', async () => {
     const { port, url } = await listen();
     const socket = connect({ port, host: '127.0.0.1' });
     socket.write('POST /echo/x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{');
@@ -329,7 +329,7 @@ describe('the connection', () => {
 });
 
 describe('drain', () => {
-  it('finishes what is under way, refuses what comes, lives to the end', async () => {
+  it('finishes in-flight requests, rejects new ones, and serves liveness throughout', async () => {
     const { server, url } = await listen();
     const inFlight = fetch(`${url}/wait`);
     await expect.poll(() => waiting).toBe(1);
@@ -340,13 +340,13 @@ describe('drain', () => {
     expect(refused.headers.get('connection')).toBe('close');
     expect(await refused.json()).toMatchObject({ code: 'DRAINING' });
     expect((await fetch(`${url}/alive`)).status).toBe(200);
-    letGo();
+    releaseWaiting();
     expect(await (await inFlight).json()).toEqual({ done: true });
     expect(await drained).toBe(0);
     await expect(fetch(`${url}/alive`)).rejects.toThrow();
   });
 
-  it('cuts off what takes longer than it may', async () => {
+  it('aborts requests that exceed the drain timeout', async () => {
     const { server, url } = await listen({ drainTimeoutMs: 100 });
     const inFlight = fetch(`${url}/wait`).catch((error: Error) => error);
     await expect.poll(() => waiting).toBe(1);
@@ -354,18 +354,18 @@ describe('drain', () => {
     expect(await inFlight).toBeInstanceOf(Error);
   });
 
-  it('does not wait for those whose client has left', async () => {
+  it('does not wait for requests whose client has disconnected', async () => {
     const { server, url } = await listen();
-    const leave = new AbortController();
-    const inFlight = fetch(`${url}/wait`, { signal: leave.signal }).catch(() => 'left');
+    const disconnect = new AbortController();
+    const inFlight = fetch(`${url}/wait`, { signal: disconnect.signal }).catch(() => 'left');
     await expect.poll(() => waiting).toBe(1);
-    leave.abort();
+    disconnect.abort();
     expect(await inFlight).toBe('left');
     expect(await server.drain()).toBe(0);
   });
 });
 
-describe('headers for browsers', () => {
+describe('security headers', () => {
   it.each([
     '/alive',
     '/v1/csv',
@@ -375,12 +375,12 @@ describe('headers for browsers', () => {
     '/%zz',
     '/docs',
     '/docs/static/swagger-ui.css',
-  ])('%s: its type is not guessed and no page frames it', async (url) => {
+  ])('%s: forbids type sniffing and framing', async (url) => {
     const { headers } = await (await start()).inject({ url });
     expect(headers).toMatchObject({ 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' });
   });
 
-  it('let the pages of the description load what they need, and nothing from elsewhere', async () => {
+  it('allow the documentation pages to load their own resources, and no others', async () => {
     const server = await start();
     const page = await server.inject({ url: '/docs' });
     expect(page.headers['content-security-policy']).toContain("default-src 'self'");
@@ -390,7 +390,7 @@ describe('headers for browsers', () => {
   });
 
   it.each(['..%5c..%5cpackage.json', '..%2f..%2fpackage.json', '%00', '.%2e/package.json', 'nothing.js'])(
-    'a path that leads out of the static files is refused: %s',
+    'rejects a path outside of the static files: %s',
     async (path) => {
       const answer = await (await start()).inject({ url: `/docs/static/${path}` });
       expect(answer.statusCode).toBeGreaterThanOrEqual(400);

@@ -21,7 +21,7 @@ describe('canonicalUrl', () => {
     ['/metrics?x=1', '/metrics?x=1'],
     ['/api/v1/metrics', '/api/v1/metrics'],
     ['*', '*'],
-  ])('%s becomes %s', (url, canonical) => {
+  ])('maps %s to %s', (url, canonical) => {
     expect(canonicalUrl(url, root)).toBe(canonical);
   });
 });

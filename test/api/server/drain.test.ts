@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { Drain } from '../../../api/server/drain.ts';
 
 describe('Drain', () => {
-  it('ends at once where nothing is under way', async () => {
+  it('finishes at once if no request is in flight', async () => {
     expect(await new Drain().start(60_000)).toBe(0);
   });
 
-  it('waits for what is under way and refuses what comes', async () => {
+  it('waits for in-flight requests and rejects new ones', async () => {
     const drain = new Drain();
     drain.enter();
     drain.enter();
@@ -23,7 +23,7 @@ describe('Drain', () => {
     expect(await ended).toBe(0);
   });
 
-  it('gives up when its time is over and says how many were left', async () => {
+  it('stops waiting at its timeout and returns the number of requests left', async () => {
     const drain = new Drain();
     drain.enter();
     expect(await drain.start(5)).toBe(1);

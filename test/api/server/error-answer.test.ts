@@ -44,13 +44,13 @@ describe('toRunlakeError', () => {
     [new TypeError('secret'), 'INTERNAL'],
     ['thrown text', 'INTERNAL'],
     [null, 'INTERNAL'],
-  ])('%o is %s', (raw, code) => {
+  ])('maps %o to %s', (raw, code) => {
     const error = toRunlakeError(raw, limits);
     expect(error.code).toBe(code);
     expect(JSON.stringify(errorBody(error, 'detail', ''))).not.toContain('secret');
   });
 
-  it('leaves an error of the catalogue as it is', () => {
+  it('returns an error of the catalogue unchanged', () => {
     const error = runlakeError('CONFLICT', { reason: 'x' });
     expect(toRunlakeError(error, limits)).toBe(error);
   });

@@ -4,12 +4,12 @@ import { parseJsonBody } from '../../../api/server/json-body.ts';
 const parse = (body: string | Buffer, maxDepth = 100) => parseJsonBody(Buffer.from(body as string), maxDepth);
 
 describe('parseJsonBody', () => {
-  it('reads JSON, and nothing out of nothing', () => {
+  it('parses JSON, and an empty body as undefined', () => {
     expect(parse('{"a":[1,"\\u0000",null]}')).toEqual({ a: [1, '\0', null] });
     expect(parse('')).toBeUndefined();
   });
 
-  it('keeps __proto__ as an own key and pollutes nothing', () => {
+  it('keeps __proto__ as an own key without prototype pollution', () => {
     const value = parse('{"__proto__":{"polluted":true}}') as object;
     expect(Object.keys(value)).toEqual(['__proto__']);
     expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
@@ -23,11 +23,11 @@ describe('parseJsonBody', () => {
     [' ', 'INVALID_JSON', /byte 1/],
     [Buffer.from([0x22, 0x61, 0xff, 0x22]), 'INVALID_UTF8', /byte 2/],
     [`${'['.repeat(101)}${']'.repeat(101)}`, 'TOO_DEEP', /deeper than 100/],
-  ])('refuses %j with %s', (body, code, message) => {
+  ])('rejects %j with %s', (body, code, message) => {
     expect(() => parse(body)).toThrow(expect.objectContaining({ code, message: expect.stringMatching(message) }));
   });
 
-  it('takes the deepest nesting that it allows, and brackets inside strings', () => {
+  it('accepts the maximum nesting depth, and brackets inside strings', () => {
     expect(parse(`${'['.repeat(100)}${']'.repeat(100)}`)).toBeDefined();
     expect(parse(`["${'['.repeat(500)}\\"${'{'.repeat(500)}"]`)).toHaveLength(1);
   });

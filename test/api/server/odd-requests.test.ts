@@ -29,13 +29,13 @@ describe.each([
   };
   const types = [undefined, 'application/json', 'application/xml', 'multipart/form-data; boundary=x', 'nonsense', ';;'];
 
-  it.each(types)('an unknown route is a 404 for a body of the type %s', async (type) => {
+  it.each(types)('responds 404 to an unknown route with a body of type %s', async (type) => {
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'QUERY']) {
       expect(await ask(method, '/nowhere', type), method).toEqual([404, 'ROUTE_NOT_FOUND']);
     }
   });
 
-  it.each(types)('the methods QUERY and TRACE are a 405 on every route for a body of the type %s', async (type) => {
+  it.each(types)('responds 405 to QUERY and TRACE on every route with a body of type %s', async (type) => {
     for (const { path } of operations) {
       const url = path.replaceAll(/:\w+/g, 'x');
       expect(await ask('QUERY', url, type), path).toEqual([405, 'METHOD_NOT_ALLOWED']);
@@ -43,7 +43,7 @@ describe.each([
     }
   });
 
-  it('parameters with a default are not required in the description', async () => {
+  it('describes parameters with a default as optional', async () => {
     const { paths } = (await server.inject('/openapi.json')).json();
     const parameters = Object.values(paths as object).flatMap((path) =>
       Object.values(path as object).flatMap(({ parameters = [] }) => parameters),

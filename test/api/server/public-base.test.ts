@@ -9,8 +9,8 @@ it.each([
   ['the host of the request', 'localhost:1984', undefined, 'http://localhost:1984/api/v1/x'],
   ['a name', 'runlake.example', undefined, 'http://runlake.example/api/v1/x'],
   ['an IPv6 address', '[2001:db8::1]:80', undefined, 'http://[2001:db8::1]:80/api/v1/x'],
-  ['its own address where there is no host', undefined, undefined, 'http://[::1]:1984/api/v1/x'],
-  ['its own address where the host is none', 'a/b@c" <script>', undefined, 'http://[::1]:1984/api/v1/x'],
+  ['its own address if there is no host', undefined, undefined, 'http://[::1]:1984/api/v1/x'],
+  ['its own address if the host is invalid', 'a/b@c" <script>', undefined, 'http://[::1]:1984/api/v1/x'],
   ['the configured address', 'localhost', 'https://runlake.example/', 'https://runlake.example/api/v1/x'],
   [
     'the configured address with a path',

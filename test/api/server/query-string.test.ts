@@ -17,18 +17,18 @@ describe('parseQuery', () => {
     expect({ ...parseQuery(url) }).toEqual(values);
   });
 
-  it('keeps __proto__ an ordinary key', () => {
+  it('keeps __proto__ as an ordinary key', () => {
     const values = parseQuery('/x?__proto__=1&constructor=2');
     expect(Object.keys(values)).toEqual(['__proto__', 'constructor']);
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
 
-  it.each(['/x?a=%', '/x?a=%zz', '/x?%E0%A4=1', '/x?a=%ff'])('%s is a bad request', (url) => {
+  it.each(['/x?a=%', '/x?a=%zz', '/x?%E0%A4=1', '/x?a=%ff'])('rejects %s as a bad request', (url) => {
     expect(() => parseQuery(url)).toThrow(expect.objectContaining({ code: 'BAD_REQUEST' }));
   });
 });
 
-it('a NUL character in a parameter is refused: no store could hold it', () => {
+it('rejects a NUL character in a parameter, because no store can hold it', () => {
   for (const url of ['/x?name=%00', '/x?name=a%00b', '/x?%00=1']) {
     expect(() => parseQuery(url)).toThrow(
       expect.objectContaining({ code: 'BAD_REQUEST', message: expect.stringMatching(/NUL/) }),

@@ -12,11 +12,11 @@ const ask = async (key: string) => {
   return { status: statusCode, retryAfter: headers['retry-after'], body };
 };
 
-/** Statuses of requests sent together: windows of a second may turn between them, so that a few more may pass. */
+/** Returns the statuses of concurrent requests. A one-second window may end between them, so a few more may pass. */
 const statuses = async (key: string, count: number) =>
   (await Promise.all(Array.from({ length: count }, () => ask(key)))).map(({ status }) => status);
 
-test('beyond the limit of its key a request gets 429 with Retry-After; another key passes', async () => {
+test('responds 429 with Retry-After beyond the limit of a key, and still serves another key', async () => {
   api = await startApi({ config: { rateLimitPerKey: 5 } });
   const { id, userId, adminKey } = await addOrganization(api.database, 'limited');
   const other = await addKey({ database: api.database, organizationId: id, userId });
@@ -32,7 +32,7 @@ test('beyond the limit of its key a request gets 429 with Retry-After; another k
   expect((await ask(other)).status).not.toBe(429);
 });
 
-test('keys of one organisation share its limit, and those of another have their own', async () => {
+test('shares a limit among the keys of an organisation, and keeps organisations separate', async () => {
   api = await startApi({ config: { rateLimitPerOrganization: 5 } });
   const { workspaceKeys } = await addOrganization(api.database, 'limited');
   const other = await addOrganization(api.database, 'other');
@@ -41,7 +41,7 @@ test('keys of one organisation share its limit, and those of another have their 
   expect((await ask(other.adminKey)).status).toBe(200);
 });
 
-test.for(['Postgres', 'Redis'] as const)('processes share their counts in %s', async (store, { skip }) => {
+test.for(['Postgres', 'Redis'] as const)('shares counts between processes in %s', async (store, { skip }) => {
   const redisUrl = store === 'Redis' ? stackPart('redis')?.url : undefined;
   if (store === 'Redis' && redisUrl === undefined) return skip('no Redis');
   api = await startApi();
@@ -49,7 +49,7 @@ test.for(['Postgres', 'Redis'] as const)('processes share their counts in %s', a
   const caller = { keyId: crypto.randomUUID(), organizationId: crypto.randomUUID() };
   const processes = [1, 2].map(() => openRateLimiter({ database: api.database, redisUrl, perKey: 20, logger }));
   try {
-    // Redis refuses commands before it is connected; each process counts by itself until then.
+    // Redis rejects commands before it is connected; each process counts locally until then.
     const results = async () => {
       const all = processes.flatMap((one) => Array.from({ length: 20 }, () => one?.take(caller)));
       return (await Promise.allSettled(all)).filter(({ status }) => status === 'rejected').length;
@@ -60,9 +60,9 @@ test.for(['Postgres', 'Redis'] as const)('processes share their counts in %s', a
   }
 });
 
-test('where counting fails each process counts by itself', async () => {
+test('counts locally in each process if the shared store fails', async () => {
   api = await startApi();
-  const database = { query: () => Promise.reject(new Error('away')) };
+  const database = { query: () => Promise.reject(new Error('unavailable')) };
   const limiter = openRateLimiter({ database, perKey: 3, logger: createLogger('silent', 'test') });
   const caller = { keyId: 'a', organizationId: 'b' };
   const results = await Promise.allSettled(Array.from({ length: 30 }, () => limiter?.take(caller)));

@@ -29,20 +29,20 @@ describe('compileCheck', () => {
     expect(check(schema, value)).toEqual(result);
   });
 
-  it('names every fault, and at most a few of very many', () => {
+  it('lists every error, but only a few of very many', () => {
     expect(check(schema, { name: 'long', items: 1 })).toHaveLength(2);
     const many = { name: 'a', items: Array.from({ length: 20_000 }, () => ({ id: 'x' })) };
     expect((check(schema, many) as unknown[]).length).toBeLessThan(20);
   });
 
-  it('does not look through millions of parts for what is wrong: that would keep everybody waiting', () => {
+  it('does not search millions of elements for errors, which would block the event loop', () => {
     const whole = [
       { loc: ['body'], msg: 'does not match the schema (too many elements to report where)', type: 'value_error' },
     ];
     const items = Array.from({ length: 200_000 }, () => ({ id: 'x' }));
     expect(check(schema, { name: 'a', items })).toEqual(whole);
     const closed = Type.Object({}, { additionalProperties: false });
-    expect(check(closed, Object.fromEntries(items.map((item, place) => [`f${place}`, item])))).toEqual(whole);
+    expect(check(closed, Object.fromEntries(items.map((item, location) => [`f${location}`, item])))).toEqual(whole);
     const long = { name: 'a', more: items };
     expect(check(schema, long)).toBe('fits');
   });
@@ -56,8 +56,8 @@ describe('compileCheck', () => {
     only: Type.Optional(Type.Union([Type.Literal(1), Type.Null()])),
     number: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
   });
-  const oneOf = (...place: (string | number)[]) => ({
-    loc: ['body', ...place],
+  const oneOf = (...location: (string | number)[]) => ({
+    loc: ['body', ...location],
     msg: 'must be one of a, b, c, d, e, f, g, h, i, j',
     type: 'enum',
   });
@@ -70,17 +70,17 @@ describe('compileCheck', () => {
     [{ either: 'x' }, [oneOf('either')]],
     [{ either: ['a', 'x'] }, [oneOf('either')]],
     [{ only: 2 }, [{ loc: ['body', 'only'], msg: 'must be 1', type: 'enum' }]],
-  ])('lists the words that there are, once: %j', (value, result) => {
+  ])('lists the allowed values once: %j', (value, result) => {
     expect(check(words, value)).toEqual(result);
   });
 
   it.each([
     { a: 1, b: 2 },
     { a: 1, b: 2, c: 3 },
-  ])('names the field that a closed object does not have: %j', (value) => {
+  ])('names an unknown field of a closed object: %j', (value) => {
     const closed = Type.Object({ a: Type.Integer() }, { additionalProperties: false });
-    const faults = check(Type.Object({ inner: Type.Union([closed, Type.Null()]) }), { inner: value }) as object[];
-    expect(faults).toContainEqual({ loc: ['body', 'inner', 'b'], msg: 'Field not known', type: 'extra_forbidden' });
+    const errors = check(Type.Object({ inner: Type.Union([closed, Type.Null()]) }), { inner: value }) as object[];
+    expect(errors).toContainEqual({ loc: ['body', 'inner', 'b'], msg: 'Field not known', type: 'extra_forbidden' });
   });
 
   const inner = Type.Object({ id: Uuid(), time: Type.Optional(Type.Union([Timestamp(), Type.Null()])) });
@@ -100,15 +100,15 @@ describe('compileCheck', () => {
         { loc: ['body', 'inner', 'time'], msg: 'must match format "date-time"', type: 'date_time_format' },
       ],
     ],
-  ])('does not say of what may be null that it is not null: %j', (value, result) => {
+  ])('does not report a nullable value as not null: %j', (value, result) => {
     expect(check(nullable, value)).toEqual(result);
   });
 
-  it('says of what has to be null that it is not', () => {
+  it('reports a value that must be null', () => {
     expect(check(Type.Object({ none: Type.Null() }), { none: 1 })).toMatchObject([{ msg: 'must be null' }]);
   });
 
-  it('says in which part of the request', () => {
+  it('names the part of the request', () => {
     expect(check(Type.Object({ limit: Type.Integer() }), { limit: 'x' }, 'querystring')).toMatchObject([
       { loc: ['query', 'limit'] },
     ]);

@@ -33,7 +33,7 @@ async function trace(environment: Record<string, string> = {}): Promise<void> {
   tracing = await startTracing({ config, role: 'all', version: '1.2.3', logger: createLogger('silent', 'test') });
 }
 
-/** What arrived once everything is sent. */
+/** Returns the received spans after all pending spans are flushed. */
 async function spans(): Promise<ReceivedSpan[]> {
   await tracing?.stop();
   tracing = undefined;
@@ -55,7 +55,7 @@ const only = (all: readonly ReceivedSpan[], name: string): ReceivedSpan => {
   return named(all, name)[0] as ReceivedSpan;
 };
 
-it('a request is one trace across the event log, which continues that of its sender', async () => {
+it('traces a request across the event log in one trace that continues the trace of the sender', async () => {
   await trace({ OTEL_SERVICE_NAME: 'runlake-eu' });
   const traceId = '0af7651916cd43dd8448eb211c80319c';
   const answer = await ask('/runs', run(), { traceparent: `00-${traceId}-b7ad6b7169203331-01` });
@@ -89,7 +89,7 @@ it('a request is one trace across the event log, which continues that of its sen
   expect(process?.attributes).toMatchObject({ 'runlake.table': 'runs', 'messaging.batch.message_count': 1 });
 });
 
-it('a body that the server reads as JSON keeps the trace too', async () => {
+it('keeps the trace of a request whose body the server parses as JSON', async () => {
   await trace();
   expect((await ask('/feedback', { run_id: randomUUID(), key: 'k', score: 1 })).status).toBeLessThan(500);
   const project = await ask('/sessions', { name: `traced ${randomUUID()}` });
@@ -105,25 +105,25 @@ it('a body that the server reads as JSON keeps the trace too', async () => {
   expect(only(all, 'process feedback-events').traceId).toBe(send.traceId);
 });
 
-it('an insert of many requests is in the trace of the first and linked to the others, at most 32', async () => {
+it('puts an insert of many requests into the trace of the first, with links to at most 32 others', async () => {
   await trace();
   const answers = await Promise.all(Array.from({ length: 120 }, () => ask('/runs', run())));
   expect(answers.map(({ status }) => status)).toEqual(Array(120).fill(202));
   const all = await spans();
-  const [sends, cuts] = [named(all, 'send run-events'), named(all, 'process run-events')];
+  const [sends, inserts] = [named(all, 'send run-events'), named(all, 'process run-events')];
   expect(sends).toHaveLength(120);
   expect(new Set(sends.map(({ traceId }) => traceId)).size).toBe(120);
-  expect(cuts.length).toBeLessThan(120);
+  expect(inserts.length).toBeLessThan(120);
   const known = new Set(sends.map(({ traceId, spanId }) => `${traceId} ${spanId}`));
-  for (const cut of cuts) {
-    const { 'messaging.batch.message_count': events } = cut.attributes;
-    expect(cut.links).toHaveLength(Math.min(Number(events), 32));
-    for (const { traceId, spanId } of cut.links) expect(known).toContain(`${traceId} ${spanId}`);
-    expect(cut).toMatchObject({ traceId: cut.links[0]?.traceId, parentSpanId: cut.links[0]?.spanId });
+  for (const insert of inserts) {
+    const { 'messaging.batch.message_count': events } = insert.attributes;
+    expect(insert.links).toHaveLength(Math.min(Number(events), 32));
+    for (const { traceId, spanId } of insert.links) expect(known).toContain(`${traceId} ${spanId}`);
+    expect(insert).toMatchObject({ traceId: insert.links[0]?.traceId, parentSpanId: insert.links[0]?.spanId });
   }
 });
 
-it('errors are marked with their code, and paths stay out of names', async () => {
+it('marks errors with their code, and keeps paths out of span names', async () => {
   await trace();
   const id = randomUUID();
   expect((await ask(`/runs/${id}`)).status).toBe(404);
@@ -139,22 +139,22 @@ it('errors are marked with their code, and paths stay out of names', async () =>
 describe('nothing is traced', () => {
   it.each([
     ['without an exporter', {}, { OTEL_EXPORTER_OTLP_ENDPOINT: '' }],
-    ['where the sampler says no', {}, { OTEL_TRACES_SAMPLER: 'always_off' }],
-    ['at a share of 0', {}, { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: '0' }],
-    ['where the sender does not', { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-00` }, {}],
+    ['if the sampler is off', {}, { OTEL_TRACES_SAMPLER: 'always_off' }],
+    ['at a sampling ratio of 0', {}, { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: '0' }],
+    ['if the sender is not sampled', { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-00` }, {}],
   ])('%s', async (_name, headers, environment) => {
     await trace(environment);
     expect((await ask('/runs', run(), headers)).status).toBe(202);
     expect(await spans()).toEqual([]);
   });
 
-  it('of health, of metrics, and of what has no route', async () => {
+  it('for health, metrics and unknown routes', async () => {
     await trace();
     for (const path of ['/ok', '/ready', '/metrics', '/nowhere']) await ask(path);
     expect(await spans()).toEqual([]);
   });
 
-  it('of the taking of OTLP traces: those of Runlake may come to itself without end', async () => {
+  it('for OTLP ingestion: Runlake may send its own spans to itself, which would never end', async () => {
     await trace({
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${url}/otel/v1/traces`,
       OTEL_EXPORTER_OTLP_HEADERS: `x-api-key=${encodeURIComponent(acme.adminKey)},Langsmith-Project=itself`,
@@ -171,9 +171,9 @@ describe('nothing is traced', () => {
 
 it.each([
   ['malformed', 'nonsense'],
-  ['of a version that is none', `ff-${'a'.repeat(32)}-${'b'.repeat(16)}-01`],
-  ['of zeros', `00-${'0'.repeat(32)}-${'b'.repeat(16)}-01`],
-])('a traceparent that is %s begins a new trace', async (_name, traceparent) => {
+  ['of an invalid version', `ff-${'a'.repeat(32)}-${'b'.repeat(16)}-01`],
+  ['all zeros', `00-${'0'.repeat(32)}-${'b'.repeat(16)}-01`],
+])('starts a new trace for a traceparent that is %s', async (_name, traceparent) => {
   await trace();
   expect((await ask('/sessions', undefined, { traceparent })).status).toBe(200);
   expect(only(await spans(), 'GET /api/v1/sessions').parentSpanId).toBe('');

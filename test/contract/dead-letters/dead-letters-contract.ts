@@ -6,17 +6,17 @@ import { attachmentEvents, feedbackEvents, runEvents, type Topic, topics } from 
 
 export interface DeadLettersUnderTest {
   readonly deadLetters: DeadLetters;
-  /** Puts an event aside, as the log does. Resolves when that is durable. */
-  putAside(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
+  /** Stores an event in the dead-letter queue, as the log does. Resolves when it is durable. */
+  store(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
   close(): Promise<void>;
 }
 
 const all = { topics };
 const bytes = Buffer.from([0, 0, 0, 0, 1, 255, 254, 0, 13, 10]);
 
-/** What every adapter of the dead letters promises. */
+/** The contract of every dead-letter queue adapter. */
 export function deadLettersContract(name: string, open: () => Promise<DeadLettersUnderTest>): void {
-  describe(`dead letters: ${name}`, () => {
+  describe(`dead-letter queue: ${name}`, () => {
     let under: DeadLettersUnderTest;
     let beforeMs: number;
     beforeAll(async () => {
@@ -31,15 +31,15 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
           value: bytes,
           headers: { n: `${index}` },
         };
-        await under.putAside(topic, record, `reason ${index}`, index === 1 ? 'park' : 'inspect');
-        // Letters of one millisecond have no order between topics and partitions.
+        await under.store(topic, record, `reason ${index}`, index === 1 ? 'defer' : 'inspect');
+        // Records of the same millisecond have no order across topics and partitions.
         const after = Date.now();
         while (Date.now() === after);
       }
     }, 120_000);
     afterAll(() => under?.close());
 
-    it('lists the newest first, with what a list shows and no more', async () => {
+    it('lists the newest first, with exactly the fields of a list', async () => {
       const heads = await under.deadLetters.list(all, 10);
       expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1', 'key 0']);
       const { id, deadAtMs, ...head } = heads[2]!;
@@ -50,7 +50,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
         key: 'key 1',
         sizeBytes: bytes.length,
         reason: 'reason 1',
-        step: 'park',
+        step: 'defer',
       });
       expect(id).toMatch(/^run-events\//);
       expect(deadAtMs).toBeGreaterThanOrEqual(beforeMs - 1_000);
@@ -69,11 +69,11 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
       expect(counts).toEqual([3, 1, 0]);
     });
 
-    it('lists by topic, step and time, both ends included', async () => {
+    it('filters by topic, step and time, both ends included', async () => {
       const keys = async (filter: object) =>
         (await under.deadLetters.list({ ...all, ...filter }, 10)).map(({ key }) => key);
       expect(await keys({ topics: [feedbackEvents] })).toEqual(['key 2']);
-      expect(await keys({ step: 'park' })).toEqual(['key 1']);
+      expect(await keys({ step: 'defer' })).toEqual(['key 1']);
       expect(await keys({ step: 'nothing' })).toEqual([]);
       const [, third] = await under.deadLetters.list(all, 10);
       expect(await keys({ sinceMs: third?.deadAtMs })).toEqual(['key 3', 'key 2']);
@@ -96,7 +96,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
       'run-events/1/2/3',
       "run-events/1'",
       randomUUID(),
-    ])('finds nothing under %o', async (id) => {
+    ])('returns undefined for %o', async (id) => {
       expect(await under.deadLetters.find(id)).toBeUndefined();
     });
   });

@@ -12,7 +12,7 @@ deadLettersContract('in-process', async () => {
   const log = await openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 20, logger });
   return {
     deadLetters: storedDeadLetters(database),
-    putAside: (topic, record, reason, step) => log.deadLetter(topic, record, reason, step),
+    store: (topic, record, reason, step) => log.deadLetter(topic, record, reason, step),
     async close() {
       await log.close();
       await stores.close();

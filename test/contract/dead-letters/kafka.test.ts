@@ -21,7 +21,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
     await admin.connect();
     const names = topics.map(({ name }) => `${kafkaTopicPrefix}${name}-dead-letters`);
     await admin.createTopics({ topics: names.map((topic) => ({ topic, numPartitions: 2 })), waitForLeaders: true });
-    // Brokers say that a topic is there before all of them can be asked for its offsets.
+    // Brokers report a topic before all of them can return its offsets.
     await until(
       'the topics',
       () =>
@@ -37,7 +37,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
     const deadLetters = openKafkaDeadLetters({ config, topics, logger: createLogger('silent', 'test') });
     return {
       deadLetters,
-      putAside: async (topic, record, reason, step) => {
+      store: async (topic, record, reason, step) => {
         const name = kafkaTopicPrefix + topic.name;
         const message = deadLetterMessage(name, record, reason, step);
         await producer.send({

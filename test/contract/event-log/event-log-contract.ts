@@ -13,13 +13,13 @@ import { runEvents } from '../../../schemas/topics.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 
-/** An adapter on its real system, with nothing in it. */
+/** An adapter on its real system, without data. */
 export interface LogUnderTest {
   readonly log: EventLog;
   readonly database: Database;
-  /** The log as another process would open it after this one was killed: nothing of this one is closed. */
+  /** Opens the log as another process would after this one was killed: nothing of this one is closed. */
   reopened(): Promise<EventLog>;
-  /** Letters with the original bytes, in the order in which they were put aside. */
+  /** Dead-letter records with the original bytes, in the order in which they were stored. */
   deadLetters(): Promise<
     { readonly value: Buffer; readonly headers: unknown; readonly reason: string; readonly step: string }[]
   >;
@@ -29,7 +29,7 @@ export interface LogUnderTest {
 const topic = runEvents;
 const generous = { rows: 1_000, bytes: 1_000_000 };
 
-/** What every adapter of the event log promises. `open` makes one with at least two partitions. */
+/** The contract of every event log adapter. `open` creates one with at least two partitions. */
 export function eventLogContract(name: string, open: () => Promise<LogUnderTest>): void {
   describe(`the event log: ${name}`, () => {
     let under: LogUnderTest;
@@ -45,7 +45,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     });
     const textOf = ({ value }: { readonly value: Buffer }) => value.subarray(5).toString();
 
-    /** Subscribes a group and keeps what it was handed. */
+    /** Subscribes a group and records its batches. */
     async function consume(
       handle: (batch: LogBatch) => Promise<void> = async () => {},
       limits = generous,
@@ -64,7 +64,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       return { batches, records: () => batches.flatMap(({ records }) => records) };
     }
 
-    test('every group gets every event, with key, bytes and headers as they were', async () => {
+    test('every group gets every event, with unchanged key, bytes and headers', async () => {
       const [first, second] = [await consume(), await consume(undefined, generous, 'b')];
       await under.log.publish(topic, [message('one', 'x\u0000é'), message('two', '')]);
       for (const { records } of [first, second]) {
@@ -80,7 +80,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       }
     });
 
-    test('events of a key keep their order and their partition, over many publishers at once', async () => {
+    test('events of a key keep their order and their partition with many concurrent publishers', async () => {
       const { records } = await consume();
       const keys = Array.from({ length: 20 }, (_, index) => `key ${index}`);
       for (let round = 0; round < 5; round++) {
@@ -99,7 +99,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect(new Set(records().map(({ partition }) => partition)).size).toBeGreaterThan(1);
     });
 
-    test('a batch is of one partition, in its order, and within the bounds of its group; a larger event comes alone', async () => {
+    test('a batch has one partition, in order, within the limits of its group; a larger event is delivered alone', async () => {
       const limits = { rows: 3, bytes: 1_000 };
       const { batches, records } = await consume(undefined, limits);
       await Promise.all(
@@ -116,7 +116,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       }
     });
 
-    test('one batch of a partition at a time', async () => {
+    test('a partition delivers one batch at a time', async () => {
       const busy = new Set<number>();
       let overlaps = 0;
       const { records } = await consume(
@@ -133,7 +133,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect(overlaps).toBe(0);
     });
 
-    test('a batch that was rejected is not lost: its publisher hears of it, or it comes again', async () => {
+    test('a rejected batch is not lost: its publisher gets an error, or the batch is redelivered', async () => {
       let failures = 1;
       const { records } = await consume(async () => {
         if (failures-- > 0) throw new Error('not now');
@@ -145,12 +145,12 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
           return false;
         },
       );
-      if (taken) await until('the event to come again', () => records().length === 2);
+      if (taken) await until('the event to be redelivered', () => records().length === 2);
       await under.log.publish(topic, [message('one', 'second')]);
       await until('the next one', () => records().some((each) => textOf(each) === 'second'));
     });
 
-    test('an empty batch is nothing', async () => {
+    test('an empty batch has no effect', async () => {
       const { batches } = await consume();
       await under.log.publish(topic, []);
       await under.log.publish(topic, [message('one')]);
@@ -158,7 +158,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect(batches.flatMap(({ records }) => records)).toHaveLength(1);
     });
 
-    test('closing finishes what was accepted and takes nothing more', async () => {
+    test('close finishes accepted events and refuses new ones', async () => {
       const { promise: gate, resolve: release } = deferred();
       const { records } = await consume(() => gate);
       const published = under.log.publish(topic, [message('one')]);
@@ -170,7 +170,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       await Promise.all([published, closed]);
     });
 
-    test('a dead letter keeps bytes, headers and reason, once', async () => {
+    test('a dead-letter record keeps bytes, headers and reason, once', async () => {
       const { records } = await consume();
       await under.log.publish(topic, [message('one', 'poison\u0000')]);
       await until('the event', () => records().length === 1);
@@ -182,65 +182,65 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect(deadLetters[0]?.value.equals(record.value)).toBe(true);
     });
 
-    test('a cut that was written down and not finished is known to the next process, or its events come again', async () => {
-      const cut: InsertBatch = {
+    test('an insert batch that was begun and not completed is known to the next process, or its events are redelivered', async () => {
+      const insertBatch: InsertBatch = {
         token: 'some token',
         hours: [{ tenantId: '11111111-1111-4111-8111-111111111111', hourSeconds: 3_600 }],
       };
-      const finished: InsertBatch = { ...cut, token: 'finished' };
+      const finished: InsertBatch = { ...insertBatch, token: 'finished' };
       const { records } = await consume(async (batch) => {
-        for (const each of [cut, finished, cut]) await batch.beginInsert(each);
+        for (const each of [insertBatch, finished, insertBatch]) await batch.beginInsert(each);
         await under.database.transaction((transaction) => under.log.completeInsert(finished, transaction));
         throw new Error('killed here');
       });
       under.log.publish(topic, [message('one')]).catch(() => undefined);
       await until('the event', () => records().length > 0);
       const reopened = await under.reopened();
-      await until('the cut', async () => {
-        const cuts = await reopened.unfinishedInserts();
-        return cuts.length === 0 || JSON.stringify(cuts) === JSON.stringify([cut]);
+      await until('the insert batch', async () => {
+        const unfinished = await reopened.unfinishedInserts();
+        return unfinished.length === 0 || JSON.stringify(unfinished) === JSON.stringify([insertBatch]);
       });
     });
 
-    test('a position tells when everything that was published before it is stored', async () => {
+    test('a position is reported as stored once everything published before it is stored', async () => {
       const beginning = await under.log.position(topic);
       expect(await under.log.stored(topic, beginning)).toBe(true);
-      const { promise: held, resolve: goOn } = deferred();
+      const { promise: held, resolve: resume } = deferred();
       const { records } = await consume(() => held, generous, storingGroup(topic));
       const published = under.log.publish(topic, [message('one'), message('two'), message('three')]);
       await until('an event', () => records().length > 0);
       const position = JSON.parse(JSON.stringify(await under.log.position(topic)));
-      // Where publishing waits for the storing, there is nothing to wait for behind it.
+      // If publish itself waits until the events are stored, the position is empty.
       const waits = Object.keys(position).length === 0;
       expect(await under.log.stored(topic, position)).toBe(waits);
-      goOn();
+      resume();
       await published;
       await until('all to be stored', () => under.log.stored(topic, position));
       expect(await under.log.stored(topic, beginning)).toBe(true);
     });
 
-    /** Reads the topic beside its groups and keeps what it was handed. */
+    /** Follows the topic without a group and records what it receives. */
     async function follow(options: { readonly sinceMs?: number; readonly failOn?: string } = {}) {
       const records: LogRecord[] = [];
-      const tail = await under.log.follow(topic, {
+      const follower = await under.log.follow(topic, {
         ...(options.sinceMs === undefined ? {} : { sinceMs: options.sinceMs }),
         onRecords: (handed) => {
           records.push(...handed);
           if (handed.some((each) => textOf(each) === options.failOn)) throw new Error('a bug');
         },
       });
-      return { tail, records, texts: () => records.map(textOf) };
+      return { follower, records, texts: () => records.map(textOf) };
     }
 
-    test('a tail has what is published while the groups are stuck, in order, at the offsets that the groups see', async () => {
-      const { promise: held, resolve: goOn } = deferred();
+    test('a follower receives published events while the groups are stuck, in order, with the same offsets as the groups', async () => {
+      const { promise: held, resolve: resume } = deferred();
       const { records } = await consume(() => held);
       const { records: seen } = await follow({ failOn: '0' });
       const published = Array.from({ length: 30 }, (_, index) =>
         under.log.publish(topic, [message(`key ${index % 3}`, String(index)), message('same', String(index))]),
       );
-      await until('the tail', () => seen.length === 60);
-      goOn();
+      await until('the follower', () => seen.length === 60);
+      resume();
       await Promise.all(published);
       await until('the group', () => records().length === 60);
       const locationOf = ({ partition, offset, key, value }: LogRecord) => ({ partition, offset, key, value });
@@ -253,40 +253,40 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect(seen.every(({ headers }) => headers.from === 'contract')).toBe(true);
     });
 
-    test('a tail begins as far back as the log keeps events, says where, and ends alone', async () => {
+    test('a follower starts as far back as the log keeps events, reports that position, and closes independently of others', async () => {
       await consume(undefined, generous, storingGroup(topic));
       await under.log.publish(topic, [message('one', 'first'), message('two', 'second')]);
       const [back, now] = [await follow({ sinceMs: 60_000 }), await follow()];
-      // A log that keeps nothing begins every tail now.
+      // A log that keeps no events starts every follower at the present.
       expect([[], ['first', 'second']]).toContainEqual(back.texts().toSorted());
       expect(now.texts()).toEqual([]);
       const position = await under.log.position(topic);
-      await until('both to have passed it', () => back.tail.passed(position) && now.tail.passed(position));
-      await until('the rest to be stored', () => under.log.stored(topic, now.tail.from));
-      await back.tail.close();
+      await until('both to have passed it', () => back.follower.passed(position) && now.follower.passed(position));
+      await until('the rest to be stored', () => under.log.stored(topic, now.follower.from));
+      await back.follower.close();
       const before = back.records.length;
       await under.log.publish(topic, [message('one', 'third')]);
       await until('the other one', () => now.texts().includes('third'));
       expect(back.records).toHaveLength(before);
       const third = now.records.at(-1) as LogRecord;
-      expect(third.offset).toBeGreaterThanOrEqual(now.tail.from[third.partition] as number);
-      await now.tail.close();
+      expect(third.offset).toBeGreaterThanOrEqual(now.follower.from[third.partition] as number);
+      await now.follower.close();
     });
 
-    test('whoever publishes hears when its events have their place, at the latest with the answer', async () => {
+    test('the publisher is notified when its events have their offsets, at the latest with the answer', async () => {
       await consume();
-      const told: string[] = [];
-      await under.log.publish(topic, [message('one')], () => told.push('placed'));
-      told.push('answered');
-      expect(told).toEqual(['placed', 'answered']);
+      const notified: string[] = [];
+      await under.log.publish(topic, [message('one')], () => notified.push('placed'));
+      notified.push('answered');
+      expect(notified).toEqual(['placed', 'answered']);
       await under.log.close();
-      const late = under.log.publish(topic, [message('one')], () => told.push('never'));
+      const late = under.log.publish(topic, [message('one')], () => notified.push('never'));
       await expect(late).rejects.toMatchObject({ code: 'DRAINING' });
       await expect(follow()).rejects.toMatchObject({ code: 'DRAINING' });
-      expect(told).toHaveLength(2);
+      expect(notified).toHaveLength(2);
     });
 
-    test('a schema id leads to its schema, and an unknown one to nothing', async () => {
+    test('a known schema id resolves to its schema, and an unknown one to undefined', async () => {
       const id = under.log.schemaId(topic);
       expect(JSON.parse((await under.log.schemaOf(id)) ?? '{}')).toMatchObject({ name: JSON.parse(topic.schema).name });
       expect(await under.log.schemaOf(id + 100_000)).toBeUndefined();

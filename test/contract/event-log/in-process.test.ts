@@ -34,7 +34,7 @@ eventLogContract('in-process', open);
 const limits = { rows: 100, bytes: 100_000 };
 const message = (text: string) => ({ key: 'key', value: Buffer.concat([wirePrefix(1), Buffer.from(text)]) });
 
-test('a publisher is answered only after every group has handled the batch', async () => {
+test('a publisher is answered only after every group has processed the batch', async () => {
   const under = await open();
   const gates = [deferred(), deferred()];
   const handled: string[] = [];
@@ -59,7 +59,7 @@ test('a publisher is answered only after every group has handled the batch', asy
   await under.close();
 });
 
-test('what waits is bounded: beyond, publishers are told to come back; one that is larger alone is taken', async () => {
+test('pending bytes are bounded: beyond the limit publishers get a retryable error; a single larger event is accepted', async () => {
   const under = await open({ maxPendingBytes: 1_000 });
   const { promise: released, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
@@ -72,7 +72,7 @@ test('what waits is bounded: beyond, publishers are told to come back; one that 
   await under.close();
 });
 
-test('what is not to be stored waits for no store, reaches tails alone and keeps its place among the rest', async () => {
+test('events that are not to be stored wait for no store, reach followers only and keep their offset order', async () => {
   const under = await open();
   const { promise: released, resolve: release } = deferred();
   const [stored, seen]: [number[], number[]] = [[], []];
@@ -82,7 +82,7 @@ test('what is not to be stored waits for no store, reaches tails alone and keeps
     limits,
     handle: ({ records }) => released.then(() => void stored.push(...records.map(({ offset }) => offset))),
   });
-  const tail = await under.log.follow(streamEvents, {
+  const follower = await under.log.follow(streamEvents, {
     onRecords: (records) => seen.push(...records.map(({ offset }) => offset)),
   });
   const event = (seq: number, kept: boolean) => streamMessage(streamEvent({ seq, kept }), under.log);
@@ -92,7 +92,7 @@ test('what is not to be stored waits for no store, reaches tails alone and keeps
   expect(stored).toHaveLength(0);
   const [offset] = seen as [number];
   expect(seen).toEqual([offset, offset + 1, offset + 2]);
-  const partition = Object.entries(tail.from).find(([, from]) => from === offset)?.[0] as string;
+  const partition = Object.entries(follower.from).find(([, from]) => from === offset)?.[0] as string;
   expect(await under.log.stored(streamEvents, { [partition]: offset })).toBe(true);
   expect(await under.log.stored(streamEvents, { [partition]: offset + 1 })).toBe(false);
   release();
@@ -102,7 +102,7 @@ test('what is not to be stored waits for no store, reaches tails alone and keeps
   await under.close();
 });
 
-test('requests that wait at the same moment are one batch', async () => {
+test('requests that wait at the same moment form one batch', async () => {
   const under = await open();
   const sizes: number[] = [];
   await under.log.subscribe({
@@ -116,7 +116,7 @@ test('requests that wait at the same moment are one batch', async () => {
   await under.close();
 });
 
-test('offsets go on after those that are stored, also where the clock was set back', async () => {
+test('offsets continue after the stored ones, even if the clock was set back', async () => {
   const under = await open();
   const highest = Date.now() * 1_000 + 86_400_000_000;
   const record = { partition: 0, offset: highest, key: 'key', value: message('one').value, headers: {} };
@@ -135,7 +135,7 @@ test('offsets go on after those that are stored, also where the clock was set ba
   await under.close();
 });
 
-/** A log whose groups keep each batch until its gate is opened; `batches` has the texts of the messages. */
+/** A log whose groups hold each batch until its gate is opened; `batches` has the texts of the messages. */
 async function openGated(gates: readonly ReturnType<typeof deferred>[]) {
   const under = await open({ maxPendingBytes: 100 * 2 ** 20 });
   const batches: string[][] = [];
@@ -155,7 +155,7 @@ async function openGated(gates: readonly ReturnType<typeof deferred>[]) {
   return { under, batches, handledFor, publish };
 }
 
-test('a request waits neither for a batch of another organisation nor for its queue, and none is handled as work of one', async () => {
+test('a request does not wait for a batch or the queue of another organisation, and none is processed in the context of one', async () => {
   const gates = [deferred(), deferred(), deferred()];
   const { under, batches, handledFor, publish } = await openGated(gates);
   const first = publish('flooding', 'first');
@@ -163,7 +163,7 @@ test('a request waits neither for a batch of another organisation nor for its qu
   const flood = Array.from({ length: 8 }, () => publish('flooding', `flood${'x'.repeat(2 ** 18)}`));
   gates[1]?.resolve();
   await publish('quiet', 'quiet');
-  // Two are under way, both of which last.
+  // Two batches are in progress, and both block.
   const second = publish('quiet', 'again');
   const third = publish('third', 'third');
   await until('the third batch', () => batches.length === 3);
@@ -178,7 +178,7 @@ test('a request waits neither for a batch of another organisation nor for its qu
   await under.close();
 });
 
-test('while others publish an organisation rests after a large batch for as long as that took', async () => {
+test('while others publish, an organisation pauses after a large batch for as long as that batch took', async () => {
   const gates = [deferred(), deferred()];
   const { under, batches, publish } = await openGated(gates);
   const large = 'x'.repeat(2 ** 18);
@@ -196,7 +196,7 @@ test('while others publish an organisation rests after a large batch for as long
   await under.close();
 });
 
-test('organisations that publish again as soon as they are answered are never forgotten', async () => {
+test('no event is lost if organisations publish again at once after each answer', async () => {
   const { under, batches, publish } = await openGated([]);
   const again = async (organizationId: string) => {
     for (let time = 0; time < 300; time += 1) await publish(organizationId, 'again');

@@ -7,9 +7,9 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 
 export interface StoreUnderTest {
-  /** A store whose keys all begin with `prefix`, which reads and writes. Two of the same prefix hold the same objects. */
+  /** Opens a store that reads and writes below `prefix`. Two stores with the same prefix have the same objects. */
   open(prefix: string): ObjectStore;
-  /** Sees everything below the prefixes of the test, as names from the store's own root, whatever their form. */
+  /** Everything below the prefixes of the test, as names from the store's own root, in any form. */
   names(): Promise<string[]>;
   close(): Promise<void>;
 }
@@ -17,7 +17,7 @@ export interface StoreUnderTest {
 const MIB = 1024 ** 2;
 const sha256 = (body: Uint8Array) => createHash('sha256').update(body).digest('hex');
 
-/** What every place for exported files promises, whoever stands behind it. */
+/** The contract of every object store for exported files, for all implementations. */
 export function objectStoreContract(name: string, openStores: () => Promise<StoreUnderTest>): void {
   describe(`object store: ${name}`, () => {
     let stores: StoreUnderTest;
@@ -44,11 +44,11 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       if (folder) rmSync(folder, { recursive: true, force: true });
     });
 
-    it('can be reached', async () => {
+    it('is reachable', async () => {
       await store.reach();
     });
 
-    it('gives back what was put, and the later of two', async () => {
+    it('returns the stored object, and after a second put the new one', async () => {
       await store.put('a/b/object.json', Buffer.from('{"first":true}'), { contentType: 'application/json' });
       expect((await read('a/b/object.json')).toString()).toBe('{"first":true}');
       await store.put('a/b/object.json', Buffer.from('2'));
@@ -58,14 +58,14 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect(store.pathOf('a/b/object.json')).toMatch(new RegExp(`${prefix}/a/b/object\\.json$`));
     });
 
-    it('reads no more than it is asked to', async () => {
+    it('reads at most the requested number of bytes', async () => {
       const body = randomBytes(3 * MIB);
       await store.put('large', body);
       expect(await read('large', 10)).toEqual(body.subarray(0, 10));
       expect(sha256(await read('large', 3 * MIB))).toBe(sha256(body));
     });
 
-    it('says what is at a key, as it said of the upload', async () => {
+    it('reports size and ETag of a key, the same as the upload did', async () => {
       expect(await store.stat('never')).toBeUndefined();
       expect(await store.stat('no/folder/either')).toBeUndefined();
       const { bytes, etag } = await store.upload('weighed', file(Buffer.from('some words')));
@@ -76,7 +76,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       if (etag !== undefined) expect(after?.etag).not.toBe(etag);
     });
 
-    it('asks before it replaces anything, and leaves what is there if it may not', async () => {
+    it('checks before it replaces an object, and keeps the object if replacement is not allowed', async () => {
       await store.upload('guarded', file(Buffer.from('first')));
       const mayReplace = async () => {
         throw runlakeError('EXPORT_ATTEMPT_OVER');
@@ -89,7 +89,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect(await namesOf(`${prefix}/guarded`)).toHaveLength(1);
     });
 
-    it('says that an object is not there, and deletes what is', async () => {
+    it('reports a missing object, and deletes an existing one', async () => {
       await expect(read('never')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING', retryable: false });
       await store.put('gone', Buffer.from('x'));
       await store.delete('gone');
@@ -101,18 +101,18 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
     it.each([
       ['empty', 0],
       ['of one byte', 1],
-      ['just below what goes up in parts', 16 * MIB - 1],
-      ['that goes up in parts', 16 * MIB],
+      ['just below the size of a multipart upload', 16 * MIB - 1],
+      ['as a multipart upload', 16 * MIB],
       ['with a last part of one byte', 24 * MIB + 1],
     ])('uploads a file %s', async (what, bytes) => {
       const body = randomBytes(bytes);
-      const noted: string[] = [];
+      const recordedIds: string[] = [];
       const progress: number[] = [];
       const uploaded = await store.upload(`files/${what}`, file(body), {
         recordUpload: async (id) => {
-          // Nothing has been sent by then.
+          // No part has been sent by then.
           expect(progress).toEqual([]);
-          noted.push(id);
+          recordedIds.push(id);
         },
         onProgress: (sent) => progress.push(sent),
       });
@@ -120,37 +120,37 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect(sha256(await read(`files/${what}`))).toBe(uploaded.sha256);
       expect(progress).toEqual([...progress].sort((one, other) => one - other));
       if (bytes > 0) expect(progress.at(-1)).toBe(bytes);
-      expect(noted.length).toBeLessThan(2);
-      for (const id of noted) await store.abortUploads(`files/${what}`, [id]);
-      // It is over, so there is nothing to take back.
+      expect(recordedIds.length).toBeLessThan(2);
+      for (const id of recordedIds) await store.abortUploads(`files/${what}`, [id]);
+      // The upload is complete, so there is nothing to abort.
       expect(sha256(await read(`files/${what}`))).toBe(uploaded.sha256);
     });
 
-    it('uploads over what is there', async () => {
+    it('an upload replaces an existing object', async () => {
       await store.upload('again', file(randomBytes(20 * MIB)));
       const body = randomBytes(17 * MIB);
       await store.upload('again', file(body));
       expect(sha256(await read('again'))).toBe(sha256(body));
     });
 
-    it('leaves what was there where an upload is given up, and nothing else', async () => {
+    it('an aborted upload leaves the previous object, and nothing else', async () => {
       await store.put('kept/object', Buffer.from('before'));
-      const noted: string[] = [];
+      const recordedIds: string[] = [];
       const controller = new AbortController();
       const upload = store.upload('kept/object', file(randomBytes(40 * MIB)), {
         signal: controller.signal,
-        recordUpload: async (id) => void noted.push(id),
+        recordUpload: async (id) => void recordedIds.push(id),
         onProgress: () => controller.abort(new Error('given up')),
       });
       await expect(upload).rejects.toThrow('given up');
       expect((await read('kept/object')).toString()).toBe('before');
       expect((await namesOf('kept/')).length).toBe(1);
-      await store.abortUploads('kept/object', noted);
+      await store.abortUploads('kept/object', recordedIds);
       await store.abortUploads('kept/object', ['no-such-upload', '../../x']);
       expect((await read('kept/object')).toString()).toBe('before');
     });
 
-    it('goes on with no upload whose id could not be noted', async () => {
+    it('does not continue an upload whose id could not be recorded', async () => {
       const upload = store.upload('unnoted', file(randomBytes(17 * MIB)), {
         recordUpload: async () => {
           throw new Error('the database is away');
@@ -161,7 +161,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect(await namesOf('unnoted')).toEqual([]);
     });
 
-    it('does nothing for a signal that is aborted already', async () => {
+    it('does nothing if the signal is aborted already', async () => {
       const signal = AbortSignal.abort(new Error('over'));
       const calls = [
         () => store.reach({ signal }),
@@ -175,7 +175,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect(await namesOf('aborted')).toEqual([]);
     });
 
-    it('fails where the file to upload is not there, or becomes shorter', async () => {
+    it('fails if the file to upload does not exist, or becomes shorter', async () => {
       await expect(store.upload('nothing', join(folder, 'none'))).rejects.toMatchObject({ code: 'INTERNAL' });
       const path = file(randomBytes(40 * MIB));
       const upload = store.upload('shrunk', path, { recordUpload: async () => truncateSync(path, 9 * MIB) });
@@ -193,24 +193,24 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       'ünï-コード-🦔',
       '(brackets) [square] {curly} <angle> |pipe| ~tilde^',
       'trailing./dots..in/..names',
-    ])('takes any prefix: %s', async (part) => {
-      const odd = `${prefix}/${part}`;
-      const other = stores.open(`/${odd}/`);
+    ])('accepts any prefix: %s', async (part) => {
+      const unusual = `${prefix}/${part}`;
+      const other = stores.open(`/${unusual}/`);
       try {
         const key = 'export_id=1/runs/year=2026/month=01/day=02/part 0=ü.parquet';
         const body = randomBytes(17 * MIB);
         expect((await other.upload(key, file(body))).bytes).toBe(body.length);
         await other.put(`${key}.json`, Buffer.from('{}'));
         expect(sha256(await other.get(key, { maxBytes: 64 * MIB }))).toBe(sha256(body));
-        // The same object, named from elsewhere.
+        // The same object under another prefix.
         expect((await store.get(`${part}/${key}.json`, { maxBytes: 9 })).toString()).toBe('{}');
-        expect(other.pathOf(key).endsWith(`${odd}/${key}`)).toBe(true);
+        expect(other.pathOf(key).endsWith(`${unusual}/${key}`)).toBe(true);
       } finally {
         await other.close();
       }
     });
 
-    it('ends calls that are under way when it is closed', async () => {
+    it('rejects calls in flight when it is closed', async () => {
       const closing = stores.open(prefix);
       const reads = closing.get('large', { maxBytes: 3 * MIB }).then(
         () => 'read',

@@ -6,9 +6,9 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../../../.python', import.meta.url));
 
 /**
- * The Python of a virtual environment with packages pinned in a file here, made at the first call and kept: the SDK's
- * in `.python/`, what reads Parquet in `.python-parquet/`.
- * @returns the interpreter, or why there is none: the caller skips with that reason, except in CI.
+ * Returns the Python of a virtual environment with pinned packages, created at the first call and reused: the SDK in
+ * `.python/`, the Parquet reader in `.python-parquet/`.
+ * @returns the interpreter, or why it is missing: the caller skips with that reason, except in CI.
  */
 export function pythonEnvironment(packages: 'sdk' | 'parquet' = 'sdk'): { python: string } | { missing: string } {
   return packages === 'sdk'
@@ -26,19 +26,24 @@ function makeEnvironment(file: string, root: string, purpose: string): { python:
     const run = (command: string, args: string[]) =>
       execFileSync(command, args, { stdio: ['ignore', 'pipe', 'pipe'], timeout: 240_000 });
     run('python3', ['-m', 'venv', draft]);
-    // What is imported is compiled then; the rest, which is most of it, never is.
+    // Modules are compiled on import; most are never imported.
     const options = ['--quiet', '--disable-pip-version-check', '--no-compile'];
     run(`${draft}/bin/python`, ['-m', 'pip', 'install', ...options, '-r', requirements]);
     writeFileSync(`${draft}/${wanted}`, '');
-    rmSync(root, { recursive: true, force: true });
-    renameSync(draft, root);
+    // Another suite may have finished the same one meanwhile, and use it.
+    if (existsSync(stamp)) {
+      rmSync(draft, { recursive: true, force: true });
+    } else {
+      rmSync(root, { recursive: true, force: true });
+      renameSync(draft, root);
+    }
     return { python: `${root}/bin/python` };
   } catch (error) {
     rmSync(draft, { recursive: true, force: true });
-    const said = String((error as { stderr?: Buffer }).stderr ?? error)
+    const lastLine = String((error as { stderr?: Buffer }).stderr ?? error)
       .trim()
       .split('\n')
       .at(-1);
-    return { missing: `Python 3 with pip and venv is needed to ${purpose}: ${said}` };
+    return { missing: `Python 3 with pip and venv is needed to ${purpose}: ${lastLine}` };
   }
 }

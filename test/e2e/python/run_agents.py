@@ -21,7 +21,7 @@ hello = {"messages": [{"role": "user", "content": "hi"}]}
 
 
 def failure(call, *given, **named):
-    """The class and text of what the SDK raises."""
+    """Return the class and text of the exception that the SDK raises."""
     try:
         call(*given, **named)
     except Exception as error:

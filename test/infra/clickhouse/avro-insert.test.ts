@@ -76,8 +76,8 @@ const rowsIn = async (table: string, final = '') =>
     .rows;
 const countsOf = async (final = '') => Promise.all(filled.map((table) => rowsIn(table, final)));
 
-describe('run events, one block a record', () => {
-  it('a post and a patch meet in one run, each value as it was', async () => {
+describe('run events, one Avro block for each record', () => {
+  it('a post and a patch merge into one run with unchanged values', async () => {
     await insert([post]);
     await insert([patch]);
     expect(
@@ -114,7 +114,7 @@ describe('run events, one block a record', () => {
     ]);
   });
 
-  it('the views are filled in the same insert', async () => {
+  it('materialized views are filled by the same insert', async () => {
     await insert([post, patch]);
     expect(await clickhouse.query({ name: 'test', sql: 'SELECT * FROM traces FINAL' })).toEqual([
       {
@@ -133,7 +133,7 @@ describe('run events, one block a record', () => {
     expect(await countsOf('FINAL')).toEqual(filled.map(() => 1));
   });
 
-  it('the same cut three times is stored once, in the views too; under another token again, and merged', async () => {
+  it('stores a batch sent three times once, also in the views; another token stores it again, and the rows merge', async () => {
     for (let time = 0; time < 3; time++) await insert([post, patch], { token: 'one cut' });
     expect(await countsOf()).toEqual(filled.map(() => 1));
     await insert([post], { token: 'another cut' });
@@ -151,15 +151,15 @@ const broken = (change: (bytes: Buffer) => void) => {
 
 describe('records that ClickHouse refuses', () => {
   it.each([
-    ['cut off', post.subarray(0, -10)],
-    ['empty', post.subarray(0, 5)],
+    ['that is truncated', post.subarray(0, -10)],
+    ['that is empty', post.subarray(0, 5)],
     ['of zeros', Buffer.alloc(80)],
     ['of ones', Buffer.alloc(80, 0xff)],
-    ['with a length that goes on and on', broken((bytes) => bytes.fill(0xff, 5, 8))],
+    ['with an endless length varint', broken((bytes) => bytes.fill(0xff, 5, 8))],
     ['with a negative length', broken((bytes) => bytes.writeUInt8(1, 5))],
     ['with a key that is no UUID', record({ ...run, tenantId: 'x'.repeat(36), kind: 'post', values: {} })],
     ['with a parent that is no UUID', record({ ...run, kind: 'post', values: { parentRunId: 'nobody' } })],
-  ])('a record %s: its insert stores nothing and is refused for its data', async (_, bad) => {
+  ])('refuses the insert of a record %s as INSERT_DATA_REFUSED and stores nothing', async (_, bad) => {
     await expect(insert([post, bad])).rejects.toMatchObject({ code: 'INSERT_DATA_REFUSED' });
     expect(await countsOf()).toEqual(filled.map(() => 0));
   });
@@ -175,7 +175,7 @@ describe('schemas that do not fit the table', () => {
     ],
     ['a column that the schema lacks', { schema: renamed }],
     ['a field of another type', { schema: retyped('trace_id', 'double') }],
-  ])('%s', async (_, options) => {
+  ])('refuses %s as SCHEMA_MISMATCH', async (_, options) => {
     await expect(insert([post], options)).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
     expect(await rowsIn('runs')).toBe(0);
   });

@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { chunksOf } from '../../../infra/clickhouse/chunks-of.ts';
 
-/** What comes, with a turn of the event loop after each chunk, and the failure behind it. */
+/** A body that yields to the event loop after each chunk, and fails at the end if `failure` is set. */
 async function read(stream: Readable): Promise<{ text: string; failure?: unknown }> {
   let text = '';
   try {
@@ -18,18 +18,18 @@ async function read(stream: Readable): Promise<{ text: string; failure?: unknown
 }
 
 describe('chunksOf', () => {
-  it('gives all of a body', async () => {
+  it('yields a whole body', async () => {
     expect(await read(Readable.from([Buffer.from('a'), Buffer.from('b')]))).toEqual({ text: 'ab' });
     expect(await read(Readable.from([]))).toEqual({ text: '' });
   });
 
-  it('gives more than waits at once, in order', async () => {
+  it('yields more chunks than its buffer holds, in order', async () => {
     const parts = Array.from({ length: 64 }, (_, n) => Buffer.alloc(128 * 1024, n % 10 === 0 ? 'x' : 'y'));
     const { text } = await read(Readable.from(parts));
     expect(text).toBe(Buffer.concat(parts).toString());
   });
 
-  it('gives what came before a failure, and then the failure, however slow the reader', async () => {
+  it('yields the chunks before a failure, then throws it, for slow readers too', async () => {
     const stream = new PassThrough();
     const failure = new Error('broken off');
     const reading = read(stream);
@@ -42,7 +42,7 @@ describe('chunksOf', () => {
   it.each<[string, Error | undefined]>([
     ['failed', new Error('broken off')],
     ['was closed', undefined],
-  ])('does not wait for a body that %s before anybody read it', async (_, reason) => {
+  ])('does not wait for a body that %s before it was read', async (_, reason) => {
     const stream = new PassThrough();
     stream.on('error', () => {});
     const closed = new Promise((resolve) => stream.once('close', resolve));
@@ -51,7 +51,7 @@ describe('chunksOf', () => {
     expect((await read(stream)).failure).toEqual(reason ?? expect.objectContaining({ code: expect.any(String) }));
   });
 
-  it('is no success where a body is closed before its end', async () => {
+  it('throws if the body is closed before its end', async () => {
     const stream = new PassThrough();
     const reading = read(stream);
     stream.write('a');

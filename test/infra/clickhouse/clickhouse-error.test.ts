@@ -58,23 +58,26 @@ describe('clickhouseError', () => {
     }
   });
 
-  it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE', 'ETIMEDOUT', undefined])('network fault %s', (code) => {
-    const error = clickhouseError(Object.assign(new Error('no way'), { code }), insert);
-    expect(error).toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE', retryable: true, retryAfterSeconds: 1 });
-  });
+  it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE', 'ETIMEDOUT', undefined])(
+    'maps network error %s',
+    (code) => {
+      const error = clickhouseError(Object.assign(new Error('no way'), { code }), insert);
+      expect(error).toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE', retryable: true, retryAfterSeconds: 1 });
+    },
+  );
 
-  it('a time limit of the client', () => {
+  it('maps a timeout of the client', () => {
     expect(clickhouseError(new DOMException('late', 'TimeoutError'), query)).toMatchObject({
       code: 'CLICKHOUSE_UNAVAILABLE',
     });
   });
 
-  it('a programming error stays what it is', () => {
+  it('returns a programming error unchanged', () => {
     const error = new TypeError('x is not a function');
     expect(clickhouseError(error, query)).toBe(error);
   });
 
-  it('keeps the number for those who must tell faults apart', () => {
+  it('clickhouseCodeOf returns the error number of the server', () => {
     expect(clickhouseCodeOf(clickhouseError(raw('57'), query))).toBe(57);
     expect(clickhouseCodeOf(new Error('else'))).toBeUndefined();
   });

@@ -51,15 +51,15 @@ describe('values', () => {
     expect(await one(`SELECT {p:${type}} AS v`, { p: value })).toEqual(value);
   });
 
-  it('a query without rows gives an empty list', async () => {
+  it('a query without rows returns an empty list', async () => {
     expect(await clickhouse.query({ name: 'test', sql: 'SELECT 1 AS v WHERE 0' })).toEqual([]);
   });
 
-  it('a comment at the end of a statement does not swallow the format', async () => {
+  it('a comment at the end of a statement does not hide the FORMAT clause', async () => {
     expect(await one('SELECT 1 AS v -- the end')).toBe(1);
   });
 
-  it('takes lists of keys of any length as an external table', async () => {
+  it('accepts key lists of any length as an external table', async () => {
     const rows = Array.from({ length: 50_000 }, (_, index) => [randomUUID(), index]);
     const found = await clickhouse.query({
       name: 'test',
@@ -76,14 +76,14 @@ describe('values', () => {
     ]);
   });
 
-  it('gives raw formats byte for byte', async () => {
+  it('returns raw formats byte for byte', async () => {
     const bytes = await clickhouse.queryText({ name: 'test', sql: "SELECT unhex('00ff0a')", format: 'RawBLOB' });
     expect(bytes).toEqual(Buffer.from([0x00, 0xff, 0x0a]));
   });
 });
 
 describe('failures', () => {
-  it('a query that takes too long ends, here and there', async () => {
+  it('a query that exceeds its timeout ends in the client and on the server', async () => {
     const slow = {
       name: 'slow-query',
       sql: 'SELECT sum(sleepEachRow(0.1)) FROM numbers(200) SETTINGS max_block_size = 1',
@@ -95,11 +95,11 @@ describe('failures', () => {
     await noneRunning('slow-query');
   });
 
-  it('aborting a query ends it on the server too, and gives the reason of the abort', async () => {
+  it('aborting a query ends it on the server and rejects with the abort reason', async () => {
     const controller = new AbortController();
     const sql = 'SELECT sum(sleepEachRow(0.1)) FROM numbers(200) SETTINGS max_block_size = 1';
     const running = clickhouse.query({ name: 'aborted-query', sql, signal: controller.signal });
-    await until('the query runs', async () => (await runningQueries('aborted-query')) === 1);
+    await until('the query to run', async () => (await runningQueries('aborted-query')) === 1);
     const reason = new Error('the client went away');
     controller.abort(reason);
     await expect(running).rejects.toBe(reason);
@@ -107,8 +107,8 @@ describe('failures', () => {
   });
 
   it.each([
-    ['is no success', {}],
-    ['is found at the end of the body where the status went out before', { wait_end_of_query: 0 as const }],
+    ['fails the query', {}],
+    ['is found at the end of the body if the status was already sent', { wait_end_of_query: 0 as const }],
   ])('an exception after many rows %s', async (_, settings) => {
     const late = clickhouse.queryText({
       name: 'test',
@@ -119,12 +119,12 @@ describe('failures', () => {
     await expect(late).rejects.toMatchObject({ code: 'CLICKHOUSE_QUERY_FAILED', cause: { code: '395' } });
   });
 
-  it('a query that writes is refused', async () => {
+  it('refuses a query that writes', async () => {
     const writes = clickhouse.query({ name: 'test', sql: 'DROP TABLE runs' });
     await expect(writes).rejects.toMatchObject({ code: 'CLICKHOUSE_QUERY_FAILED' });
   });
 
-  it('the text of the server stays out of the message', async () => {
+  it('error messages do not contain the server text', async () => {
     const error = await clickhouse.query({ name: 'find-secret', sql: "SELECT secret_column, 'x'" }).catch((raw) => raw);
     expect(error.code).toBe('CLICKHOUSE_QUERY_FAILED');
     expect(`${error.message} ${JSON.stringify(error)}`).not.toContain('secret_column');
@@ -159,7 +159,7 @@ describe('connections', () => {
     await proxy?.close();
   });
 
-  it('more statements than connections wait for one, and all are answered', async () => {
+  it('statements that exceed the connection limit wait, and all complete', async () => {
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, n) =>
         proxied.query({ name: 'test', sql: 'SELECT {n:UInt8} AS n', params: { n } }),
@@ -169,21 +169,21 @@ describe('connections', () => {
     expect(proxy.connections()).toBeLessThanOrEqual(2);
   });
 
-  it('a connection that was aborted is not used again, those after it are', async () => {
+  it('does not reuse an aborted connection, and reuses later ones', async () => {
     const sql = 'SELECT sum(sleepEachRow(0.1)) FROM numbers(200) SETTINGS max_block_size = 1';
     const controllers = [new AbortController(), new AbortController()];
     const running = controllers.map(({ signal }) => proxied.query({ name: 'aborted-pair', sql, signal }));
-    await until('the queries run', async () => (await runningQueries('aborted-pair')) === 2);
+    await until('the queries to run', async () => (await runningQueries('aborted-pair')) === 2);
     const waiting = proxied.ping();
     for (const controller of controllers) controller.abort(new Error('gone'));
     await Promise.all(running.map((query) => expect(query).rejects.toThrow('gone')));
     await waiting;
   });
 
-  it('after all connections broke the next statement finds a new one', async () => {
+  it('opens a new connection after all connections broke', async () => {
     await proxied.ping();
     proxy.breakAll();
-    await until('an answer', () =>
+    await until('a response', () =>
       proxied.ping().then(
         () => true,
         () => false,
@@ -219,7 +219,7 @@ describe('insertBody', () => {
     into.insertBody({ name: 'test', table: 'letters', columns: ['n', 's'], format: 'JSONEachRow', body, token });
   const stored = async (from: number) => Number(await one(`SELECT count() AS v FROM letters WHERE n >= ${from}`));
 
-  it('sends the length of the body, and no chunks', async () => {
+  it('sends Content-Length instead of chunked encoding', async () => {
     const body = deadLetters(0, 100);
     await insert(proxied, body, 'length');
     const sent = proxy.sent().toString('latin1');
@@ -230,13 +230,13 @@ describe('insertBody', () => {
     expect(await stored(0)).toBe(100);
   });
 
-  it('a body of one token is stored once, another token again', async () => {
+  it('stores a body once for each token', async () => {
     const body = deadLetters(1_000, 10);
     for (const token of ['a', 'a', 'b']) await insert(clickhouse, body, token);
     expect(await stored(1_000)).toBe(20);
   });
 
-  it('a body that breaks off on the way stores nothing, and its token can be used again', async () => {
+  it('a truncated body stores nothing, and its token can be reused', async () => {
     const body = deadLetters(2_000, 5_000);
     proxy.breakAfter(body.length / 2);
     await expect(insert(proxied, body, 'broken')).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
@@ -247,7 +247,7 @@ describe('insertBody', () => {
     expect(await stored(2_000)).toBe(5_000);
   });
 
-  it('a server that falls silent is given up after the time', async () => {
+  it('gives up a server that stops responding after the timeout', async () => {
     proxy.freeze(true);
     const started = performance.now();
     await expect(proxied.ping(200)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
@@ -262,8 +262,8 @@ const runningQueries = async (name: string) =>
     await one("SELECT count() AS v FROM system.processes WHERE Settings['log_comment'] = {name:String}", { name }),
   );
 
-/** Counts only others: the asking query itself has another name where `name` is not its own. */
+/** Excludes this query itself if it has the same name. */
 const noneRunning = async (name: string) => {
   const own = name === 'test' ? 1 : 0;
-  await until(`no ${name} runs`, async () => (await runningQueries(name)) === own);
+  await until(`no ${name} to run`, async () => (await runningQueries(name)) === own);
 };

@@ -10,7 +10,7 @@ afterAll(() => stores?.close());
 
 const read = (sql: string) => stores.clickhouse.queryText({ name: 'test', sql, format: 'RowBinary' });
 
-it('takes every length and every byte as it is', async () => {
+it('decodes texts of every length and byte value unchanged', async () => {
   const lengths = [0, 1, 127, 128, 16_383, 16_384, 1_000_000];
   const answer = await read(
     `SELECT CAST(repeat('\\0\\xff"', n) AS Nullable(String)), CAST(NULL AS Nullable(String)) FROM (
@@ -21,6 +21,6 @@ it('takes every length and every byte as it is', async () => {
   expect(rows[1]).toEqual([Buffer.from([0, 0xff, 0x22]), undefined]);
 });
 
-it('no rows are no rows', async () => {
+it('decodes an empty result as no rows', async () => {
   expect(readNullableTextRows(await read(`SELECT CAST('a' AS Nullable(String)) WHERE 0`), 1)).toEqual([]);
 });

@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const sleeping = 'SELECT sum(sleepEachRow(0.2)) FROM numbers(300) SETTINGS max_block_size = 1';
 
-/** Queries of this name on the server, with their priority. */
+/** Running queries of this name on the server, with their priority. */
 function running(name: string): Promise<{ priority: string }[]> {
   return stores.clickhouse.query({
     name: 'test',
@@ -34,7 +34,7 @@ function running(name: string): Promise<{ priority: string }[]> {
   });
 }
 
-/** Sends `count` queries for an organisation that last until the function returned ends them. */
+/** Sends `count` queries for an organisation; they run until the returned function ends them. */
 function flood(organizationId: string, name: string, count: number): () => Promise<void> {
   const controller = new AbortController();
   setMaxListeners(count * 3, controller.signal);
@@ -48,13 +48,13 @@ function flood(organizationId: string, name: string, count: number): () => Promi
   };
 }
 
-it('an organisation whose queries fill all slots holds up neither another one nor Runlake itself', async () => {
+it('an organisation whose queries fill all slots delays neither other organisations nor Runlake itself', async () => {
   const end = flood('flooding', 'flood-slots', 64);
   try {
     await until('the slots to be full', async () => (await running('flood-slots')).length === 4);
     const sql = `SELECT Settings['priority'] AS priority FROM system.processes WHERE query_id = queryID()`;
     const ask = () => clickhouse.query<{ priority: string }>({ name: 'quiet', sql });
-    // The others are paused for it.
+    // ClickHouse pauses the other queries for it.
     expect(await runForTenant({ organizationId: 'quiet' }, ask)).toEqual([{ priority: '1' }]);
     expect((await running('flood-slots')).map(({ priority }) => priority)).toEqual(['2', '2', '2', '2']);
     await clickhouse.ping();
@@ -63,7 +63,7 @@ it('an organisation whose queries fill all slots holds up neither another one no
   }
 });
 
-it('by default the slots follow the threads that ClickHouse gives a query', async () => {
+it('the default number of slots follows the threads that ClickHouse assigns to a query', async () => {
   const [{ threads }] = (await stores.clickhouse.query<{ threads: number }>({
     name: 'test',
     sql: `SELECT toUInt32(getSetting('max_threads')) AS threads`,
@@ -78,7 +78,7 @@ it('by default the slots follow the threads that ClickHouse gives a query', asyn
   const end = flood('flooding', 'default-slots', expected + 3);
   try {
     await until('the slots to be full', async () => (await running('default-slots')).length === expected);
-    // A query that begins after the others had the time to.
+    // A query that starts after the others had time to start.
     await clickhouse.ping();
     expect(await running('default-slots')).toHaveLength(expected);
   } finally {
@@ -88,7 +88,7 @@ it('by default the slots follow the threads that ClickHouse gives a query', asyn
   }
 });
 
-it('an organisation alone has no priority over itself', async () => {
+it('queries of a single organisation have the same priority', async () => {
   const end = flood('alone', 'alone', 2);
   try {
     await until('two queries to run', async () => (await running('alone')).length === 2);
@@ -98,7 +98,7 @@ it('an organisation alone has no priority over itself', async () => {
   }
 });
 
-it('an organisation that asks without a pause loses its priority when its share is used up, and has it again later', async () => {
+it('an organisation that queries continuously loses its priority when its share is used up, and regains it later', async () => {
   let nowMs = 0;
   const slots = new QuerySlots(4, () => nowMs);
   const ask = (organizationId: string, work: (priority: string) => Promise<string>) =>
@@ -121,7 +121,7 @@ it('an organisation that asks without a pause loses its priority when its share 
   await Promise.all(flooding);
 });
 
-it('a query ends on the server when the client that it is for disconnects, also one that waits for a slot', async () => {
+it('ends a query on the server when its client disconnects, also if it still waits for a slot', async () => {
   const disconnected = new AbortController();
   const context = { organizationId: 'leaving', disconnected: disconnected.signal };
   const queries = Array.from({ length: 6 }, () =>

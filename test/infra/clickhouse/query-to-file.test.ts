@@ -33,8 +33,8 @@ afterAll(async () => {
 const ask = (sql: string, more: object = {}, from = clickhouse) =>
   from.queryToFile({ name: 'to-file', sql, format: 'Parquet', path, ...more });
 
-describe('a result as a file', () => {
-  it('is the whole result, over what was there', async () => {
+describe('queryToFile', () => {
+  it('writes the whole result and replaces an existing file', async () => {
     await writeFile(path, 'x'.repeat(10_000_000));
     const { bytes } = await ask(
       "SELECT number AS n, concat('a\\0', toString(number)) AS s FROM numbers(100000) ORDER BY n",
@@ -46,13 +46,13 @@ describe('a result as a file', () => {
     expect(rows[99_999]).toEqual({ n: 99_999n, s: 'a\u000099999' });
   });
 
-  it('may have no rows', async () => {
+  it('writes a result without rows', async () => {
     await ask("SELECT 1 AS n, 'x' AS s WHERE 0");
     const file = new Uint8Array(await readFile(path)).buffer as ArrayBuffer;
     expect(await parquetReadObjects({ file, compressors })).toEqual([]);
   });
 
-  it('does not grow the memory of the process with it', async () => {
+  it('uses memory independent of the size of the result', async () => {
     globalThis.gc?.();
     const before = process.memoryUsage().rss;
     let most = 0;
@@ -66,7 +66,7 @@ describe('a result as a file', () => {
   });
 });
 
-describe('a failure leaves no file', () => {
+describe('leaves no file after a failure', () => {
   const noFile = async () => expect(await readdir(folder)).toEqual([]);
   beforeEach(async () => {
     await writeFile(path, 'an older one');
@@ -74,29 +74,29 @@ describe('a failure leaves no file', () => {
 
   it.each([
     ['before the first row', 'SELECT nothing_such'],
-    ['behind many rows', 'SELECT throwIf(number = 3000000), number FROM numbers(4000000)'],
+    ['after many rows', 'SELECT throwIf(number = 3000000), number FROM numbers(4000000)'],
   ])('of the query, %s', async (_, sql) => {
     await expect(ask(sql, { settings: { max_threads: 1 } })).rejects.toMatchObject({ code: 'CLICKHOUSE_QUERY_FAILED' });
     await noFile();
   });
 
-  it('by time', async () => {
+  it('by timeout', async () => {
     const sql = 'SELECT number, sleepEachRow(0.05), randomString(100000) FROM numbers(400) SETTINGS max_block_size = 1';
     await expect(ask(sql, { timeoutMs: 500 })).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     await noFile();
   });
 
-  it('by abort, in mid-result, which ends the query too', async () => {
+  it('by abort in the middle of the result, which also ends the query', async () => {
     const controller = new AbortController();
     const sql = `SELECT number, sleepEachRow(0.01), randomString(100000) AS s FROM numbers(10000)
       SETTINGS max_block_size = 1, output_format_parquet_row_group_size = 1`;
     const reason = new Error('no longer wanted');
     const running = expect(ask(sql, { signal: controller.signal, name: 'aborted-file' })).rejects.toBe(reason);
-    await until('a part of it is there', async () => (await stat(path)).size > 1_000_000);
+    await until('a part of the file to be written', async () => (await stat(path)).size > 1_000_000);
     controller.abort(reason);
     await running;
     await noFile();
-    await until('the query has ended', async () => {
+    await until('the query to end', async () => {
       const [row] = await clickhouse.query<{ c: number }>({
         name: 'test',
         sql: "SELECT count() AS c FROM system.processes WHERE Settings['log_comment'] = 'aborted-file'",
@@ -113,7 +113,7 @@ describe('a failure leaves no file', () => {
     const sql = `SELECT number, sleepEachRow(0.01), randomString(100000) AS s FROM numbers(10000)
       SETTINGS max_block_size = 1, output_format_parquet_row_group_size = 1`;
     const running = expect(ask(sql, {}, proxied)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
-    await until('a part of it is there', async () => (await stat(path)).size > 1_000_000);
+    await until('a part of the file to be written', async () => (await stat(path)).size > 1_000_000);
     proxy.breakAll();
     await running;
     await noFile();
@@ -121,7 +121,7 @@ describe('a failure leaves no file', () => {
     await proxy.close();
   });
 
-  it('of a server that ends a result without saying that it failed', async () => {
+  it('of a server that truncates a result without an error', async () => {
     const server = createServer((_, answer) => answer.end('PAR1 and then nothing more of it'));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;

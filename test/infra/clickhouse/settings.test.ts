@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-/** Written out once more: what is dropped or changed in the profiles has to be dropped or changed here too. */
+/** A copy of the profiles: every removal or change there must be repeated here. */
 const both = {
   session_timezone: 'UTC',
   date_time_input_format: 'best_effort',
@@ -70,10 +70,10 @@ const intoFile = {
   output_format_parquet_compliant_nested_types: 1,
 };
 
-/** `wait_end_of_query` is for the HTTP interface alone; client.test.ts shows that failures keep out of bodies. */
+/** `wait_end_of_query` exists only in the HTTP interface; client.test.ts tests its effect on failed queries. */
 const http = { wait_end_of_query: 1 };
 
-it('the profiles hold these settings and no others', () => {
+it('the profiles contain exactly these settings', () => {
   expect(profiles).toEqual({
     read: { ...http, ...query },
     insert: { ...http, ...both, ...inserting },
@@ -86,19 +86,19 @@ it('the profiles hold these settings and no others', () => {
   expect(newerInsertSettings).toEqual({ deduplicate_insert: 'enable' });
 });
 
-/** An expression for the settings under which it is evaluated, as text by name. */
+/** An SQL expression that returns the effective settings as text by name. */
 const inForce = (names: readonly string[]) =>
   `map(${names.map((name) => `'${name}', toString(getSetting('${name}'))`).join(', ')})`;
 
 const expected = (settings: Readonly<Record<string, unknown>>) =>
   Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, asText(value)]));
 
-/** Some switches are numbers and some are truth values, which `toString` tells apart and the interface does not. */
+/** Some switches are numbers and others booleans; `toString` distinguishes them, the HTTP interface does not. */
 const asText = (value: unknown) =>
   value === 0 || value === 1 ? expect.stringMatching(value === 1 ? /^(1|true)$/ : /^(0|false)$/) : String(value);
 
-describe('the settings that were sent are in force', () => {
-  it('in a query', async () => {
+describe('settings that the client sends are effective', () => {
+  it('for a query', async () => {
     const [row] = await clickhouse.query<{ v: object }>({
       name: 'settings-of-query',
       sql: `SELECT ${inForce([...Object.keys(query), 'log_comment', 'max_execution_time'])} AS v`,
@@ -121,7 +121,7 @@ describe('the settings that were sent are in force', () => {
     expect(await valuesOf(`settings_of_${profile}`)).toEqual([expected(settings)]);
   });
 
-  it('in an insert', async () => {
+  it('for an insert', async () => {
     const insert = { ...both, ...inserting, ...(await newerSettings()) };
     await clickhouse.command({
       name: 'test',
@@ -145,17 +145,17 @@ describe('the settings that were sent are in force', () => {
 const valuesOf = async (table: string) =>
   (await clickhouse.query<{ v: object }>({ name: 'test', sql: `SELECT v FROM ${table}` })).map(({ v }) => v);
 
-/** Those that the server under test knows. */
+/** The settings that the tested server version knows. */
 async function newerSettings(): Promise<object> {
   const sql = "SELECT 1 FROM system.settings WHERE name = 'deduplicate_insert'";
   const known = await clickhouse.query({ name: 'test', sql });
   return known.length > 0 ? { deduplicate_insert: 'enable' } : {};
 }
 
-describe('what the server sets for its users does not count', () => {
+describe('settings of the server for its users are overridden', () => {
   /**
-   * A warehouse whose statements find `settings` as their defaults: a proxy puts each into one session of the HTTP
-   * interface, in which they were set. (To make a user with them takes rights that our own user does not have.)
+   * A ClickHouse whose statements find `settings` as their defaults: a proxy adds a session of the HTTP interface, in
+   * which they were set, to each statement. (Creating a user with them takes permissions that our user does not have.)
    */
   async function withDefaults<Result>(settings: string, use: (clickhouse: ClickHouse) => Promise<Result>) {
     const { origin, username, password, pathname } = new URL(stores.clickhouseUrl);
@@ -185,14 +185,14 @@ describe('what the server sets for its users does not count', () => {
     }
   }
 
-  it('a sum that ran out of time is an error and no smaller sum', async () => {
+  it('a timeout of an aggregation is an error, not a partial sum', async () => {
     const sum = withDefaults("timeout_overflow_mode = 'break', max_block_size = 1", (own) =>
       own.query({ name: 'slow-sum', sql: 'SELECT sum(sleepEachRow(0.05) + 1) AS v FROM numbers(200)', timeoutMs: 300 }),
     );
     await expect(sum).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
   });
 
-  it('a token stores once', async () => {
+  it('a token deduplicates inserts', async () => {
     await clickhouse.command({
       name: 'test',
       sql: 'CREATE TABLE once (n UInt64) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 100',

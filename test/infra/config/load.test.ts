@@ -5,7 +5,7 @@ import { type Setting, settings } from '../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { testSettings } from '../../test-settings.ts';
 
-/** The message of the fault that `environment` leads to. */
+/** Message of the INVALID_CONFIG error for `environment`. */
 function errorOf(environment: Record<string, string>): string {
   try {
     loadConfig(environment);
@@ -17,7 +17,7 @@ function errorOf(environment: Record<string, string>): string {
 }
 
 describe('loadConfig', () => {
-  it('takes every default where nothing is set', () => {
+  it('uses the default of every setting that is not set', () => {
     const { config, sources } = loadConfig({});
     expect(config).toMatchObject(internals);
     for (const [name, { fallback }] of Object.entries<Setting>(settings)) {
@@ -26,14 +26,14 @@ describe('loadConfig', () => {
     }
   });
 
-  it('has defaults that its own rules accept', () => {
+  it('accepts its own defaults', () => {
     const environment = Object.values<Setting>(settings).flatMap(({ variable, fallback }) =>
       fallback === undefined ? [] : [[variable, String(fallback)]],
     );
     expect(loadConfig(Object.fromEntries(environment)).config).toEqual(loadConfig({}).config);
   });
 
-  it('reports three bad values in three lines of one message', () => {
+  it('reports three invalid values in three lines of one message', () => {
     const message = errorOf({
       RUNLAKE_PORT: '70000',
       RUNLAKE_LOG_LEVEL: 'loud',
@@ -47,7 +47,7 @@ describe('loadConfig', () => {
     expect(lines[2]).toMatch(/RUNLAKE_AGENTS_DEPLOYMENT='nobody': must be a valid uuid/);
   });
 
-  it('does not repeat a secret that is wrong', () => {
+  it('does not print an invalid secret', () => {
     const message = errorOf({ RUNLAKE_BOOTSTRAP_API_KEY: 'short secret', RUNLAKE_CLICKHOUSE_URL: 'not a url: secret' });
     expect(message).toContain('RUNLAKE_BOOTSTRAP_API_KEY:');
     expect(message).toContain('RUNLAKE_CLICKHOUSE_URL:');
@@ -55,7 +55,7 @@ describe('loadConfig', () => {
   });
 
   it.each(['u:secret@b:9092', 'b:9092,u:secret@c:9092', 'b:9092,,foo', 'kafka://b:9092', 'b'])(
-    'takes no list of brokers such as %s, and repeats no password of it',
+    'refuses the broker list %s without printing a password',
     (brokers) => {
       const message = errorOf({ RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_SCHEMA_REGISTRY_URL: 'http://r:8081' });
       expect(message).toContain('RUNLAKE_KAFKA_BROKERS=');
@@ -174,7 +174,7 @@ describe('loadConfig', () => {
     expect(sources.redisUrl).toBe('not set');
   });
 
-  it('refuses variables that look like settings and are none, and names the nearest setting', () => {
+  it('refuses unknown RUNLAKE_ variables and suggests the nearest setting', () => {
     const environment = { RUNLAKE_PROT: '1', RUNLAKE_KAFKA_BROKER: 'localhost:9092', RUNLAKE_PORT: '2', PATH: '/bin' };
     expect(() => loadConfig(environment)).toThrow(
       [
@@ -185,17 +185,17 @@ describe('loadConfig', () => {
   });
 
   it.each(['RUNLAKE_SERVICE_HOST', 'RUNLAKE_SERVICE_PORT_HTTP', 'RUNLAKE_PORT_1984_TCP_ADDR', 'RUNLAKE_STACK_DIR'])(
-    'leaves alone %s, which Kubernetes or the tests set',
+    'ignores %s, which Kubernetes or the tests set',
     (variable) => {
       loadConfig({ [variable]: '10.0.0.1' });
     },
   );
 
-  it('leaves alone an unknown variable without a value', () => {
+  it('ignores an unknown variable without a value', () => {
     loadConfig({ RUNLAKE_PROT: '' });
   });
 
-  it('is frozen', () => {
+  it('returns a frozen object', () => {
     const loaded = loadConfig({});
     expect(Object.isFrozen(loaded) && Object.isFrozen(loaded.config) && Object.isFrozen(loaded.sources)).toBe(true);
     expect(() => Object.assign(loaded.config, { port: 1 })).toThrow(TypeError);

@@ -10,7 +10,7 @@ function lineOf(variable: string, environment: Record<string, string>): string |
 }
 
 describe('printConfig', () => {
-  it('prints every setting, once, with the source of its value', () => {
+  it('prints every setting once with the source of its value', () => {
     const lines = printConfig(loadConfig({ RUNLAKE_PORT: '0' })).split('\n');
     expect(lines.map((line) => line.split('=')[0])).toEqual(
       Object.values<Setting>(settings).map(({ variable }) => variable),
@@ -20,7 +20,7 @@ describe('printConfig', () => {
     expect(lines).toContain('RUNLAKE_REDIS_URL=  (not set)');
   });
 
-  it('marks every setting that holds an address of a store, a key or a credential as secret', () => {
+  it('marks every setting with a store address, a key or a credential as secret', () => {
     const secret = Object.values<Setting>(settings).filter((setting) => setting.secret);
     expect(secret.map(({ variable }) => variable)).toEqual([
       'RUNLAKE_PUBLIC_URL',

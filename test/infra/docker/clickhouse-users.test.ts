@@ -18,7 +18,7 @@ let folder: string;
 let url: string;
 let server: ChildProcess;
 
-/** A ClickHouse with our files beside its own, as they are mounted into the container. */
+/** A ClickHouse with our configuration files, mounted as in the container. */
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'runlake-users-'));
   const files = serverFiles(folder);
@@ -80,7 +80,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** What the server answers; or the number of its exception. */
+/** Returns the response of the server, or the number of its exception. */
 async function ask({ user, password }: typeof owner, sql: string, settings = ''): Promise<string> {
   const answer = await fetch(`${url}?${settings}`, {
     method: 'POST',
@@ -91,25 +91,25 @@ async function ask({ user, password }: typeof owner, sql: string, settings = '')
   return answer.ok ? text : `exception ${answer.headers.get('X-ClickHouse-Exception-Code')}`;
 }
 
-describe('the user of Grafana in ClickHouse', () => {
-  it('reads counts, with a time limit as its client sends one', async () => {
+describe('the Grafana user in ClickHouse', () => {
+  it('reads usage counts with the time limit that its client sends', async () => {
     expect(await ask(grafana, 'SELECT a FROM runlake.usage_hourly', 'max_execution_time=20')).toBe('1');
   });
 
   it.each([
-    ['what was traced', 'SELECT * FROM runlake.runs', 'exception 497'],
+    ['reading traces', 'SELECT * FROM runlake.runs', 'exception 497'],
     ['writing', 'INSERT INTO runlake.usage_hourly VALUES (2)', 'exception 497'],
     ['other servers', "SELECT * FROM url('http://127.0.0.1:1/', CSV, 'a Int32')", 'exception 497'],
   ])('is refused %s', async (_what, sql, answer) => {
     expect(await ask(grafana, sql)).toBe(answer);
   });
 
-  it('has the password of the variable', async () => {
+  it('has the password from the environment variable', async () => {
     expect(await ask({ ...grafana, password: 'another' }, 'SELECT 1')).toBe('exception 516');
   });
 });
 
-it('our server settings are read: no log that only grows', async () => {
+it('the server reads our settings: no system log without a bound', async () => {
   const logs = ['trace_log', 'text_log', 'metric_log', 'asynchronous_metric_log', 'query_thread_log'];
   await ask(owner, 'SYSTEM FLUSH LOGS');
   const found = await ask(

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 
-/** Of a service, what the tests look at. */
+/** The fields of a service that the tests use. */
 export interface Service {
   readonly image: string;
   readonly build?: { readonly context: string; readonly dockerfile: string };
@@ -31,13 +31,13 @@ export interface Compose {
 export const root = new URL('../../../', import.meta.url);
 export const readText = (path: string) => readFileSync(new URL(path, root), 'utf8');
 
-/** The file as it stands, anchors and merges resolved. */
+/** The file with YAML anchors and merges resolved. */
 export const composeText = readText('docker-compose.yml');
 export const composeData: unknown = parse(composeText, { merge: true });
 
 /**
- * The file with its variables written out, as `docker compose` does it: `${X:-default}`, `${X:?message}`, `$$`.
- * @throws the message where a required variable is absent or empty.
+ * The file with its variables substituted as `docker compose` does: `${X:-default}`, `${X:?message}`, `$$`.
+ * @throws the message if a required variable is absent or empty.
  */
 export function composeWith(variables: Readonly<Record<string, string>>): Compose {
   return JSON.parse(JSON.stringify(composeData), (_key, value) =>
@@ -56,14 +56,14 @@ function writtenOut(text: string, variables: Readonly<Record<string, string>>): 
   });
 }
 
-/** Names of the variables that the file takes, and whether it goes without them. */
+/** Names of the variables in the file, and whether they are required. */
 export const composeVariables: ReadonlyMap<string, 'required' | 'optional'> = new Map(
   [...composeText.matchAll(variable)].flatMap(([, name, sign]) =>
     name === undefined ? [] : [[name, sign === '?' ? ('required' as const) : ('optional' as const)] as const],
   ),
 );
 
-/** What a file of variables as `.env` says. */
+/** Parses a file of variables such as `.env`. */
 export function readVariables(text: string): Record<string, string> {
   return Object.fromEntries(
     text.split('\n').flatMap((line) => {

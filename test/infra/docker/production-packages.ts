@@ -9,12 +9,12 @@ interface LockedPackage {
   readonly devOptional?: boolean;
 }
 
-/** Libraries for this machine: optional in the lock file, and installed into the image by name. */
+/** Platform libraries: optional in the lock file, and installed into the image by name. */
 const named = [`@duckdb/node-bindings-linux-${process.arch}`, `@esbuild/linux-${process.arch}`].map(
   (name) => `node_modules/${name}`,
 );
 
-/** Folders of the packages that the image installs: those of `npm ci --omit=dev --omit=optional`, and {@link named}. */
+/** Package folders that the image installs: those of `npm ci --omit=dev --omit=optional`, and {@link named}. */
 export function productionPackages(): readonly string[] {
   const { packages } = JSON.parse(readText('package-lock.json')) as { packages: Record<string, LockedPackage> };
   return Object.entries(packages).flatMap(([place, { dev, optional, devOptional }]) =>
@@ -22,13 +22,13 @@ export function productionPackages(): readonly string[] {
   );
 }
 
-/** Puts the production packages of this checkout into `folder`, as npm would, and removes of them what the image does. */
+/** Installs the production packages of this checkout into `folder`, without the files that the image removes. */
 export function installProductionPackages(folder: string): void {
   for (const place of productionPackages()) linkTree(new URL(place, root).pathname, join(folder, place));
   execFileSync(process.execPath, [new URL('infra/docker/prune-packages.mjs', root).pathname, folder]);
 }
 
-/** As a copy, but quick. Packages inside packages are entries of their own. */
+/** Hard-links the files instead of copying them. Nested packages are separate entries. */
 function linkTree(source: string, target: string): void {
   mkdirSync(target, { recursive: true });
   for (const entry of readdirSync(source, { withFileTypes: true })) {
@@ -43,12 +43,12 @@ function linkOrCopy(from: string, to: string): void {
   try {
     linkSync(from, to);
   } catch {
-    // Another file system.
+    // The folder is on another file system.
     copyFileSync(from, to);
   }
 }
 
-/** Bytes on the disk: whole blocks, as an image layer takes them when it is unpacked. */
+/** Bytes on disk in whole blocks, as for an unpacked image layer. */
 export function bytesOf(path: string): number {
   const { blocks } = lstatSync(path);
   if (!lstatSync(path).isDirectory()) return blocks * 512;

@@ -52,20 +52,20 @@ const request = (more: Partial<EncodeRequest> = {}): EncodeRequest => ({
   rowGroupRows: 120_000,
   ...more,
 });
-/** Takes DuckDB seconds. */
+/** A request that takes DuckDB seconds. */
 const slowSource = () =>
   makeSource('SELECT range AS n, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) AS s FROM range(400000)');
 const slow = () =>
   request({ columns: [...'abcdef'].map((name) => ({ name, form: 'text', from: 's' })), compression: 'gzip' });
 
 const begun = () =>
-  until('a part of it is there', async () => {
+  until('a part of the file to be written', async () => {
     const { size } = await stat(join(folder, 'target.parquet')).catch(() => ({ size: 0 }));
     return size > 0;
   });
 
 describe('encoding', () => {
-  it('gives each form its type, and the footer says so', async () => {
+  it('encodes each form with its type, as the footer shows', async () => {
     await makeSource(`SELECT 5::INT n, 'text' t, true b, 1700000000000001 m, '"a\\u00e9"' j, '["x", 1, null]' l
       UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL`);
     const facts = await encoder.encode(
@@ -137,7 +137,7 @@ describe('encoding', () => {
     expect(order).toEqual({ kept: true });
   });
 
-  it('values of the file beside take the place of those of the source, row by row', async () => {
+  it('values of the derived file replace those of the source, row by row', async () => {
     await makeSource("SELECT range n, 'own ' || range s FROM range(3000)");
     const lines = Array.from({ length: 3_000 }, (_, n) => (n % 3 === 0 ? `1,"side ""${n}"", {""a"":1}\u2028é"` : '1,'));
     await writeFile(join(folder, 'beside.csv'), lines.map((line) => `${line}\n`).join(''));
@@ -158,7 +158,7 @@ describe('encoding', () => {
     }
   });
 
-  it('lists columns as CSV in the order of the rows', async () => {
+  it('writes columns as CSV in row order', async () => {
     await makeSource("SELECT range n, CASE WHEN range % 2 = 0 THEN 'x' || range END s FROM range(5)");
     await encoder.list({ folder, source: 'source.parquet', target: 'rows.csv', columns: ['n', 's'] });
     expect(await duckdb(`SELECT content FROM read_text(${at('rows.csv')})`)).toEqual([
@@ -166,7 +166,7 @@ describe('encoding', () => {
     ]);
   });
 
-  it('calls are done one after the other by one process', async () => {
+  it('one process executes requests sequentially', async () => {
     await makeSource('SELECT range n FROM range(1000)');
     const facts = await Promise.all(
       [1, 2, 3, 4].map((place) => encoder.encode(request({ target: `target-${place}.parquet` }))),
@@ -177,7 +177,7 @@ describe('encoding', () => {
     expect(encoder.pid).toBe(pid);
   });
 
-  it('reaches nothing outside of its folder', async () => {
+  it('cannot access files outside its folder', async () => {
     await makeSource('SELECT 1 n');
     const other = join(root, 'other');
     await mkdir(other, { recursive: true });
@@ -194,7 +194,7 @@ describe('encoding', () => {
 describe('failures', () => {
   const left = async () => (await readdir(folder)).sort();
 
-  it('a source that is no Parquet: no target, no text of DuckDB, and the next request passes', async () => {
+  it('a source that is not Parquet fails without a target or DuckDB text, and the next request succeeds', async () => {
     await writeFile(join(folder, 'source.parquet'), 'secret content');
     const error = await encoder.encode(request()).catch((raw: unknown) => raw);
     expect(error).toMatchObject({
@@ -207,7 +207,7 @@ describe('failures', () => {
     expect((await encoder.encode(request())).rows).toBe(1);
   });
 
-  it('an abort in mid-work ends the process and leaves nothing', async () => {
+  it('an abort during a request ends the process and leaves no files', async () => {
     await slowSource();
     const controller = new AbortController();
     const reason = new Error('cancelled');
@@ -223,7 +223,7 @@ describe('failures', () => {
     expect((await encoder.encode(request())).rows).toBe(400_000);
   });
 
-  it('an abort while it waits for its turn ends the wait at once, and not the work of others', async () => {
+  it('an abort of a queued request ends its wait at once and does not affect other requests', async () => {
     await slowSource();
     const first = encoder.encode(slow());
     const controller = new AbortController();
@@ -235,13 +235,13 @@ describe('failures', () => {
     expect(await left()).toEqual(['source.parquet', 'target.parquet']);
   });
 
-  it('a signal that is aborted already begins nothing', async () => {
+  it('does not start a request whose signal is already aborted', async () => {
     const reason = new Error('too late');
     await expect(encoder.encode(request(), AbortSignal.abort(reason))).rejects.toBe(reason);
     expect(encoder.pid).toBeUndefined();
   });
 
-  it('a process that is killed fails its request and no other', async () => {
+  it('a killed process fails only its current request', async () => {
     await slowSource();
     const running = expect(encoder.encode(slow())).rejects.toMatchObject({
       code: 'PARQUET_ENCODER_FAILED',
@@ -254,7 +254,7 @@ describe('failures', () => {
     expect((await encoder.encode(request())).rows).toBe(400_000);
   });
 
-  it('closed, it fails what is under way and what comes', async () => {
+  it('close fails current and later requests', async () => {
     await slowSource();
     const running = expect(encoder.encode(slow())).rejects.toMatchObject({ code: 'PARQUET_ENCODER_FAILED' });
     await begun();
@@ -267,7 +267,7 @@ describe('failures', () => {
     expect(await left()).toEqual(['source.parquet']);
   });
 
-  it('the process dies with a parent that is killed, in mid-work too', async () => {
+  it('the process exits when its parent is killed, also during a request', async () => {
     await slowSource();
     const parent = fork(join(import.meta.dirname, 'encoder-parent.fixture.ts'), [JSON.stringify(slow())], {
       execArgv: [...childOfSuite],
@@ -276,10 +276,10 @@ describe('failures', () => {
     await begun();
     expect(processIdentity(pid)).toBeDefined();
     parent.kill('SIGKILL');
-    await until('the encoder has gone', async () => processIdentity(pid) === undefined);
+    await until('the encoder to exit', async () => processIdentity(pid) === undefined);
   });
 
-  it('memory that does not suffice is named', async () => {
+  it('reports an exceeded memory limit', async () => {
     const small = openEncoder({ memoryLimitBytes: 64 * megabyte });
     await makeSource('SELECT range n, repeat(md5(range::VARCHAR), 1000000) s FROM range(8)');
     const columns = [{ name: 's', form: 'text', from: 's' }] as const;

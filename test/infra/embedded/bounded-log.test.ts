@@ -14,14 +14,14 @@ it('keeps the last lines in two files of bounded size', () => {
   expect(readFileSync(`${path}.1`, 'utf8')).toMatch(/^line \d+\n/);
 });
 
-it('goes on where an earlier process stopped', () => {
+it('appends to the log of an earlier process', () => {
   const path = join(temporaryFolder(), 'log');
   new BoundedLog(path, 10).write('0123456789');
   new BoundedLog(path, 10).write('new');
   expect(readFileSync(path, 'utf8')).toBe('new\n');
 });
 
-it('a log that cannot be written harms nobody', () => {
+it('ignores a log that cannot be written', () => {
   const folder = join(temporaryFolder(), 'missing');
   new BoundedLog(join(folder, 'log'), 10).write('line');
   expect(existsSync(folder)).toBe(false);

@@ -6,20 +6,20 @@ import { readRunFile } from '../../../infra/embedded/run-file.ts';
 import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
 import { holdFolder, kill, temporaryFolder } from './processes.ts';
 
-// Engines start in a second; on a machine with much else to do, in many.
+// Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 const addresses = { url: 'http://127.0.0.1:1', clickhouseUrl: 'http://u:p@127.0.0.1:2/d', databaseUrl: 'postgres://x' };
 
 describe('one process at a time', () => {
-  it('makes the folder, closed to others', async () => {
+  it('creates the folder without access for other users', async () => {
     const path = join(temporaryFolder(), 'a', 'b');
     const folder = await openDataFolder(path);
     expect(statSync(path).mode & 0o777).toBe(0o700);
     await folder.close();
   });
 
-  it('refuses a second opener, in this process and in another, with folder and process', async () => {
+  it('refuses a second open in this and in another process, and names folder and process', async () => {
     const path = temporaryFolder();
     const folder = await openDataFolder(path);
     const again = openDataFolder(path);
@@ -31,7 +31,7 @@ describe('one process at a time', () => {
     await (await openDataFolder(path)).close();
   });
 
-  it('knows the folder under another name', async () => {
+  it('recognises the folder under another path', async () => {
     const parent = temporaryFolder();
     const folder = await openDataFolder(join(parent, 'real'));
     symlinkSync(join(parent, 'real'), join(parent, 'other'));
@@ -39,11 +39,11 @@ describe('one process at a time', () => {
     await folder.close();
   });
 
-  it.runIf(process.platform === 'linux')('says at once where no folder can be made', async () => {
+  it.runIf(process.platform === 'linux')('fails at once if the folder cannot be created', async () => {
     await expect(openDataFolder('/proc/none/inside')).rejects.toThrow('the folder cannot be created');
   });
 
-  it('is free again after kill -9 of the holder', async () => {
+  it('can be opened again after kill -9 of its owner', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
     expect(held.runlakeError).toBeUndefined();
@@ -52,7 +52,7 @@ describe('one process at a time', () => {
     await (await openDataFolder(path)).close();
   });
 
-  it('of many that start at once after a kill, one gets it', async () => {
+  it('of many concurrent opens after a kill, one succeeds', async () => {
     const path = temporaryFolder();
     await kill((await holdFolder(path, 'nothing')).child, 'SIGKILL');
     const starters = await Promise.all(Array.from({ length: 6 }, () => holdFolder(path, 'nothing')));
@@ -60,7 +60,7 @@ describe('one process at a time', () => {
     expect(starters.filter((starter) => starter.runlakeError === 'DATA_FOLDER_IN_USE')).toHaveLength(5);
   });
 
-  it('leaves one lock file however often it was opened, and ignores a damaged one', async () => {
+  it('leaves one lock file after many opens, and ignores a damaged one', async () => {
     const path = temporaryFolder();
     for (let round = 0; round < 5; round += 1) await (await openDataFolder(path)).close();
     const locks = readdirSync(path).filter((name) => name.startsWith('lock'));
@@ -70,12 +70,12 @@ describe('one process at a time', () => {
   });
 });
 
-describe('a folder that cannot be', () => {
+describe('a folder that cannot be used', () => {
   it.each([
     ['a file', 'file', 'is a file'],
     ['below a file', 'file/below', 'a part of its path is a file'],
     ['a name that is too long', 'n'.repeat(300), 'the path is too long'],
-    ['a link that ends nowhere', 'loop', 'loop of symbolic links'],
+    ['a symbolic link to itself', 'loop', 'loop of symbolic links'],
   ])('%s', async (_what, name, sentence) => {
     const parent = temporaryFolder();
     writeFileSync(join(parent, 'file'), '');
@@ -93,7 +93,7 @@ describe('a folder that cannot be', () => {
 });
 
 describe('run.json', () => {
-  it('says where the instance answers, to its owner only, until it is closed', async () => {
+  it('contains the address of the instance, readable by its owner only, until it is closed', async () => {
     const path = temporaryFolder();
     const folder = await openDataFolder(path);
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
@@ -104,7 +104,7 @@ describe('run.json', () => {
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
   });
 
-  it('of a dead process is not believed, nor one whose number another process has', async () => {
+  it('is ignored if its process is dead or its id belongs to another process', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
     expect(await readRunFile(path)).toMatchObject({ pid: held.child.pid });
@@ -117,7 +117,7 @@ describe('run.json', () => {
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
   });
 
-  it.each(['', '{', 'null', '[]', '{"pid":"1"}'])('that reads %j is nobody', async (text) => {
+  it.each(['', '{', 'null', '[]', '{"pid":"1"}'])('with the contents %j is ignored', async (text) => {
     const path = temporaryFolder();
     writeFileSync(join(path, 'run.json'), text);
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
@@ -125,7 +125,7 @@ describe('run.json', () => {
   });
 });
 
-it('the secret key is made once: 32 bytes, for its owner only', () => {
+it('creates the secret key once, with 32 bytes, readable by its owner only', () => {
   const path = temporaryFolder();
   const key = keepSecretKey(path);
   expect(Buffer.from(key, 'base64url')).toHaveLength(32);

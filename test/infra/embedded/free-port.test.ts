@@ -9,12 +9,12 @@ async function listen(port: number): Promise<Server> {
   return server;
 }
 
-it('gives a port on which one can listen', async () => {
+it('returns a port that is free to listen on', async () => {
   const server = await onFreePort(listen);
   server.close();
 });
 
-it('tries another port where a stranger took the first one', async () => {
+it('tries another port if another process took the first one', async () => {
   const strangers: Server[] = [];
   const ports: number[] = [];
   const server = await onFreePort(async (port) => {
@@ -26,7 +26,7 @@ it('tries another port where a stranger took the first one', async () => {
   for (const open of [server, ...strangers]) open.close();
 });
 
-it('a start that fails for another reason is not tried again', async () => {
+it('does not retry a start that fails for another reason', async () => {
   let starts = 0;
   const start = onFreePort(() => {
     starts += 1;

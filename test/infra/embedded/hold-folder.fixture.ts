@@ -1,6 +1,6 @@
 /**
- * A process of its own that holds a data folder, with or without engines, until its parent ends it.
- * Arguments: the folder, `engines` or nothing. Sends one message: the addresses, or the code of the fault.
+ * A separate process that keeps a data folder open, with or without engines, until its parent ends it.
+ * Arguments: the folder, `engines` or nothing. Sends one message: the addresses, or the error code.
  */
 import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../../infra/embedded/start.ts';
@@ -8,7 +8,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 
 const [path = '', what] = process.argv.slice(2);
 const wants = what === 'engines';
-// A killed parent must not leave this one behind.
+// Exit if the parent is killed.
 process.on('disconnect', () => process.exit(1));
 try {
   const folder = await openDataFolder(path);

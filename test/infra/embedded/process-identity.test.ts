@@ -3,23 +3,23 @@ import { once } from 'node:events';
 import { expect, it } from 'vitest';
 import { isSameProcess, processIdentity } from '../../../infra/embedded/process-identity.ts';
 
-it('a process keeps its identity while it lives', () => {
+it('the identity of a process is constant while it runs', () => {
   const own = processIdentity(process.pid);
   expect(own).toBeDefined();
   expect(processIdentity(process.pid)).toBe(own);
   expect(isSameProcess(process.pid, own ?? '')).toBe(true);
 });
 
-it('another start time is another process', () => {
+it('a different start time means a different process', () => {
   expect(isSameProcess(process.pid, `${processIdentity(process.pid)}1`)).toBe(false);
 });
 
-it.each([0, -1, 1.5, Number.NaN, 4_000_000])('there is no process %s', (pid) => {
+it.each([0, -1, 1.5, Number.NaN, 4_000_000])('returns undefined for process id %s', (pid) => {
   expect(processIdentity(pid)).toBeUndefined();
 });
 
-it('a dead process that nobody has buried yet is dead', async () => {
-  // The shell ends first; its parent, which never waits, is `sleep` in its place.
+it('a zombie process counts as dead', async () => {
+  // The inner shell exits; its parent becomes `sleep`, which never waits for it.
   const shell = spawn('sh', ['-c', 'sh -c "exit 0" & echo $!; exec sleep 30'], { stdio: ['ignore', 'pipe', 'ignore'] });
   try {
     const [line] = await once(shell.stdout, 'data');

@@ -8,7 +8,7 @@ import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { childOfSuite } from '../../engines/child-of-suite.ts';
 
-/** An empty folder that goes when the test ends. */
+/** An empty folder that is removed when the test ends. */
 export function temporaryFolder(): string {
   const path = mkdtempSync(join(tmpdir(), 'runlake-embedded-'));
   onTestFinished(() => rmSync(path, { recursive: true, force: true }));
@@ -22,7 +22,7 @@ export interface Held {
   readonly runlakeError?: string;
 }
 
-/** Starts `hold-folder.fixture.ts` and waits for what it says. */
+/** Starts `hold-folder.fixture.ts` and waits for its message. */
 export async function holdFolder(folder: string, what: 'engines' | 'nothing'): Promise<Held> {
   const child = fork(fileURLToPath(new URL('./hold-folder.fixture.ts', import.meta.url)), [folder, what], {
     execArgv: [...childOfSuite],
@@ -38,7 +38,7 @@ export async function kill(child: ChildProcess, signal: NodeJS.Signals): Promise
   await exit;
 }
 
-/** Processes whose command line or working folder names `folder`, as `pid command`, dead ones left out. */
+/** Processes whose command line or working folder contains `folder`, as `pid command`, without zombies. */
 export function processesOn(folder: string): string[] {
   return execFileSync('ps', ['-eo', 'pid=,stat=,args='], { encoding: 'utf8' })
     .split('\n')

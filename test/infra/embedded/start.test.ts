@@ -5,13 +5,13 @@ import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../../infra/embedded/start.ts';
 import { askClickhouse, askPostgres, holdFolder, kill, processesOn, temporaryFolder } from './processes.ts';
 
-// Engines start in a second; on a machine with much else to do, in many.
+// Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 const both = { clickhouse: true, database: true };
 
 describe('both engines', () => {
-  it('keep their data over a stop, under the same names, and leave no process', async () => {
+  it('keep their data and database names over a stop, and leave no process', async () => {
     const folder = await openDataFolder(temporaryFolder());
     const first = await startEmbedded({ folder, needs: both });
     await askClickhouse(first.clickhouseUrl ?? '', 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
@@ -30,7 +30,7 @@ describe('both engines', () => {
     await folder.close();
   });
 
-  it('end with their parent after kill -9, and the next start has what was stored', async () => {
+  it('exit after kill -9 of their parent, and the next start has the stored data', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'engines');
     expect(held.runlakeError).toBeUndefined();
@@ -39,7 +39,7 @@ describe('both engines', () => {
     await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT generate_series(1, 3) AS n');
     await kill(held.child, 'SIGKILL');
 
-    // At once: what is left of the first ones must not be in the way.
+    // Started immediately: remaining processes of the first start must not interfere.
     const next = await holdFolder(path, 'engines');
     expect(next.runlakeError).toBeUndefined();
     expect(await askClickhouse(next.clickhouseUrl, 'SELECT count() FROM t')).toBe('2');
@@ -48,7 +48,7 @@ describe('both engines', () => {
     await expect.poll(() => processesOn(path), { timeout: 10_000 }).toEqual([]);
   });
 
-  it('survive that parent and watchdog are killed at the same moment: the next start ends what is left', async () => {
+  it('are stopped by the next start if parent and watchdog are killed at the same time', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'engines');
     await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT 5 AS n');
@@ -69,7 +69,7 @@ describe('both engines', () => {
     expect(processesOn(path)).toEqual([]);
   });
 
-  it('a stop asked by signal leaves nothing, not even run.json', async () => {
+  it('leave nothing after a stop by signal, not even run.json', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'engines');
     await kill(held.child, 'SIGTERM');
@@ -78,7 +78,7 @@ describe('both engines', () => {
   });
 });
 
-describe('what is needed only', () => {
+describe('starts only the needed engines', () => {
   it('one engine alone', async () => {
     const folder = await openDataFolder(temporaryFolder());
     const engines = await startEmbedded({ folder, needs: { clickhouse: false, database: true } });
@@ -97,11 +97,11 @@ describe('what is needed only', () => {
   });
 });
 
-it('where one cannot start, the other is stopped and the reason is its own', async () => {
+it('stops the other engine if one cannot start, and reports the reason', async () => {
   const path = temporaryFolder();
   const folder = await openDataFolder(path);
   mkdirSync(join(path, 'clickhouse'));
-  // ClickHouse keeps the format of its tables there.
+  // ClickHouse stores the definitions of its tables there.
   mkdirSync(join(path, 'clickhouse', 'data'));
   writeFileSync(join(path, 'clickhouse', 'data', 'metadata'), 'in the way');
   chmodSync(path, 0o711);

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { expect, it } from 'vitest';
 import { type EngineProcess, superviseEngine } from '../../../infra/embedded/supervise-engine.ts';
 
-/** Real processes that do nothing for a minute. */
+/** Real processes that sleep for a minute. */
 function sleepers() {
   const started: ChildProcess[] = [];
   const launch = async (): Promise<EngineProcess> => {
@@ -21,7 +21,7 @@ function sleepers() {
   return { started, launch };
 }
 
-it('starts it again each time it ends by itself, until it is told to stop', async () => {
+it('restarts the engine each time it exits, until it is stopped', async () => {
   const { started, launch } = sleepers();
   const engine = await superviseEngine('Sleep', launch);
   for (let crash = 1; crash <= 2; crash += 1) {
@@ -34,7 +34,7 @@ it('starts it again each time it ends by itself, until it is told to stop', asyn
   expect(started.filter((child) => child.signalCode === null)).toEqual([]);
 });
 
-it('stops an engine that fails three probes in a row, and starts it again', async () => {
+it('restarts an engine that fails three probes in a row', async () => {
   const { started, launch } = sleepers();
   const answers = [false, true, false, false, true, false, false, false];
   const probed: number[] = [];
@@ -59,11 +59,11 @@ it('stops an engine that fails three probes in a row, and starts it again', asyn
   expect(started[1]?.signalCode).toBe('SIGKILL');
 });
 
-it('a first start that fails is the fault of the caller', async () => {
+it('rejects if the first start fails', async () => {
   await expect(superviseEngine('Sleep', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
 });
 
-it('tries again after a start that failed', async () => {
+it('retries after a failed restart', async () => {
   const { started, launch } = sleepers();
   let refused = 0;
   const engine = await superviseEngine('Sleep', async () => {
@@ -80,7 +80,7 @@ it('tries again after a start that failed', async () => {
   expect(await engine.exited).toMatchObject({ expected: true });
 });
 
-it('stopped while it comes up again, the new process is ended too', async () => {
+it('stop during a restart also ends the new process', async () => {
   const { started, launch } = sleepers();
   let waiting = false;
   let release = () => {};

@@ -3,8 +3,8 @@ import { catalogue, type ErrorCode, type ErrorEntry } from '../../../infra/error
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
-  it('has a status of its class, a message and a remedy', () => {
-    // The caller named the store, or sends too much: 4xx, although the trouble may pass.
+  it('has a status that fits its class, a message and a remedy', () => {
+    // The caller chose the store, or sends too much: 4xx, although the error may be temporary.
     const atCaller = entry.class === 'caller' || code.startsWith('DESTINATION_') || code === 'RATE_LIMITED';
     const [from, to] = atCaller ? [400, 499] : [500, 599];
     expect(entry.status).toBeGreaterThanOrEqual(from);
@@ -14,19 +14,19 @@ describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
     expect(code).toMatch(/^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$/);
   });
 
-  it('may be retried exactly where it passes by itself', () => {
+  it('is retryable only if it is temporary', () => {
     expect(entry.retryable).toBe(entry.class === 'transient');
   });
 
-  it('becomes an error that says so', () => {
+  it('creates an error with this code', () => {
     const error = runlakeError(code as ErrorCode);
     expect(error).toMatchObject({ code, status: entry.status, class: entry.class, retryable: entry.retryable });
     expect(isRunlakeError(error)).toBe(true);
   });
 });
 
-describe('fault', () => {
-  it('fills message and remedy, and leaves what it does not know', () => {
+describe('runlakeError', () => {
+  it('fills placeholders of message and remedy, and leaves unknown ones', () => {
     const error = runlakeError('PORT_IN_USE', { port: 80 });
     expect(error.message).toBe('Port 80 on {host} is in use.');
     expect(runlakeError('FORBIDDEN', { permission: 'runs:read' }).remedy).toBe(
@@ -34,20 +34,20 @@ describe('fault', () => {
     );
   });
 
-  it('fills in no inherited names', () => {
+  it('does not fill placeholders with inherited properties', () => {
     expect(runlakeError('BAD_REQUEST', { reason: '{constructor} {toString}' }).message).toBe(
       '{constructor} {toString}',
     );
   });
 
-  it('keeps the cause out of what is serialised', () => {
+  it('does not serialise the cause', () => {
     const error = runlakeError('INTERNAL', {}, { cause: new Error('text of a server') });
     expect((error.cause as Error).message).toBe('text of a server');
     expect(JSON.stringify(error)).not.toContain('text of a server');
     expect(Object.keys(error)).not.toContain('cause');
   });
 
-  it('carries fields and the time of the next try', () => {
+  it('carries fields and the retry delay', () => {
     const fields = [{ loc: ['body'], msg: 'no', type: 'x' }];
     expect(runlakeError('INVALID_REQUEST', {}, { fields }).fields).toBe(fields);
     expect(runlakeError('OVERLOADED', {}, { retryAfterSeconds: 3 }).retryAfterSeconds).toBe(3);

@@ -2,86 +2,86 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FairSlots, type Slot } from '../../../infra/fairness/fair-slots.ts';
 
-const patient = { maxWaitMs: 60_000 };
+const longWait = { maxWaitMs: 60_000 };
 
 function openSlots(slots: number, overdraft = 0, maxWaiting = 1_000): FairSlots {
   return new FairSlots({ name: 'test', slots, overdraft, maxWaiting });
 }
 
-/** Starts to acquire; what was granted stands in `slot` after the microtasks have run. */
+/** Starts to acquire; `slot` or `error` is set once the microtasks have run. */
 function ask(slots: FairSlots, tenant: string, signal?: AbortSignal): { slot?: Slot; error?: unknown } {
-  const asked: { slot?: Slot; error?: unknown } = {};
-  slots.acquire(tenant, { ...patient, signal }).then(
+  const outcome: { slot?: Slot; error?: unknown } = {};
+  slots.acquire(tenant, { ...longWait, signal }).then(
     (slot) => {
-      asked.slot = slot;
+      outcome.slot = slot;
     },
     (error: unknown) => {
-      asked.error = error;
+      outcome.error = error;
     },
   );
-  return asked;
+  return outcome;
 }
-const turn = () => new Promise((resolve) => setImmediate(resolve));
+const tick = () => new Promise((resolve) => setImmediate(resolve));
 
-describe('slots', () => {
-  it('one tenant alone may hold all of them, and no more', async () => {
+describe('FairSlots', () => {
+  it('a single tenant may hold all slots, but no overdraft', async () => {
     const slots = openSlots(4, 2);
-    const asked = Array.from({ length: 6 }, () => ask(slots, 'a'));
-    await turn();
-    expect(asked.map(({ slot }) => slot !== undefined)).toEqual([true, true, true, true, false, false]);
+    const outcome = Array.from({ length: 6 }, () => ask(slots, 'a'));
+    await tick();
+    expect(outcome.map(({ slot }) => slot !== undefined)).toEqual([true, true, true, true, false, false]);
     expect([slots.held, slots.waiting]).toEqual([4, 2]);
   });
 
-  it('a tenant below its share does not wait for work of another that cannot be interrupted', async () => {
+  it('grants an overdraft slot to a tenant below its share while another holds all slots', async () => {
     const slots = openSlots(4, 2);
     for (let n = 0; n < 50; n++) ask(slots, 'a');
     const quiet = Array.from({ length: 3 }, () => ask(slots, 'b'));
-    await turn();
+    await tick();
     expect(quiet.map(({ slot }) => slot?.underShare)).toEqual([true, true, undefined]);
     expect(slots.held).toBe(6);
   });
 
-  it('what becomes free goes to the tenant that holds the fewest', async () => {
+  it('grants a released slot to the tenant that holds the fewest', async () => {
     const slots = openSlots(2);
     const first = [ask(slots, 'a'), ask(slots, 'a')];
     const flood = Array.from({ length: 10 }, () => ask(slots, 'a'));
     const quiet = ask(slots, 'b');
-    await turn();
+    await tick();
     first[0]?.slot?.release();
-    await turn();
+    await tick();
     expect(quiet.slot).toBeDefined();
     expect(flood.every(({ slot }) => slot === undefined)).toBe(true);
     quiet.slot?.release();
     quiet.slot?.release();
-    await turn();
+    await tick();
     expect(flood.filter(({ slot }) => slot !== undefined)).toHaveLength(1);
   });
 
-  it('a queue that is full refuses its own tenant only', async () => {
+  it('a full queue refuses only its own tenant', async () => {
     const slots = openSlots(1, 0, 2);
     for (let n = 0; n < 3; n++) ask(slots, 'a');
-    await turn();
-    await expect(slots.acquire('a', patient)).rejects.toMatchObject({ code: 'OVERLOADED', retryAfterSeconds: 1 });
+    await tick();
+    await expect(slots.acquire('a', longWait)).rejects.toMatchObject({ code: 'OVERLOADED', retryAfterSeconds: 1 });
     ask(slots, 'b');
     expect(slots.waiting).toBe(3);
   });
 
-  it('who waited too long, or is cancelled, leaves the queue', async () => {
+  it('removes a request that timed out or was cancelled from the queue', async () => {
     const slots = openSlots(1);
-    const held = await slots.acquire('a', patient);
+    const held = await slots.acquire('a', longWait);
     await expect(slots.acquire('b', { maxWaitMs: 20 })).rejects.toMatchObject({ code: 'OVERLOADED' });
     const controller = new AbortController();
-    const cancelled = slots.acquire('c', { ...patient, signal: controller.signal });
+    const cancelled = slots.acquire('c', { ...longWait, signal: controller.signal });
     controller.abort(new Error('gone'));
     await expect(cancelled).rejects.toThrow('gone');
-    await expect(slots.acquire('c', { ...patient, signal: controller.signal })).rejects.toThrow('gone');
+    await expect(slots.acquire('c', { ...longWait, signal: controller.signal })).rejects.toThrow('gone');
     expect(slots.waiting).toBe(0);
     held.release();
     expect(slots.held).toBe(0);
   });
 });
 
-/** The same rules in the plainest form: lists, searched from the beginning each time. */
+/** A simple model with the same rules: lists that are searched linearly. */
 class Model {
   readonly held: string[] = [];
   readonly waiting: { id: number; tenant: string }[] = [];
@@ -148,8 +148,8 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('abort' as const), which: fc.nat() }) },
 );
 
-describe('against a model', () => {
-  it('every slot goes to whom the model gives it', async () => {
+describe('compared with a model', () => {
+  it('grants every slot to the same request as the model', async () => {
     const size = fc.record({ slots: fc.integer({ min: 1, max: 6 }), overdraft: fc.integer({ min: 0, max: 3 }) });
     await fc.assert(
       fc.asyncProperty(size, fc.array(step, { maxLength: 60 }), async ({ slots: count, overdraft }, steps) => {
@@ -162,7 +162,7 @@ describe('against a model', () => {
           if (next.do === 'ask') {
             const controller = new AbortController();
             waiting.set(id, controller);
-            slots.acquire(next.tenant, { ...patient, signal: controller.signal }).then(
+            slots.acquire(next.tenant, { ...longWait, signal: controller.signal }).then(
               (slot) => {
                 waiting.delete(id);
                 held.set(id, slot);
@@ -181,7 +181,7 @@ describe('against a model', () => {
             waiting.get(chosen)?.abort(new Error('gone'));
             model.leave(chosen);
           }
-          await turn();
+          await tick();
           expect(granted).toEqual(model.granted);
           expect([slots.held, slots.waiting]).toEqual([model.held.length, model.waiting.length]);
         }

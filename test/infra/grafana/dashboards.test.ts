@@ -5,12 +5,12 @@ const cells = ({ gridPos: { x, y, w, h } }: (typeof dashboards)[number]['panels'
   Array.from({ length: w * h }, (_, at) => `${x + (at % w)} ${y + Math.floor(at / w)}`);
 
 describe('the dashboards', () => {
-  it('are a usage and a pipeline dashboard, each with an address of its own', () => {
+  it('are a usage and a pipeline dashboard with unique ids', () => {
     expect(dashboards.map(({ uid }) => uid).sort()).toEqual(['runlake-pipeline', 'runlake-usage']);
     expect(new Set(dashboards.map(({ title }) => title)).size).toBe(dashboards.length);
   });
 
-  it.each(dashboards)('$file: panels with numbers of their own, side by side on the grid', (dashboard) => {
+  it.each(dashboards)('$file: panels have unique ids and do not overlap', (dashboard) => {
     expect(dashboard.schemaVersion).toBeGreaterThanOrEqual(39);
     const ids = dashboard.panels.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
@@ -34,14 +34,14 @@ describe('the dashboards', () => {
     expect(panel.datasource?.uid).toBe(own.size === 1 ? sources[0]?.uid : '-- Mixed --');
   });
 
-  it('ask each source in its own language', () => {
+  it('query each source in its own language', () => {
     for (const { target, name } of queries) {
       const asked = target.datasource.type === 'prometheus' ? target.expr : target.rawSql;
       expect(asked?.trim(), name).toBeTruthy();
     }
   });
 
-  it('take variables from sources that are provisioned', () => {
+  it('use variables of provisioned sources only', () => {
     const variables = dashboards.flatMap(({ templating }) => templating.list);
     expect(variables.map(({ name }) => name)).toEqual(['workspace']);
     for (const { datasource } of variables) {
@@ -51,17 +51,17 @@ describe('the dashboards', () => {
 });
 
 describe('the provisioning', () => {
-  it('names each source once', () => {
+  it('defines each source once', () => {
     expect(new Set(dataSources.map(({ uid }) => uid)).size).toBe(dataSources.length);
   });
 
-  it('holds no password', () => {
+  it('contains no password', () => {
     for (const { secureJsonData = {} } of dataSources) {
       for (const value of Object.values(secureJsonData)) expect(value).toMatch(/^\$[A-Z_]+$/);
     }
   });
 
-  it('reads the dashboards from their folder', () => {
+  it('loads the dashboards from their folder', () => {
     expect(providers).toEqual([
       expect.objectContaining({ type: 'file', options: { path: '/etc/grafana/dashboards' } }),
     ]);

@@ -7,10 +7,10 @@ export interface PanelScope {
 }
 
 /**
- * Writes out what Grafana's ClickHouse and Postgres sources write out before a query is sent: the macros that these
+ * Expands what Grafana's ClickHouse and Postgres sources expand before they send a query: the macros that these
  * dashboards use, and variables with the format `singlequote`. Source: the macro table of the ClickHouse data source's
  * documentation.
- * @throws where a macro or variable is left: Grafana would send it as it stands.
+ * @throws if a macro or variable remains, which Grafana would send unchanged.
  */
 export function writeOut(sql: string, { fromMs, toMs, intervalSeconds, variables }: PanelScope): string {
   const time = (ms: number) => `toDateTime(${Math.floor(ms / 1_000)})`;
@@ -25,6 +25,6 @@ export function writeOut(sql: string, { fromMs, toMs, intervalSeconds, variables
       return values === undefined ? whole : values.map((value) => `'${value.replaceAll("'", "\\'")}'`).join(',');
     });
   const left = /\$(__)?\{?\w+/.exec(written);
-  if (left !== null) throw new Error(`not written out: ${left[0]} in ${sql}`);
+  if (left !== null) throw new Error(`not expanded: ${left[0]} in ${sql}`);
   return written;
 }

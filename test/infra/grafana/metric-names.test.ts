@@ -6,14 +6,14 @@ import { namesIn } from './promql.ts';
 
 collectProcessMetrics();
 
-/** Series that the roles show, with the labels that each may have. `up` is Prometheus' own. */
+/** Series that the roles export, with their possible labels. `up` comes from Prometheus. */
 async function exported(): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const ofTarget = ['job', 'instance', 'role'];
   const series = new Map<string, ReadonlySet<string>>([['up', new Set(ofTarget)]]);
   for (const { name, type } of await registry.getMetricsAsJSON()) {
     const metric = registry.getSingleMetric(name) as unknown as { readonly labelNames?: readonly string[] };
     const labels = [...ofTarget, ...(metric.labelNames ?? [])];
-    // prom-client names the types of its JSON in words, whatever its types say.
+    // The JSON of prom-client has type names, although its TypeScript types say otherwise.
     if (String(type) !== 'histogram') series.set(name, new Set(labels));
     else {
       series.set(`${name}_bucket`, new Set([...labels, 'le']));
@@ -26,7 +26,7 @@ async function exported(): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
 const asked = queries.filter(({ target }) => target.datasource.type === 'prometheus');
 
 it.each(asked.map(({ name, target }) => [name, target] as const))(
-  '%s asks for what the roles show',
+  '%s uses only metrics and labels that the roles export',
   async (_, target) => {
     const series = await exported();
     const { metrics, labels } = namesIn(target.expr as string);
@@ -54,7 +54,7 @@ it.each<[string, readonly string[], readonly string[]]>([
   expect([...found.labels].sort()).toEqual([...labels].sort());
 });
 
-it('what is not PromQL is refused', () => {
+it('the parser refuses text that is not PromQL', () => {
   expect(() => namesIn('rate(a[5m]')).toThrow('parentheses');
   expect(() => namesIn('a{b="c}')).toThrow('character');
 });

@@ -1,16 +1,16 @@
-/** Words of PromQL that are no names. Source: the grammar in the documentation of Prometheus. */
+/** Keywords of PromQL. Source: the grammar in the Prometheus documentation. */
 const words = new Set(
   'and or unless bool offset start end inf nan on ignoring by without group_left group_right atan2'.split(' '),
 );
-/** Words after which a list in parentheses names labels. */
+/** Keywords that precede a list of labels in parentheses. */
 const beforeLabels = new Set(['on', 'ignoring', 'by', 'without', 'group_left', 'group_right']);
 
 const token =
   /\s+|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\$\w+|\d[\w.]*(?:[+-]\d+)?|[A-Za-z_:][\w:]*|=~|!~|[!=><]=?|[-+*/%^@(),{}[\]]/y;
 
 /**
- * The names of metrics and labels in an expression of PromQL.
- * @throws where it has characters or parentheses that no expression has.
+ * Returns the names of metrics and labels in a PromQL expression.
+ * @throws if it contains unknown characters or unbalanced parentheses.
  */
 export function namesIn(expr: string): { readonly metrics: readonly string[]; readonly labels: readonly string[] } {
   const tokens = tokensOf(expr);
@@ -34,7 +34,7 @@ export function namesIn(expr: string): { readonly metrics: readonly string[]; re
   return { metrics, labels };
 }
 
-/** A function stands before `(`, an aggregation also before `by (…)` or `without (…)`. */
+/** A function precedes `(`; an aggregation may also precede `by (…)` or `without (…)`. */
 function isWordOrFunction(text: string, tokens: readonly string[], at: number): boolean {
   return words.has(text.toLowerCase()) || ['(', 'by', 'without'].includes(tokens[at + 1] ?? '');
 }

@@ -19,7 +19,7 @@ const projects = workspaces.flatMap((workspaceId, at) =>
 const users = ['ann', 'bob'].map((name) => ({ id: randomUUID(), name: `${name}@example.org` }));
 const keys = ['rl_one...', 'rl_two...'].map((name) => ({ id: randomUUID(), name }));
 
-/** The role of Grafana under a name that nothing else on the shared engine has. */
+/** The Postgres role of Grafana under a unique name, because the engine is shared. */
 const role = `grafana_${randomBytes(6).toString('hex')}`;
 const password = "it's secret";
 let stores: FreshStores;
@@ -46,7 +46,7 @@ function traces(nowMs: number): RunRow[] {
   );
 }
 
-/** The statements of the script that Postgres runs when its data folder is made, as psql would send them. */
+/** The statements of the script that Postgres runs when it creates its data folder, as psql sends them. */
 function readersScript(): string {
   const values: Record<string, string> = { registry_password: 'unused', grafana_password: password };
   return readFileSync(new URL('../../../infra/docker/postgres/10-readers.sql', import.meta.url), 'utf8')
@@ -56,7 +56,7 @@ function readersScript(): string {
     .replace(/\bgrafana\b/g, role);
 }
 
-/** As Grafana asks: over HTTP, without any setting of Runlake's but that nothing may be written. */
+/** Queries as Grafana does: over HTTP, read-only, without any other setting of Runlake. */
 async function askClickHouse(sql: string): Promise<Row[]> {
   const url = new URL(stores.clickhouseUrl);
   const parameters = new URLSearchParams({
@@ -99,7 +99,7 @@ beforeAll(async () => {
   for (const { id, workspaceId, name } of projects) {
     await database.query('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [id, workspaceId, name]);
   }
-  // Projects are deleted, their usage is not.
+  // Deleting a project does not delete its usage.
   await database.query('UPDATE projects SET deleted_at = now() WHERE id = $1', [projects[0]?.id]);
   for (const { id, name } of users) {
     await database.query('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
@@ -147,7 +147,7 @@ afterAll(async () => {
   await stores.close();
 });
 
-it.each(usage.map((query) => [query.name, query] as const))('%s finds rows', async (_name, query) => {
+it.each(usage.map((query) => [query.name, query] as const))('%s returns rows', async (_name, query) => {
   expect(await ask(query)).not.toEqual([]);
 });
 
@@ -162,7 +162,7 @@ describe('the counts', () => {
   const posted = (fromMs: number, untilMs = Number.POSITIVE_INFINITY) =>
     rows.filter(({ traceMicros }) => traceMicros >= fromMs * 1_000 && traceMicros < untilMs * 1_000);
 
-  it('are those of the facts, whatever they are grouped by', async () => {
+  it('equal the stored traces for every grouping', async () => {
     expect(sum(await ask(targetOf('Traces in the time range')), 'counted')).toBe(rows.length);
     for (const dimension of ['workspace', 'project', 'user', 'API key']) {
       expect(sum(await ask(targetOf(`Traces by ${dimension}`)), 'counted'), dimension).toBe(rows.length);
@@ -171,7 +171,7 @@ describe('the counts', () => {
     expect(sum(await ask(targetOf('Top projects')), 'share')).toBeCloseTo(1);
   });
 
-  it('are those of the workspaces that are chosen', async () => {
+  it('are limited to the selected workspaces', async () => {
     const one = { ...scope, variables: { workspace: workspaces.slice(0, 1) } };
     const { target } = targetOf('Traces in the time range');
     const found = await askClickHouse(writeOut(target.rawSql as string, one));
@@ -215,7 +215,7 @@ describe('the counts', () => {
   });
 });
 
-describe('the role of Grafana in Postgres', () => {
+describe('the Grafana role in Postgres', () => {
   it.each([
     ['tables', 'SELECT hash FROM api_keys', '42501'],
     ['other dimensions', "SELECT * FROM dashboards.names('secrets')", 'P0001'],

@@ -4,9 +4,9 @@ import { jobCatalogue } from '../../../schemas/jobs/catalogue.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';
 
-/** Payloads as released: a job that waits in a queue while a new release starts must still be read. */
+/** Payloads of past releases: a new release must read jobs that an old one enqueued. */
 const released: readonly [keyof typeof jobCatalogue, unknown][] = [
-  ['expire-parked-events', {}],
+  ['expire-deferred-events', {}],
   ['requeue-deletions', {}],
   ['replay-dead-letter', { dead_letter_id: 'run-events/0/1' }],
   ['delete-project-runs', { workspace_id: id, project_id: id }],
@@ -16,11 +16,11 @@ const released: readonly [keyof typeof jobCatalogue, unknown][] = [
 ];
 
 describe('the catalogue of jobs', () => {
-  it.each(released)('%s: a released payload is still read', (name, payload) => {
+  it.each(released)('%s: reads a released payload', (name, payload) => {
     expect(() => checkPayload(jobCatalogue, name, payload)).not.toThrow();
   });
 
-  it('has a released payload of every kind in this test', () => {
+  it('this test has a released payload of every kind', () => {
     expect(new Set(released.map(([name]) => name))).toEqual(new Set(Object.keys(jobCatalogue)));
   });
 
@@ -36,12 +36,12 @@ describe('the catalogue of jobs', () => {
     );
   });
 
-  it('puts rules into the words of BullMQ', () => {
+  it('translates rules into BullMQ options', () => {
     expect(rulesOf(entryOf(jobCatalogue, 'delete-project-runs'))).toMatchObject({
       attempts: 20,
       backoff: { type: 'exponential', delay: 5_000 },
       removeOnComplete: true,
     });
-    expect(rulesOf(entryOf(jobCatalogue, 'expire-parked-events')).backoff.type).toBe('fixed');
+    expect(rulesOf(entryOf(jobCatalogue, 'expire-deferred-events')).backoff.type).toBe('fixed');
   });
 });

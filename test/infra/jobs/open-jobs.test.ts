@@ -15,7 +15,7 @@ import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
 
 const logger = createLogger('silent', 'test');
-/** Queues live in Redis where the suite runs on the native stack. */
+/** Queues are in Redis if the suite runs on the native stack. */
 let redisUrl: string | undefined;
 let stores: FreshStores;
 let redis: Redis | undefined;
@@ -62,30 +62,30 @@ async function stored(kind: string): Promise<StoredJob[]> {
 }
 
 describe('a job', () => {
-  it('reaches its handler with its payload, and is gone when it succeeded', async () => {
+  it('calls its handler with its payload, and is deleted when it succeeds', async () => {
     const jobs = await open();
     const seen: unknown[] = [];
     jobs.work('quick', async (payload, { number }) => {
       seen.push([payload, number]);
     });
     await jobs.enqueue('quick', { n: 7 });
-    await until('the job runs', () => seen.length > 0);
+    await until('the job to run', () => seen.length > 0);
     expect(seen).toEqual([[{ n: 7 }, 1]]);
-    await until('the job is gone', async () => (await stored('quick')).length === 0);
+    await until('the job to be deleted', async () => (await stored('quick')).length === 0);
   });
 
-  it('enqueued in one process runs in another', async () => {
+  it('runs in another process than the one that enqueued it', async () => {
     const [here, there] = [await open(), await open()];
     const seen: number[] = [];
     there.work('quick', async ({ n }) => {
       seen.push(n);
     });
     for (const n of [1, 2, 3]) await here.enqueue('quick', { n });
-    await until('all run', () => seen.length === 3);
+    await until('all jobs to run', () => seen.length === 3);
     expect(seen.sort()).toEqual([1, 2, 3]);
   });
 
-  it('runs no more at once than its kind allows', async () => {
+  it('runs at most as many concurrent jobs as its kind allows', async () => {
     const jobs = await open();
     let running = 0;
     let most = 0;
@@ -97,11 +97,11 @@ describe('a job', () => {
       done += 1;
     });
     for (let n = 0; n < 10; n++) await jobs.enqueue('single', { n });
-    await until('all run', () => done === 10);
+    await until('all jobs to run', () => done === 10);
     expect(most).toBe(1);
   });
 
-  it('is not added while one of the same id waits, and is added again after that one ran', async () => {
+  it('is not added while a job with the same id waits, and is added again after that one ran', async () => {
     const jobs = await open();
     const seen: number[] = [];
     await jobs.enqueue('quick', { n: 1 }, { jobId: 'same', delayMs: 50 });
@@ -110,13 +110,13 @@ describe('a job', () => {
     jobs.work('quick', async ({ n }) => {
       seen.push(n);
     });
-    await until('both run', async () => seen.length === 2 && (await stored('quick')).length === 0);
+    await until('both jobs to run', async () => seen.length === 2 && (await stored('quick')).length === 0);
     expect(seen.sort()).toEqual([1, 3]);
     await jobs.enqueue('quick', { n: 4 }, { jobId: 'same' });
-    await until('it runs again', () => seen.includes(4));
+    await until('the job to run again', () => seen.includes(4));
   });
 
-  it('with a delay starts no earlier', async () => {
+  it('does not start before its delay', async () => {
     const jobs = await open();
     const started = performance.now();
     let seenAt = 0;
@@ -124,11 +124,11 @@ describe('a job', () => {
       seenAt = performance.now();
     });
     await jobs.enqueue('quick', { n: 1 }, { delayMs: 300 });
-    await until('the job runs', () => seenAt > 0);
+    await until('the job to run', () => seenAt > 0);
     expect(seenAt - started).toBeGreaterThanOrEqual(295);
   });
 
-  it('with a delay survives the death of the process that enqueued it', async () => {
+  it('with a delay survives a crash of the process that enqueued it', async () => {
     const fixture = fileURLToPath(new URL('./enqueue-and-die.fixture.ts', import.meta.url));
     const child = spawn(process.execPath, [...childOfSuite, fixture, stores.databaseUrl, '42', redisUrl ?? ''], {
       stdio: 'inherit',
@@ -139,13 +139,13 @@ describe('a job', () => {
     jobs.work('quick', async ({ n }) => {
       seen.push(n);
     });
-    await until('the job runs', () => seen.length > 0);
+    await until('the job to run', () => seen.length > 0);
     expect(seen).toEqual([42]);
   });
 });
 
 describe('a handler that fails', () => {
-  it('is tried again by the rule of its kind, then the job stays as failed', async () => {
+  it('is retried by the rules of its kind, then the job stays as failed', async () => {
     const jobs = await open();
     const attempts: number[] = [];
     jobs.work('quick', async (_, { number }) => {
@@ -153,12 +153,12 @@ describe('a handler that fails', () => {
       throw new Error('not today');
     });
     await jobs.enqueue('quick', { n: 1 });
-    await until('the job failed', async () => (await stored('quick')).some(({ state }) => state === 'failed'));
+    await until('the job to fail', async () => (await stored('quick')).some(({ state }) => state === 'failed'));
     expect(attempts).toEqual([1, 2, 3]);
     expect(await stored('quick')).toEqual([{ state: 'failed', attempts_made: 3 }]);
   });
 
-  it('and then succeeds is done', async () => {
+  it('and then succeeds completes the job', async () => {
     const jobs = await open();
     const attempts: number[] = [];
     jobs.work('quick', async (_, { number }) => {
@@ -166,11 +166,11 @@ describe('a handler that fails', () => {
       if (number < 3) throw new Error('not yet');
     });
     await jobs.enqueue('quick', { n: 1 });
-    await until('the job is gone', async () => attempts.length === 3 && (await stored('quick')).length === 0);
+    await until('the job to be deleted', async () => attempts.length === 3 && (await stored('quick')).length === 0);
     expect(attempts).toEqual([1, 2, 3]);
   });
 
-  it('by taking too long hears so and counts as failed, whether it heeds that or not', async () => {
+  it('to return in time is aborted and counts as failed, even if it ignores the abort signal', async () => {
     const jobs = await open();
     const reasons: unknown[] = [];
     jobs.work('hasty', async (_, { signal }) => {
@@ -178,13 +178,13 @@ describe('a handler that fails', () => {
       await new Promise(() => {});
     });
     await jobs.enqueue('hasty', {});
-    await until('the job failed', async () => (await stored('hasty')).some(({ state }) => state === 'failed'));
+    await until('the job to fail', async () => (await stored('hasty')).some(({ state }) => state === 'failed'));
     expect(reasons).toEqual([1, 2].map(() => expect.objectContaining({ code: 'JOB_TIMED_OUT' })));
   });
 });
 
 describe('every', () => {
-  it('runs again and again, once however many processes ask', async () => {
+  it('runs repeatedly, once for all processes that schedule it', async () => {
     const all = [await open(), await open()];
     const seen: number[] = [];
     const started = performance.now();
@@ -194,12 +194,12 @@ describe('every', () => {
         seen.push(performance.now() - started);
       });
     }
-    await until('it ran four times', () => seen.length >= 4);
+    await until('four runs', () => seen.length >= 4);
     expect(performance.now() - started).toBeGreaterThan(400);
   });
 });
 
-describe('what is refused', () => {
+describe('openJobs refuses', () => {
   it.each<[string, never, never]>([
     ['a payload of the wrong shape', 'quick' as never, { n: 'one' } as never],
     ['a payload with more than the schema has', 'quick' as never, { n: 1, m: 2 } as never],
@@ -210,14 +210,14 @@ describe('what is refused', () => {
     await expect(jobs.enqueue(name, payload)).rejects.toMatchObject({ code: 'INVALID_JOB' });
   });
 
-  it('a database that cannot be reached', async () => {
+  it('an unreachable database', async () => {
     const databaseUrl = 'postgres://runlake@127.0.0.1:1/none';
     await expect(openJobs({ databaseUrl, logger })).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
   });
 });
 
 describe('a Redis', () => {
-  it('that cannot be reached is refused at once, by its name and its variable', async () => {
+  it('that is unreachable is refused at once, with its name and variable', async () => {
     const startedMs = performance.now();
     const opening = openJobs({ databaseUrl: stores.databaseUrl, redisUrl: 'redis://127.0.0.1:1', logger });
     await expect(opening).rejects.toMatchObject({
@@ -228,7 +228,7 @@ describe('a Redis', () => {
     expect(performance.now() - startedMs).toBeLessThan(10_000);
   });
 
-  it('that takes connections and never answers is refused in a bounded time', { timeout: 20_000 }, async () => {
+  it('that accepts connections and never responds is refused in a bounded time', { timeout: 20_000 }, async () => {
     const sockets = new Set<Socket>();
     const silent = createServer((socket) => sockets.add(socket)).listen(0, '127.0.0.1');
     await once(silent, 'listening');
@@ -244,7 +244,7 @@ describe('a Redis', () => {
 });
 
 describe('close', () => {
-  it('lets running jobs finish and takes no further ones', async () => {
+  it('waits for running jobs and starts no further ones', async () => {
     const jobs = await open();
     const { promise: running, resolve: begun } = deferred();
     const { promise: held, resolve: free } = deferred();
@@ -265,7 +265,7 @@ describe('close', () => {
     expect(await stored('single')).toEqual([expect.objectContaining({ state: 'waiting' })]);
   });
 
-  it('leaves no connection behind', async () => {
+  it('closes all connections', async () => {
     const jobs = await open();
     jobs.work('quick', async () => {});
     await jobs.enqueue('quick', { n: 1 });
@@ -279,6 +279,9 @@ describe('close', () => {
       const lines = String(await client.client('LIST')).split('\n');
       return lines.filter((line) => line.includes(` db=${database} `) && line.includes('runlake-'));
     };
-    await until('they are closed', async () => (await (redis ? inRedis(redis) : inPostgres())).length === 0);
+    await until(
+      'the connections to be closed',
+      async () => (await (redis ? inRedis(redis) : inPostgres())).length === 0,
+    );
   });
 });

@@ -1,4 +1,4 @@
-/** Queues in a Redis that is killed under its workers. */
+/** Queues in a Redis that is killed while workers use it. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -18,7 +18,7 @@ vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 const timeoutMs = 60_000;
 
-describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () => {
+describe.runIf(stackPart('redis'))('a Redis that is killed and restarted', () => {
   let stores: FreshStores;
   let redis: OwnServer;
   let jobs: Jobs<typeof testCatalogue>;
@@ -37,7 +37,7 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
 
   const forget = () => rmSync(join(redis.folder, 'appendonlydir'), { recursive: true });
 
-  test('with its data: the running job ends, those that wait run, and new ones do', async () => {
+  test('with its data: the running job ends, and waiting and new jobs run', async () => {
     const seen = new Set<number>();
     let begun = false;
     const { promise: held, resolve: release } = deferred();
@@ -49,10 +49,10 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
       seen.add(n);
     });
     for (let n = 0; n < 20; n++) await jobs.enqueue('single', { n });
-    await until('the first to run', () => begun);
+    await until('the first job to run', () => begun);
     await redis.kill();
     await expect(jobs.enqueue('single', { n: 98 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
-    // Its queue is opened only now.
+    // This opens its queue for the first time.
     await expect(jobs.enqueue('quick', { n: 98 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
     await expect(jobs.check()).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
     release();
@@ -62,26 +62,26 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
         () => true,
         () => false,
       );
-    await until('queues to take jobs again', back, timeoutMs);
-    await until('all to run', () => Array.from({ length: 20 }, (_, n) => n).every((n) => seen.has(n)), timeoutMs);
-    await until('the new one to run', () => seen.has(99), timeoutMs);
+    await until('queues to accept jobs again', back, timeoutMs);
+    await until('all jobs to run', () => Array.from({ length: 20 }, (_, n) => n).every((n) => seen.has(n)), timeoutMs);
+    await until('the new job to run', () => seen.has(99), timeoutMs);
   });
 
-  test('without its data: what runs by schedule goes on', async () => {
+  test('without its data: scheduled jobs continue', async () => {
     let runs = 0;
     jobs.work('quick', async () => {
       runs += 1;
     });
     await jobs.every('quick', 200, { n: 1 });
-    await until('it to run', () => runs > 1, timeoutMs);
+    await until('the job to run', () => runs > 1, timeoutMs);
     await redis.kill();
     forget();
     await redis.start();
     const before = runs;
-    await until('it to run again', () => runs > before + 2, timeoutMs);
+    await until('the job to run again', () => runs > before + 2, timeoutMs);
   });
 
-  test('without its data: a project whose deletion nobody could be told of loses its runs', async () => {
+  test('without its data: a project whose deletion could not be queued loses its runs', async () => {
     let runlake: RunlakeProcess | undefined;
     try {
       runlake = await startRunlake({ environment: { RUNLAKE_REDIS_URL: redis.values.url ?? '' } });
@@ -90,7 +90,7 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
         fetch(`${runlake?.url}${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) });
       const { id } = (await (await ask('POST', '/sessions', { name: 'gone soon' })).json()) as { id: string };
       await redis.kill();
-      // Its queue was never opened before; the answer has to come while Redis is away.
+      // The queue was never opened before; the response must come while Redis is down.
       expect((await ask('DELETE', `/sessions/${id}`)).status).toBe(503);
       forget();
       await redis.start();

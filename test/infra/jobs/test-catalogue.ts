@@ -3,7 +3,7 @@ import type { JobEntry } from '../../../schemas/jobs/catalogue.ts';
 
 const rules = { timeoutMs: 5_000, attempts: 3, retryDelayMs: 20, growing: false, concurrency: 2 };
 
-/** Kinds of jobs whose rules are short enough to be waited for. */
+/** Kinds of jobs with delays that are short enough for tests. */
 export const testCatalogue = {
   quick: { ...rules, payload: Type.Object({ n: Type.Integer() }, { additionalProperties: false }) },
   hasty: { ...rules, payload: Type.Object({}), timeoutMs: 50, attempts: 2 },

@@ -17,13 +17,13 @@ function folderWith(...names: string[]): string {
 }
 
 describe('loadMigrations', () => {
-  it.each(['postgres', 'clickhouse'] as const)('those of %s have numbers without gaps', (store) => {
+  it.each(['postgres', 'clickhouse'] as const)('loads the migrations of %s, numbered without gaps', (store) => {
     const migrations = loadMigrations(store);
     expect(migrations.length).toBeGreaterThan(0);
     expect(migrations.map(({ version }) => version)).toEqual(migrations.map((_, index) => index + 1));
   });
 
-  it('reads name, number and contents', () => {
+  it('returns name, number and contents', () => {
     expect(loadMigrations('postgres', folderWith('0002_b.sql', '0001_a_1.sql'))).toEqual([
       expect.objectContaining({ version: 1, name: '0001_a_1', sql: '-- 0001_a_1.sql' }),
       expect.objectContaining({ version: 2, name: '0002_b', checksum: expect.stringMatching(/^[0-9a-f]{64}$/) }),

@@ -24,7 +24,7 @@ afterEach(() => {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
 });
 
-/** Folders of migrations with these files. */
+/** Creates folders of migrations with these files. */
 function write(files: Record<string, string>): MigrationFolders {
   const root = mkdtempSync(join(tmpdir(), 'migrations-'));
   folders.push(root);
@@ -50,7 +50,7 @@ const tablesOf = async ({ clickhouse, database }: FreshStores) => ({
 const table = (name: string) => `CREATE TABLE ${name} (n UInt64) ENGINE = MergeTree ORDER BY n;\n`;
 
 describe('the schemas of this release', () => {
-  it('apply to empty stores, once, and are then known', async () => {
+  it('are applied once to empty stores and recorded', async () => {
     const stores = await emptyStores();
     const { pending } = await checkMigrations(stores);
     expect(pending).toContain('clickhouse/0001_runs');
@@ -68,7 +68,7 @@ describe('the schemas of this release', () => {
     );
   });
 
-  it('apply once where several processes start at the same moment', async () => {
+  it('are applied once if several processes start concurrently', async () => {
     const stores = await emptyStores();
     const { pending } = await checkMigrations(stores);
     const outcomes = await Promise.all(Array.from({ length: 4 }, () => migrate({ ...stores, logger })));
@@ -83,8 +83,8 @@ const stepsRecordedTwice = ({ clickhouse }: FreshStores) =>
     sql: 'SELECT version, statement, state FROM runlake_migrations GROUP BY ALL HAVING count() > 1',
   });
 
-describe('what is refused', () => {
-  it('a store that is newer than the code', async () => {
+describe('refuses', () => {
+  it('a store with a newer schema than the code', async () => {
     const stores = await emptyStores();
     for (const store of ['postgres', 'clickhouse']) {
       const sql = store === 'postgres' ? 'CREATE TABLE newer (n int);' : table('newer');
@@ -95,6 +95,26 @@ describe('what is refused', () => {
       if (store === 'postgres') await stores.database.execute('DELETE FROM runlake_migrations');
     }
   });
+
+  it.each(['postgres', 'clickhouse'])(
+    'data of a development version, with other and more migrations (%s)',
+    async (store) => {
+      const stores = await emptyStores();
+      const sql = (name: string) => (store === 'postgres' ? `CREATE TABLE ${name} (n int);` : table(name));
+      const same = { [`${store}/0001_a.sql`]: sql('a') };
+      const former = { ...same, [`${store}/0002_b.sql`]: sql('b'), [`${store}/0003_c.sql`]: sql('c') };
+      await migrate({ ...stores, logger }, write(former));
+      const release = write({ ...same, [`${store}/0002_squashed.sql`]: sql('d') });
+      const refused = {
+        code: 'MIGRATION_CHANGED',
+        message: expect.stringMatching(`${store} migration 0002_b .* development version`),
+        remedy: expect.stringMatching(/export .* delete the data folder or both databases/),
+      };
+      await expect(migrate({ ...stores, logger }, release)).rejects.toMatchObject(refused);
+      await expect(checkMigrations(stores, release)).rejects.toMatchObject(refused);
+      expect((await tablesOf(stores))[store as 'postgres' | 'clickhouse']).not.toContain('d');
+    },
+  );
 
   it.each(['postgres', 'clickhouse'])('a migration of %s that was changed after it was applied', async (store) => {
     const stores = await emptyStores();
@@ -109,7 +129,7 @@ describe('what is refused', () => {
     expect(await checkMigrations(stores, otherEnds)).toEqual({ pending: [] });
   });
 
-  it('a migration of Postgres that fails leaves nothing, and resumes when it is corrected', async () => {
+  it('a failed Postgres migration: it changes nothing, and is applied when it is corrected', async () => {
     const stores = await emptyStores();
     const files = { 'postgres/0001_first.sql': 'CREATE TABLE a (n int);' };
     const failing = { ...files, 'postgres/0002_second.sql': 'CREATE TABLE b (n int); CREATE TABLE a (n int);' };
@@ -122,20 +142,20 @@ describe('what is refused', () => {
     expect(await migrate({ ...stores, logger }, write(corrected))).toEqual({ applied: ['postgres/0002_second'] });
   });
 
-  it('a migration of ClickHouse that fails keeps what it did, and resumes when the rest is corrected', async () => {
+  it('a failed ClickHouse migration: it keeps its finished statements, and resumes when the rest is corrected', async () => {
     const stores = await emptyStores();
     const one = 'clickhouse/0001_one.sql';
     const failed = migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}SELECT nonsense;` }));
     await expect(failed).rejects.toMatchObject({ code: 'MIGRATION_FAILED' });
-    // Changed where it was done already:
+    // Changed in a finished statement:
     const changed = migrate({ ...stores, logger }, write({ [one]: `${table('other')}${table('c')}${table('d')}` }));
     await expect(changed).rejects.toMatchObject({ code: 'MIGRATION_CHANGED' });
-    // Corrected where it was not:
+    // Corrected in the failed statement:
     await migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}${table('d')}` }));
     expect((await tablesOf(stores)).clickhouse).toEqual(['a', 'c', 'd', 'runlake_migrations']);
   });
 
-  it('a table that somebody else made is no progress', async () => {
+  it('an existing table that the migration did not create', async () => {
     const stores = await emptyStores();
     await stores.clickhouse.command({ name: 'test', sql: table('a').replace(';', '') });
     await expect(
@@ -151,7 +171,7 @@ describe('a process that dies', () => {
     'clickhouse/0001_one.sql': `${table('a')}-- a comment; with a semicolon\n${table('b')}ALTER TABLE a ADD COLUMN s String;`,
   };
 
-  /** Dies at its command number `last`: before ClickHouse gets it, or after it was done and before its answer. */
+  /** Dies at command number `last`: before ClickHouse receives it, or after its execution and before the response. */
   function dying({ command, ...rest }: ClickHouse, last: number, moment: 'before' | 'after'): ClickHouse {
     let commands = 0;
     return {
@@ -168,7 +188,7 @@ describe('a process that dies', () => {
   const moments = (['before', 'after'] as const).flatMap((moment) =>
     Array.from({ length: 11 }, (_, index) => ({ moment, command: index + 1 })),
   );
-  it.each(moments)('$moment command $command: the next one finishes the work', async ({ moment, command }) => {
+  it.each(moments)('$moment command $command: the next process finishes the migration', async ({ moment, command }) => {
     const stores = await emptyStores();
     const written = write(files);
     const dead = migrate({ ...stores, logger, clickhouse: dying(stores.clickhouse, command, moment) }, written);

@@ -16,7 +16,7 @@ describe('splitStatements', () => {
     ['a block comment', "SELECT 1 /* not; 'here\n */, 2", ['SELECT 1  , 2']],
     ['a comment without an end', 'SELECT 1; /* ; SELECT 2', ['SELECT 1']],
     ['a comment of the shell', '#! note; this\nSELECT 1; # and; this', ['SELECT 1']],
-    ['comments alone', '-- nothing;\n/* at all; */;', []],
+    ['only comments', '-- nothing;\n/* at all; */;', []],
     ['what only looks like a comment', "SELECT '--', '/*', 1 - -1, '#!'", ["SELECT '--', '/*', 1 - -1, '#!'"]],
     ['an arrow and a division', 'SELECT x -> x / 2', ['SELECT x -> x / 2']],
   ])('%s', (_, sql, statements) => {

@@ -12,7 +12,7 @@ const table: readonly (readonly [address: string, expected: object | undefined])
   ['2606:4700:4700::1111', isPublic],
   ['2A00:1450:4001:81B::200E', isPublic],
   ['3fff:ffff::1', isPublic],
-  // Just outside of what is private.
+  // Just outside the private ranges.
   ['9.255.255.255', isPublic],
   ['11.0.0.0', isPublic],
   ['100.63.255.255', isPublic],
@@ -41,7 +41,7 @@ const table: readonly (readonly [address: string, expected: object | undefined])
   ['fdff:ffff::1', allowable],
   ['fec0::1', allowable],
   ['64:ff9b:1::7f00:1', allowable],
-  // Clouds hand out credentials there.
+  // Metadata services of clouds, which return credentials.
   ['169.254.169.254', never],
   ['169.254.170.2', never],
   ['100.100.100.200', never],
@@ -67,7 +67,7 @@ const table: readonly (readonly [address: string, expected: object | undefined])
   ['100::1', never],
   ['4000::1', never],
   ['200::1', never],
-  // An IPv4 address in other clothes is itself.
+  // IPv4 addresses embedded in IPv6 keep their range.
   ['::ffff:127.0.0.1', allowable],
   ['::ffff:7f00:1', allowable],
   ['::ffff:10.1.2.3', allowable],
@@ -79,7 +79,7 @@ const table: readonly (readonly [address: string, expected: object | undefined])
   ['2002:7f00:1::', allowable],
   ['2002:a9fe:a9fe::1', never],
   ['2002:808:808::1', isPublic],
-  // No address at all.
+  // Not an address.
   ['', never],
   ['localhost', never],
   ['1.2.3', never],

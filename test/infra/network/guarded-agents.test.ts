@@ -10,12 +10,12 @@ import { type GuardedAgents, openGuardedAgents } from '../../../infra/network/gu
 let server: Server;
 let port: number;
 let agents: GuardedAgents | undefined;
-/** What the server was asked. */
-let asked = 0;
+/** Number of requests that the server received. */
+let requests = 0;
 
 beforeAll(async () => {
   server = createServer((_request, response) => {
-    asked++;
+    requests++;
     response.end('here');
   });
   server.listen(0, '127.0.0.1');
@@ -25,10 +25,10 @@ beforeAll(async () => {
 afterAll(() => server.close());
 afterEach(() => {
   agents?.close();
-  asked = 0;
+  requests = 0;
 });
 
-/** Stands in for a name service under somebody else's control. */
+/** Simulates a DNS server under the control of an attacker. */
 const namesTo = (...addresses: string[]) =>
   ((_host: string, _options: LookupAllOptions, callback: (error: null, found: LookupAddress[]) => void) =>
     callback(
@@ -62,7 +62,7 @@ const at = (host: string, scheme = 'http') => `${scheme}://${host}:${port}/`;
 describe('a guarded connection', () => {
   it.each([
     '127.0.0.1',
-    // As URLs write them, and as people hide them.
+    // Notations that URL parsers accept, and obfuscated ones.
     '127.1',
     '0x7f000001',
     '2130706433',
@@ -73,14 +73,14 @@ describe('a guarded connection', () => {
     '10.1.2.3',
     '169.254.169.254',
     '0.0.0.0',
-  ])('does not go to %s', async (host) => {
+  ])('is refused for %s', async (host) => {
     for (const scheme of ['http', 'https']) {
       expect(await ask(at(host, scheme), open(false))).toMatch(/^refused: /);
     }
-    expect(asked).toBe(0);
+    expect(requests).toBe(0);
   });
 
-  it('goes to loopback and private addresses where that is allowed, and never to link-local ones', async () => {
+  it('is allowed to loopback and private addresses if configured, but never to link-local ones', async () => {
     for (const host of ['127.0.0.1', 'localhost']) expect(await ask(at(host), open(true))).toBe('status 200');
     for (const host of ['169.254.169.254', '0.0.0.0', '[fe80::1]', '224.0.0.1']) {
       expect(await ask(at(host), open(true))).toMatch(/^refused: /);
@@ -89,15 +89,15 @@ describe('a guarded connection', () => {
 
   it.each([
     ['one private address', ['127.0.0.1']],
-    ['a private address beside public ones', ['8.8.8.8', '127.0.0.1', '2606:4700:4700::1111']],
-    ['an address of metadata', ['169.254.169.254']],
+    ['a private address among public ones', ['8.8.8.8', '127.0.0.1', '2606:4700:4700::1111']],
+    ['a metadata address', ['169.254.169.254']],
     ['a mapped address', ['::ffff:127.0.0.1']],
-  ])('does not go to a name with %s', async (_what, addresses) => {
+  ])('is refused for a name with %s', async (_what, addresses) => {
     expect(await ask(at('store.example'), open(false, namesTo(...addresses)))).toMatch(/^refused: store\.example is /);
-    expect(asked).toBe(0);
+    expect(requests).toBe(0);
   });
 
-  it('connects to the address that was checked, whatever the name leads to by then', async () => {
+  it('connects to the address that was checked, even if the name resolves to another one later', async () => {
     let turn = 0;
     const turning = namesTo();
     const lookup = ((host: string, options: LookupAllOptions, callback: never) =>
@@ -105,16 +105,16 @@ describe('a guarded connection', () => {
     const opened = open(true, lookup);
     expect(await ask(at('store.example'), opened)).toBe('status 200');
     expect(turn).toBe(1);
-    // A kept connection needs no name; a new one is checked anew.
+    // A kept connection needs no lookup; the address of a new one is checked again.
     const both = await Promise.all([ask(at('store.example'), opened), ask(at('store.example'), opened)]);
     expect(both).toEqual(['status 200', expect.stringMatching(/^refused: /)]);
   });
 
-  it('passes on that there is no such name', async () => {
+  it('reports that a name does not exist', async () => {
     expect(await ask(at('no-such-name.invalid'), open(false))).toMatch(/ENOTFOUND|EAI_AGAIN/);
   });
 
-  it('does not take the name of this machine for a public address', async () => {
+  it('does not treat the host name of this machine as public', async () => {
     expect(await ask(at(hostname()), open(false))).toMatch(/^refused: |ENOTFOUND|EAI_AGAIN/);
   });
 });

@@ -39,7 +39,7 @@ describe('databaseError', () => {
   });
 
   it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', undefined])(
-    'connection fault %s',
+    'maps connection error %s',
     (code) => {
       const runlakeError = Object.assign(new Error('Connection terminated'), { code });
       expect(databaseError(runlakeError)).toMatchObject({
@@ -51,14 +51,14 @@ describe('databaseError', () => {
     },
   );
 
-  it('a programming error stays what it is', () => {
+  it('returns a programming error unchanged', () => {
     const error = new TypeError('x is not a function');
     expect(databaseError(error)).toBe(error);
   });
 
   it.each([
-    ['another fault', databaseError(raw('42P01'))],
-    ['an error of other making', new Error('else')],
+    ['another database error', databaseError(raw('42P01'))],
+    ['an unrelated error', new Error('else')],
     ['nothing', undefined],
   ])('%s is no unique violation', (_, error) => {
     expect(violatedConstraint(error)).toBeUndefined();

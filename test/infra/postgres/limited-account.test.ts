@@ -41,7 +41,7 @@ const open = (more: object = {}) =>
     ...more,
   });
 
-test('the account reads and writes state under a lease, and sees nothing else', async () => {
+test('the account reads and writes state under a lease, and has access to nothing else', async () => {
   const account = await open();
   const pool = new pg.Pool({ connectionString: account.url, max: 2 });
   try {
@@ -86,7 +86,7 @@ test('the account reads and writes state under a lease, and sees nothing else', 
   expect(await accounts()).toEqual([]);
 });
 
-test('the account reaches rows of its deployment alone, whatever SQL it sends', async () => {
+test('the account can access only rows of its deployment with any SQL', async () => {
   const { database } = threads;
   const other = await addDeployment(database);
   for (const deployment of [threads.deploymentId, other]) {
@@ -106,7 +106,7 @@ test('the account reaches rows of its deployment alone, whatever SQL it sends', 
   const foreign = (table: string) =>
     checkpoints.includes(table) ? `starts_with(thread_id, '${other}')` : `deployment_id = '${other}'`;
   const tables = [...checkpoints, 'store_items', 'store_vectors'];
-  // As accounts were before: with the same rights, and no row that binds it.
+  // An account of an earlier release: the same permissions, and no row that binds it to a deployment.
   const unbound = (await openLimitedAccount({
     database,
     url: threads.databaseUrl,
@@ -151,10 +151,10 @@ test('the account reaches rows of its deployment alone, whatever SQL it sends', 
   const rows = await database.query(
     `SELECT FROM agents.graph_accounts WHERE deployment_id = '${threads.deploymentId}'`,
   );
-  expect(rows.length, 'removed when the next account is made').toBeLessThanOrEqual(1);
+  expect(rows.length, 'removed when the next account is created').toBeLessThanOrEqual(1);
 });
 
-test('accounts of processes that are gone are dropped, those of others stay', async () => {
+test('drops accounts of dead processes and keeps those of live ones', async () => {
   const other = await open();
   const [name] = await accounts();
   await threads.database.execute(
@@ -162,14 +162,14 @@ test('accounts of processes that are gone are dropped, those of others stay', as
      GRANT USAGE ON SCHEMA agents TO ${prefix}dead; GRANT SELECT ON agents.checkpoints TO ${prefix}dead`,
   );
   const account = await open();
-  const left = await accounts();
-  expect(left).toHaveLength(2);
-  expect(left).toContain(name);
+  const remaining = await accounts();
+  expect(remaining).toHaveLength(2);
+  expect(remaining).toContain(name);
   await Promise.all([other.close(), account.close()]);
   expect(await accounts()).toEqual([]);
 });
 
-test('its time is put off, and what was dropped in between is made again', async () => {
+test('extends the expiry of an account, and creates a dropped one again', async () => {
   const account = (await openLimitedAccount({
     database: threads.database,
     url: threads.databaseUrl,
@@ -199,21 +199,21 @@ test('its time is put off, and what was dropped in between is made again', async
       ])
     )[0]?.time;
   const first = await timeOf();
-  await until('its time to be put off', async () => (await timeOf()) !== first);
+  await until('its expiry to be extended', async () => (await timeOf()) !== first);
   await threads.database.execute(`DROP OWNED BY ${name}; DROP ROLE ${name}`);
-  await until('it to be made again', works);
+  await until('the account to be created again', works);
   await account.close();
   expect(await works()).toBe(false);
 });
 
-test('four processes that start at once each get one', async () => {
-  const made = await Promise.all([open(), open(), open(), open()]);
-  expect(new Set(made.map(({ url }) => url)).size).toBe(4);
+test('creates an account for each of four concurrent processes', async () => {
+  const created = await Promise.all([open(), open(), open(), open()]);
+  expect(new Set(created.map(({ url }) => url)).size).toBe(4);
   expect(await accounts()).toHaveLength(4);
-  await Promise.all(made.map((account) => account.close()));
+  await Promise.all(created.map((account) => account.close()));
 });
 
-test('where none can be made, the ordinary address is used; one that was set is taken as it is', async () => {
+test('uses the normal address if no account can be created, and a configured address unchanged', async () => {
   const name = `plain_${randomUUID().replaceAll('-', '')}`;
   await threads.database.execute(`CREATE ROLE ${name} LOGIN PASSWORD 'x'`);
   const url = new URL(threads.databaseUrl);
@@ -230,7 +230,7 @@ test('where none can be made, the ordinary address is used; one that was set is 
   }
 });
 
-test('an account that may create roles and is no superuser can make and drop one', async () => {
+test('a role with CREATEROLE that is not a superuser can create and drop an account', async () => {
   const name = `maker_${randomUUID().replaceAll('-', '')}`;
   const tables =
     'agents.checkpoints, agents.checkpoint_blobs, agents.checkpoint_writes, agents.store_items, agents.store_vectors';

@@ -29,7 +29,7 @@ async function listening() {
   return { heard, listener };
 }
 
-it('hands on what is committed on its channels, in order, and nothing else', async () => {
+it('delivers committed notifications of its channels in order, and no others', async () => {
   const { heard, listener } = await listening();
   expect(heard.splice(0)).toEqual(['one ', 'Two ']);
   await tell('other', 'x');
@@ -46,7 +46,7 @@ it('hands on what is committed on its channels, in order, and nothing else', asy
   await vi.waitFor(async () => expect(await listeners()).toEqual([]));
 });
 
-it('after a lost connection has every channel looked at, and hears again', async () => {
+it('reports every channel after a lost connection, and listens again', async () => {
   const { heard, listener } = await listening();
   heard.length = 0;
   const [session] = await listeners();
@@ -58,7 +58,7 @@ it('after a lost connection has every channel looked at, and hears again', async
   await listener.close();
 });
 
-it('starts where Postgres does not answer yet, and ends while it tries', async () => {
+it('starts while Postgres is unreachable, and can be closed while it reconnects', async () => {
   const onNotice = vi.fn();
   const listener = await listen({ url: 'postgres://nobody@127.0.0.1:1/none', channels: ['one'], onNotice, logger });
   await listener.close();

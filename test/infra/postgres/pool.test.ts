@@ -64,12 +64,12 @@ describe('values', () => {
     expect(await one(`$1::${type}`, [value])).toEqual(expected);
   });
 
-  it('says how many rows a statement changed', async () => {
+  it('returns the number of changed rows', async () => {
     expect(await database.execute('INSERT INTO things VALUES (1, $1), (2, $2)', ['a', 'b'])).toBe(2);
     expect(await database.execute('DELETE FROM things')).toBe(2);
   });
 
-  it('a named statement is prepared once', async () => {
+  it('prepares a named statement once', async () => {
     for (const value of [1, 2]) {
       await database.query('SELECT $1::int AS v', [value], { name: 'prepared-by-test' });
     }
@@ -81,7 +81,7 @@ describe('values', () => {
 });
 
 describe('transaction', () => {
-  it('commits what was done', async () => {
+  it('commits', async () => {
     const result = await database.transaction(async (tx) => {
       await tx.execute("INSERT INTO things VALUES (10, 'ten')");
       return 'done';
@@ -90,7 +90,7 @@ describe('transaction', () => {
     expect(await thing(10)).toBe(1);
   });
 
-  it('undoes everything when the work rejects, and rejects with the same error', async () => {
+  it('rolls back if the work rejects, and rejects with the same error', async () => {
     const reason = new Error('changed my mind');
     const work = database.transaction(async (tx) => {
       await tx.execute("INSERT INTO things VALUES (11, 'eleven')");
@@ -100,7 +100,7 @@ describe('transaction', () => {
     expect(await thing(11)).toBe(0);
   });
 
-  it('does not pass for committed when a failure inside was swallowed', async () => {
+  it('rejects if the work ignored a failed statement', async () => {
     const work = database.transaction(async (tx) => {
       await tx.execute("INSERT INTO things VALUES (12, 'twelve')");
       await tx.execute('SELECT 1 / 0').catch(() => undefined);
@@ -109,7 +109,7 @@ describe('transaction', () => {
     expect(await thing(12)).toBe(0);
   });
 
-  it('a limit of its own holds inside and nowhere else', async () => {
+  it('has its own statement timeout', async () => {
     const inside = await database.transaction((tx) => tx.query("SELECT current_setting('statement_timeout') AS v"), {
       timeoutMs: 60_000,
     });
@@ -119,7 +119,7 @@ describe('transaction', () => {
 });
 
 describe('failures', () => {
-  it('a unique violation names its constraint, and leaves the connection usable', async () => {
+  it('a unique violation contains its constraint and leaves the connection usable', async () => {
     await database.execute("INSERT INTO things VALUES (20, 'twenty')");
     const before = await one('pg_backend_pid()');
     const error = await database.execute("INSERT INTO things VALUES (21, 'twenty')").catch((raw) => raw);
@@ -129,11 +129,11 @@ describe('failures', () => {
     expect(await one('pg_backend_pid()')).toBe(before);
   });
 
-  it('a statement that takes too long is cancelled', async () => {
+  it('cancels a statement that exceeds the timeout', async () => {
     await expect(database.query('SELECT pg_sleep(30)')).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
   });
 
-  it('waits for a free connection no longer than the time', async () => {
+  it('waits for a free connection at most for the timeout', async () => {
     const { promise: held, resolve: free } = deferred();
     const holders = [1, 2].map(() => database.transaction(() => held));
     await expect(database.ping()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
@@ -169,11 +169,11 @@ describe('when Postgres ends connections', () => {
       )[0]?.n,
     );
 
-  it('idle ones are replaced by the next calls', async () => {
+  it('later calls replace idle ones', async () => {
     await Promise.all([database.ping(), database.ping()]);
     await endOthers();
-    await until('the connections are gone', async () => (await connections()) === 0);
-    await until('a call passes', () =>
+    await until('the connections to end', async () => (await connections()) === 0);
+    await until('a call to succeed', () =>
       database.ping().then(
         () => true,
         () => false,
@@ -181,18 +181,18 @@ describe('when Postgres ends connections', () => {
     );
   });
 
-  it('a transaction between two statements fails and undoes, and the process goes on', async () => {
+  it('a transaction between two statements fails and is rolled back, and the process continues', async () => {
     const work = database.transaction(async (tx) => {
       await tx.execute("INSERT INTO things VALUES (30, 'thirty')");
       await endOthers();
-      await until('the connection is gone', async () => (await connections()) === 0);
+      await until('the connection to end', async () => (await connections()) === 0);
       await tx.query('SELECT 1');
     });
     await expect(work).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
     expect(await thing(30)).toBe(0);
   });
 
-  it('a server that falls silent is given up after the time', async () => {
+  it('gives up a server that stops responding after the timeout', async () => {
     const url = new URL(stores.databaseUrl);
     const proxy = await openTcpProxy(url.hostname, Number(url.port));
     url.host = `127.0.0.1:${proxy.port}`;
@@ -206,7 +206,7 @@ describe('when Postgres ends connections', () => {
     await proxy.close();
   });
 
-  it('an idle connection that is lost is logged, but not once the pool ends', async () => {
+  it('logs a lost idle connection, unless the pool is closing', async () => {
     const lines: unknown[] = [];
     const listening = { ...logger, warn: (line: unknown) => lines.push(line) } as unknown as Logger;
     const end = () =>
@@ -216,7 +216,7 @@ describe('when Postgres ends connections', () => {
     const watched = openDatabase({ url: stores.databaseUrl, logger: listening, timeoutMs: 1_000 });
     await watched.ping();
     await end();
-    await until('the loss is logged', () => lines.length === 1);
+    await until('the loss to be logged', () => lines.length === 1);
     await watched.ping();
     const closed = watched.close();
     await end();

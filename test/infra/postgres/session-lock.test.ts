@@ -23,7 +23,7 @@ const endHolder = async (key: number) => {
   for (const { pid } of await holders(key)) await stores.database.query('SELECT pg_terminate_backend($1, 5000)', [pid]);
 };
 
-test('one at a time has it; the next gets it when it is given back', async () => {
+test('has one holder at a time and can be taken again after its release', async () => {
   const first = await take(1);
   expect(first).toBeDefined();
   expect(await take(1)).toBeUndefined();
@@ -34,7 +34,7 @@ test('one at a time has it; the next gets it when it is given back', async () =>
   expect(await holders(1)).toEqual([]);
 });
 
-test('is taken again when its connection was lost', async () => {
+test('is taken again after its connection is lost', async () => {
   const lock = await take(2);
   const [before] = await holders(2);
   await endHolder(2);
@@ -46,7 +46,7 @@ test('is taken again when its connection was lost', async () => {
   await lock?.release();
 });
 
-test('is lost where somebody else took it meanwhile, and only then says so', async () => {
+test('reports its loss only if another process took it in the meantime', async () => {
   const address = new URL(stores.databaseUrl);
   const proxy = await openTcpProxy(address.hostname, Number(address.port));
   const through = new URL(stores.databaseUrl);
@@ -62,13 +62,13 @@ test('is lost where somebody else took it meanwhile, and only then says so', asy
   expect(other).toBeDefined();
   expect(lost).toBe(false);
   proxy.freeze(false);
-  await until('the loss to be told', () => lost, 20_000);
+  await until('the loss to be reported', () => lost, 20_000);
   await lock?.release();
   await other?.release();
   await proxy.close();
 });
 
-test('is not lost to a session of its own whose answer never came', async () => {
+test('is not lost to an own session whose response never arrived', async () => {
   const address = new URL(stores.databaseUrl);
   const proxy = await openTcpProxy(address.hostname, Number(address.port));
   const through = new URL(stores.databaseUrl);
@@ -78,16 +78,16 @@ test('is not lost to a session of its own whose answer never came', async () => 
   void lock?.lost.then(() => {
     lost = true;
   });
-  const taken = () => proxy.sent().toString('latin1').split('pg_try_advisory_lock').length - 1;
-  const before = taken();
+  const attempts = () => proxy.sent().toString('latin1').split('pg_try_advisory_lock').length - 1;
+  const before = attempts();
   proxy.loseAnswerTo('pg_try_advisory_lock');
   await endHolder(4);
-  await until('the lock to be taken by a session that is lost, and then by another', async () => {
-    return lost || (taken() >= before + 2 && (await holders(4)).length === 1);
+  await until('the lock to be taken by a session that is lost, and then by another one', async () => {
+    return lost || (attempts() >= before + 2 && (await holders(4)).length === 1);
   });
   expect(lost).toBe(false);
   expect(await take(4)).toBeUndefined();
   await lock?.release();
-  await until('nobody to hold it', async () => (await holders(4)).length === 0);
+  await until('the lock to have no holder', async () => (await holders(4)).length === 0);
   await proxy.close();
 });

@@ -16,11 +16,11 @@ const codeOf = (work: () => unknown) => {
 };
 
 describe('a sealed text', () => {
-  it.each(['', 'a', secret, '\0 ü \u{1f511}', 'x'.repeat(10_000)])('opens as what it was (%#)', (text) => {
+  it.each(['', 'a', secret, '\0 ü \u{1f511}', 'x'.repeat(10_000)])('opens to the original text (%#)', (text) => {
     expect(sealer().open(sealer().seal(text, 'row 1'), 'row 1')).toEqual({ text, isUnderFormerKey: false });
   });
 
-  it('is another one each time, and holds neither the text nor the key', () => {
+  it('differs each time, and contains neither the text nor the key', () => {
     const sealed = [sealer().seal(secret, 'row 1'), sealer().seal(secret, 'row 1')];
     expect(sealed[0]).not.toBe(sealed[1]);
     for (const text of sealed) {
@@ -29,10 +29,10 @@ describe('a sealed text', () => {
     }
   });
 
-  it('does not open when any of its characters is another', () => {
+  it('does not open if any character is changed', () => {
     const sealed = sealer().seal(secret, 'row 1');
     for (let index = 0; index < sealed.length; index++) {
-      // The last character may hold bits that belong to no byte: a change there is none.
+      // The last character may have padding bits: changing only those changes no byte.
       const changed = sealed.slice(0, index) + (sealed[index] === 'A' ? 'B' : 'A') + sealed.slice(index + 1);
       const same = Buffer.from(changed.split('.')[2] ?? '', 'base64url').equals(
         Buffer.from(sealed.split('.')[2] ?? '', 'base64url'),
@@ -51,21 +51,21 @@ describe('a sealed text', () => {
     's2.000000000000.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA',
     'no seal at all',
     'x.'.repeat(1000),
-  ])('is told from what is none (%#)', (text) => {
+  ])('refuses texts that are not sealed (%#)', (text) => {
     expect(codeOf(() => sealer().open(text, 'row 1'))).toBe('SEAL_BROKEN');
   });
 
-  it('opens only for its row and its purpose', () => {
+  it('opens only with its row and purpose', () => {
     const sealed = sealer().seal(secret, 'row 1');
     expect(codeOf(() => sealer().open(sealed, 'row 2'))).toBe('SEAL_BROKEN');
     expect(codeOf(() => sealer({ purpose: 'other' }).open(sealed, 'row 1'))).toBe('SEAL_KEY_UNKNOWN');
-    // Not even where somebody writes the id of the other key into it.
+    // Not even if the id of the other key is written into it.
     const [, otherId] = sealer({ purpose: 'other' }).seal('', '').split('.');
     const forged = sealed.replace(/\.[0-9a-f]{12}\./, `.${otherId}.`);
     expect(codeOf(() => sealer({ purpose: 'other' }).open(forged, 'row 1'))).toBe('SEAL_BROKEN');
   });
 
-  it('opens under a former key as long as that is named, and is then to be sealed again', () => {
+  it('opens with a former key while that is configured, and is marked for sealing again', () => {
     const old = sealer().seal(secret, 'row 1');
     const rotated = sealer({
       secretKey: 'the key of tomorrow',
@@ -76,7 +76,7 @@ describe('a sealed text', () => {
     const retired = sealer({ secretKey: 'the key of tomorrow' });
     expect(retired.open(fresh, 'row 1')).toEqual({ text: secret, isUnderFormerKey: false });
     expect(codeOf(() => retired.open(old, 'row 1'))).toBe('SEAL_KEY_UNKNOWN');
-    // The current key among the former ones is the current one.
+    // The current key may also be listed as a former one.
     expect(sealer({ formerSecretKeys: ['the key of today'] }).open(old, 'row 1').isUnderFormerKey).toBe(false);
   });
 });

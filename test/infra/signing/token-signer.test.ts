@@ -7,7 +7,7 @@ const token = signer.sign(text, 1_000);
 const [body = '', signature = ''] = token.split('.');
 
 describe('a token', () => {
-  it('gives its text back until it expires', () => {
+  it('returns its text until it expires', () => {
     expect(token).toMatch(/^[\w-]+\.[\w-]{43}$/);
     expect(signer.open(token, 999)).toEqual({ kind: 'valid', text });
     expect(signer.open(token, 1_000)).toEqual({ kind: 'expired' });
@@ -15,7 +15,7 @@ describe('a token', () => {
   });
 
   it.each([
-    ['nothing', ''],
+    ['an empty text', ''],
     ['a dot', '.'],
     ['no signature', `${body}.`],
     ['no body', `.${signature}`],
@@ -24,7 +24,7 @@ describe('a token', () => {
     ['a shorter signature', token.slice(0, -1)],
     ['a longer signature', `${token}A`],
     ['padding', `${token}=`],
-    ['more after it', `${token}.x`],
+    ['a third part', `${token}.x`],
     ['white space', ` ${token}`],
     ['another secret', createTokenSigner('secre7', 'test').sign(text, 1_000)],
     ['another purpose', createTokenSigner('secret', 'other').sign(text, 1_000)],
@@ -32,7 +32,7 @@ describe('a token', () => {
     expect(signer.open(wrong, 0)).toEqual({ kind: 'invalid' });
   });
 
-  it('does not survive the change of any of its characters', () => {
+  it('is invalid if any character is changed', () => {
     for (let at = 0; at < token.length; at++) {
       const other = token[at] === 'A' ? 'B' : 'A';
       expect(signer.open(token.slice(0, at) + other + token.slice(at + 1), 0)).toEqual({ kind: 'invalid' });

@@ -3,7 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { checkHealth } from '../../../infra/telemetry/check-health.ts';
 
 describe('checkHealth', () => {
-  it('names each part and says what is wrong with those that are down', async () => {
+  it('lists each part, with the reason for those that are down', async () => {
     const parts = await checkHealth(
       [
         { name: 'postgres', check: async () => undefined },

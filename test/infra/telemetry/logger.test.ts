@@ -4,11 +4,14 @@ import { expect, test } from 'vitest';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** Runs `code`, which has `logger` and `fault`, in a process of its own: the log writes to standard error itself. */
+/**
+ * Runs `code`, which has `logger` and `runlakeError`, in a separate process, because the log writes directly to standard
+ * error.
+ */
 function logOf(code: string): { text: string; line: Record<string, unknown> } {
   const program = `
     import { createLogger } from './infra/telemetry/logger.ts';
-    import { fault } from './infra/errors/runlake-error.ts';
+    import { runlakeError } from './infra/errors/runlake-error.ts';
     const logger = createLogger('debug', 'test');
     ${code}`;
   const ended = spawnSync(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', program], { cwd: root });
@@ -17,7 +20,7 @@ function logOf(code: string): { text: string; line: Record<string, unknown> } {
   return { text, line: JSON.parse(text) as Record<string, unknown> };
 }
 
-test('secrets are replaced wherever they are nested', () => {
+test('replaces secrets at every nesting level', () => {
   const names = [
     'authorization',
     'x-api-key',
@@ -38,10 +41,10 @@ test('secrets are replaced wherever they are nested', () => {
   expect(line).toMatchObject({ b: { c: { 'x-api-key': '***' } } });
 });
 
-test('on a terminal the log is text that can be read', () => {
+test('writes readable text to a terminal', () => {
   const code = `const { createLogger } = await import('./infra/telemetry/logger.ts');
     createLogger('info', 'api').warn({ topic: 'run-events', password: 'hunter2' }, 'a record was refused');`;
-  // `script` gives the program a terminal; what it writes there comes back on standard output.
+  // `script` runs the program in a terminal and copies its output to standard output.
   const program = `${process.execPath} --import tsx --input-type=module -e '${code.replaceAll("'", `'\\''`)}'`;
   const ended = spawnSync('script', ['-qec', program, '/dev/null'], {
     cwd: root,
@@ -63,7 +66,7 @@ test.each([
 ])('a cause is logged with name, code and the beginning of its text: %s', (_name, message, kept) => {
   const { text, line } = logOf(`
     const cause = Object.assign(new TypeError(${message}), { code: '27', row: 'hunter2' });
-    logger.error({ err: fault('CLICKHOUSE_QUERY_FAILED', {}, { cause }) }, 'failed')`);
+    logger.error({ err: runlakeError('CLICKHOUSE_QUERY_FAILED', {}, { cause }) }, 'failed')`);
   expect(text).not.toContain('hunter2');
   expect(line.err).toMatchObject({
     code: 'CLICKHOUSE_QUERY_FAILED',
@@ -73,7 +76,7 @@ test.each([
   });
 });
 
-test('the text of a foreign error is treated as that of a cause, also in its stack', () => {
+test('treats the text of a foreign error like that of a cause, also in its stack', () => {
   const { text, line } = logOf(`logger.error({ err: new RangeError("no 'hunter2'\\nnor 'hunter2'") }, 'failed')`);
   expect(text).not.toContain('hunter2');
   expect(line.err).toMatchObject({ name: 'RangeError', message: "no '…'\nnor '…'" });

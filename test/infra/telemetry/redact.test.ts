@@ -5,15 +5,15 @@ import { isSecretName, scrubText } from '../../../infra/telemetry/redact.ts';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** Calls of the log that hold the secret `hunter2-hunter2` somewhere, and what must be left of the line. */
-const calls: readonly (readonly [name: string, code: string, left?: string])[] = [
+/** Log calls with the secret `hunter2-hunter2` at different positions, and what must remain in the line. */
+const calls: readonly (readonly [name: string, code: string, remaining?: string])[] = [
   ['an API key in a field', `logger.info({ apiKey: secret }, 'm')`],
   ['an API key in headers', `logger.info({ headers: { 'X-Api-Key': secret, host: 'h' } }, 'm')`, '"host":"h"'],
   ['Authorization in headers', `logger.info({ request: { headers: { Authorization: 'Bearer ' + secret } } }, 'm')`],
   ['cookies', `logger.info({ headers: { 'set-cookie': [secret], cookie: secret } }, 'm')`],
   ['a field five levels deep', `logger.info({ a: { b: { c: { d: { password: secret } } } } }, 'm')`],
   ['a field in a list', `logger.info({ keys: [{ key: secret }, { secret_key: secret }] }, 'm')`],
-  ['SASL as kafkajs takes it', `logger.info({ sasl: { mechanism: 'plain', username: 'u', password: secret } }, 'm')`],
+  ['SASL options of kafkajs', `logger.info({ sasl: { mechanism: 'plain', username: 'u', password: secret } }, 'm')`],
   [
     'S3 credentials',
     `logger.info({ destination: { secretAccessKey: secret, sessionToken: secret, bucket: 'b' } }, 'm')`,
@@ -37,11 +37,7 @@ const calls: readonly (readonly [name: string, code: string, left?: string])[] =
   ],
   ['an argument of the message', `logger.info('cannot reach %s', 'http://me:' + secret + '@ch/')`, 'http://***@ch/'],
   ['a bearer token in the message', `logger.info('sent Authorization: Bearer ' + secret + ' to it')`, 'to it'],
-  [
-    'a key of our own in the message',
-    `logger.info('the key rlk_' + secret + ' is unknown')`,
-    'the key rlk_*** is unknown',
-  ],
+  ['an API key in the message', `logger.info('the key rlk_' + secret + ' is unknown')`, 'the key rlk_*** is unknown'],
   [
     'an error',
     `logger.error({ err: new Error('connect to postgres://me:' + secret + '@db/ failed') }, 'm')`,
@@ -55,7 +51,7 @@ const calls: readonly (readonly [name: string, code: string, left?: string])[] =
   ],
   [
     'the text of an error of the catalogue',
-    `logger.error({ err: fault('BAD_REQUEST', { reason: 'secret=' + secret }) }, 'm')`,
+    `logger.error({ err: runlakeError('BAD_REQUEST', { reason: 'secret=' + secret }) }, 'm')`,
     '"code":"BAD_REQUEST"',
   ],
   ['an error under another name', `logger.warn({ reason: new Error('password: ' + secret), n: 1 }, 'm')`, '"n":1'],
@@ -74,14 +70,14 @@ const calls: readonly (readonly [name: string, code: string, left?: string])[] =
     '"part":"p"',
   ],
   ['line breaks', `logger.info({ text: 'a\\nb' }, 'one\\ntwo\\r\\nthree ' + 'password=' + secret)`, 'one\\ntwo'],
-  ['a circle', `const circle = { password: secret }; circle.self = circle; logger.info(circle, 'm')`],
+  ['a circular structure', `const circle = { password: secret }; circle.self = circle; logger.info(circle, 'm')`],
 ];
 
 let lines: readonly string[];
 beforeAll(() => {
   const program = `
     import { createLogger } from './infra/telemetry/logger.ts';
-    import { fault } from './infra/errors/runlake-error.ts';
+    import { runlakeError } from './infra/errors/runlake-error.ts';
     const logger = createLogger('debug', 'test');
     const secret = 'hunter2-hunter2';
     ${calls.map(([, code]) => `{ ${code} }`).join('\n')}`;
@@ -89,14 +85,17 @@ beforeAll(() => {
   lines = ended.stderr.toString().trimEnd().split('\n');
 });
 
-it('every event is one line of JSON', () => {
+it('writes every event as one line of JSON', () => {
   expect(lines.map((line) => Object.keys(JSON.parse(line)).includes('msg'))).toEqual(calls.map(() => true));
 });
 
-it.each(calls.map(([name, code, left], index) => ({ name, code, left, index })))('$name', ({ index, left }) => {
-  expect(lines[index]).not.toContain('hunter2');
-  expect(lines[index]).toContain(left ?? '***');
-});
+it.each(calls.map(([name, code, remaining], index) => ({ name, code, remaining, index })))(
+  '$name',
+  ({ index, remaining }) => {
+    expect(lines[index]).not.toContain('hunter2');
+    expect(lines[index]).toContain(remaining ?? '***');
+  },
+);
 
 it.each([
   ['password', true],
@@ -118,6 +117,6 @@ it.each([
   'the insert of run-events 3:100-200 took 20 ms',
   'RUNLAKE_SECRET_KEY is required where both stores have addresses',
   'admin@runlake.local signed in',
-])('%s stays as it is', (text) => {
+])('does not change %s', (text) => {
   expect(scrubText(text)).toBe(text);
 });

@@ -15,7 +15,7 @@ function show(look: Look<never>, everyMs?: number): void {
   ends.push(plain.showing(look, everyMs));
 }
 
-/** Lines of the scrape about one metric, without the comments. */
+/** Lines of a scrape for one metric, without comments. */
 async function scrape(name = 'runlake_test_plain'): Promise<string[]> {
   return (await registry.metrics()).split('\n').filter((line) => line.startsWith(name));
 }
@@ -27,7 +27,7 @@ async function failures(): Promise<number> {
   return Number(line?.split(' ').at(-1) ?? 0);
 }
 
-it('shows what its source finds, and nothing before, after, or where that is nothing', async () => {
+it('exports the value of its source, and nothing without a source or a value', async () => {
   expect(await scrape()).toEqual([]);
   let value: number | undefined = 7;
   show(() => value, 0);
@@ -40,7 +40,7 @@ it('shows what its source finds, and nothing before, after, or where that is not
   expect(await scrape()).toEqual([]);
 });
 
-it('labels that are gone are no longer shown', async () => {
+it('does not export labels that the source no longer returns', async () => {
   const sample = (partition: number) => ({ labels: { topic: 't', partition }, value: partition });
   let samples = [sample(0), sample(1)];
   ends.push(labelled.showing(async () => samples, 0));
@@ -49,22 +49,22 @@ it('labels that are gone are no longer shown', async () => {
   expect(await scrape('runlake_test_labelled')).toEqual(['runlake_test_labelled{topic="t",partition="1"} 1']);
 });
 
-it('a source that is replaced no longer counts, also where it ends later', async () => {
+it('ignores a replaced source, even if it ends later', async () => {
   const end = plain.showing(() => 1, 0);
   show(() => 2, 0);
   end();
   expect(await scrape()).toEqual(['runlake_test_plain 2']);
 });
 
-it('many scrapes at once and in a row are one look', async () => {
-  let looks = 0;
-  show(async () => ++looks, 60_000);
+it('queries its source once for concurrent and successive scrapes', async () => {
+  let queries = 0;
+  show(async () => ++queries, 60_000);
   await Promise.all([scrape(), scrape(), scrape()]);
   expect(await scrape()).toEqual(['runlake_test_plain 1']);
-  expect(looks).toBe(1);
+  expect(queries).toBe(1);
 });
 
-it('a look that fails leaves the gauge out and is counted; the others are shown', async () => {
+it('omits a gauge whose query fails and counts the failure; others are exported', async () => {
   const before = await failures();
   show(() => Promise.reject(runlakeError('DATABASE_UNAVAILABLE')), 0);
   ends.push(labelled.showing(() => [{ labels: { topic: 't', partition: 0 }, value: 3 }], 0));
@@ -73,22 +73,22 @@ it('a look that fails leaves the gauge out and is counted; the others are shown'
   expect(await failures()).toBeGreaterThan(before);
 });
 
-it('a look that hangs keeps no scrape longer than its patience, is not repeated meanwhile, and serves the next one', async () => {
+it('a query that hangs delays a scrape at most by the timeout, is not repeated, and its result serves the next scrape', async () => {
   const before = await failures();
-  let looks = 0;
-  let answer = (_value: number) => {};
+  let queries = 0;
+  let resolveQuery = (_value: number) => {};
   show(() => {
-    looks += 1;
+    queries += 1;
     return new Promise<number>((resolve) => {
-      answer = resolve;
+      resolveQuery = resolve;
     });
   }, 60_000);
   const startedAtMs = performance.now();
   expect(await Promise.all([scrape(), scrape()])).toEqual([[], []]);
   expect(performance.now() - startedAtMs).toBeLessThan(maxWaitMs * 10);
-  expect(looks).toBe(1);
+  expect(queries).toBe(1);
   expect(await failures()).toBe(before + 2);
-  answer(5);
-  await until('the late look', async () => (await scrape()).includes('runlake_test_plain 5'));
-  expect(looks).toBe(1);
+  resolveQuery(5);
+  await until('the late result', async () => (await scrape()).includes('runlake_test_plain 5'));
+  expect(queries).toBe(1);
 });

@@ -17,7 +17,7 @@ async function start(healthChecks: readonly HealthCheck[] = []): Promise<Telemet
   return server;
 }
 
-it('tells metrics in the text format, the life of the process, and readiness', async () => {
+it('serves metrics in the text format, liveness and readiness', async () => {
   const { url } = await start([{ name: 'postgres', check: async () => undefined }]);
   const metrics = await fetch(`${url}/metrics`);
   expect(metrics.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
@@ -29,7 +29,7 @@ it('tells metrics in the text format, the life of the process, and readiness', a
   });
 });
 
-it('is not ready while a part is down, and while it drains', async () => {
+it('is not ready while a part is down or while it drains', async () => {
   let up = false;
   const check = async () => {
     if (!up) throw runlakeError('DATABASE_UNAVAILABLE');
@@ -61,7 +61,7 @@ it.each([
   expect((await fetch(url + path, { method })).status).toBe(status);
 });
 
-it('a port that is taken is a fault that names its settings', async () => {
+it('reports a port that is in use, with its setting', async () => {
   const other = createServer();
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   const { port } = other.address() as { port: number };

@@ -1,4 +1,4 @@
-/** Real stores behind TLS: who is trusted, by which address, and that nothing is let through that should not be. */
+/** Real stores behind TLS: which authorities are trusted by which setting, and which connections are refused. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
@@ -47,8 +47,8 @@ function through(proxy: TlsProxy, url: string, change: (address: URL) => void = 
 
 describe('ClickHouse over https', () => {
   it.each([
-    ['of a trusted authority answers', 'clickhouse', own, undefined],
-    ['of an authority that nobody named is refused', 'clickhouse', undefined, 'CLICKHOUSE_UNAVAILABLE'],
+    ['of a trusted authority is accepted', 'clickhouse', own, undefined],
+    ['of an authority that is not configured is refused', 'clickhouse', undefined, 'CLICKHOUSE_UNAVAILABLE'],
     ['of another authority is refused', 'clickhouse', other, 'CLICKHOUSE_UNAVAILABLE'],
     ['with another name is refused', 'clickhouseElsewhere', own, 'CLICKHOUSE_UNAVAILABLE'],
   ] as const)('a server %s', async (_case, proxy, authorities, code) => {
@@ -80,13 +80,13 @@ describe('Postgres over TLS', () => {
     await database.close();
   });
 
-  it('refuses a server that speaks no TLS', async () => {
+  it('refuses a server without TLS', async () => {
     const database = openDatabase({ url: `${stores.databaseUrl}?sslmode=require`, logger, timeoutMs });
     await expect(database.ping()).rejects.toMatchObject({ code: refused });
     await database.close();
   });
 
-  it('takes the authority of the address before that of the setting', async () => {
+  it('prefers the authority in the address to that of the setting', async () => {
     const url = through(proxies.postgres, stores.databaseUrl, (address) => {
       address.searchParams.set('sslmode', 'verify-full');
       address.searchParams.set('sslrootcert', authorityFile);
@@ -96,7 +96,7 @@ describe('Postgres over TLS', () => {
     await database.close();
   });
 
-  it('carries the lock of the in-process log and the job queues too', async () => {
+  it('is also used for the lock of the in-process log and the job queues', async () => {
     const url = through(proxies.postgres, stores.databaseUrl, (address) =>
       address.searchParams.set('sslmode', 'verify-full'),
     );

@@ -12,11 +12,11 @@ export interface TlsProxyOptions {
   readonly host: string;
   readonly port: number;
   readonly certificate?: 'server' | 'elsewhere';
-  /** Before TLS a client of Postgres asks for it, in eight bytes, and is answered with one letter. */
+  /** SSLRequest: a Postgres client sends these eight bytes before TLS, and the server responds with one letter. */
   readonly asPostgres?: boolean;
 }
 
-/** Ends TLS in front of a real server that speaks none. */
+/** Terminates TLS in front of a real server without TLS. */
 export async function openTlsProxy({
   host,
   port,

@@ -11,12 +11,12 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe('authorities that connections trust', () => {
-  it('are the client’s own where no file is set', () => {
+describe('trusted authorities', () => {
+  it('are those of the client if no file is set', () => {
     expect(trustedAuthorities({ tlsCaFile: undefined })).toBeUndefined();
   });
 
-  it('are those of the file beside those of Node', () => {
+  it('are those of the file and those of Node', () => {
     const tlsCaFile = join(folder, 'two.pem');
     writeFileSync(tlsCaFile, `a comment\n${rootCertificates[0]}\n${rootCertificates[1]}\n`);
     expect(trustedAuthorities({ tlsCaFile })).toHaveLength(rootCertificates.length + 2);

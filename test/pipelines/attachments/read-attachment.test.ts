@@ -21,8 +21,8 @@ describe('an attachment', () => {
     ['with a name of 255 characters', '😀'.repeat(255), 'image/svg+xml', 'image/svg+xml'],
     ['with quotes in its name', `'"\\ /../é`, 'a/b', 'a/b'],
     ['without a type', 'a', '', 'application/octet-stream'],
-    ['with a type that is none', 'a', 'undefined', 'application/octet-stream'],
-    ['with a type that breaks headers', 'a', 'text/html\r\nx: y', 'application/octet-stream'],
+    ['with an invalid type', 'a', 'undefined', 'application/octet-stream'],
+    ['with a type that would inject headers', 'a', 'text/html\r\nx: y', 'application/octet-stream'],
   ])('%s becomes a record of the schema', (_, name, mimeType, stored) => {
     const message = read({ name, mimeType });
     expect(message.key).toBe(`${sender.workspaceId}:${runId}`);

@@ -35,7 +35,7 @@ beforeEach(() => {
 
 let offset = 0;
 
-/** Puts bytes aside, as the sink does, and reads the letter back. */
+/** Stores bytes in the dead-letter queue as the sink does, and reads the record back. */
 async function deadLetterOf(value: Buffer, { topic = runEvents, step = 'insert' } = {}): Promise<DeadLetter> {
   offset += 1;
   const record = { partition: 0, offset, key: 'the key', value, headers: { from: 'a test' } };
@@ -55,8 +55,8 @@ function eventOf(receivedAtMicros: number, more: Partial<RunEvent> = {}): RunEve
 const nameOf = async (runId: string) =>
   (await under.rows<{ name: string }>(`SELECT post_name AS name FROM runs FINAL WHERE id = '${runId}'`))[0]?.name;
 
-describe('a letter', () => {
-  it('goes back with its original key, bytes and headers, once', async () => {
+describe('a dead-letter record', () => {
+  it('is republished once, with its original key, bytes and headers', async () => {
     const event = eventOf(at(0), { values: { name: 'from the letter' } });
     const deadLetter = await deadLetterOf(framed(event));
     const topic = topics.find(({ name }) => name === deadLetter.topic) as Topic;
@@ -77,7 +77,7 @@ describe('a letter', () => {
     expect(published).toHaveLength(2);
   });
 
-  it.each(['insert', 'park'])('of step %s is refused where its run has changed since', async (step) => {
+  it.each(['insert', 'defer'])('of step %s is refused if its run has changed since', async (step) => {
     const event = eventOf(at(10), { values: { name: 'older' } });
     const deadLetter = await deadLetterOf(framed(event), { step });
     await under.publish({ ...event, receivedAtMicros: at(20), values: { name: 'newer' } });
@@ -90,7 +90,7 @@ describe('a letter', () => {
     expect(await nameOf(event.runId)).toBe('older');
   });
 
-  it('goes back where only older events of its run are stored, also after they were merged', async () => {
+  it('is republished if only older events of its run are stored, also after they were merged', async () => {
     const event = eventOf(at(30));
     const deadLetter = await deadLetterOf(framed({ ...event, values: { name: 'of the letter' } }));
     await under.publish({ ...event, receivedAtMicros: at(1) }, { ...event, receivedAtMicros: at(29) });
@@ -98,7 +98,7 @@ describe('a letter', () => {
     expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
   });
 
-  it('is refused for a newer event that was merged with an older one', async () => {
+  it('is refused because of a newer event that was merged with an older one', async () => {
     const event = eventOf(at(30));
     const deadLetter = await deadLetterOf(framed(event));
     await under.publish({ ...event, receivedAtMicros: at(40) });
@@ -112,14 +112,14 @@ describe('a letter', () => {
     ['bytes that are no record', Buffer.from('not in the wire format')],
     ['an unknown schema', Buffer.concat([Buffer.from([0, 0, 0, 9, 9]), Buffer.from('x')])],
     ['a record that ends early', framed(eventOf(at(0))).subarray(0, 80)],
-  ])('of %s is refused, because it would die again', async (_what, value) => {
+  ])('of %s is refused, because it would fail again', async (_what, value) => {
     const deadLetter = await deadLetterOf(value, { step: 'inspect' });
     const refused = await replayDeadLetter(deadLetter, deps, { force: false });
     expect(refused).toEqual({ outcome: 'refused', reason: expect.stringContaining('cannot be read') });
     expect(published).toEqual([]);
   });
 
-  it('gives its claim back where the log refuses, and keeps it where nobody knows', async () => {
+  it('releases its claim if the log refuses, and keeps it if the outcome is unknown', async () => {
     const deadLetter = await deadLetterOf(framed(eventOf(at(0))));
     const refusing = (code: 'EVENT_LOG_UNAVAILABLE' | 'REPLAY_UNCONFIRMED') => ({
       ...deps,
@@ -138,14 +138,14 @@ describe('a letter', () => {
     expect(await replayDeadLetter(deadLetter, deps, unforced)).toEqual({ outcome: 'refused', reason });
   });
 
-  it('of two commands at the same moment goes to one', async () => {
+  it('is replayed by one of two concurrent commands', async () => {
     const deadLetter = await deadLetterOf(framed(eventOf(at(0))));
     const both = await Promise.all([1, 2].map(() => replayDeadLetter(deadLetter, deps, { force: false })));
     expect(both.map(({ outcome }) => outcome).sort()).toEqual(['refused', 'replayed']);
   });
 });
 
-it('feedback is not compared with a run: each event says its own time, and the newest wins', async () => {
+it('dead-letter feedback is not compared with a run: each event has its own time, and the newest wins', async () => {
   const deadLetter = await deadLetterOf(Buffer.alloc(0), { topic: feedbackEvents });
   expect(await replayDeadLetter(deadLetter, deps, { force: false })).toMatchObject({ outcome: 'refused' });
 });

@@ -27,7 +27,7 @@ beforeEach(() => {
   shop.jobs.length = 0;
 });
 
-/** A started export of so many days, with its runs. */
+/** A started export of that many days, with its runs. */
 async function started(days = 1) {
   const made = await shop.create({ endTimeMicros: at + days * dayMicros });
   await shop.start(made.id);
@@ -35,7 +35,7 @@ async function started(days = 1) {
   return { exportId: made.id, runId: runs[0]?.id ?? '', siblings: runs.slice(1) };
 }
 
-const pass = (ms: number) => {
+const advanceClock = (ms: number) => {
   shop.clock.now = new Date(shop.clock.now.getTime() + ms);
 };
 const runOf = async (exportId: string) => {
@@ -47,8 +47,8 @@ const runOf = async (exportId: string) => {
 const disturbed = (step: Step, disturb: Disturbance) => disturbedDeps(shop.deps, step, disturb);
 const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
 
-/** SPEC 7.4: the store is away or busy, an engine fails, resources run out, the operator has to do something. */
-const passing = [
+/** SPEC 7.4: the store is unavailable or busy, an engine fails, resources run out, or the operator must act. */
+const temporary = [
   ['CLICKHOUSE_UNAVAILABLE', 'read'],
   ['CLICKHOUSE_QUERY_FAILED', 'find'],
   ['DESTINATION_UNAVAILABLE', 'upload'],
@@ -60,8 +60,8 @@ const passing = [
   ['SEAL_KEY_UNKNOWN', 'open'],
   ['INTERNAL', 'encode'],
 ] as const;
-/** SPEC 7.4: credentials, rights, bucket and address are those of the destination's owner, and so is whether it is there. */
-const lasting = [
+/** SPEC 7.4: credentials, permissions, bucket and address, and whether it exists, belong to the destination's owner. */
+const permanent = [
   ['DESTINATION_ACCESS_DENIED', 'upload'],
   ['DESTINATION_BUCKET_NOT_VALID', 'upload'],
   ['DESTINATION_KEY_UNKNOWN', 'upload'],
@@ -73,7 +73,7 @@ const lasting = [
   ['NOT_FOUND', 'open'],
   ['EXPORT_PROJECT_DELETED', 'read'],
 ] as const;
-/** Those have tests of their own below, or are no ends of attempts. */
+/** These have their own tests below, or never end an attempt. */
 const others = [
   'DESTINATION_FILE_MISSING',
   'EXPORT_ATTEMPT_OVER',
@@ -83,12 +83,12 @@ const others = [
 ];
 
 describe('a failed attempt', () => {
-  it('is told for every fault of exports and destinations that there is', () => {
-    const told = new Set([...passing, ...lasting].map(([code]) => code as string).concat(others));
-    expect(Object.keys(exportErrors).filter((code) => !told.has(code))).toEqual([]);
+  it('is tested for every error code of exports and destinations', () => {
+    const covered = new Set([...temporary, ...permanent].map(([code]) => code as string).concat(others));
+    expect(Object.keys(exportErrors).filter((code) => !covered.has(code))).toEqual([]);
   });
 
-  it.each(passing)('%s while it does %s: is tried again after the pause, and goes on', async (code, step) => {
+  it.each(temporary)('%s during %s: is retried after the delay, and continues', async (code, step) => {
     const { exportId, runId } = await started();
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
@@ -98,23 +98,23 @@ describe('a failed attempt', () => {
     expect(run.errors).toEqual({ retry_0: `${message} ${remedy}` });
     expect(Date.parse(run.nextAttemptAt) - shop.clock.now.getTime()).toBe(delayMs);
     expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs }]);
-    // Not before its time.
-    pass(delayMs - 1);
+    // Not before the delay has passed.
+    advanceClock(delayMs - 1);
     await shop.worker().attempt(runId);
     expect(await runOf(exportId)).toMatchObject({ fence: 1, retryNumber: 1 });
-    pass(1);
+    advanceClock(1);
     await shop.worker().attempt(runId);
     expect(await runOf(exportId)).toMatchObject({ status: 'COMPLETED', retryNumber: 1 });
     expect(await shop.exportedIds(exportId)).toEqual(ids);
   });
 
-  it('keeps the cause of each attempt, and is the last one when the retries are used up', async () => {
+  it('records the cause of each attempt, and is final when the retries are used up', async () => {
     const { exportId, runId, siblings } = await started(3);
     const worker = shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE'));
     for (let attempt = 0; attempt <= retries; attempt++) {
       expect((await shop.read(exportId)).status).toBe('RUNNING');
       await worker.attempt(runId);
-      pass(delayMs);
+      advanceClock(delayMs);
     }
     const run = await runOf(exportId);
     expect(run).toMatchObject({ status: 'FAILED', retryNumber: retries, finishedAt: expect.any(String) });
@@ -123,12 +123,12 @@ describe('a failed attempt', () => {
     expect(made).toMatchObject({ status: 'FAILED', manifestAt: null });
     expect(made.statusReason).toContain('2026-03-05');
     expect((await shop.runs(exportId)).slice(1).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
-    // A look at a sibling that is still queued does nothing.
+    // Handling a sibling that is still queued changes nothing.
     await shop.worker().attempt(siblings[0]?.id ?? '');
     expect((await shop.runs(exportId))[1]).toMatchObject({ status: 'CANCELLED', fence: 0 });
   });
 
-  it.each(lasting)('%s while it does %s: the run and its export fail at once', async (code, step) => {
+  it.each(permanent)('%s during %s: the run and its export fail at once', async (code, step) => {
     const { exportId, runId } = await started(2);
     shop.jobs.length = 0;
     await shop.worker(failing(step, code)).attempt(runId);
@@ -143,7 +143,7 @@ describe('a failed attempt', () => {
     expect(shop.jobs).toEqual([]);
   });
 
-  it('says nothing of what lies behind an unexpected fault', async () => {
+  it('hides the details of an unexpected error', async () => {
     const { exportId, runId } = await started();
     const secret = disturbed('upload', async () => {
       throw Object.assign(new TypeError('password=hunter2'), {});
@@ -171,7 +171,7 @@ describe('a failed attempt', () => {
 });
 
 describe('an attempt that takes too long', () => {
-  it('is aborted and tried again, and fails the export when the retries are used up', async () => {
+  it('is aborted and retried, and fails the export when the retries are used up', async () => {
     const short = await openWorkshop({ exportRunTimeoutMs: 100, exportRetries: 1, exportRetryDelayMs: 0 });
     try {
       await short.store(5, at);
@@ -198,36 +198,33 @@ describe('an attempt that takes too long', () => {
   });
 });
 
-describe('a worker hears within two seconds', () => {
+describe('a worker detects within two seconds', () => {
   const stuck = (reached: () => void) => async (signal: AbortSignal | undefined) => {
     reached();
     await new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
   };
 
-  it.each(['count', 'find', 'read', 'encode', 'upload'] as const)(
-    'of a cancellation while it does %s',
-    async (step) => {
-      const { exportId, runId } = await started(2);
-      const { promise: there, resolve: reached } = deferred();
-      const working = shop.worker(disturbed(step, stuck(reached))).attempt(runId);
-      await there;
-      const beganMs = performance.now();
-      await cancelExport(shop.deps, shop.workspaceId, exportId);
-      await working;
-      expect(performance.now() - beganMs).toBeLessThan(2_000);
-      expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
-      expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null, pendingUpload: null });
-      expect(await shop.read(exportId)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
-      expect([...(await shop.objects()).keys()].filter((key) => key.includes(exportId))).toEqual([]);
-    },
-  );
+  it.each(['count', 'find', 'read', 'encode', 'upload'] as const)('a cancellation during %s', async (step) => {
+    const { exportId, runId } = await started(2);
+    const { promise: there, resolve: reached } = deferred();
+    const working = shop.worker(disturbed(step, stuck(reached))).attempt(runId);
+    await there;
+    const beganMs = performance.now();
+    await cancelExport(shop.deps, shop.workspaceId, exportId);
+    await working;
+    expect(performance.now() - beganMs).toBeLessThan(2_000);
+    expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
+    expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null, pendingUpload: null });
+    expect(await shop.read(exportId)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
+    expect([...(await shop.objects()).keys()].filter((key) => key.includes(exportId))).toEqual([]);
+  });
 
-  it('that the export is out of time', async () => {
+  it('that the export timed out', async () => {
     const { exportId, runId } = await started(2);
     const { promise: there, resolve: reached } = deferred();
     const working = shop.worker(disturbed('read', stuck(reached))).attempt(runId);
     await there;
-    pass(shop.limits.exportTimeoutMs);
+    advanceClock(shop.limits.exportTimeoutMs);
     await sweepExports(shop.deps);
     await working;
     const made = await shop.read(exportId);
@@ -262,7 +259,7 @@ describe('a worker hears within two seconds', () => {
 });
 
 describe('a process that stops', () => {
-  it('gives its runs back without a retry, and takes none up any more', async () => {
+  it('releases its runs without a retry, and claims no more', async () => {
     const { exportId, runId } = await started();
     const { promise: there, resolve: reached } = deferred();
     let uploads = 0;
@@ -289,14 +286,14 @@ describe('a process that stops', () => {
 });
 
 describe('a lease', () => {
-  it('is moved on while a worker lives, also without a word from it for longer than it lasts', async () => {
+  it('is renewed while a worker lives, also if the worker writes nothing for longer than the lease', async () => {
     const short = await openWorkshop({ exportLeaseMs: 3_000 });
     try {
       await short.store(5, at);
       const made = await short.create();
       await short.start(made.id);
       const [{ id: runId } = { id: '' }] = await short.runs(made.id);
-      const { promise: held, resolve: goOn } = deferred();
+      const { promise: held, resolve: resume } = deferred();
       const worker = short.worker({
         openSource: (...scope) => {
           const source = short.deps.openSource(...scope);
@@ -311,14 +308,14 @@ describe('a lease', () => {
         );
         return row;
       };
-      await until('the run is taken up', async () => (await leaseOf())?.fence === 1);
+      await until('the run to be claimed', async () => (await leaseOf())?.fence === 1);
       const first = await leaseOf();
-      await until('the lease is moved on twice', async () => {
+      await until('the lease to be renewed twice', async () => {
         const now = await leaseOf();
         return Date.parse(now?.lease ?? '') - Date.parse(first?.lease ?? '') > 3_000;
       });
       await short.worker().attempt(runId);
-      goOn();
+      resume();
       await working;
       expect((await short.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 1 });
     } finally {
@@ -326,33 +323,33 @@ describe('a lease', () => {
     }
   });
 
-  it('cannot be had twice for more runs of an export than may be worked on at once', async () => {
+  it('is refused for more runs of an export than may run at once', async () => {
     const narrow = await openWorkshop({ exportRunsAtOnce: 2 });
     try {
       const made = await narrow.create({ endTimeMicros: at + 5 * dayMicros });
       await narrow.start(made.id);
-      // Only so many are queued.
+      // Only that many are queued.
       expect(narrow.jobs.filter(({ name }) => name === 'export-run')).toHaveLength(2);
       const runs = await narrow.runs(made.id);
-      const goOn: (() => void)[] = [];
+      const resume: (() => void)[] = [];
       const worker = narrow.worker({
         openSource: (...scope) => {
           const source = narrow.deps.openSource(...scope);
           return {
             ...source,
             count: async (signal) => {
-              await new Promise<void>((resolve) => goOn.push(resolve));
+              await new Promise<void>((resolve) => resume.push(resolve));
               return source.count(signal);
             },
           };
         },
       });
       const working = runs.map(({ id }) => worker.attempt(id));
-      await until('two are worked on', () => goOn.length === 2 && worker.attempts.size === 2);
+      await until('two runs to be in progress', () => resume.length === 2 && worker.attempts.size === 2);
       const statuses = (await narrow.runs(made.id)).map(({ status }) => status);
       expect(statuses.filter((status) => status === 'RUNNING')).toHaveLength(2);
       const release = setInterval(() => {
-        for (const each of goOn.splice(0)) each();
+        for (const each of resume.splice(0)) each();
       }, 5);
       await Promise.all(working);
       clearInterval(release);
@@ -364,8 +361,8 @@ describe('a lease', () => {
   });
 });
 
-describe('a run that nobody knows', () => {
-  it('is left alone', async () => {
+describe('a run that does not exist', () => {
+  it('is ignored', async () => {
     await expect(shop.worker().attempt(randomUUID())).resolves.toBe(false);
     const [own = ''] = await readdir(shop.workRoot);
     expect(await readdir(`${shop.workRoot}/${own}`)).toEqual(['owner.json']);

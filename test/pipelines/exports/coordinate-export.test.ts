@@ -17,8 +17,8 @@ const open = async (limits: Partial<ExportLimits> = {}) => {
   shop = await openWorkshop(limits);
 };
 
-describe('an export waits as CREATED', () => {
-  it('until what was accepted before it is stored, and says so', async () => {
+describe('an export stays CREATED', () => {
+  it('until the events accepted before it are stored, with that as the reason', async () => {
     await open();
     const log = { stored: false, asked: [] as unknown[] };
     const deps: WorkDeps = {
@@ -37,19 +37,19 @@ describe('an export waits as CREATED', () => {
       { 'run-events': { 0: 7 } },
     ]);
     expect(made.statusReason).toMatch(/stored/);
-    const giveUp = AbortSignal.timeout(50);
-    await coordinateExport(deps, made.id, giveUp);
+    const signal = AbortSignal.timeout(50);
+    await coordinateExport(deps, made.id, signal);
     await coordinateExport(deps, made.id, undefined, 0);
     expect(await shop.read(made.id)).toMatchObject({ status: 'CREATED', startedAt: null });
     const waiting = coordinateExport(deps, made.id, new AbortController().signal);
-    await until('it asks', () => log.asked.length > 3);
+    await until('the coordinator to check the log', () => log.asked.length > 3);
     log.stored = true;
     await waiting;
     expect(log.asked[0]).toEqual(['run-events', { 0: 7 }]);
     expect(await shop.read(made.id)).toMatchObject({ status: 'RUNNING', statusReason: null });
   });
 
-  it('while its workspace has as many running as it may, and goes on when one of them ends', async () => {
+  it('while its workspace is at its limit of running exports, and starts when one of them ends', async () => {
     await open({ exportsPerWorkspace: 2 });
     const exports = [];
     for (let n = 0; n < 5; n++) {
@@ -65,13 +65,13 @@ describe('an export waits as CREATED', () => {
     const running = (await Promise.all(ids.map((id) => shop.read(id)))).find(({ status }) => status === 'RUNNING');
     const before = shop.jobs.length;
     await cancelExport(shop.deps, shop.workspaceId, running?.id ?? '');
-    // The oldest of those that wait is looked at.
+    // The coordinator starts the oldest waiting export.
     expect(shop.jobs[before]).toMatchObject({ name: 'coordinate-export', payload: { export_id: waiting[0]?.id } });
     await shop.work();
     expect((await statuses()).sort()).toEqual(['CANCELLED', ...Array(4).fill('COMPLETED')]);
   });
 
-  it('and does not start when its project was deleted', async () => {
+  it('and does not start if its project was deleted', async () => {
     await open();
     const made = await shop.create();
     await shop.database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [shop.projectId]);
@@ -81,7 +81,7 @@ describe('an export waits as CREATED', () => {
 });
 
 describe('an export that starts', () => {
-  it('has one run for each UTC day of its range, clipped to it', async () => {
+  it('has one run for each UTC day of its range, clipped to the range', async () => {
     await open();
     const made = await shop.create({ startTimeMicros: at + 1, endTimeMicros: at + 3 * dayMicros + 5 });
     await Promise.all([shop.start(made.id), shop.start(made.id)]);
@@ -95,7 +95,7 @@ describe('an export that starts', () => {
     expect(runs.every(({ status, fence }) => status === 'CREATED' && fence === 0)).toBe(true);
   });
 
-  it('works through more days than may be worked on at once', async () => {
+  it('processes more days than may run at once', async () => {
     await open({ exportRunsAtOnce: 3 });
     const made = await shop.create({ endTimeMicros: at + 20 * dayMicros });
     const ids = await shop.store(3, at + 19 * dayMicros);
@@ -106,7 +106,7 @@ describe('an export that starts', () => {
     expect(await shop.exportedIds(made.id)).toEqual(ids);
   });
 
-  it('fails where its manifest can never be written, and is left for later where it cannot be now', async () => {
+  it('fails if its manifest can never be written, and retries later after a temporary failure', async () => {
     await open();
     const { runlakeError } = await import('../../../infra/errors/runlake-error.ts');
     const finished = async () => {
@@ -120,8 +120,8 @@ describe('an export that starts', () => {
     };
     const failing = (code: 'DESTINATION_ACCESS_DENIED' | 'DESTINATION_UNAVAILABLE') => ({
       ...shop.deps,
-      openStore: async (place: Parameters<WorkDeps['openStore']>[0]) => ({
-        ...(await shop.deps.openStore(place)),
+      openStore: async (destination: Parameters<WorkDeps['openStore']>[0]) => ({
+        ...(await shop.deps.openStore(destination)),
         put: async () => Promise.reject(runlakeError(code, { step: 'write', reason: 'r', where: 'w' })),
       }),
     });
@@ -143,7 +143,7 @@ describe('an export that starts', () => {
 });
 
 describe('the manifest', () => {
-  it('stays where two look at the end of an export at the same moment', async () => {
+  it('stays when two processes detect the end of an export at the same moment', async () => {
     await open();
     const made = await shop.create();
     await shop.start(made.id);
@@ -156,7 +156,7 @@ describe('the manifest', () => {
     expect([...(await shop.objects()).keys()]).toEqual([expect.stringMatching(/_manifest\.json$/)]);
   });
 
-  it('is taken back where the export was cancelled while it was written', async () => {
+  it('is removed if the export was cancelled while it was written', async () => {
     await open();
     const made = await shop.create();
     await shop.start(made.id);
@@ -166,8 +166,8 @@ describe('the manifest', () => {
     );
     const deps: WorkDeps = {
       ...shop.deps,
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         return {
           ...store,
           put: async (...args) => {
@@ -184,7 +184,7 @@ describe('the manifest', () => {
 });
 
 describe('with queues and workers', () => {
-  /** Jobs on the database of the workshop, or on the Redis of the stack. */
+  /** Uses the queue on the workshop's database, or on the Redis of the stack. */
   async function withWorkers(work: (start: () => Promise<() => Promise<void>>) => Promise<void>) {
     const ends: (() => Promise<void>)[] = [];
     const start = async () => {
@@ -213,7 +213,7 @@ describe('with queues and workers', () => {
   it('a lost queue is rebuilt from the rows: exports that wait, that run, and runs that are due', async () => {
     await open({ exportRetryDelayMs: 100, exportRunsAtOnce: 3 });
     const ids = await shop.store(25, at);
-    // Nothing of these ever came to a queue.
+    // None of these jobs was ever queued.
     const created = await shop.create();
     const running = await shop.create({ endTimeMicros: at + 5 * dayMicros });
     await shop.start(running.id);
@@ -226,7 +226,7 @@ describe('with queues and workers', () => {
     await withWorkers(async (start) => {
       await start();
       await until(
-        'both are done',
+        'both exports to end',
         async () => {
           const statuses = await Promise.all([created, running].map(async ({ id }) => (await shop.read(id)).status));
           return statuses.every((status) => status === 'COMPLETED');
@@ -239,30 +239,30 @@ describe('with queues and workers', () => {
     expect((await shop.runs(running.id))[0]).toMatchObject({ fence: 6, retryNumber: 0 });
   });
 
-  it('two processes share the runs of an export, and each day is done once', async () => {
+  it('two processes share the runs of an export, and each day is exported once', async () => {
     await open();
     const ids: string[] = [];
     for (let n = 0; n < 8; n++) ids.push(...(await shop.store(12, at + n * dayMicros)));
     const made = await shop.create({ endTimeMicros: at + 8 * dayMicros });
     await withWorkers(async (start) => {
       await Promise.all([start(), start()]);
-      await until('it is done', async () => (await shop.read(made.id)).status === 'COMPLETED', 30_000);
+      await until('the export to end', async () => (await shop.read(made.id)).status === 'COMPLETED', 30_000);
     });
     expect(await shop.exportedIds(made.id)).toEqual(ids);
     expect((await shop.runs(made.id)).every(({ fence }) => fence === 1)).toBe(true);
   });
 
-  it('a process that stops in the middle hands over to the next one without a retry', async () => {
+  it('a process that stops half-way releases its runs to the next one without a retry', async () => {
     await open({ exportSliceRows: 5 });
     const ids = await shop.store(100, at);
     const made = await shop.create();
     await withWorkers(async (start) => {
       const end = await start();
-      await until('some files are there', async () => (await shop.read(made.id)).files >= 2, 30_000);
+      await until('some files to be recorded', async () => (await shop.read(made.id)).files >= 2, 30_000);
       await end();
       expect((await shop.runs(made.id))[0]).toMatchObject({ retryNumber: 0, errors: null });
       await start();
-      await until('it is done', async () => (await shop.read(made.id)).status === 'COMPLETED', 30_000);
+      await until('the export to end', async () => (await shop.read(made.id)).status === 'COMPLETED', 30_000);
     });
     expect(await shop.exportedIds(made.id)).toEqual(ids);
     expect((await shop.runs(made.id))[0]).toMatchObject({ retryNumber: 0 });

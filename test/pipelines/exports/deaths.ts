@@ -2,14 +2,14 @@ import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import type { SliceSource } from '../../../pipelines/exports/runs/export-run.ts';
 
-/** Where a worker dies: before or after something that it does to the world, the how manieth time. */
+/** Where a worker dies: before or after the given call (1st, 2nd, …) of a step with external effects. */
 export interface Death {
   readonly step: 'count' | 'find' | 'read' | 'encode' | 'upload' | 'upload in parts' | 'record';
   readonly when: 'before' | 'after';
   readonly time: number;
 }
 
-/** Of a run with four parts. A run is counted twice. */
+/** For a run with four parts. A run is counted twice. */
 export const deaths: readonly Death[] = [
   ...(['count', 'find', 'read', 'encode'] as const).flatMap((step) =>
     (step === 'count' ? [1, 2] : [1, 2, 3]).map((time) => ({ step, when: 'before', time }) as const),
@@ -19,7 +19,10 @@ export const deaths: readonly Death[] = [
   ),
 ];
 
-/** The ports of a worker that calls `die` there, which does not come back; or does, from something else than a death. */
+/**
+ * Dependencies that call `die` at that step. If `die` stands for a crash it never returns; otherwise the step goes
+ * on.
+ */
 export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<unknown>): WorkDeps {
   let count = 0;
   let uploads = 0;
@@ -47,8 +50,8 @@ export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<un
         close: source.close,
       };
     },
-    openStore: async (place) => {
-      const store = await deps.openStore(place);
+    openStore: async (destination) => {
+      const store = await deps.openStore(destination);
       const upload: ObjectStore['upload'] = async (key, path, options) => {
         await maybeDie('upload', 'before');
         await options?.recordUpload?.('upload of the one who dies');
@@ -63,7 +66,7 @@ export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<un
     },
     database: {
       ...deps.database,
-      // Of the transactions those count that record a file: they come after an upload.
+      // Counts only transactions that record a file: they come after an upload.
       transaction: ((work, options) =>
         uploads === 0
           ? deps.database.transaction(work, options)

@@ -6,7 +6,7 @@ import { openWorkshop, type Workshop } from './workshop.ts';
 let shop: Workshop;
 afterEach(() => shop?.close());
 
-test('a workspace that was deleted exports nothing more: its schedules and exports are cancelled by the sweep', async () => {
+test('the sweep cancels the schedules and exports of a deleted workspace', async () => {
   shop = await openWorkshop();
   shop.clock.now = new Date('2026-03-05T00:00:00Z');
   const schedule = await shop.create({ intervalHours: 1, startTimeMicros: shop.clock.now.getTime() * 1_000 });

@@ -3,7 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 
 export type Step = 'count' | 'find' | 'read' | 'encode' | 'upload' | 'open';
-/** What happens before a step does what it does, each time. */
+/** Runs before each call of the step. */
 export type Disturbance = (signal: AbortSignal | undefined) => Promise<void>;
 
 export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance): WorkDeps {
@@ -31,9 +31,9 @@ export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance):
         },
       };
     },
-    openStore: async (place) => {
+    openStore: async (destination) => {
       if (step === 'open') await disturb(undefined);
-      const store = await deps.openStore(place);
+      const store = await deps.openStore(destination);
       return {
         ...store,
         upload: async (key, path, options) => {
@@ -45,7 +45,7 @@ export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance):
   };
 }
 
-/** What the faults of {@link failingPorts} say. */
+/** Parameters of the errors of {@link failingDeps}. */
 export const failureParams = { step: 'write', reason: 'r', where: 'w', file: 'f', host: 'h', range: 'r', what: 'it' };
 
 export function failingDeps(deps: WorkDeps, step: Step, code: ErrorCode): WorkDeps {

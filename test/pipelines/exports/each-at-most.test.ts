@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { eachAtMost } from '../../../pipelines/exports/each-at-most.ts';
 
-/** Work that is over when it is told to be. */
+/** Work that ends when the test says so. */
 function held() {
   const open = new Map<number, { end(): void; fail(error: Error): void }>();
   const begun: number[] = [];
@@ -19,12 +19,12 @@ function held() {
       open.set(item, { end, fail });
     });
   };
-  /** Until nothing more follows from what was done so far. */
+  /** Resolves when all pending microtasks have run. */
   const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
   return { work, open, begun, settled };
 }
 
-it('begins the next one when one is over, and no more than allowed', async () => {
+it('starts the next item when one ends, and never exceeds the limit', async () => {
   const { work, open, begun, settled } = held();
   const all = eachAtMost(2, [1, 2, 3, 4], work);
   await settled();
@@ -40,18 +40,18 @@ it('begins the next one when one is over, and no more than allowed', async () =>
   expect(begun).toEqual([1, 2, 3, 4]);
 });
 
-it('goes on behind one that fails, and tells of the first when all is over', async () => {
+it('continues after a failure, and throws the first error at the end', async () => {
   const { work, open, begun, settled } = held();
-  const told = expect(eachAtMost(1, [1, 2, 3], work)).rejects.toThrow('of 1');
+  const rejected = expect(eachAtMost(1, [1, 2, 3], work)).rejects.toThrow('of 1');
   for (const item of [1, 2, 3]) {
     await settled();
     open.get(item)?.fail(new Error(`of ${item}`));
   }
-  await told;
+  await rejected;
   expect(begun).toEqual([1, 2, 3]);
 });
 
-it('begins nothing more once it is told to end, and waits for what was begun', async () => {
+it('starts nothing more after an abort, and waits for the items in progress', async () => {
   const { work, open, begun, settled } = held();
   const end = new AbortController();
   const all = eachAtMost(2, [1, 2, 3, 4], work, end.signal);
@@ -64,6 +64,6 @@ it('begins nothing more once it is told to end, and waits for what was begun', a
   expect(begun).toEqual([1, 2]);
 });
 
-it('has nothing to do with none', async () => {
+it('does nothing for an empty list', async () => {
   await eachAtMost(3, [], () => Promise.reject(new Error('nothing to do')));
 });

@@ -15,13 +15,13 @@ beforeEach(() => {
   shop.jobs.length = 0;
 });
 
-/** A project of its own for each test: the slices of one do not see the runs of another. */
+/** A separate project for each test, so that slices contain no runs of other tests. */
 let days = 0;
 const nextDay = () => day('2025-01-01') + days++ * 86_400_000_000;
 const dayMicros = 86_400_000_000;
 
 describe('an undisturbed run', () => {
-  it('puts every member into files of at most so many rows, in order, and counts them', async () => {
+  it('writes every member to files up to the row limit, in order, and counts them', async () => {
     const at = nextDay();
     const ids = await shop.store(34, at);
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
@@ -46,7 +46,7 @@ describe('an undisturbed run', () => {
     });
   });
 
-  it('of a day without runs is COMPLETED with no file', async () => {
+  it('is COMPLETED without files for a day without runs', async () => {
     const at = nextDay();
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     await shop.work();
@@ -56,7 +56,7 @@ describe('an undisturbed run', () => {
     expect(keys).toEqual([expect.stringMatching(/_manifest\.json$/)]);
   });
 
-  it('clips its days to the range, half-open, and leaves other projects and workspaces alone', async () => {
+  it('clips its days to the half-open range, and excludes other projects and workspaces', async () => {
     const at = nextDay();
     days += 2;
     const ids = await shop.store(3, at + dayMicros - 1_500_000);
@@ -71,7 +71,7 @@ describe('an undisturbed run', () => {
     expect((await shop.runs(made.id)).map(({ rowsWritten }) => rowsWritten)).toEqual([2, 0]);
   });
 
-  it('leaves nothing in the work folder', async () => {
+  it('leaves the work folder empty', async () => {
     const own = await readdir(shop.workRoot);
     expect(own).toHaveLength(1);
     expect(await readdir(`${shop.workRoot}/${own[0]}`)).toEqual(['owner.json']);
@@ -79,7 +79,7 @@ describe('an undisturbed run', () => {
 });
 
 describe('the manifest', () => {
-  it('is there when the export is COMPLETED and says what belongs to it', async () => {
+  it('exists when the export is COMPLETED and lists its files', async () => {
     const at = nextDay();
     days += 1;
     await shop.store(12, at);
@@ -111,12 +111,12 @@ describe('the manifest', () => {
 });
 
 describe('membership', () => {
-  it('is that of the creation: runs that arrive meanwhile are neither in it nor double what is, and are counted', async () => {
+  it('is fixed at creation: runs that arrive later are neither exported nor duplicated, but counted', async () => {
     const at = nextDay();
     const ids = await shop.store(25, at);
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     const late = Date.now() * 1_000 + 60_000_000;
-    // Before the first run, among them, behind the last one.
+    // Before the first run, between runs, and after the last one.
     await shop.store(2, at + 500_000, late);
     await shop.start(made.id);
     const [run] = await shop.runs(made.id);
@@ -139,7 +139,7 @@ describe('membership', () => {
     expect(await shop.read(made.id)).toMatchObject({ lateRuns: 5 });
   });
 
-  it('bears runs that are deleted between finding and reading', async () => {
+  it('tolerates runs that are deleted between find and read', async () => {
     const at = nextDay();
     const ids = await shop.store(20, at);
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
@@ -153,10 +153,10 @@ describe('membership', () => {
           ...source,
           read: async (slice, folder, signal) => {
             if (reads++ === 0) {
-              const gone = ids.slice(0, 10).map((id) => `'${id}'`);
+              const deletedIds = ids.slice(0, 10).map((id) => `'${id}'`);
               await shop.clickhouse.command({
                 name: 'test',
-                sql: `ALTER TABLE runs DELETE WHERE id IN (${gone}) SETTINGS mutations_sync = 1`,
+                sql: `ALTER TABLE runs DELETE WHERE id IN (${deletedIds}) SETTINGS mutations_sync = 1`,
               });
             }
             return source.read(slice, folder, signal);
@@ -171,8 +171,8 @@ describe('membership', () => {
 });
 
 /**
- * A worker that dies there: what it is about to do never ends, and it stops moving its lease on. Its lease is then
- * taken to have run out.
+ * A worker that dies at this step: the pending call never returns, and the worker stops renewing its lease. The test
+ * then expires the lease.
  */
 function dyingWorker(death: Death) {
   const { promise: dead, resolve: died } = deferred();
@@ -185,7 +185,7 @@ function dyingWorker(death: Death) {
   return { worker, dead };
 }
 
-describe('after a death', () => {
+describe('after a crash', () => {
   const at = day('2024-06-01');
   let ids: string[];
   let undisturbed: Map<string, string>;
@@ -196,7 +196,7 @@ describe('after a death', () => {
     undisturbed = await shop.files(made.id);
   });
 
-  it.each(deaths)('$when $step ($time), the rest is done and nothing twice', async (death) => {
+  it.each(deaths)('$when $step ($time), the next worker exports the rest and nothing twice', async (death) => {
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     await shop.start(made.id);
     const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
@@ -222,19 +222,19 @@ describe('after a death', () => {
   });
 });
 
-describe('the fence', () => {
-  it('lets one of two workers on a run write, the one that came last', async () => {
+describe('the fencing token', () => {
+  it('lets only the worker with the newest claim write', async () => {
     const at = nextDay();
     const ids = await shop.store(34, at);
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     await shop.start(made.id);
     const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
     const { promise: halfway, resolve: arrived } = deferred();
-    const { promise: held, resolve: goOn } = deferred();
+    const { promise: held, resolve: resume } = deferred();
     let uploads = 0;
     const slow = shop.worker({
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         return {
           ...store,
           upload: async (...args) => {
@@ -249,21 +249,21 @@ describe('the fence', () => {
     });
     const first = slow.attempt(runId);
     await halfway;
-    // While the lease holds, nobody else begins.
+    // While the lease is valid, no other worker starts.
     await shop.worker().attempt(runId);
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'RUNNING', fence: 1 });
     await slow.lose(runId);
     await shop.worker().attempt(runId);
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 2, rowsWritten: 34 });
-    goOn();
-    // It stops without a word: no fault, no retry, nothing written.
+    resume();
+    // It stops silently: no error, no retry, nothing written.
     await first;
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', rowsWritten: 34, retryNumber: 0 });
     expect(await shop.exportedIds(made.id)).toEqual(ids);
     expect(await shop.read(made.id)).toMatchObject({ status: 'COMPLETED', files: 4 });
   });
 
-  it('keeps a worker whose export ended from recording a file', async () => {
+  it('refuses to record a file after the export ended', async () => {
     const at = nextDay();
     await shop.store(12, at);
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
@@ -271,8 +271,8 @@ describe('the fence', () => {
     const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
     let uploads = 0;
     const worker = shop.worker({
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         return {
           ...store,
           upload: async (...args) => {
@@ -286,7 +286,7 @@ describe('the fence', () => {
     await worker.attempt(runId);
     const [run] = await shop.runs(made.id);
     expect(run).toMatchObject({ status: 'CANCELLED', rowsWritten: 10, pendingUpload: null });
-    // The finished file remains and is listed; what nobody lists is gone.
+    // The finished file remains and is listed; an unlisted file is removed.
     const keys = [...(await shop.objects()).keys()].filter((key) => key.includes(made.id));
     expect(keys).toEqual(run?.paths);
   });

@@ -37,13 +37,13 @@ const statusOf = async (table: string, id: string) => {
   return row?.status;
 };
 
-describe('the table of moves', () => {
-  it('leads out of no state that is final, and into none from itself', () => {
+describe('the table of state transitions', () => {
+  it('has no transition out of a final state, and none from a state to itself', () => {
     expect(moves.filter(({ from, to }) => isFinished(from) || from === to)).toEqual([]);
     expect(exportStatuses.filter(isFinished)).toEqual([...ends]);
   });
 
-  it('has every move of SPEC 3.3', () => {
+  it('has every transition of SPEC 3.3', () => {
     for (const [from, to] of [
       ['CREATED', 'CANCELLED'],
       ['RUNNING', 'CANCELLED'],
@@ -57,7 +57,7 @@ describe('the table of moves', () => {
   });
 });
 
-describe.each(['export', 'schedule'] as const)('an %s', (what) => {
+describe.each(['export', 'schedule'] as const)('%s', (what) => {
   it.each(pairs.filter(({ to }) => isFinished(to)))('$from → $to', async ({ from, to }) => {
     const made = await shop.create(what === 'schedule' ? { intervalHours: 1 } : {});
     await put('bulk_exports', made.id, from);
@@ -92,7 +92,7 @@ describe('a run', () => {
   it.each(exportStatuses.map((from) => ({ from })))('$from → RUNNING', async ({ from }) => {
     const { run } = await runIn(from);
     const taken = await claimRun(shop.database, run.id, shop.limits, shop.now());
-    // Taken up again after a crash it stays RUNNING.
+    // It stays RUNNING when it is claimed again after a crash.
     expect(taken !== undefined).toBe(from === 'RUNNING' || allowed('run', from, 'RUNNING'));
     expect(await statusOf('bulk_export_runs', run.id)).toBe(taken ? 'RUNNING' : from);
   });
@@ -122,7 +122,7 @@ describe('a run', () => {
     },
   );
 
-  it('of another export is left alone', async () => {
+  it('of another export does not change', async () => {
     const [mine, other] = [await runIn('CREATED'), await runIn('CREATED')];
     await finishExport(shop.deps, mine.exportId, { to: 'CANCELLED', reason: null });
     expect(await statusOf('bulk_export_runs', other.run.id)).toBe('CREATED');

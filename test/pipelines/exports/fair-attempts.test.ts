@@ -16,7 +16,7 @@ afterEach(() => shop?.close());
 const at = day('2026-03-05');
 const dayMicros = 86_400_000_000;
 
-/** An export of another organisation that is RUNNING and has a run a day, as the one given. */
+/** Creates a RUNNING export of another organisation with one run a day, like the given export. */
 async function addForeignExport(name: string, exportId: string): Promise<string> {
   const { workspaceIds } = await addOrganization(shop.database, name);
   const [id, projectId] = [randomUUID(), randomUUID()];
@@ -37,7 +37,7 @@ async function addForeignExport(name: string, exportId: string): Promise<string>
   return id;
 }
 
-/** Attempts that last until they are ended, in the order in which they began: the workspace of each. */
+/** Attempts that last until the test ends them; records the workspace of each, in start order. */
 async function openAttempts(concurrency: number) {
   const began: string[] = [];
   const ends: (() => void)[] = [];
@@ -65,25 +65,25 @@ async function openAttempts(concurrency: number) {
   return { fair, began, ends, stop: () => attempts.stop() };
 }
 
-it('runs of one organisation, however many and long, do not hold up the first of another', async () => {
+it('many or long runs of one organisation do not delay the first run of another', async () => {
   shop = await openWorkshop();
   const flood = await shop.create({ endTimeMicros: at + 20 * dayMicros });
   await shop.start(flood.id);
   const { fair, began, ends, stop } = await openAttempts(2);
   const jobs = Array.from({ length: fair.maxJobs }, () => fair.attemptNext());
-  await until('two to go on', () => began.length === 2);
+  await until('two attempts to start', () => began.length === 2);
   const foreign = await addForeignExport('quiet', flood.id);
-  await until('the run of the other organisation to begin', () => began.length === 3);
+  await until('the run of the other organisation to start', () => began.length === 3);
   expect(began.slice(0, 2)).toEqual([shop.workspaceId, shop.workspaceId]);
   const [{ workspaceId: other } = { workspaceId: '' }] = await shop.database.query<{ workspaceId: string }>(
     'SELECT workspace_id AS "workspaceId" FROM bulk_exports WHERE id = $1',
     [foreign],
   );
   expect(began[2]).toBe(other);
-  // Both have runs that are due: who has fewer is next.
+  // Both have due runs: the organisation with fewer running attempts is next.
   ends[0]?.();
   jobs.push(fair.attemptNext());
-  await until('the next to begin', () => began.length === 4 || ends.length === 4);
+  await until('the next attempt to start', () => began.length === 4 || ends.length === 4);
   expect(began.length).toBe(4);
   stop();
   for (const end of ends) end();
@@ -91,21 +91,21 @@ it('runs of one organisation, however many and long, do not hold up the first of
   void Promise.all(jobs).then(() => {
     over = true;
   });
-  await until('all to end', () => {
+  await until('all attempts to end', () => {
     for (const end of ends) end();
     return over;
   });
 });
 
-it('with one attempt at a time organisations take turns', async () => {
+it('organisations take turns with a single attempt slot', async () => {
   shop = await openWorkshop();
   const flood = await shop.create({ endTimeMicros: at + 5 * dayMicros });
   await shop.start(flood.id);
   await addForeignExport('second', flood.id);
   const { fair, began, ends, stop } = await openAttempts(1);
-  // Each run is counted twice: at its beginning and at its end.
+  // Each run is counted twice: at its start and at its end.
   const endOne = async (count: number) => {
-    await until('a run to begin', () => ends.length >= count * 2 - 1);
+    await until('a run to start', () => ends.length >= count * 2 - 1);
     ends[count * 2 - 2]?.();
     await until('a run to be counted again', () => ends.length >= count * 2);
     ends[count * 2 - 1]?.();

@@ -1,7 +1,8 @@
-/** What becomes of an export whose bucket fails while a file is on its way there; the store is a real one. */
+/** Exports whose bucket fails during an upload, on a real object store. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { someOf } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import type { WayToStore } from '../../infra/objects/s3/way-to-store.ts';
@@ -11,14 +12,14 @@ import { openWorkshop, type Workshop } from './workshop.ts';
 
 const stack = s3OfStack();
 
-describe.runIf(stack)('an export whose bucket fails half-way', () => {
+describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   const s3 = stack as S3OfStack;
   let shop: Workshop;
   let bucket: OwnBucket;
   beforeAll(async () => {
     shop = await openWorkshop(
       { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfSlice },
-      // Of a request without an answer; one that is answered takes longer only where a machine is very busy.
+      // Timeout of a request without an answer; an answered request takes longer only on a very busy machine.
       { s3Limits: { attempts: 2, silenceMs: 2_000 } },
     );
     bucket = await openOwnBucket(s3, shop);
@@ -46,53 +47,56 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
   }
   const seen = (exportId: string, recognises: RegExp) =>
     bucket.way.seen.filter((line) => line.includes(exportId) && recognises.test(line)).length;
-  /** The second file is half-way, and goes no further until told. */
+  /** Holds the upload of the second file half-way until `goOn`. */
   function holdHalfWay() {
-    const { promise: held, resolve: goOn } = deferred();
+    const { promise: held, resolve: resume } = deferred();
     const arrived = new Promise<void>((resolve) =>
       bucket.way.when(halfWay, () => {
         resolve();
         return held;
       }),
     );
-    return { arrived, goOn };
+    return { arrived, resume };
   }
-  /** The first file is finished and the second one was on its way. */
+  /** The first file is finished; the upload of the second was in progress. */
   async function expectFirstFileOnly(exportId: string) {
     expect((await bucket.filesOf(exportId)).map(({ part }) => part)).toEqual([1]);
     expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsOfSlice, pendingUpload: null });
     expect(await shop.read(exportId)).toMatchObject({ files: 1, manifestAt: null });
   }
 
-  const passing: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
+  const temporary: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
     ['a storm of 503', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the response was 503 SlowDown/],
     ['connections that are reset', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
-    // What was on its way then arrives when the upload was given up long since.
+    // Requests in flight at that moment arrive long after the upload was aborted.
     ['a network that stands still', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
   ];
-  it.each(passing)('%s: is tried again, and goes on behind the last file', async (_what, strike, cause) => {
-    const { exportId, runId } = await started();
-    bucket.way.when(halfWay, () => strike(bucket.way));
-    await shop.worker().attempt(runId);
-    const failed = await runOf(exportId);
-    expect(failed).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
-    expect(failed.errors).toEqual({
-      retry_0: expect.stringMatching(
-        /^The destination cannot be used at the moment: .* retry failed writes automatically\.$/,
-      ),
-    });
-    expect(failed.errors?.retry_0).toMatch(cause);
-    bucket.expectNoSecrets(failed);
-    const before = await shop.recorded(exportId);
-    expect(before.map(({ part }) => part)).toEqual([1]);
-    bucket.way.clear();
-    await shop.worker().attempt(runId);
-    await bucket.expectWhole(exportId);
-    expect((await runOf(exportId)).retryNumber).toBe(1);
-    expect((await shop.recorded(exportId)).slice(0, 1)).toEqual(before);
-    expect(seen(exportId, requests('PUT', 1))).toBe(1);
-    expect(await bucket.uploads(exportId)).toEqual([]);
-  });
+  it.each(someOf(temporary, 1 / 3))(
+    '%s: is tried again, and goes on behind the last file',
+    async (_what, inject, cause) => {
+      const { exportId, runId } = await started();
+      bucket.way.when(halfWay, () => inject(bucket.way));
+      await shop.worker().attempt(runId);
+      const failed = await runOf(exportId);
+      expect(failed).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
+      expect(failed.errors).toEqual({
+        retry_0: expect.stringMatching(
+          /^The destination cannot be used at the moment: .* retry failed writes automatically\.$/,
+        ),
+      });
+      expect(failed.errors?.retry_0).toMatch(cause);
+      bucket.expectNoSecrets(failed);
+      const before = await shop.recorded(exportId);
+      expect(before.map(({ part }) => part)).toEqual([1]);
+      bucket.way.clear();
+      await shop.worker().attempt(runId);
+      await bucket.expectWhole(exportId);
+      expect((await runOf(exportId)).retryNumber).toBe(1);
+      expect((await shop.recorded(exportId)).slice(0, 1)).toEqual(before);
+      expect(seen(exportId, requests('PUT', 1))).toBe(1);
+      expect(await bucket.uploads(exportId)).toEqual([]);
+    },
+  );
 
   it.each([
     ['its beginning', requests('POST', 2, 'uploads')],
@@ -107,7 +111,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
         bucket.way.away(false);
       });
       await shop.worker().attempt(runId);
-      // Where the store says that there is no such upload any more, the file is written again.
+      // If the store has no such upload any more, the worker writes the file again.
       if ((await runOf(exportId)).retryNumber > 0) await shop.worker().attempt(runId);
       await bucket.expectWhole(exportId);
       expect(seen(exportId, requests('PUT', 1))).toBe(1);
@@ -115,21 +119,21 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
     },
   );
 
-  interface Lasting {
+  interface PermanentFailure {
     readonly when?: RegExp;
-    strike(): unknown;
-    mend?(): unknown;
+    inject(): unknown;
+    restore?(): unknown;
     readonly hasFiles?: false;
     readonly cause: RegExp;
   }
-  const lasting: readonly (readonly [what: string, runlakeError: Lasting])[] = [
+  const permanent: readonly (readonly [what: string, runlakeError: PermanentFailure])[] = [
     [
       'a bucket that is deleted',
       {
-        // Of parts that are just being stored the store may say something else.
+        // While parts are being stored, the store may return a different error.
         when: requests('POST', 2, 'uploadId'),
-        strike: () => bucket.remove(),
-        mend: () => bucket.make(),
+        inject: () => bucket.remove(),
+        restore: () => bucket.make(),
         hasFiles: false,
         cause: /^Bucket is not valid: there is no such bucket \(step upload, .* Create the bucket, /,
       },
@@ -137,24 +141,24 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
     [
       'a key that may only read any more',
       {
-        strike: () => bucket.deny('s3:PutObject'),
-        mend: () => bucket.allow(),
+        inject: () => bucket.deny('s3:PutObject'),
+        restore: () => bucket.allow(),
         cause: /^Access denied: the key has no permission for this operation \(step upload, .* Check the secret key, /,
       },
     ],
     [
       'a session token that has expired, in the words of S3: real stores give out none for less than a quarter of an hour',
       {
-        strike: () => bucket.way.storm({ status: 400, code: 'ExpiredToken' }),
+        inject: () => bucket.way.storm({ status: 400, code: 'ExpiredToken' }),
         cause: /^Access denied: the session token has expired \(step upload, /,
       },
     ],
   ];
-  it.each(lasting)(
+  it.each(someOf(permanent, 1 / 3))(
     '%s: fails at once, with its siblings',
-    async (_what, { when = halfWay, strike, mend, hasFiles = true, cause }) => {
+    async (_what, { when = halfWay, inject, restore, hasFiles = true, cause }) => {
       const { exportId, runId } = await started(2);
-      bucket.way.when(when, async () => void (await strike()));
+      bucket.way.when(when, async () => void (await inject()));
       await shop.worker().attempt(runId);
       const run = await runOf(exportId);
       expect(run).toMatchObject({ status: 'FAILED', retryNumber: 0, finishedAt: expect.any(String) });
@@ -167,10 +171,10 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
       expect((await shop.runs(exportId))[1]).toMatchObject({ status: 'CANCELLED', fence: 0 });
       bucket.expectNoSecrets([run, failed]);
       expect((await shop.recorded(exportId)).map(({ part }) => part)).toEqual([1]);
-      await mend?.();
+      await restore?.();
       bucket.way.clear();
       if (hasFiles) await expectFirstFileOnly(exportId);
-      // Nothing more comes of it; another export does.
+      // The failed export stays FAILED; a new export completes.
       await sweepExports(shop.deps);
       await shop.work();
       expect((await shop.read(exportId)).status).toBe('FAILED');
@@ -182,37 +186,37 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
 
   it('cancelled: the upload ends within two seconds and is taken back, finished files stay', async () => {
     const { exportId, runId } = await started(2);
-    const { arrived, goOn } = holdHalfWay();
+    const { arrived, resume } = holdHalfWay();
     const working = shop.worker().attempt(runId);
     await arrived;
     const beganMs = performance.now();
     await cancelExport(shop.deps, shop.workspaceId, exportId);
     await working;
     expect(performance.now() - beganMs).toBeLessThan(2_000);
-    goOn();
+    resume();
     expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
     expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null });
     await expectFirstFileOnly(exportId);
-    await until('the upload is taken back', async () => (await bucket.uploads(exportId)).length === 0);
+    await until('the upload to be aborted', async () => (await bucket.uploads(exportId)).length === 0);
   });
 
   it('cancelled while the store hangs: what is left there goes once it answers', async () => {
     const { exportId, runId } = await started();
     bucket.way.when(halfWay, () => bucket.way.hang());
     const working = shop.worker().attempt(runId);
-    await until('the store hangs', () => seen(exportId, halfWay) > 0);
+    await until('the store to hang', () => seen(exportId, halfWay) > 0);
     await cancelExport(shop.deps, shop.workspaceId, exportId);
     await working;
     expect(await runOf(exportId)).toMatchObject({ status: 'CANCELLED', retryNumber: 0, errors: null });
     bucket.way.clear();
-    await until('it is tidy', async () => {
+    await until('the pending upload to be removed', async () => {
       await sweepExports(shop.deps);
       return (await runOf(exportId)).pendingUpload === null && (await bucket.uploads(exportId)).length === 0;
     });
     await expectFirstFileOnly(exportId);
   });
 
-  describe('and that may only be written to', () => {
+  describe('with permission to write only', () => {
     const optional = ['GetObject', 'DeleteObject', 'AbortMultipartUpload', 'ListBucketMultipartUploads'];
 
     it('goes on behind the last file, and is whole', async () => {
@@ -226,19 +230,19 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
       await bucket.allow();
       await bucket.expectWhole(exportId);
       expect(seen(exportId, requests('PUT', 1))).toBe(1);
-      // Who may not take it back leaves it; the object is there all the same.
+      // Without permission to abort, the upload stays; the object is complete all the same.
       expect(await bucket.uploads(exportId)).toHaveLength(1);
     });
 
     it('cancelled: finished files stay, and so does what may not be taken back', async () => {
       await bucket.deny(...optional.map((action) => `s3:${action}`));
       const { exportId, runId } = await started();
-      const { arrived, goOn } = holdHalfWay();
+      const { arrived, resume } = holdHalfWay();
       const working = shop.worker().attempt(runId);
       await arrived;
       await cancelExport(shop.deps, shop.workspaceId, exportId);
       await working;
-      goOn();
+      resume();
       await bucket.allow();
       expect((await shop.read(exportId)).status).toBe('CANCELLED');
       await expectFirstFileOnly(exportId);

@@ -1,6 +1,6 @@
 /**
- * Manifests of many exports, which a sweep has to write because whoever made the last file died before it; the store is
- * a real one.
+ * Manifests of many exports that a sweep must write because the process that finished the last file died first, on a
+ * real object store.
  */
 import { randomBytes } from 'node:crypto';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
@@ -20,9 +20,9 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
   let shop: Workshop;
   let way: FaultyStore;
   let destinationId: string;
-  /** What becomes of the manifest of an export; those that are not in it pass. */
-  const fates = new Map<string, () => Promise<Fate>>();
-  const inFlight = { now: 0, most: 0 };
+  /** The outcome that a test sets for the manifest of an export, by export id; other manifests pass through. */
+  const outcomes = new Map<string, () => Promise<Fate>>();
+  const inFlight = { now: 0, max: 0 };
   beforeAll(async () => {
     shop = await openWorkshop({ exportsPerWorkspace: 1_000 }, { s3Limits: { attempts: 1, silenceMs: 30_000 } });
     await s3.admin.send(new CreateBucketCommand({ Bucket: bucket }));
@@ -31,11 +31,11 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
       async ({ url = '' }) => {
         if (!url.includes('_manifest.json')) return undefined;
         inFlight.now++;
-        inFlight.most = Math.max(inFlight.most, inFlight.now);
+        inFlight.max = Math.max(inFlight.max, inFlight.now);
         const id = /export_id(?:=|%3D)([0-9a-f-]{36})/i.exec(url)?.[1] ?? '';
-        const fate = await fates.get(id)?.();
-        if (fate !== undefined) inFlight.now--;
-        return fate;
+        const outcome = await outcomes.get(id)?.();
+        if (outcome !== undefined) inFlight.now--;
+        return outcome;
       },
       async ({ url = '' }) => {
         if (url.includes('_manifest.json')) inFlight.now--;
@@ -56,8 +56,8 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     await s3?.close();
   });
 
-  /** An export all of whose runs are COMPLETED, and whose manifest nobody has written. */
-  async function unended(): Promise<string> {
+  /** An export with all runs COMPLETED and without a manifest. */
+  async function exportWithoutManifest(): Promise<string> {
     const { id } = await shop.create({ destinationId });
     await shop.start(id);
     await shop.database.execute(
@@ -68,49 +68,49 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
   }
   const several = async (count: number) => {
     const ids: string[] = [];
-    for (let n = 0; n < count; n++) ids.push(await unended());
+    for (let n = 0; n < count; n++) ids.push(await exportWithoutManifest());
     return ids;
   };
   const statusOf = async (id: string) => (await shop.read(id)).status;
 
-  it('are several at once and no more, and one that is refused, or not taken for now, does not stop the others', async () => {
+  it('are written concurrently up to a limit, and one that is refused or fails temporarily does not stop the others', async () => {
     const ids = await several(40);
     const [refused = '', unavailable = '', ...others] = ids;
-    fates.set(refused, async () => ({ status: 403, code: 'AccessDenied' }));
-    fates.set(unavailable, async () => ({ status: 503, code: 'SlowDown' }));
-    // Each waits until several are on their way, which never comes if they go one after another.
-    const met = until('several are on their way', () => inFlight.most >= 4, 20_000);
-    for (const id of others) fates.set(id, () => met.then(() => undefined));
+    outcomes.set(refused, async () => ({ status: 403, code: 'AccessDenied' }));
+    outcomes.set(unavailable, async () => ({ status: 503, code: 'SlowDown' }));
+    // Each request waits until several are in flight; sequential requests would never get there.
+    const concurrent = until('several requests to be in flight', () => inFlight.max >= 4, 20_000);
+    for (const id of others) outcomes.set(id, () => concurrent.then(() => undefined));
     await sweepExports(shop.deps);
-    await met;
-    expect(inFlight.most).toBeLessThanOrEqual(8);
+    await concurrent;
+    expect(inFlight.max).toBeLessThanOrEqual(8);
     expect(await Promise.all(others.map(statusOf))).toEqual(others.map(() => 'COMPLETED'));
     expect(await shop.read(refused)).toMatchObject({ status: 'FAILED', manifestAt: null });
     expect(await statusOf(unavailable)).toBe('RUNNING');
     const there = (await s3.objects(bucket)).filter((key) => key.endsWith('_manifest.json'));
     expect(there).toHaveLength(others.length);
     for (const id of others) expect(there.some((key) => key.includes(id))).toBe(true);
-    fates.clear();
+    outcomes.clear();
     await sweepExports(shop.deps);
     expect(await statusOf(unavailable)).toBe('COMPLETED');
   });
 
-  it('are not waited for by a process that ends, and the next one writes them', async () => {
+  it('do not delay the shutdown of a process, and the next one writes them', async () => {
     const ids = await several(12);
-    let letGo: () => void = () => undefined;
+    let release: () => void = () => undefined;
     const hanging = new Promise<undefined>((resolve) => {
-      letGo = () => resolve(undefined);
+      release = () => resolve(undefined);
     });
-    for (const id of ids) fates.set(id, () => hanging);
+    for (const id of ids) outcomes.set(id, () => hanging);
     const end = new AbortController();
     inFlight.now = 0;
     const sweep = sweepExports(shop.deps, end.signal);
-    await until('they hang', () => inFlight.now >= 4);
+    await until('the requests to hang', () => inFlight.now >= 4);
     end.abort();
     await sweep;
     expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => 'RUNNING'));
-    fates.clear();
-    letGo();
+    outcomes.clear();
+    release();
     await sweepExports(shop.deps);
     expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => 'COMPLETED'));
   });

@@ -1,4 +1,4 @@
-/** Files of an export that go before its manifest is written, and writers that come late; the store is a real one. */
+/** Files of an export that disappear before its manifest is written, and late writers, on a real object store. */
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 const stack = s3OfStack();
 
-describe.runIf(stack)('before the manifest', () => {
+describe.runIf(stack)('before the manifest is written', () => {
   const s3 = stack as S3OfStack;
   let shop: Workshop;
   let bucket: OwnBucket;
@@ -34,10 +34,10 @@ describe.runIf(stack)('before the manifest', () => {
     const found = (await shop.recorded(exportId)).find((file) => file.part === part);
     return found?.path.slice(bucket.name.length + 1) as string;
   };
-  /** Calls `strike` when two files are recorded and the third one has just arrived. */
-  async function disturbed(strike: (exportId: string) => Promise<void>): Promise<string> {
+  /** Calls `strike` when two files are recorded and the third one has just been uploaded. */
+  async function disturbed(inject: (exportId: string) => Promise<void>): Promise<string> {
     const { id } = await bucket.create();
-    bucket.way.whenAnswered(requests('PUT', 3), () => strike(id));
+    bucket.way.whenAnswered(requests('PUT', 3), () => inject(id));
     await shop.work();
     return id;
   }
@@ -49,12 +49,12 @@ describe.runIf(stack)('before the manifest', () => {
     expect((await s3.objects(bucket.name)).filter((key) => key.includes(exportId) && key.endsWith('.json'))).toEqual(
       [],
     );
-    // It is not tried again.
+    // It is not retried.
     await sweepExports(shop.deps);
     expect(await shop.read(exportId)).toMatchObject({ status: 'FAILED' });
   }
 
-  it('a file that somebody deleted fails the export, with the cause', async () => {
+  it('a deleted file fails the export, and the error names the cause', async () => {
     const id = await disturbed(async (exportId) => {
       await s3.admin.send(new DeleteObjectCommand({ Bucket: bucket.name, Key: await keyOf(exportId, 1) }));
     });
@@ -64,7 +64,7 @@ describe.runIf(stack)('before the manifest', () => {
     );
   });
 
-  it('so does a bucket that was emptied, deleted and made again while the last file was on its way', async () => {
+  it('so does a bucket that was emptied, deleted and recreated during the last upload', async () => {
     const { id } = await bucket.create();
     bucket.way.when(requests('PUT', 3), async () => {
       bucket.way.clear();
@@ -86,7 +86,7 @@ describe.runIf(stack)('before the manifest', () => {
     await expectFailed(id, /it has other content/);
   });
 
-  it('where files may not be read they are not checked, and the manifest says so', async () => {
+  it('files are not checked without read permission, and the manifest says so', async () => {
     await bucket.deny('s3:GetObject');
     const { id } = await bucket.create();
     await shop.work().finally(() => bucket.allow());
@@ -94,7 +94,7 @@ describe.runIf(stack)('before the manifest', () => {
     expect(await bucket.manifest(id)).toMatchObject({ unchecked_files: 3 });
   });
 
-  it('where they may, all are checked, and a check that was interrupted continues', async () => {
+  it('all files are checked with read permission, and an interrupted check resumes', async () => {
     const { id } = await bucket.create();
     bucket.way.when(/^PUT .*_manifest\.json/, () => bucket.way.away(true));
     await shop.work().catch(() => undefined);
@@ -114,7 +114,7 @@ describe.runIf(stack)('before the manifest', () => {
     expect(await bucket.manifest(id)).toMatchObject({ unchecked_files: 0 });
   });
 
-  it('a stalled writer does not write over the file of the one that came after it', async () => {
+  it('a stalled writer does not overwrite the file of its successor', async () => {
     const store = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: bucket.destinationId });
     const other = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: bucket.destinationId });
     const path = (text: string) => {
@@ -124,7 +124,7 @@ describe.runIf(stack)('before the manifest', () => {
     };
     try {
       const key = `late/${randomBytes(6).toString('hex')}.parquet`;
-      // Held on its way while another one writes.
+      // The test holds this request while another worker writes.
       bucket.way.when(/^PUT .*late/, async () => {
         bucket.way.clear();
         await other.upload(key, path('of the one that came after it'), { mayReplace: async () => undefined });

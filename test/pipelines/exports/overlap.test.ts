@@ -9,7 +9,7 @@ afterEach(() => shop?.close());
 
 const partOf = (folder: string) => Number(folder.replace(/.*part-/, ''));
 
-/** Notes when parts are read and uploaded; the upload of the first one waits for `released`. */
+/** Records when parts are read and uploaded; the upload of the first one waits for `released`. */
 function watched(released: Promise<void>) {
   const reads: { readonly part: number; readonly uploaded: number; readonly folders: number }[] = [];
   let uploaded = 0;
@@ -19,14 +19,14 @@ function watched(released: Promise<void>) {
       return {
         ...source,
         read: async (slice, folder, signal) => {
-          const beside = await readdir(`${folder}/..`);
-          reads.push({ part: partOf(folder), uploaded, folders: beside.length });
+          const folders = await readdir(`${folder}/..`);
+          reads.push({ part: partOf(folder), uploaded, folders: folders.length });
           return source.read(slice, folder, signal);
         },
       };
     },
-    openStore: async (place) => {
-      const store = await shop.deps.openStore(place);
+    openStore: async (destination) => {
+      const store = await shop.deps.openStore(destination);
       return {
         ...store,
         upload: async (key, path, options) => {
@@ -41,7 +41,7 @@ function watched(released: Promise<void>) {
   return { reads, deps };
 }
 
-test('while a part goes up the next two are made, and no more: three lie on the disk at most', async () => {
+test('prepares at most two parts during an upload, so that at most three are on disk', async () => {
   shop = await openWorkshop({ exportSliceRows: 2 });
   const ids = await shop.store(14, day('2026-03-05'));
   const made = await shop.create();
@@ -50,7 +50,7 @@ test('while a part goes up the next two are made, and no more: three lie on the 
   const { reads, deps } = watched(new Promise((resolve) => (release = resolve)));
   const [run] = await shop.runs(made.id);
   const attempt = shop.worker(deps).attempt(run?.id ?? '');
-  await until('the third part is read', () => reads.length === 3);
+  await until('the third part to be read', () => reads.length === 3);
   release();
   await attempt;
   expect(reads.map(({ part }) => part)).toEqual([1, 2, 3, 4, 5, 6, 7]);

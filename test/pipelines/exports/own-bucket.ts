@@ -17,25 +17,27 @@ import { day, type Workshop } from './workshop.ts';
 
 const at = day('2026-03-05');
 const MIB = 1024 ** 2;
-/** Of the three files that come of it, the second one goes up in three parts, the others in one go. */
+/** The second of the three resulting files is uploaded in three parts, the others in a single PUT. */
 export const rowsOfSlice = 4;
 const runs = 9;
 const files = 3;
-const isLarge = (place: number) => Math.floor(place / rowsOfSlice) === 1;
+const isLarge = (index: number) => Math.floor(index / rowsOfSlice) === 1;
 
-/** Requests for one file of an export: `PUT` of it, or of a part of it (`partNumber`); `POST` where it begins and ends. */
+/**
+ * Requests for one file of an export: `PUT` of the file or of a part (`partNumber`); `POST` to begin or complete it.
+ */
 export const requests = (method: string, part: number, query = '') =>
   new RegExp(`^${method} .*-0*${part}\\.parquet\\?.*${query}`);
-/** The second file is half-way: one of its parts is there, or about to be, and others are not. */
+/** The second file is half-way: one of its parts is stored, or about to be, and others are not. */
 export const halfWay = requests('PUT', 2, 'partNumber=2');
 
 export type OwnBucket = Awaited<ReturnType<typeof openOwnBucket>>;
 
-/** A bucket for the exports of a workshop alone, on the stack's store, and the way there. */
+/** A bucket of the stack's store for the exports of one workshop, and the proxy in front of it. */
 export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
   const name = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
   const way = await openWayToStore(s3.endpoint);
-  // Parts that were on their way when it was deleted may have made it again.
+  // Parts in flight when it was deleted may have recreated it.
   const make = () =>
     s3.admin.send(new CreateBucketCommand({ Bucket: name })).catch((error) => {
       if (error.name !== 'BucketAlreadyOwnedByYou') throw error;
@@ -49,8 +51,8 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
     config: { bucket_name: name, prefix: 'made/by tests', endpoint_url: way.endpoint },
     credentials: { access_key_id: accessKeyId, secret_access_key: secretAccessKey },
   });
-  const ids = await shop.store(runs, at, undefined, (place) => ({
-    inputs: Buffer.from(JSON.stringify({ noise: randomBytes(isLarge(place) ? 3.3 * MIB : 10).toString('base64') })),
+  const ids = await shop.store(runs, at, undefined, (index) => ({
+    inputs: Buffer.from(JSON.stringify({ noise: randomBytes(isLarge(index) ? 3.3 * MIB : 10).toString('base64') })),
   }));
 
   /** Keys of the objects of an export, without its manifest. */
@@ -62,7 +64,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
     return Buffer.from((await Body?.transformToByteArray()) ?? []);
   }
 
-  /** The files of an export as the bucket has them: each is whole and is what is recorded, and there is none besides. */
+  /** The files of an export in the bucket: each is complete and matches its record, and there are no others. */
   async function filesOf(exportId: string): Promise<{ part: number; sha256: string; body: Buffer }[]> {
     const found = [];
     const recorded = await shop.recorded(exportId);
@@ -97,10 +99,10 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
       const key = (await s3.objects(name)).find((each) => each.includes(exportId) && each.endsWith('_manifest.json'));
       return JSON.parse((await body(key ?? '')).toString());
     },
-    /** Keys of an export to which uploads in parts are not over. */
+    /** Keys of an export with multipart uploads that are not completed. */
     uploads: async (exportId: string) => (await s3.uploads(name)).filter((key) => key.includes(exportId)),
 
-    /** Takes rights away from everybody, until `allow`. */
+    /** Denies actions to everybody, until `allow`. */
     deny: (...actions: string[]) =>
       s3.admin.send(
         new PutBucketPolicyCommand({
@@ -120,7 +122,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
       ),
     allow: () => s3.admin.send(new DeleteBucketPolicyCommand({ Bucket: name })),
 
-    /** Makes the export that {@link expectWhole} holds others against, and reads its rows. */
+    /** Creates the reference export that {@link expectWhole} compares with, and reads its rows. */
     async exportUndisturbed(): Promise<void> {
       const { id } = await create();
       await shop.work();
@@ -136,7 +138,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
       undisturbed = found.map(({ part, sha256 }) => ({ part, sha256 }));
     },
 
-    /** It is as if nothing had happened: every file of the undisturbed one, each once, none half, and a manifest. */
+    /** Equals the undisturbed export: every file exists once, complete, with a manifest. */
     async expectWhole(exportId: string): Promise<void> {
       expect(await shop.read(exportId)).toMatchObject({
         status: 'COMPLETED',
@@ -149,9 +151,9 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
       expect((await s3.objects(name)).filter((key) => key.includes(exportId))).toHaveLength(files + 1);
     },
 
-    /** Neither credentials nor what is made of them. */
-    expectNoSecrets(told: unknown): void {
-      const text = JSON.stringify(told);
+    /** Neither credentials nor values derived from them. */
+    expectNoSecrets(reported: unknown): void {
+      const text = JSON.stringify(reported);
       for (const secret of [accessKeyId, secretAccessKey, 'Signature', 'X-Amz', 'Credential=']) {
         expect(text).not.toContain(secret);
       }

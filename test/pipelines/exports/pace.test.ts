@@ -14,12 +14,12 @@ const progress = (more: Partial<ExportWithProgress>) =>
   }) as ExportWithProgress;
 
 it.each([
-  ['runs that were not counted are taken for as large as the others', {}, 10, 300],
-  ['all are counted', { runsCounted: 4, rowsCounted: 1_500 }, 10, 50],
-  ['more was written than was counted, as runs may come back', { runsCounted: 4, rowsCounted: 500 }, 10, 0],
-  ['it is finished', { finishedAt: '2026-03-05T00:00:50.000000Z' }, 20, undefined],
-  ['nothing is written', { rowsWritten: 0 }, undefined, undefined],
-  ['it waits', { startedAt: null, rowsWritten: 0 }, undefined, undefined],
+  ['estimates uncounted runs by the average of the counted ones', {}, 10, 300],
+  ['uses the count if all runs are counted', { runsCounted: 4, rowsCounted: 1_500 }, 10, 50],
+  ['tolerates more rows written than counted, because runs may reappear', { runsCounted: 4, rowsCounted: 500 }, 10, 0],
+  ['uses the end time of a finished export', { finishedAt: '2026-03-05T00:00:50.000000Z' }, 20, undefined],
+  ['is undefined while nothing is written', { rowsWritten: 0 }, undefined, undefined],
+  ['is undefined while the export waits', { startedAt: null, rowsWritten: 0 }, undefined, undefined],
 ])('%s', (_name, more, rowsPerSecond, secondsLeft) => {
   expect(paceOf(progress(more), now)).toEqual({ rowsPerSecond, secondsLeft });
 });

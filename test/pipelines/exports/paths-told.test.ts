@@ -23,7 +23,7 @@ describe.each([
   [' a ', ' a /'],
   ['a=b/%2F?#', 'a=b/%2F?#/'],
   ["l'été/漢字/😀", "l'été/漢字/😀/"],
-])('with the prefix %j', (prefix, told) => {
+])('with the prefix %j', (prefix, expectedPrefix) => {
   it.each([
     ['the bucket', 's3', { bucket_name: 'some-bucket' }, 'some-bucket/'],
     [
@@ -33,19 +33,19 @@ describe.each([
       'some-bucket/',
     ],
     [
-      'no bucket, which the endpoint holds',
+      'no bucket, because the endpoint contains it',
       's3',
       { endpoint_url: 'http://store.example/b', include_bucket_in_prefix: false },
       '',
     ],
     [
-      'no bucket, which is named all the same',
+      'no bucket, which the configuration names all the same',
       's3',
       { bucket_name: 'some-bucket', include_bucket_in_prefix: false },
       '',
     ],
     ['a folder', 'local', { include_bucket_in_prefix: false }, ''],
-  ] as const)('paths begin with %s, in what is listed as in what is written', async (_what, type, more, bucket) => {
+  ] as const)('paths begin with %s, both in lists and in the manifest', async (_what, type, more, bucket) => {
     const config: DestinationConfig = {
       bucket_name: null,
       region: null,
@@ -66,8 +66,8 @@ describe.each([
     const [run] = await shop.runs(made.id);
     if (run === undefined) throw new Error('the export has no run');
     const of = `export_id=${made.id}/tenant_id=${shop.workspaceId}/session_id=${shop.projectId}`;
-    expect(run.folder).toBe(`${bucket}${told}${of}/runs/year=2026/month=03/day=05`);
-    expect(run.prefix).toBe(`${told}${of}`);
+    expect(run.folder).toBe(`${bucket}${expectedPrefix}${of}/runs/year=2026/month=03/day=05`);
+    expect(run.prefix).toBe(`${expectedPrefix}${of}`);
     const store = await openDestination(shop.destinations, { workspaceId: shop.workspaceId, destinationId });
     try {
       expect(store.pathOf(keyOfPart(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);

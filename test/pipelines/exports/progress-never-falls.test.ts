@@ -23,20 +23,20 @@ afterAll(async () => {
   await shop?.close();
 });
 
-/** A day as the test knows it, and who works on it. */
+/** The expected state of a day, and the worker that has it. */
 interface Day {
   readonly id: string;
   total: number | undefined;
   written: number;
   completed: boolean;
-  taken: ClaimedRun | undefined;
+  claimed: ClaimedRun | undefined;
   part: number;
 }
 
 const micros = 86_400_000_000;
 const cursor = { startTimeMicros: 1, traceId: 't', runId: 'r' };
 
-/** What somebody sees of an export, each figure of which only rises. */
+/** The figures that a user sees of an export; none may ever decrease. */
 function figures(of: ExportWithProgress): Record<string, number> {
   const words = progressWords(of, new Date());
   const percent = /^([\d,]+) %/.exec(words)?.[1] ?? (of.status === 'CREATED' ? '0' : 'none');
@@ -51,15 +51,15 @@ function figures(of: ExportWithProgress): Record<string, number> {
   };
 }
 
-const seeds = Array.from({ length: 12 }, (_, place) => 7_100 + place);
+const seeds = Array.from({ length: 12 }, (_, index) => 7_100 + index);
 
-it.each(seeds)('of an export with attempts that fail, crash and are given back (seed %d)', async (seed) => {
+it.each(seeds)('progress never decreases with attempts that fail, crash and are released (seed %d)', async (seed) => {
   const random = new Random(seed);
   const count = random.between(1, 5);
   const { id: exportId } = await shop.create({ endTimeMicros: day('2026-03-05') + count * micros });
   let before = figures(await shop.read(exportId));
-  /** Nothing that is shown has fallen, and the share is what the days say. */
-  const look = async (what: string, days: readonly Day[]) => {
+  /** No figure has decreased, and the share agrees with the days. */
+  const checkProgress = async (what: string, days: readonly Day[]) => {
     const of = await shop.read(exportId);
     const now = figures(of);
     for (const [name, value] of Object.entries(now)) {
@@ -83,51 +83,53 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     total: undefined,
     written: 0,
     completed: false,
-    taken: undefined,
+    claimed: undefined,
     part: 1,
   }));
-  await look('its start', days);
+  await checkProgress('its start', days);
 
-  const checkpointOf = (taken: ClaimedRun) => new Checkpoint(shop.database, taken.run, shop.deps.now);
-  const steps: Record<string, (of: Day, taken: ClaimedRun) => Promise<void>> = {
-    async count(of, taken) {
+  const checkpointOf = (claimed: ClaimedRun) => new Checkpoint(shop.database, claimed.run, shop.deps.now);
+  const steps: Record<string, (of: Day, claimed: ClaimedRun) => Promise<void>> = {
+    async count(of, claimed) {
       if (of.total !== undefined) return;
       const total = random.chance(0.2) ? 0 : random.between(1, 40);
-      await checkpointOf(taken).recordTotal(total);
+      await checkpointOf(claimed).recordTotal(total);
       of.total = total;
     },
-    async write(of, taken) {
+    async write(of, claimed) {
       if (of.total === undefined) return;
-      // Now and then more than were counted: runs may become members behind the count.
+      // Sometimes more than were counted: runs may become members after the count.
       const rows = random.between(1, 15);
       const part = of.part++;
-      const key = keyOfPart(taken.of, taken.run, part);
+      const key = keyOfPart(claimed.of, claimed.run, part);
       await store.put(key, Buffer.from('content'.repeat(rows)));
       const file = { part, path: store.pathOf(key), rows, bytes: rows * 7, sha256: 's', etag: null };
-      await checkpointOf(taken).recordFile(file, cursor);
+      await checkpointOf(claimed).recordFile(file, cursor);
       of.written += rows;
     },
-    skip: (_of, taken) => checkpointOf(taken).skipTo(cursor),
-    async fail(of, taken) {
-      expect(await endAttempt(shop.deps, taken.run, runlakeError('EVENT_LOG_UNAVAILABLE'))).toBe('retried');
-      of.taken = undefined;
+    skip: (_of, claimed) => checkpointOf(claimed).skipTo(cursor),
+    async fail(of, claimed) {
+      expect(await endAttempt(shop.deps, claimed.run, runlakeError('EVENT_LOG_UNAVAILABLE'))).toBe('retried');
+      of.claimed = undefined;
     },
-    async giveBack(of, taken) {
-      expect(await endAttempt(shop.deps, taken.run, runlakeError('DRAINING'))).toBe('released');
-      of.taken = undefined;
+    async release(of, claimed) {
+      expect(await endAttempt(shop.deps, claimed.run, runlakeError('DRAINING'))).toBe('released');
+      of.claimed = undefined;
     },
-    async crash(of, taken) {
+    async crash(of, claimed) {
       await shop.worker().lose(of.id);
-      of.taken = await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
-      // Who had it wakes up and has nothing to say.
+      of.claimed = await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
+      // The previous worker resumes and must not write.
       const late = { part: 99, path: 'p', rows: 5, bytes: 5, sha256: 's', etag: null };
-      await expect(checkpointOf(taken).recordFile(late, cursor)).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
+      await expect(checkpointOf(claimed).recordFile(late, cursor)).rejects.toMatchObject({
+        code: 'EXPORT_ATTEMPT_OVER',
+      });
     },
-    async complete(of, taken) {
+    async complete(of, claimed) {
       if (of.total === undefined) return;
-      await checkpointOf(taken).complete({ lateRuns: 0 });
+      await checkpointOf(claimed).complete({ lateRuns: 0 });
       of.completed = true;
-      of.taken = undefined;
+      of.claimed = undefined;
     },
   };
   const isCancelled = random.chance(0.25);
@@ -135,24 +137,24 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     const open = days.filter(({ completed }) => !completed);
     if (open.length === 0) break;
     const of = random.pick(open);
-    of.taken ??= await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
-    expect(of.taken).toBeDefined();
+    of.claimed ??= await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
+    expect(of.claimed).toBeDefined();
     const name = random.pick(Object.keys(steps));
-    await steps[name]?.(of, of.taken as ClaimedRun);
-    await look(name, days);
+    await steps[name]?.(of, of.claimed as ClaimedRun);
+    await checkProgress(name, days);
   }
   if (isCancelled) {
     await cancelExport(shop.deps, shop.workspaceId, exportId);
-    await look('its cancellation', days);
+    await checkProgress('its cancellation', days);
     return;
   }
   for (const of of days.filter(({ completed }) => !completed)) {
-    const taken = of.taken ?? ((await claimRun(shop.database, of.id, shop.limits, shop.deps.now())) as ClaimedRun);
-    await steps.count?.(of, taken);
-    await steps.complete?.(of, taken);
-    await look('the end of a day', days);
+    const claimed = of.claimed ?? ((await claimRun(shop.database, of.id, shop.limits, shop.deps.now())) as ClaimedRun);
+    await steps.count?.(of, claimed);
+    await steps.complete?.(of, claimed);
+    await checkProgress('the end of a day', days);
   }
   await advanceExport(shop.deps, exportId);
-  await look('its end', days);
+  await checkProgress('its end', days);
   expect(before.share).toBe(1);
 });

@@ -12,14 +12,14 @@ const delayMs = 600_000;
 let shop: Workshop;
 afterEach(() => shop?.close());
 
-/** A schedule from `start` on, in an installation whose clock shows `now`. */
+/** Creates a schedule that begins at `start`, in an installation whose clock is at `now`. */
 async function scheduled(intervalHours: number, start: string, now: string, limits: Partial<ExportLimits> = {}) {
   shop = await openWorkshop({ exportsPerWorkspace: 1_000, ...limits });
   shop.clock.now = new Date(now);
   return shop.create({ startTimeMicros: Date.parse(start) * 1_000, intervalHours });
 }
 
-/** What the schedule has spawned, oldest first. */
+/** Exports that the schedule spawned, oldest first. */
 async function spawned(schedule: ExportWithProgress): Promise<ExportWithProgress[]> {
   const found = await listExports(shop.database, shop.workspaceId, {
     sourceExportId: schedule.id,
@@ -32,7 +32,7 @@ async function spawned(schedule: ExportWithProgress): Promise<ExportWithProgress
 const rangesOf = (exports: readonly ExportWithProgress[]) =>
   exports.map(({ startTime, endTime }) => `${startTime.slice(0, 16)} ${endTime?.slice(0, 16)}`);
 
-/** They follow each other from the schedule's beginning, without a gap, each as long as the interval. */
+/** They are contiguous from the start of the schedule, each as long as the interval. */
 function expectTiled(schedule: ExportWithProgress, exports: readonly ExportWithProgress[]): void {
   let from = Date.parse(schedule.startTime);
   for (const each of exports) {
@@ -85,24 +85,24 @@ describe('a schedule', () => {
     [168, '2024-02-26T00:00:00Z', 9],
     [167, '2026-03-27T23:59:59.999999Z', 5],
   ])(
-    'every %i h from %s on, on time over leap days, months, years and changes of the clock',
+    'every %i h from %s, spawns on time across leap days, months, years and daylight-saving changes',
     async (hours, start, count) => {
       const schedule = await scheduled(hours, start, start);
-      for (let place = 1; place <= count; place++) {
-        const due = Date.parse(start) + place * hours * hourMs + delayMs;
+      for (let index = 1; index <= count; index++) {
+        const due = Date.parse(start) + index * hours * hourMs + delayMs;
         shop.clock.now = new Date(due - 1);
         await spawnDue(shop.deps);
-        expect(await spawned(schedule)).toHaveLength(place - 1);
+        expect(await spawned(schedule)).toHaveLength(index - 1);
         // A time in milliseconds may stand for one that is up to a millisecond later.
         shop.clock.now = new Date(due + 1);
         await spawnDue(shop.deps);
-        expect(await spawned(schedule)).toHaveLength(place);
+        expect(await spawned(schedule)).toHaveLength(index);
       }
       expectTiled(schedule, await spawned(schedule));
     },
   );
 
-  it('makes up for a downtime one interval at a time, without a gap and none twice', async () => {
+  it('catches up after a downtime one interval at a time, without gaps or duplicates', async () => {
     const schedule = await scheduled(24, '2024-02-01T00:00:00Z', '2024-02-01T00:00:00Z');
     shop.clock.now = new Date('2024-05-01T00:10:00Z');
     let rounds = 0;
@@ -111,7 +111,7 @@ describe('a schedule', () => {
       const unfinished = (await spawned(schedule)).filter(({ finishedAt }) => finishedAt === null);
       if (unfinished.length === 0) break;
       expect(unfinished.length).toBeLessThanOrEqual(2);
-      // The last interval is on time, and does not wait for the one before it.
+      // The last interval is spawned on time, without waiting for the previous export.
       if (unfinished.length === 2) expect(unfinished[1]?.startTime).toBe('2024-04-30T00:00:00.000000Z');
       const [job] = shop.jobs;
       expect(job?.name).toBe('coordinate-export');
@@ -125,7 +125,7 @@ describe('a schedule', () => {
     expect(exports.every(({ status }) => status === 'COMPLETED')).toBe(true);
   });
 
-  it('does not wait, on time, for one that takes longer than its interval', async () => {
+  it('spawns on time while an export takes longer than its interval', async () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     for (const hour of [1, 2, 3]) {
       shop.clock.now = new Date(Date.parse('2026-03-05T00:10:00Z') + hour * hourMs);
@@ -134,7 +134,7 @@ describe('a schedule', () => {
     expect((await spawned(schedule)).map(({ status }) => status)).toEqual(['CREATED', 'CREATED', 'CREATED']);
   });
 
-  it('that is cancelled spawns nothing more; what it spawned goes on and is cancelled by itself', async () => {
+  it('spawns nothing after its cancellation; exports that it spawned continue and are cancelled separately', async () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     shop.clock.now = new Date('2026-03-05T01:10:00Z');
     await spawnDue(shop.deps);
@@ -150,7 +150,7 @@ describe('a schedule', () => {
     });
   });
 
-  it('does not count as running, and never runs out of time', async () => {
+  it('does not count as a running export and never times out', async () => {
     const schedule = await scheduled(168, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z', { exportsPerWorkspace: 1 });
     shop.clock.now = new Date(shop.clock.now.getTime() + 60 * 24 * hourMs);
     await sweepExports(shop.deps);
@@ -159,7 +159,7 @@ describe('a schedule', () => {
     expect((await spawned(schedule)).some(({ status }) => status === 'COMPLETED')).toBe(true);
   });
 
-  it('of a project that was deleted has failed', async () => {
+  it('fails if its project was deleted', async () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     await shop.database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [shop.projectId]);
     shop.clock.now = new Date('2026-03-05T01:10:00Z');

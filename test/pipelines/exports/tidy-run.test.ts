@@ -25,13 +25,13 @@ async function started() {
   return { exportId, runId: (await runOf(exportId)).id };
 }
 
-describe('what is left of a run that is over', () => {
+describe('the pending upload of an ended run', () => {
   it('is removed from the bucket by the sweep', async () => {
     const { exportId, runId } = await started();
     await shop.worker(failing()).attempt(runId);
     const { pendingUpload } = await runOf(exportId);
     expect(pendingUpload).toMatchObject({ part: 1, rows: 10 });
-    // As a process that died between the end of the upload and the record would leave it.
+    // As left by a process that died between the end of the upload and its record.
     const store = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
     const key = (pendingUpload?.path ?? '').replace(/^made\/by tests\//, '');
     await store.put(key, Buffer.from('not recorded'));
@@ -42,7 +42,7 @@ describe('what is left of a run that is over', () => {
     expect([...(await shop.objects()).keys()].filter((each) => each.includes(exportId))).toEqual([]);
   });
 
-  it('cannot be removed for good where the destination is gone', async () => {
+  it('cannot be removed if the destination was deleted', async () => {
     const { exportId, runId } = await started();
     await shop.worker(failing()).attempt(runId);
     await cancelExport(shop.deps, shop.workspaceId, exportId);
@@ -53,7 +53,7 @@ describe('what is left of a run that is over', () => {
     expect((await runOf(exportId)).pendingUpload).toBeNull();
   });
 
-  it('waits where the bucket does not answer now', async () => {
+  it('stays pending while the bucket is unavailable', async () => {
     const { exportId, runId } = await started();
     await shop.worker(failing()).attempt(runId);
     await cancelExport(shop.deps, shop.workspaceId, exportId);
@@ -64,7 +64,7 @@ describe('what is left of a run that is over', () => {
     expect((await runOf(exportId)).pendingUpload).toBeNull();
   });
 
-  it('holds up neither the sweep nor what others left, where its bucket does not answer at all', async () => {
+  it('does not delay the sweep or other clean-up while its bucket does not respond', async () => {
     const [hanging, other] = [await started(), await started()];
     for (const { exportId, runId } of [hanging, other]) {
       await shop.worker(failing()).attempt(runId);
@@ -72,8 +72,8 @@ describe('what is left of a run that is over', () => {
     }
     await sweepExports({
       ...shop.deps,
-      openStore: async (place) => {
-        const store = await shop.deps.openStore(place);
+      openStore: async (destination) => {
+        const store = await shop.deps.openStore(destination);
         const abortUploads: ObjectStore['abortUploads'] = (key, ids, options) =>
           key.includes(hanging.exportId)
             ? new Promise((_, reject) => {

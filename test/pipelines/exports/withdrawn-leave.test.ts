@@ -18,7 +18,7 @@ const bucket = {
   config_kwargs_s3: null,
 };
 
-/** What an operator let a destination do when it was made, and does no more when an export comes to it. */
+/** Features that the operator allowed when the destination was created and has disabled since. */
 test.each([
   [
     'private addresses',
@@ -30,7 +30,7 @@ test.each([
   ['credentials of the machine', 's3', false, { allowDefaultCredentials: false }, /needs credentials/],
   ['folders', 'local', false, { localExportRoot: undefined }, /type 'local' are disabled/],
 ] as const)(
-  'without leave for %s an export fails at once, and says so',
+  'if %s are no longer allowed, an export fails at once with that reason',
   async (_what, type, sealed, withdrawn, cause) => {
     await shop.store(1, Date.parse('2026-03-05T00:00:00Z') * 1_000);
     const destinationId = randomUUID();
@@ -50,7 +50,9 @@ test.each([
     await shop.start(made.id);
     const [run] = await shop.runs(made.id);
     const config = { ...shop.destinations.config, ...withdrawn };
-    const worker = shop.worker({ openStore: (place) => openDestination({ ...shop.destinations, config }, place) });
+    const worker = shop.worker({
+      openStore: (destination) => openDestination({ ...shop.destinations, config }, destination),
+    });
     await worker.attempt(run?.id ?? '');
     const [failed] = await shop.runs(made.id);
     expect(failed).toMatchObject({ status: 'FAILED', errors: { retry_0: expect.stringMatching(cause) } });

@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(root, { recursive: true, force: true }));
 
-test('an attempt has a folder of its own, which is gone afterwards, however it ends', async () => {
+test('each attempt has its own folder, which is removed afterwards, whatever the outcome', async () => {
   const folders = await openWorkFolders(join(root, 'not', 'there', 'yet'));
   const seen: string[] = [];
   const use = (work: () => Promise<void>) =>
@@ -29,7 +29,7 @@ test('an attempt has a folder of its own, which is gone afterwards, however it e
   expect(await readdir(join(root, 'not', 'there', 'yet'))).toEqual([]);
 });
 
-test('what a process that died has left is removed by the next one; what lives, and what is not ours, stays', async () => {
+test('the next process removes the folders of a dead process, and keeps folders in use and unrelated ones', async () => {
   const living = await openWorkFolders(root);
   const { pid } = spawnSync(process.execPath, ['-e', '']);
   const dead = join(root, `${pid}-0123456789ab`);
@@ -46,7 +46,7 @@ test('what a process that died has left is removed by the next one; what lives, 
   await Promise.all([living.close(), next.close()]);
 });
 
-test.runIf(process.getuid?.() === 0)('folders of other users are not opened: what is in them could block', async () => {
+test.runIf(process.getuid?.() === 0)('does not open folders of other users, whose contents could block', async () => {
   const strange = join(root, '999999-0123456789ab');
   await mkdir(strange);
   execFileSync('mkfifo', [join(strange, 'owner.json')]);
@@ -56,7 +56,7 @@ test.runIf(process.getuid?.() === 0)('folders of other users are not opened: wha
   await folders.close();
 });
 
-test('a folder that cannot be used is said so', async () => {
+test('reports a folder that cannot be used', async () => {
   await writeFile(join(root, 'file'), '');
   await expect(openWorkFolders(join(root, 'file', 'below'))).rejects.toMatchObject({ code: 'WORK_FILE_UNUSABLE' });
 });

@@ -27,7 +27,7 @@ import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { rowsOf } from './slices/exporting.ts';
 
 export interface RecordedFile {
-  /** As the owner of the place names it. */
+  /** The path as shown to the owner of the destination. */
   readonly path: string;
   readonly part: number;
   readonly rows: number;
@@ -38,13 +38,13 @@ export interface RecordedFile {
 
 type Job = { readonly name: string; readonly payload: Record<string, string>; readonly delayMs: number };
 
-/** An installation's exports without its processes: tests take each step themselves, at the time that they set. */
+/** The exports of an installation without its processes: tests run each step themselves, at times that they set. */
 export type Workshop = Awaited<ReturnType<typeof openWorkshop>>;
 
 export const day = (text: string) => Date.parse(`${text}T00:00:00Z`) * 1_000;
 
 export interface WorkshopOptions {
-  /** Closed with it. */
+  /** `close` also closes these stores. */
   readonly stores?: FreshStores;
   readonly s3Limits?: S3Limits;
 }
@@ -56,8 +56,8 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
   const [bucketRoot, workRoot] = [join(root, 'buckets'), join(root, 'work')];
   await mkdir(bucketRoot);
   const logger = createLogger('silent', 'test');
-  const places = { localExportRoot: bucketRoot, allowPrivateEndpoints: true };
-  const config = { ...loadConfig({}).config, ...places, exportSliceRows: 10, ...limits };
+  const settings = { localExportRoot: bucketRoot, allowPrivateEndpoints: true };
+  const config = { ...loadConfig({}).config, ...settings, exportSliceRows: 10, ...limits };
   const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
   const { workspaceIds } = await addOrganization(database, `org-${randomUUID()}`);
   const [workspaceId] = workspaceIds;
@@ -100,14 +100,14 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     openSource: sliceSources({ clickhouse, encoders }, config),
   };
 
-  /** A worker in a process of its own, as far as rows can tell. */
+  /** A worker that behaves like a separate process, as far as database rows show. */
   const worker = (more: Partial<WorkDeps> = {}) => {
-    let letGo = false;
-    let moving: Promise<unknown> = Promise.resolve();
-    const query: Database['query'] = (...asked) => {
-      if (letGo) return new Promise<never>(() => undefined);
-      const answer = database.query<never>(...asked);
-      moving = answer.catch(() => undefined);
+    let stalled = false;
+    let pendingQuery: Promise<unknown> = Promise.resolve();
+    const query: Database['query'] = (...request) => {
+      if (stalled) return new Promise<never>(() => undefined);
+      const answer = database.query<never>(...request);
+      pendingQuery = answer.catch(() => undefined);
       return answer;
     };
     const attempts = new LiveAttempts({ ...database, query }, config, logger);
@@ -115,10 +115,10 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     return {
       attempts,
       attempt: (runId: string) => attemptRun(work, runId),
-      /** It moves its leases on no more, as if it had died or stood still, and that of this run has run out. */
+      /** Stops renewing leases, as if the worker had died or stalled, and expires the lease of this run. */
       async lose(runId: string) {
-        letGo = true;
-        await moving;
+        stalled = true;
+        await pendingQuery;
         await database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
           runId,
         ]);
@@ -127,7 +127,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
   };
   const defaults = worker();
 
-  /** What is recorded of files that are finished, in their order. */
+  /** Records of finished files, in order. */
   const recorded = (exportId: string): Promise<RecordedFile[]> =>
     database.query<RecordedFile>(
       `SELECT path, part, rows, bytes, sha256, f.created_at AS "createdAt"
@@ -136,7 +136,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       [exportId],
     );
 
-  /** Every object in the bucket, by its key. */
+  /** All objects in the bucket, by key. */
   async function objects(): Promise<Map<string, Buffer>> {
     const found = new Map<string, Buffer>();
     for (const entry of await readdir(bucketRoot, { recursive: true, withFileTypes: true })) {
@@ -164,7 +164,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     recorded,
     objects,
 
-    create: (asked: Partial<NewExport> = {}): Promise<ExportWithProgress> =>
+    create: (request: Partial<NewExport> = {}): Promise<ExportWithProgress> =>
       createExport(
         deps,
         { workspaceId, keyId: randomUUID() },
@@ -172,12 +172,12 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
           destinationId,
           projectId,
           startTimeMicros: day('2026-03-05'),
-          endTimeMicros: asked.intervalHours === undefined ? day('2026-03-06') : undefined,
+          endTimeMicros: request.intervalHours === undefined ? day('2026-03-06') : undefined,
           intervalHours: undefined,
           formatVersion: 'v2_beta',
           compression: 'zstandard',
           exportFields: ['id', 'name'],
-          ...asked,
+          ...request,
         },
       ),
 
@@ -185,7 +185,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     runs: (exportId: string): Promise<ExportRunWithFiles[]> =>
       listExportRuns(database, workspaceId, { exportId }, { limit: 10_000, offset: 0 }),
 
-    /** Stores root runs from `startTimeMicros` on, a second apart. @returns their ids. */
+    /** Stores root runs from `startTimeMicros` on, one second apart. @returns their ids. */
     async store(
       count: number,
       startTimeMicros: number,
@@ -207,7 +207,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
 
     start: (exportId: string) => coordinateExport(deps, exportId, new AbortController().signal),
 
-    /** Does the jobs that wait, delays or not, and those that they make, until none is left. */
+    /** Runs the queued jobs, without their delays, and the jobs that they queue, until none is left. */
     async work(): Promise<void> {
       for (let job = jobs.shift(); job !== undefined; job = jobs.shift()) {
         if (job.name === 'export-run') await defaults.attempt(job.payload.run_id ?? '');
@@ -217,7 +217,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       }
     },
 
-    /** What the files of an export in the bucket hold, by day and part. */
+    /** Contents of an export's files in the bucket, by day and part. */
     async files(exportId: string): Promise<Map<string, string>> {
       const files = [...(await objects())].filter(([key]) => key.includes(exportId) && key.endsWith('.parquet'));
       return new Map(
@@ -228,7 +228,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       );
     },
 
-    /** Ids in the recorded files of an export, in order. Each file must be there and hold what its row says. */
+    /** Ids in the recorded files of an export, in order. Each file must exist and have as many rows as recorded. */
     async exportedIds(exportId: string): Promise<string[]> {
       const ids: string[] = [];
       for (const { path, rows } of await recorded(exportId)) {

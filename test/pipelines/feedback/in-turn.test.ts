@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { runExclusive } from '../../../pipelines/feedback/in-turn.ts';
 
-it('does work of one key one after the other, whatever becomes of it, and of other keys at once', async () => {
+it('runs work of one key sequentially, also after failures, and work of other keys concurrently', async () => {
   const steps: string[] = [];
   const ends: (() => void)[] = [];
   const work =

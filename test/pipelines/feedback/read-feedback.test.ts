@@ -22,14 +22,14 @@ const decode = (value: Buffer) => {
   expect(value.subarray(0, 5)).toEqual(Buffer.from([0, 0, 0, 0, 7]));
   return type.fromBuffer(value.subarray(5)) as Record<string, unknown>;
 };
-/** Members as text, because their bytes matter. */
+/** Members as text, because the test compares bytes. */
 const feedback = (members: Readonly<Record<string, string>> = {}) =>
   `{${Object.entries({ id: `"${id}"`, run_id: `"${runId}"`, key: '"k"', ...members })
     .map(([key, value]) => `${JSON.stringify(key)}: ${value}`)
     .join(' , ')}}`;
 
 describe('a feedback part', () => {
-  it('becomes a record of the schema, with its JSON as it came', () => {
+  it('becomes a record of the schema with its JSON unchanged', () => {
     const json = {
       score: '1.50',
       value: '{"big": 12345678901234567890,  "lone":"\\ud800", "__proto__": 1, "__proto__": 2}',
@@ -80,7 +80,7 @@ describe('a feedback part', () => {
     });
   });
 
-  it('needs little: absent and null are the same', () => {
+  it('has few required members, and treats null as absent', () => {
     const nulls = Object.fromEntries(
       ['score', 'value', 'comment', 'correction', 'trace_id', 'extra', 'error', 'feedback_source', 'created_at'].map(
         (key) => [key, 'null'],
@@ -102,14 +102,14 @@ describe('a feedback part', () => {
 
   it.each([
     ['a project', { run_id: 'null', session_id: `"${projectId}"` }, '00000000-0000-0000-0000-000000000000', projectId],
-    ['a trace alone, which is its root run', { run_id: 'null', trace_id: `"${traceId}"` }, traceId, traceId],
-  ])('may be about %s', (_, members, run, about) => {
+    ['only a trace, which stands for its root run', { run_id: 'null', trace_id: `"${traceId}"` }, traceId, traceId],
+  ])('may refer to %s', (_, members, run, about) => {
     const message = read(feedback(members));
     expect(message.key).toBe(`${sender.workspaceId}:${about}`);
     expect(decode(message.value)).toMatchObject({ run_id: run });
   });
 
-  it.each(['0', '-1', '0.1234567890123456789', '1e3', 'true', 'false'])('may have the score %s', (score) => {
+  it.each(['0', '-1', '0.1234567890123456789', '1e3', 'true', 'false'])('accepts the score %s', (score) => {
     expect(decode(read(feedback({ score })).value)).toMatchObject({ score: Buffer.from(score) });
   });
 
@@ -152,14 +152,14 @@ describe('a feedback part', () => {
     expect(() => read(json)).toThrow(expect.objectContaining({ code, message: expect.stringContaining(message) }));
   });
 
-  it('is named in its faults by its id, else by its part', () => {
+  it('is identified in errors by its id, or by its part if it has no id', () => {
     expect(() => read(feedback({ key: '1' }))).toThrow(`Feedback ${id}: key`);
     expect(() => read(feedback({ id: 'null' }))).toThrow('Feedback feedback.x: id');
   });
 });
 
-describe('a feedback of its own', () => {
-  it('gets an id where it has none', () => {
+describe('feedback sent on its own', () => {
+  it('gets a generated id if it has none', () => {
     const text = { bytes: Buffer.from(feedback({ id: 'null' })), part: 'the body' };
     expect(readFeedback(sender, text, config, () => id)).toMatchObject({ id, runId, tenantId: sender.workspaceId });
   });

@@ -1,5 +1,5 @@
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-it('runs that are asked for in one turn are one question to the store, and each gets its own answer', async () => {
+it('coalesces concurrent lookups of runs into one query, and gives each caller its own answer', async () => {
   const [workspaceId, other] = owner.workspaceIds as [string, string];
   const stored = [uuidv7(), uuidv7()];
   for (const id of stored) {
@@ -22,28 +22,28 @@ it('runs that are asked for in one turn are one question to the store, and each 
     const answer = await api.server.inject({ method: 'POST', url: '/runs', headers, payload });
     expect(answer.statusCode).toBe(202);
   }
-  const asked: (readonly string[])[] = [];
-  const places = new RunLocations((workspace, runIds) => {
-    asked.push(runIds);
+  const queries: (readonly string[])[] = [];
+  const locations = new RunLocations((workspace, runIds) => {
+    queries.push(runIds);
     return locateRuns(api.services.clickhouse, workspace, runIds);
   });
   const unknown = uuidv7();
 
-  const found = await Promise.all([...stored, unknown].map((id) => places.find(workspaceId, id, 0)));
+  const found = await Promise.all([...stored, unknown].map((id) => locations.find(workspaceId, id, 0)));
 
-  expect(found.map((place) => place?.traceId)).toEqual([...stored, undefined]);
-  expect(asked).toEqual([[...stored, unknown]]);
-  expect(await Promise.all(stored.map((id) => places.find(other, id, 0)))).toEqual([undefined, undefined]);
+  expect(found.map((location) => location?.traceId)).toEqual([...stored, undefined]);
+  expect(queries).toEqual([[...stored, unknown]]);
+  expect(await Promise.all(stored.map((id) => locations.find(other, id, 0)))).toEqual([undefined, undefined]);
 });
 
-it('what the store cannot tell is told to all who asked, and asked anew by the next', async () => {
-  let away = true;
-  const places = new RunLocations(async (_workspace, runIds) => {
-    if (away) throw new Error('away');
+it('rejects all concurrent lookups if the store fails, and asks again for the next one', async () => {
+  let isUnavailable = true;
+  const locations = new RunLocations(async (_workspace, runIds) => {
+    if (isUnavailable) throw new Error('away');
     return runIds.map((runId) => ({ runId, traceId: runId, startTimeMicros: 1, traceTimeMicros: 1 }));
   });
-  const ends = await Promise.allSettled(['a', 'b'].map((id) => places.find('workspace', id, 0)));
+  const ends = await Promise.allSettled(['a', 'b'].map((id) => locations.find('workspace', id, 0)));
   expect(ends.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
-  away = false;
-  expect(await places.find('workspace', 'a', 0)).toMatchObject({ traceId: 'a' });
+  isUnavailable = false;
+  expect(await locations.find('workspace', 'a', 0)).toMatchObject({ traceId: 'a' });
 });

@@ -47,8 +47,8 @@ async function count(table: 'runs' | 'traces'): Promise<number> {
   return row?.count ?? -1;
 }
 
-describe('deleting a project', () => {
-  it('lets its runs go and its traces stay, and leaves a project that lives alone', async () => {
+describe('deletion of a project', () => {
+  it('deletes its runs, keeps its traces, and does not touch a project that was not deleted', async () => {
     const [going, staying] = [await projectWithRun(), await projectWithRun()];
     const [runs, traces] = [await count('runs'), await count('traces')];
     await deleteProjects(api.services, going.workspaceId, [going.projectId]);
@@ -56,7 +56,7 @@ describe('deleting a project', () => {
     expect([await count('runs'), await count('traces')]).toEqual([runs - 1, traces]);
   });
 
-  it('is taken up again after a crash before the job was queued, until the runs are gone', async () => {
+  it('resumes after a crash before the job was queued, until the runs are deleted', async () => {
     const project = await projectWithRun();
     const crash = () => Promise.reject(new Error('crash'));
     const deps = { ...api.services, enqueueProjectDeletion: crash };

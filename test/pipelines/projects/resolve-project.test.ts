@@ -31,34 +31,34 @@ const remove = (id: string) =>
     id,
   ]);
 
-describe('by name', () => {
-  it('makes a project once, however many ask at once in however many processes', async () => {
+describe('resolveProject by name', () => {
+  it('creates one project for concurrent requests of several processes', async () => {
     const resolvers = Array.from({ length: 4 }, () => createProjectResolver(stores.database, 1_000));
     const ids = await Promise.all(resolvers.flatMap((resolver) => [post('race', resolver), post('race', resolver)]));
     expect(new Set(ids).size).toBe(1);
     expect(await readProject(stores.database, workspaceId, ids[0] as string)).toMatchObject({ name: 'race' });
   });
 
-  it('is a project of its own in each workspace', async () => {
+  it('creates a separate project in each workspace', async () => {
     const there = await projects.resolve({ workspaceId: otherWorkspaceId, sessionName: 'same', forPatch: false });
     expect(there).not.toBe(await post('same'));
   });
 
-  it('is `default` where a post names none, and open where a patch names none', async () => {
+  it('defaults to `default` for a post without a project, and to none for a patch', async () => {
     expect(await post()).toBe(await post('default'));
     expect(await post('')).toBe(await post('default'));
     expect(await patch()).toBe(nilUuid);
     expect(await patch('')).toBe(nilUuid);
   });
 
-  it('leads a patch with a former name to its project, a post to a new one', async () => {
+  it('maps a patch with a former name to the renamed project, and a post to a new one', async () => {
     const id = await post('before');
     await rename(id, 'after');
     expect(await patch('before')).toBe(id);
     expect(await patch('after')).toBe(id);
     const next = await post('before');
     expect(next).not.toBe(id);
-    // Since then the name is current again; what is remembered from before goes away by itself.
+    // The name is now current again; the alias row is removed without another step.
     expect(
       await createProjectResolver(stores.database, 1_000).resolve({
         workspaceId,
@@ -68,7 +68,7 @@ describe('by name', () => {
     ).toBe(next);
   });
 
-  it('leads nobody to a deleted project', async () => {
+  it('never resolves to a deleted project', async () => {
     const id = await post('short-lived');
     await rename(id, 'renamed');
     await remove(id);
@@ -76,18 +76,18 @@ describe('by name', () => {
     expect(await post('renamed')).not.toBe(id);
   });
 
-  it.each(['nul\0', 'half \ud800', 'x'.repeat(513)])('refuses an impossible name', async (name) => {
+  it.each(['nul\0', 'half \ud800', 'x'.repeat(513)])('refuses an invalid name', async (name) => {
     await expect(post(name)).rejects.toMatchObject({ code: 'BAD_REQUEST' });
   });
 
-  it.each(["'; DROP TABLE projects; --", '😀'.repeat(256), ' ', '%_\\', 'a b'])('takes %j', async (name) => {
+  it.each(["'; DROP TABLE projects; --", '😀'.repeat(256), ' ', '%_\\', 'a b'])('accepts the name %j', async (name) => {
     const id = await post(name);
     expect(await readProject(stores.database, workspaceId, id)).toMatchObject({ name });
   });
 });
 
-describe('by id', () => {
-  it('takes a living project of the workspace, and the id before the name', async () => {
+describe('resolveProject by id', () => {
+  it('accepts an existing project of the workspace, and prefers the id to the name', async () => {
     const { id } = await createProject(
       stores.database,
       workspaceId,

@@ -27,7 +27,7 @@ const read = async (...runIds: string[]) => {
 
 interface Node extends RunValues {
   readonly name: string;
-  /** Name of a node before it; none for the root. */
+  /** Name of an earlier node; none for the root. */
   readonly under?: string;
   readonly at?: number;
   /** Sent without dotted_order, as OTLP exporters and old clients do. */
@@ -36,7 +36,7 @@ interface Node extends RunValues {
 
 const idOf = (trace: string, name: string) => uuidOf('figures', trace, name);
 
-/** The posts of a trace; each node's place follows from those above it. */
+/** The posts of a trace; each node's dotted_order is built from its ancestors. */
 function traceOf(trace: string, nodes: readonly Node[]): RunEvent[] {
   const orders = new Map<string, string>();
   const traceId = idOf(trace, nodes[0]?.name ?? '');
@@ -113,7 +113,7 @@ describe('tokens and costs of runs', () => {
     expect(silent).toMatchObject({ prompt_tokens: 0, total_tokens: 0, total_cost: null, prompt_token_details: null });
   });
 
-  it('count once where a call and a call inside it both state them', async () => {
+  it('are counted once if a call and a nested call both report them', async () => {
     await store(
       traceOf('nested', [
         { name: 'root', ...chain },
@@ -123,11 +123,11 @@ describe('tokens and costs of runs', () => {
       ]),
     );
     const [root, outer] = await read(idOf('nested', 'root'), idOf('nested', 'outer'));
-    // The inner call states no cost, so that the outer one's stands.
+    // The inner call reports no cost, so the outer one's applies.
     for (const run of [root, outer]) expect(run).toMatchObject({ prompt_tokens: 6, total_tokens: 8, total_cost: '5' });
   });
 
-  it('are of merged runs: repeats, patches, late and deleted runs', async () => {
+  it('are those of merged runs: repeats, patches, late and deleted runs', async () => {
     const [root, call, gone] = traceOf('merged', [
       { name: 'root', ...chain },
       { name: 'call', under: 'root', totalTokens: 1 },
@@ -140,14 +140,14 @@ describe('tokens and costs of runs', () => {
     expect((await read(root.runId))[0]).toMatchObject({ total_tokens: 50 });
   });
 
-  it('reach over midnight, months, and runs that came without dotted_order', async () => {
+  it('are summed across midnight and months, and for runs that arrived without dotted_order', async () => {
     await store(
       traceOf('far', [
         { name: 'root', ...chain },
         { name: 'step', under: 'root', ...chain, unplaced: true },
         { name: 'a', under: 'step', unplaced: true, totalTokens: 1, at: noonMicros + 13 * 60 * minute },
         { name: 'b', under: 'step', totalTokens: 10, at: noonMicros + 40 * 24 * 60 * minute },
-        // A span of OpenTelemetry may begin before the first one of its trace that came.
+        // An OpenTelemetry span may begin before the first span of its trace that arrived.
         { name: 'c', under: 'root', unplaced: true, totalTokens: 100, at: noonMicros - 30 * minute },
       ]),
     );
@@ -155,7 +155,7 @@ describe('tokens and costs of runs', () => {
     expect([root?.total_tokens, step?.total_tokens]).toEqual([111, 11]);
   });
 
-  it('come with their details where they are selected', async () => {
+  it('include their details if those are selected', async () => {
     const ids = { runIds: [idOf('sums', 'root')] };
     const { runs } = await exporting.reading.page({ ...ids, select: ['prompt_tokens', 'total_cost'] });
     expect(runs[0]).toMatchObject({ prompt_tokens: 113, prompt_token_details: { cache_read: 6, audio: 1 } });
@@ -167,7 +167,7 @@ describe('tokens and costs of runs', () => {
     const [part] = await exportParts(exporting, wholeDay, everything);
     const rows = await rowsOf(part!.path);
     const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
-    for (const [place, row] of rows.entries()) expect(row, `row ${place}`).toEqual(expected[place]);
+    for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     const row = rows.find(({ id }) => id === idOf('sums', 'root'));
     expect(row).toMatchObject({ total_tokens: 118, total_cost: '0.30000000000000000001', completion_cost: null });
     const tokens = await exportParts(exporting, wholeDay, { ...everything, fields: ['total_tokens', 'id'] });
@@ -179,7 +179,7 @@ describe('tokens and costs of runs', () => {
     const names = Array.from({ length: 100_000 }, (_, at) => `r${at}`);
     const nodes = names.map((name, at): Node => {
       const call = { promptTokens: 1, totalTokens: 2, totalCost: '0.001' };
-      // Ten chains below each other, and all calls below the last.
+      // Ten nested chains, with all calls below the last.
       return at < 10 ? { name, ...chain, ...(at > 0 && { under: `r${at - 1}` }) } : { name, under: 'r9', ...call };
     });
     await store(traceOf('huge', nodes));
@@ -191,7 +191,7 @@ describe('tokens and costs of runs', () => {
 });
 
 describe('against a model', () => {
-  it('random traces, also partly without dotted_order, in random order with repeats', async () => {
+  it('random traces, some partly without dotted_order, in random order with repeats', async () => {
     let seed = 7;
     const random = (below: number) => {
       seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
@@ -214,9 +214,9 @@ describe('against a model', () => {
       }
       const sumOf = (name: string, figure: 'totalTokens' | 'promptTokens'): number | undefined => {
         const below = nodes.filter(({ under }) => under === name).map((child) => sumOf(child.name, figure));
-        const said = below.filter((value) => value !== undefined);
+        const reported = below.filter((value) => value !== undefined);
         const own = nodes.find((node) => node.name === name);
-        if (said.length > 0) return said.reduce((a, b) => a + b, 0);
+        if (reported.length > 0) return reported.reduce((a, b) => a + b, 0);
         return own?.runType === 'chain' ? undefined : own?.[figure];
       };
       for (const { name } of nodes) {

@@ -26,7 +26,7 @@ async function newProject(id: string = randomUUID()): Promise<string> {
 const dayMicros = 86_400_000_000;
 const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.clickhouse, events);
 
-/** Few distinct times, so that many runs share one; months between some; one ahead of now. */
+/** Few distinct times, so that many runs share one; some are months apart; one is in the future. */
 const times = [0, 1, 2, 3_600_000_000, dayMicros, 30 * dayMicros, 200 * dayMicros].map((micros) => noonMicros - micros);
 const anyTime = fc.constantFrom(...times, Date.now() * 1_000 + 3_600_000_000);
 
@@ -57,7 +57,7 @@ function eventsOf(run: Planned & { runId: string; projectId: string }): { posts:
 }
 
 describe('pages', () => {
-  it('hold each run once and in order, whatever the limit, order and condition, while newer runs arrive', async () => {
+  it('contain each run once and in order for any limit, order and condition, while newer runs arrive', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(plan, { minLength: 1, maxLength: 40 }),
@@ -97,10 +97,10 @@ describe('pages', () => {
           const known = read.filter(({ id }) => !newer.includes(id));
           expect(known.map(({ id }) => id).sort()).toEqual(expected.map(({ runId }) => runId).sort());
           const order_ = (a: string, b: string) => (order === 'asc' ? a <= b : a >= b);
-          for (const [place, { time }] of read.entries()) {
-            expect(place === 0 || order_(read[place - 1]?.time ?? '', time)).toBe(true);
+          for (const [index, { time }] of read.entries()) {
+            expect(index === 0 || order_(read[index - 1]?.time ?? '', time)).toBe(true);
           }
-          // Newest first, what arrives later lies before the first page.
+          // Newest first: later arrivals come before the first page.
           if (order === 'desc') expect(known.length).toBe(read.length);
         },
       ),
@@ -115,7 +115,7 @@ describe('pages', () => {
     late: true,
   };
 
-  it('ascending is the reverse of descending, ties included', async () => {
+  it('in ascending order are the reverse of descending, including ties', async () => {
     const projectId = await newProject();
     await store([...Array(60).keys()].map((n) => runEvent({ projectId, startTimeMicros: times[n % times.length]! })));
     const { ids: up } = await reading.all({ projectIds: [projectId], order: 'asc', limitRows: 7 });
@@ -143,7 +143,7 @@ describe('pages', () => {
     expect(read.sizes).toEqual([2, 1, 2]);
   });
 
-  it('are not empty where runs vanish between the two steps', async () => {
+  it('are not empty if runs disappear between the two steps', async () => {
     const projectId = await newProject();
     const runs = [...Array(4).keys()].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n }));
     await store(runs);
@@ -161,7 +161,7 @@ describe('pages', () => {
     expect(page.runs.map((run) => run.id)).toEqual(runs.slice(2).map((run) => run.runId));
   });
 
-  it('have no cursor where none is wanted', async () => {
+  it('have no cursor unless one is requested', async () => {
     const projectId = await newProject();
     await store([runEvent({ projectId }), runEvent({ projectId })]);
     const page = await reading.page({ projectIds: [projectId], limitRows: 1, withCursor: false });
@@ -197,7 +197,7 @@ describe('a project of many runs', () => {
     names.length = 0;
   });
 
-  /** Names of the queries that `read` makes. */
+  /** Names of the queries that `read` sends. */
   function counted() {
     const { clickhouse } = reading.deps;
     const query = <Row>(request: Query) => {
@@ -214,7 +214,7 @@ describe('a project of many runs', () => {
     expect(sizes).toEqual(Array(runs / 100).fill(100));
   });
 
-  it.each(['asc', 'desc'] as const)('%s: the few that match', async (order) => {
+  it.each(['asc', 'desc'] as const)('%s: the few matching runs', async (order) => {
     const { ids, sizes } = await reading.all({
       projectIds: [projectId],
       order,
@@ -228,12 +228,12 @@ describe('a project of many runs', () => {
   it.each([
     ['newest first', {}, 12],
     ['oldest first', { order: 'asc' as const }, 12],
-    ['of few that match', { filter: { hasError: true } }, 24],
-    ['of none that match', { filter: { runType: 'parser' as const } }, 24],
+    ['of few matching runs', { filter: { hasError: true } }, 24],
+    ['of no matching runs', { filter: { runType: 'parser' as const } }, 24],
     ['of a trace', { filter: { traceId: uuidOf('none') } }, 4],
-  ])('a page %s takes a bounded number of queries', async (_name, query, most) => {
+  ])('a page %s takes a bounded number of queries', async (_name, query, max) => {
     names.length = 0;
     await reading.page({ projectIds: [projectId], ...query }, counted());
-    expect(names.length).toBeLessThanOrEqual(most);
+    expect(names.length).toBeLessThanOrEqual(max);
   });
 });

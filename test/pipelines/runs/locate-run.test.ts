@@ -26,23 +26,23 @@ const located = {
   traceTimeMicros: noonMicros,
 };
 
-it('finds a run by its id, once', async () => {
+it('locates a run by its id, once', async () => {
   expect(await locateRun(stores.clickhouse, tenantId, child.runId)).toEqual(located);
   expect(await locateRuns(stores.clickhouse, tenantId, [child.runId, child.runId])).toEqual([located]);
 });
 
-it('finds many, and leaves out those that are not there', async () => {
+it('locates many runs, and leaves out missing ones', async () => {
   const unknown = [...Array(5_000).keys()].map((n) => uuidOf('unknown', n));
   const found = await locateRuns(stores.clickhouse, tenantId, [root.runId, ...unknown, child.runId]);
   expect(found.map(({ runId }) => runId).sort()).toEqual([root.runId, child.runId].sort());
   expect(await locateRuns(stores.clickhouse, tenantId, [])).toEqual([]);
 });
 
-it('does not look into other workspaces', async () => {
+it('does not search other workspaces', async () => {
   expect(await locateRun(stores.clickhouse, uuidOf('other'), child.runId)).toBeUndefined();
   expect(await locateTrace(stores.clickhouse, uuidOf('other'), root.runId)).toEqual([]);
 });
 
-it('finds the project of a trace', async () => {
+it('locates the project of a trace', async () => {
   expect(await locateTrace(stores.clickhouse, tenantId, root.runId)).toEqual([projectId]);
 });

@@ -6,8 +6,8 @@ import { noonMicros, uuidOf } from './run-events.ts';
 const after = { startTimeMicros: noonMicros, projectId: uuidOf('p'), traceId: uuidOf('t'), runId: uuidOf('r') };
 const cursor = writeCursor({ order: 'desc', after });
 
-describe('cursor', () => {
-  it('comes back as it was', () => {
+describe('a page cursor', () => {
+  it('survives encoding and decoding', () => {
     fc.assert(
       fc.property(
         fc.constantFrom('asc' as const, 'desc' as const),
@@ -32,7 +32,7 @@ describe('cursor', () => {
   it.each([
     ['words', 'not a cursor'],
     ['one character less', cursor.slice(0, -1)],
-    ['one more', `${cursor}A`],
+    ['one character more', `${cursor}A`],
     ['padding', `${cursor}==`],
     ['white space', ` ${cursor}`],
     ['another alphabet', Buffer.from(bytes.map(() => 0xff)).toString('base64')],
@@ -40,8 +40,8 @@ describe('cursor', () => {
     ['another version', changed(0, 2)],
     ['an unknown order', changed(1, 2)],
     ['a time before 1970', changed(2, 0xff)],
-    ['a time beyond what can be stored', changed(2, 0x7f)],
-  ])('%s is none', (_name, text) => {
+    ['a time above the storable maximum', changed(2, 0x7f)],
+  ])('%s is invalid', (_name, text) => {
     expect(() => readCursor(text, 'desc')).toThrow(expect.objectContaining({ code: 'BAD_REQUEST' }));
   });
 

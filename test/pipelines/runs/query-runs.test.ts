@@ -12,9 +12,9 @@ afterAll(async () => {
   await reading?.stores.close();
 });
 
-/** Stores each list of events as a cut of its own. */
-async function store(...cuts: RunEvent[][]): Promise<void> {
-  for (const cut of cuts) await insertEvents(reading.stores.clickhouse, cut);
+/** Stores each list of events as a separate insert batch. */
+async function store(...batches: RunEvent[][]): Promise<void> {
+  for (const batch of batches) await insertEvents(reading.stores.clickhouse, batch);
 }
 
 async function readOne(runId: string): Promise<Record<string, unknown> | undefined> {
@@ -57,9 +57,9 @@ describe('post and patch', () => {
   const orders: [string, (id: string) => RunEvent[][]][] = [
     ['post, patch', (id) => [[post(id)], [patch(id)]]],
     ['patch, post', (id) => [[patch(id)], [post(id)]]],
-    ['in one cut', (id) => [[post(id), patch(id)]]],
-    ['in one cut, patch first', (id) => [[patch(id), post(id)]]],
-    ['a late post again', (id) => [[post(id)], [patch(id)], [post(id)]]],
+    ['in one insert batch', (id) => [[post(id), patch(id)]]],
+    ['in one insert batch, patch first', (id) => [[patch(id), post(id)]]],
+    ['a late repeat of the post', (id) => [[post(id)], [patch(id)], [post(id)]]],
     [
       'everything twice',
       (id) => [
@@ -68,15 +68,15 @@ describe('post and patch', () => {
       ],
     ],
   ];
-  it.each(orders)('%s: the same run', async (name, cuts) => {
+  it.each(orders)('%s: the same run', async (name, batches) => {
     const runId = uuidOf('order', name);
-    await store(...cuts(runId));
+    await store(...batches(runId));
     expect(await readOne(runId)).toMatchObject(merged);
     await reading.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
     expect(await readOne(runId)).toMatchObject(merged);
   });
 
-  it('of two patches the later wins, field by field', async () => {
+  it('the later of two patches wins, field by field', async () => {
     const runId = uuidOf('two patches');
     const first = { outputs: json({ n: 1 }), error: Buffer.from('"first"') };
     await store(
@@ -87,7 +87,7 @@ describe('post and patch', () => {
     expect(await readOne(runId)).toMatchObject({ outputs: { n: 2 }, error: 'first', status: 'error' });
   });
 
-  it('a run that only a patch tells of has what clients need', async () => {
+  it('a run known only by a patch has the fields that clients need', async () => {
     const runId = uuidOf('patch only');
     await store([runEvent({ runId, kind: 'patch', values: { outputs: json({ a: 1 }) } })]);
     expect(await readOne(runId)).toMatchObject({
@@ -116,7 +116,7 @@ describe('post and patch', () => {
     expect((await readOne(runId))?.status).toBe(status);
   });
 
-  it('a deleted run is gone, also where a late patch follows', async () => {
+  it('a deleted run stays deleted, even if a late patch follows', async () => {
     const runId = uuidOf('deleted run');
     await store([post(runId)], [{ ...patch(runId), deletedAtMicros: noonMicros, values: {} }], [patch(runId)]);
     expect(await readOne(runId)).toBeUndefined();
@@ -124,7 +124,7 @@ describe('post and patch', () => {
 });
 
 describe('tokens, costs and times', () => {
-  it('come back as the schema has them', async () => {
+  it('are returned as in the schema', async () => {
     const runId = uuidOf('usage');
     const usageDetails = json({
       prompt_token_details: { cache_read: 5 },
@@ -179,7 +179,7 @@ describe('tokens, costs and times', () => {
   });
 });
 
-describe('where runs are looked for', () => {
+describe('the scope of a query', () => {
   const ids = (...names: string[]) => names.map((name) => uuidOf('scope', name));
   const [mine, others, deleted, foreign] = ids('mine', 'others', 'deleted', 'foreign') as [
     string,
@@ -216,7 +216,7 @@ describe('where runs are looked for', () => {
       { ...everything, projectIds: [otherProjectId], filter: { hasError: true } },
       [mine, others],
     ],
-    ['ids, from the other side', { ...everything, tenantId: foreignTenantId }, [foreign]],
+    ['ids, queried by another organisation', { ...everything, tenantId: foreignTenantId }, [foreign]],
     ['unknown ids', { runIds: [uuidOf('nobody')] }, []],
     ['a foreign trace', { filter: { traceId: foreign } }, []],
     ['a foreign parent', { filter: { parentRunId: foreign } }, []],
@@ -273,7 +273,7 @@ describe('conditions', () => {
         }),
         runEvent({ runId: lonely, startTimeMicros: at + 20, values: { runType: 'llm', endedAtMicros: at + 90 } }),
       ],
-      // The type and the error come later, by patch.
+      // The type and the error arrive later, by patch.
       [
         runEvent({
           ...member,
@@ -293,7 +293,7 @@ describe('conditions', () => {
     ['trace without its root', { traceId: root, isRoot: false }, [child, grandchild]],
     ['unknown trace', { traceId: uuidOf('no such trace') }, []],
     ['parent', { parentRunId: root }, [child]],
-    ['parent that never came', { parentRunId: missing }, [orphan]],
+    ['parent that never arrived', { parentRunId: missing }, [orphan]],
     ['roots', { isRoot: true }, [root, lonely]],
     ['not roots', { isRoot: false }, [child, orphan, grandchild]],
     ['run type by post', { runType: 'llm' }, [lonely, orphan]],
@@ -302,9 +302,9 @@ describe('conditions', () => {
     ['no errors', { hasError: false }, [root, child, orphan, grandchild]],
     ['from a time on, inclusive', { startedFromMicros: at + 20 }, [lonely, orphan, grandchild]],
     ['ended until a time, inclusive', { endedUntilMicros: at + 50 }, [root]],
-    ['ended until the end of time', { endedUntilMicros: 9e15 }, [root, lonely]],
-    ['ended before time began', { endedUntilMicros: -1 }, []],
-    ['from beyond the end of time', { startedFromMicros: 253_402_300_799_000_000 }, []],
+    ['ended until a time in 2255', { endedUntilMicros: 9e15 }, [root, lonely]],
+    ['ended before 1970', { endedUntilMicros: -1 }, []],
+    ['from beyond the maximum time', { startedFromMicros: 253_402_300_799_000_000 }, []],
     ['example', { referenceExampleIds: [uuidOf('e0'), uuidOf('e1')] }, [grandchild]],
     ['several at once', { hasError: true, runType: 'llm', isRoot: true, startedFromMicros: at }, [lonely]],
   ];
@@ -339,20 +339,20 @@ describe('conditions', () => {
     });
   });
 
-  it('feedback and attachments come from their providers, asked only where wanted', async () => {
-    const asked: string[] = [];
+  it('feedback and attachments come from their providers, which are called only if selected', async () => {
+    const calls: string[] = [];
     const extras = {
       feedbackStats: async (_tenant: string, runIds: readonly string[]) => {
-        asked.push('feedback');
+        calls.push('feedback');
         return new Map([[runIds[0] ?? '', '{"score":{"n":1,"avg":0.5}}']]);
       },
       attachmentUrls: async (_tenant: string, runIds: readonly string[]) => {
-        asked.push('attachments');
+        calls.push('attachments');
         return new Map([[runIds[0] ?? '', '{"attachment.a":{"presigned_url":"/x"}}']]);
       },
     };
     await reading.page({ runIds: [root], select: ['name'] }, { extras });
-    expect(asked).toEqual([]);
+    expect(calls).toEqual([]);
     const { runs } = await reading.page({ runIds: [root] }, { extras });
     expect(runs[0]).toMatchObject({
       feedback_stats: { score: { n: 1, avg: 0.5 } },

@@ -15,7 +15,7 @@ export interface Reading {
   readonly deps: ReadDeps;
   /** A page, parsed. */
   page(query?: Partial<RunQuery>, deps?: Partial<ReadDeps>): Promise<Page>;
-  /** The runs of all pages, in order, and the pages' sizes. */
+  /** The runs of all pages, in order, and the page sizes. */
   all(query?: Partial<RunQuery>, deps?: Partial<ReadDeps>): Promise<{ ids: string[]; sizes: number[] }>;
 }
 
@@ -28,7 +28,7 @@ export const foreignTenantId = uuidOf('foreign tenant');
 export const foreignProjectId = uuidOf('foreign project');
 export const deletedProjectId = uuidOf('deleted project');
 
-/** Stores with two workspaces: one of two live projects and a deleted one, and a foreign one. */
+/** Stores with two workspaces: one with two existing projects and a deleted one, and one of another organisation. */
 export async function openReading(extras: RunExtras = noExtras): Promise<Reading> {
   const stores = await freshStores();
   const { database, clickhouse } = stores;

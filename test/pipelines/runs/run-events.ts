@@ -8,7 +8,7 @@ import { encodeRunEvent } from '../../../pipelines/ingest/run-event/encode.ts';
 import { nilUuid, type RunEvent, type RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 
-/** A UUID that is the same for the same words. */
+/** A UUID derived from the given words. */
 export function uuidOf(...words: ReadonlyArray<string | number>): string {
   const hex = createHash('sha256').update(words.join(' ')).digest('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
@@ -22,7 +22,7 @@ export const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;
 
 export const json = (value: unknown) => Buffer.from(JSON.stringify(value));
 
-/** An event of a root run of its own, unless told otherwise. Its key time is its start. */
+/** By default, an event of a root run of its own. Its key time is its start. */
 export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {}): RunEvent {
   const runId = event.runId ?? randomUUID();
   const traceId = event.traceId ?? runId;
@@ -46,7 +46,7 @@ export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {})
   };
 }
 
-/** Stores events as one cut, the way the sink does. Events of later calls count as later in the log. */
+/** Stores events as one insert batch, as the sink does. Events of later calls have later log positions. */
 export async function insertEvents(clickhouse: ClickHouse, events: readonly RunEvent[]): Promise<void> {
   if (events.length === 0) return;
   const records = events.map((event) => {
@@ -62,7 +62,7 @@ export async function insertEvents(clickhouse: ClickHouse, events: readonly RunE
     format: 'Avro',
     body: avroContainer(runEvents.schema, records),
     token: randomUUID(),
-    // Unlike the sink's cuts, the events of a test may lie years apart.
+    // Unlike the sink's insert batches, the events of a test may lie years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });
 }

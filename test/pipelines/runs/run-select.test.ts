@@ -20,13 +20,13 @@ it.each<[SelectName[], string[]]>([
   expect([...selectFields(names).fields].sort()).toEqual([...always, ...more].sort());
 });
 
-it('nothing selected: the default, and an empty list means the same', () => {
+it('an omitted and an empty select both mean the default', () => {
   expect(selectFields(undefined).fields).toEqual(selectFields([]).fields);
   expect(selectFields(undefined).fields).toContain('feedback_stats');
   expect(selectFields(undefined).fields).not.toContain('child_run_ids');
 });
 
-it('only what is selected is read', () => {
+it('only the selected columns are read', () => {
   const { columns, relatedKinds } = selectFields(['name']);
   for (const heavy of ['inputs', 'outputs', 'extra', 'events', 'error'] as const)
     expect(columns.has(heavy)).toBe(false);
@@ -37,7 +37,7 @@ it('only what is selected is read', () => {
   ]);
 });
 
-it('a whole run less some fields', () => {
+it('a whole run without some fields', () => {
   expect(selectAll(['serialized']).fields).not.toContain('serialized');
   expect(selectAll().fields).toContain('serialized');
 });

@@ -6,7 +6,7 @@ import { noonMicros } from './run-events.ts';
 
 const day = 86_400_000_000;
 
-it('the first window of an open range ends beyond now, the last begins with time', () => {
+it('the first window of an open range ends in the future, the last begins at the minimum time', () => {
   const windows = [...timeWindows(allTimes, 'desc', noonMicros)];
   expect(windows.length).toBe(5);
   expect(windows[0]).toEqual({ ...allTimes, fromMicros: noonMicros - day });

@@ -21,11 +21,11 @@ describe('values', () => {
     ['NUL', '{"a":"x\\u0000y"}'],
     ['__proto__ and repeated keys', '{"__proto__":{"x":1},"a":1,"a":2,"constructor":null}'],
     ['white space inside', '{ "a" :\t[ 1 ,\n 2 ]\r\n}'],
-    ['escapes as they came', '{"a":"\\/\\u0041\\u000a é 😀"}'],
+    ['escapes unchanged', '{"a":"\\/\\u0041\\u000a é 😀"}'],
     ['quotes and backslashes', '{"a":"\\"\\\\\'` $1 {tenant:UUID} ; DROP TABLE runs --"}'],
     ['deep nesting', `{"a":${'['.repeat(4_000)}${']'.repeat(4_000)}}`],
-    ['something that is no object', '[1,"two",null]'],
-    ['nothing in it', '{}'],
+    ['a value that is not an object', '[1,"two",null]'],
+    ['empty values', '{}'],
   ];
   it.each(values)('%s: the same bytes', async (name, text) => {
     const runId = uuidOf('bytes', name);

@@ -5,7 +5,7 @@ import { streamEvent, streamMessage } from './stream-events.ts';
 
 const type = avsc.Type.forSchema(JSON.parse(streamEvents.schema));
 
-test('a stream event becomes a record of the schema, its data as it came', () => {
+test('a stream event becomes a record of the schema with its data unchanged', () => {
   const data = Buffer.from('{ "a":\t"\\ud800", "n": 1e400 }\u0000');
   const event = streamEvent({
     attempt: 3,

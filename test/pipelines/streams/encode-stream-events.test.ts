@@ -25,7 +25,7 @@ const head = fc.record({
 });
 
 describe('events that are encoded together', () => {
-  it('are what each is by itself', () => {
+  it('equal each event encoded alone', () => {
     fc.assert(
       fc.property(head, fc.array(rest, { maxLength: 40 }), (shared, events) => {
         const alone = events.map((event) => {

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-/** A thread and a run for one test alone. */
+/** A thread and a run that only this test uses. */
 function freshRun(name: string) {
   const ids = { threadId: uuidOf('thread of', name), runId: uuidOf('run of', name) };
   const event = (attempt: number, seq: number, more: Partial<StreamEvent> = {}) =>
@@ -45,7 +45,7 @@ const store = (events: readonly StreamEvent[], offset = 100, partition = 0) =>
 const idsOf = (rows: readonly { attempt: number; seq: number }[]) =>
   rows.map(({ attempt, seq }) => `${attempt}-${seq}`);
 
-test('an event comes back as it went, with its place in the log', async () => {
+test('an event is read back unchanged, with its log position', async () => {
   const { event, read, runId } = freshRun('as it went');
   const data = Buffer.from([0x22, 0x00, 0xff, 0xc3, 0x22]);
   const whole = event(1, 7, {
@@ -80,7 +80,7 @@ test('an event comes back as it went, with its place in the log', async () => {
   });
 });
 
-test('what is marked not to be kept is not stored, counted, and no bytes of the log are written over', async () => {
+test('events marked as not stored are not stored, are counted, and do not change the bytes of the log', async () => {
   const { event, read } = freshRun('not kept');
   const count = async () =>
     (await unkeptEvents.get()).values.find(({ labels }) => labels.topic === 'stream-events')?.value ?? 0;
@@ -108,7 +108,7 @@ describe('attempts', () => {
       ['1-0', '1-1', '2-0', '2-1'],
     ],
     [
-      'of a worker that lost the run and goes on',
+      'of a worker that lost the run and continues',
       [
         [1, 0],
         [2, 0],
@@ -119,7 +119,7 @@ describe('attempts', () => {
       ['1-0', '2-0', '2-1'],
     ],
     [
-      'three of them',
+      'three attempts',
       [
         [1, 0],
         [3, 0],
@@ -130,7 +130,7 @@ describe('attempts', () => {
       ['1-0', '3-0', '3-1'],
     ],
     [
-      'where a repeat comes after the next attempt',
+      'with a repeat after the next attempt',
       [
         [1, 0],
         [1, 1],
@@ -172,7 +172,7 @@ describe('attempts', () => {
   });
 });
 
-test('a repeat is harmless, also cut in another way, and on another day of expiry', async () => {
+test('a repeat changes nothing, even with other batch boundaries and another expiry day', async () => {
   const { event, read } = freshRun('repeats');
   const events = Array.from({ length: 6 }, (_, seq) => event(1, seq));
   await store(events);
@@ -197,26 +197,26 @@ describe('a page', () => {
   test.each<[string, Partial<RunStreamQuery>, string[], boolean]>([
     ['of all', {}, ['1-0', '1-1', '1-2', '1-3', '1-4', '2-0', '2-1', '2-2', '2-3', '2-4'], false],
     [
-      'of exactly as many rows',
+      'of exactly as many rows as the limit',
       { limitRows: 10 },
       ['1-0', '1-1', '1-2', '1-3', '1-4', '2-0', '2-1', '2-2', '2-3', '2-4'],
       false,
     ],
-    ['of so many rows', { limitRows: 3 }, ['1-0', '1-1', '1-2'], true],
-    ['of so many bytes', { limitBytes: 2 * size }, ['1-0', '1-1'], true],
-    ['of fewer bytes than one event has', { limitBytes: 10 }, ['1-0'], true],
-    ['after an event, over attempts', { after: { attempt: 1, seq: 3 }, limitRows: 3 }, ['1-4', '2-0', '2-1'], true],
-    ['after an event that is not there', { after: { attempt: 1, seq: 99 }, limitRows: 1 }, ['2-0'], true],
+    ['up to the row limit', { limitRows: 3 }, ['1-0', '1-1', '1-2'], true],
+    ['up to the byte limit', { limitBytes: 2 * size }, ['1-0', '1-1'], true],
+    ['with a byte limit below one event', { limitBytes: 10 }, ['1-0'], true],
+    ['after an event, across attempts', { after: { attempt: 1, seq: 3 }, limitRows: 3 }, ['1-4', '2-0', '2-1'], true],
+    ['after an event that does not exist', { after: { attempt: 1, seq: 99 }, limitRows: 1 }, ['2-0'], true],
     ['after the last', { after: { attempt: 2, seq: 4 } }, [], false],
     ['of a run of another deployment', { deploymentId: uuidOf('stranger') }, [], false],
     ['of a run under another thread', { threadId: uuidOf('another thread') }, [], false],
-    ['once all has expired', { nowMicros: Date.now() * 1_000 + 2 * 86_400_000_000 }, [], false],
+    ['after all events have expired', { nowMicros: Date.now() * 1_000 + 2 * 86_400_000_000 }, [], false],
   ])('%s', async (_, query, ids, more) => {
     const page = await read(query);
     expect({ ids: idsOf(page.rows), more: page.more }).toEqual({ ids, more });
   });
 
-  test('of a thread goes on after a number', async () => {
+  test('of a thread continues after a sequence number', async () => {
     expect(idsOf((await readThread(202)).rows)).toEqual(['2-3', '2-4']);
     const { rows } = await readThreadStream(under.stores.clickhouse, {
       deploymentId: uuidOf('stranger'),
@@ -227,13 +227,13 @@ describe('a page', () => {
     expect(rows).toEqual([]);
   });
 
-  test('ends with its signal', async () => {
+  test('stops when its signal is aborted', async () => {
     const reason = new Error('gone');
     await expect(read({ signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   });
 });
 
-test('events go with their run, with their thread, and with nobody else’s', async () => {
+test('events are deleted with their run or their thread, and with no other', async () => {
   const [one, two] = [freshRun('deleted one'), freshRun('deleted two')];
   const sibling = uuidOf('sibling run');
   const stranger = uuidOf('stranger');
@@ -270,17 +270,17 @@ test('a day whose events have all expired is dropped', async () => {
   expect(rows).toEqual([]);
 });
 
-describe('a record that can never be stored goes to the dead letters, its bytes as they came', () => {
+describe('a record that can never be stored goes to the dead-letter queue with its bytes unchanged', () => {
   const { event } = freshRun('poison');
   const change = (at: number, byte: number) => (value: Buffer) => {
     value.writeUInt8(byte, at);
     return value;
   };
-  const far = Date.UTC(2040, 0) * 1_000;
+  const farFuture = Date.UTC(2040, 0) * 1_000;
   test.each<[string, string, () => LogRecord]>([
-    ['a thread that is no UUID', 'key', () => changed(event(1, 0), change(5 + 37 + 5, 0x7a))],
-    ['a flag that is neither', 'walk or key', () => changed(event(1, 0), change(5 + 3 * 37 + 16, 2))],
-    ['an expiry in twenty years', 'key', () => records([event(1, 0, { expiresAtMicros: far })])[0]!],
+    ['a thread that is not a UUID', 'key', () => changed(event(1, 0), change(5 + 37 + 5, 0x7a))],
+    ['an invalid flag', 'walk or key', () => changed(event(1, 0), change(5 + 3 * 37 + 16, 2))],
+    ['an expiry in twenty years', 'key', () => records([event(1, 0, { expiresAtMicros: farFuture })])[0]!],
     ['an expiry of 1970', 'key', () => records([event(1, 0, { expiresAtMicros: 1 })])[0]!],
     ['the schema of run events', 'schema', () => changed(event(1, 0), change(4, 1))],
     ['bytes after the record', 'walk', () => changed(event(1, 0), (value) => Buffer.concat([value, Buffer.from('x')]))],
@@ -297,9 +297,9 @@ describe('a record that can never be stored goes to the dead letters, its bytes 
     expect(deadLetters[0]?.value.equals(bytes)).toBe(true);
   });
 
-  function changed(of: StreamEvent, how: (value: Buffer) => Buffer): LogRecord {
+  function changed(of: StreamEvent, change: (value: Buffer) => Buffer): LogRecord {
     const [record] = records([of]);
     const value = Buffer.from(record!.value);
-    return { ...record!, value: how(value) };
+    return { ...record!, value: change(value) };
   }
 });

@@ -1,6 +1,7 @@
 /**
- * Random histories of a thread in the log: runs with attempts that overlap, repeats, records that are not kept, batches that
- * fail and come again cut in another way. What is read, in pages of any size and from any place, is what a model says.
+ * Random histories of a thread in the log: runs with overlapping attempts, repeats, records that are not stored,
+ * batches that fail and are redelivered with other boundaries. Pages of any size, read from any cursor, must equal
+ * the model.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
@@ -28,14 +29,14 @@ interface Logged {
 const partition = 3;
 const dayMicros = 86_400_000_000;
 
-/** The log of one thread: workers write what they have, one after the other, also those that have lost their run. */
+/** The log of one thread: workers write their events in turn, including workers that lost their run. */
 function history(seed: number): { threadId: string; log: Logged[] } {
   const random = new Random(seed);
   const threadId = uuidOf('thread of history', seed);
   const log: Logged[] = [];
   let offset = random.int(1_000);
   const append = (event: StreamEvent) => {
-    // Other keys share the partition, so that offsets have holes.
+    // Other keys share the partition, so that offsets have gaps.
     offset += random.between(1, 3);
     log.push({ event, offset });
   };
@@ -57,7 +58,7 @@ function history(seed: number): { threadId: string; log: Logged[] } {
       const { attempt } = worker;
       worker.seq += random.chance(0.05) ? 2 : 1;
       worker.threadSeq += 1;
-      // One that has lost its run goes on counting from where it was.
+      // A worker that lost its run continues its own sequence numbers.
       threadSeq = Math.max(threadSeq, worker.threadSeq);
       append(
         streamEvent({
@@ -77,12 +78,12 @@ function history(seed: number): { threadId: string; log: Logged[] } {
   return { threadId, log };
 }
 
-type Shown = Pick<StreamRow, 'runId' | 'attempt' | 'seq' | 'threadSeq' | 'offset'> & { data: string };
+type VisibleEvent = Pick<StreamRow, 'runId' | 'attempt' | 'seq' | 'threadSeq' | 'offset'> & { data: string };
 
-/** What those who follow the log from its beginning see of the kept events, in that order. */
-function seenOf(log: readonly Logged[]): Shown[] {
+/** The stored events in the order that readers who follow the log from its beginning see. */
+function visibleEvents(log: readonly Logged[]): VisibleEvent[] {
   const highest = new Map<string, number>();
-  const seen = new Map<string, Shown>();
+  const seen = new Map<string, VisibleEvent>();
   for (const { event, offset } of log) {
     const { runId, attempt, seq, threadSeq, data } = event;
     const id = `${runId} ${attempt}-${seq}`;
@@ -93,18 +94,18 @@ function seenOf(log: readonly Logged[]): Shown[] {
   return [...seen.values()];
 }
 
-function ofRun(log: readonly Logged[], runId: string): Shown[] {
-  const own = seenOf(log).filter((each) => each.runId === runId);
+function eventsOfRun(log: readonly Logged[], runId: string): VisibleEvent[] {
+  const own = visibleEvents(log).filter((each) => each.runId === runId);
   return own.sort((one, other) => one.attempt - other.attempt || one.seq - other.seq);
 }
 
-function ofThread(log: readonly Logged[]): Shown[] {
-  const byNumber = new Map<number, Shown>();
-  for (const each of seenOf(log)) if (!byNumber.has(each.threadSeq)) byNumber.set(each.threadSeq, each);
+function eventsOfThread(log: readonly Logged[]): VisibleEvent[] {
+  const byNumber = new Map<number, VisibleEvent>();
+  for (const each of visibleEvents(log)) if (!byNumber.has(each.threadSeq)) byNumber.set(each.threadSeq, each);
   return [...byNumber.values()].sort((one, other) => one.threadSeq - other.threadSeq);
 }
 
-/** Delivers the log: in batches of any size, which fail and come again, and now and then from long before. */
+/** Delivers the log in batches of any size, with failures and redelivery, sometimes from a much earlier offset. */
 async function deliver(log: readonly Logged[], random: Random): Promise<void> {
   const record = ({ event, offset }: Logged): LogRecord => ({
     headers: {},
@@ -142,7 +143,7 @@ interface Limits {
   readonly limitRows: number;
   readonly limitBytes: number;
 }
-const shown = ({ runId, attempt, seq, threadSeq, offset, data }: StreamRow): Shown => ({
+const shown = ({ runId, attempt, seq, threadSeq, offset, data }: StreamRow): VisibleEvent => ({
   runId,
   attempt,
   seq,
@@ -161,7 +162,7 @@ describe.each(seeds)('history %i', (seed) => {
   const check = async () => {
     const store = under.stores.clickhouse;
     for (const runId of new Set(log.map(({ event }) => event.runId))) {
-      const expected = ofRun(log, runId);
+      const expected = eventsOfRun(log, runId);
       const query = { deploymentId, threadId, runId };
       expect(await pages(random, (after, limits) => readRunStream(store, { ...query, ...limits, after }))).toEqual(
         expected,
@@ -173,10 +174,10 @@ describe.each(seeds)('history %i', (seed) => {
     const thread = await pages(random, (after, limits) =>
       readThreadStream(store, { deploymentId, threadId, ...limits, after: after?.threadSeq }),
     );
-    expect(thread).toEqual(ofThread(log));
+    expect(thread).toEqual(eventsOfThread(log));
   };
 
-  test('is read as the model says, before and after its rows are merged', async () => {
+  test('reads the same as the model, before and after its rows are merged', async () => {
     await deliver(log, random);
     await check();
     await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE stream_events FINAL' });

@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterEach(() => Promise.all(open.splice(0).map((made) => made.close())));
 afterAll(() => stores.close());
 
-describe('which workspace', () => {
+describe('the workspace of a request', () => {
   const second = (): string => acme.workspaceIds[1];
   const secondInCapitals = (): string => second().toUpperCase();
   const foreign = (): string => other.workspaceIds[0];
@@ -33,21 +33,21 @@ describe('which workspace', () => {
 
   it.each([
     ['the only one', 1, undefined, 1],
-    ['the one that is named', 1, second, 1],
+    ['the named one', 1, second, 1],
     ['named in capitals', 1, secondInCapitals, 1],
     ['the default of an organisation key', 'admin', undefined, 0],
     ['another one of an organisation key', 'admin', second, 1],
-    ['not one beyond the key', 0, second, 'WORKSPACE_FORBIDDEN'],
-    ['not a foreign one', 'admin', foreign, 'WORKSPACE_FORBIDDEN'],
-    ['not one that is no UUID', 'admin', nonsense, 'WORKSPACE_FORBIDDEN'],
-  ] as const)('%s', async (_, whose, workspace, expected) => {
-    const key = whose === 'admin' ? acme.adminKey : acme.workspaceKeys[whose];
+    ['none outside the scope of the key', 0, second, 'WORKSPACE_FORBIDDEN'],
+    ['none of another organisation', 'admin', foreign, 'WORKSPACE_FORBIDDEN'],
+    ['none for a name that is not a UUID', 'admin', nonsense, 'WORKSPACE_FORBIDDEN'],
+  ] as const)('%s', async (_, keyName, workspace, expected) => {
+    const key = keyName === 'admin' ? acme.adminKey : acme.workspaceKeys[keyName];
     const answer = authenticator().authenticate({ key, workspace: workspace?.() });
     if (typeof expected === 'string') await expect(answer).rejects.toMatchObject({ code: expected });
     else expect((await answer).workspaceId).toBe(acme.workspaceIds[expected]);
   });
 
-  it('is open for an organisation key without default, and for a key of several', async () => {
+  it('is undetermined for an organisation key without default, and for a key of several workspaces', async () => {
     const owner = { database: stores.database, organizationId: acme.id, userId: acme.userId };
     const wide = await addKey(owner);
     const several = await addKey({ ...owner, workspaceIds: acme.workspaceIds });
@@ -58,7 +58,7 @@ describe('which workspace', () => {
     }
   });
 
-  it('finds one that was made a moment ago by another process', async () => {
+  it('is found right after another process created it', async () => {
     const mine = authenticator();
     const caller = await mine.authenticate({ key: acme.adminKey });
     const made = await createWorkspace(
@@ -71,33 +71,36 @@ describe('which workspace', () => {
     expect((await mine.authenticate({ key: acme.adminKey, workspace: made.id })).workspaceId).toBe(made.id);
   });
 
-  it('ends with the workspace, whose usage stays readable', async () => {
-    const gone = await addOrganization(stores.database, 'gone');
-    await stores.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [gone.workspaceIds[0]]);
+  it('becomes unavailable when the workspace is deleted, while its usage stays readable', async () => {
+    const deleted = await addOrganization(stores.database, 'gone');
+    await stores.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [deleted.workspaceIds[0]]);
     const mine = authenticator();
-    await expect(mine.authenticate({ key: gone.workspaceKeys[0] })).rejects.toMatchObject({
+    await expect(mine.authenticate({ key: deleted.workspaceKeys[0] })).rejects.toMatchObject({
       code: 'WORKSPACE_FORBIDDEN',
     });
-    const admin = await mine.authenticate({ key: gone.adminKey });
+    const admin = await mine.authenticate({ key: deleted.adminKey });
     expect(admin.workspaceId).toBeUndefined();
-    expect(admin.readableWorkspaceIds).toContain(gone.workspaceIds[0]);
+    expect(admin.readableWorkspaceIds).toContain(deleted.workspaceIds[0]);
   });
 });
 
-describe('which key', () => {
+describe('the key of a request', () => {
   const owner = () => ({ database: stores.database, organizationId: acme.id, userId: acme.userId });
 
-  it.each(['', 'wrong', 'rlk_', "'; DROP TABLE api_keys; --", 'x'.repeat(100_000)])('%s is none', async (key) => {
-    await expect(authenticator().authenticate({ key })).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
-  });
+  it.each(['', 'wrong', 'rlk_', "'; DROP TABLE api_keys; --", 'x'.repeat(100_000)])(
+    '%s is not a valid key',
+    async (key) => {
+      await expect(authenticator().authenticate({ key })).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
+    },
+  );
 
-  it('refuses another organisation', async () => {
+  it('is refused for another organisation', async () => {
     const credentials = { key: acme.adminKey, organization: other.id };
     await expect(authenticator().authenticate(credentials)).rejects.toMatchObject({ code: 'ORGANIZATION_FORBIDDEN' });
     expect(await authenticator().authenticate({ ...credentials, organization: acme.id.toUpperCase() })).toBeDefined();
   });
 
-  it('ends at its time, also while it is remembered', async () => {
+  it('expires on time, even if it is cached', async () => {
     const key = await addKey({ ...owner(), expiresAt: new Date(Date.now() + 400).toISOString() });
     const mine = authenticator();
     expect(await mine.authenticate({ key })).toBeDefined();
@@ -109,7 +112,7 @@ describe('which key', () => {
     await expect.poll(code, { timeout: 5_000 }).toBe('API_KEY_INVALID');
   });
 
-  it('ends at once where it is revoked, and elsewhere soon', async () => {
+  it('is refused at once by the process that revokes it, and soon by others', async () => {
     const key = await addKey(owner());
     const [here, elsewhere] = [authenticator(), authenticator()];
     const [caller] = await Promise.all([here.authenticate({ key }), elsewhere.authenticate({ key })]);
@@ -123,7 +126,7 @@ describe('which key', () => {
     await expect.poll(code, { timeout: 5_000 }).toBe('API_KEY_INVALID');
   });
 
-  it('notes its use once a minute at most', async () => {
+  it('records its use at most once a minute', async () => {
     const key = await addKey(owner());
     const used = async () => {
       const mine = createAuthenticator({ database: stores.database, logger: createLogger('silent', 'test') });

@@ -25,7 +25,7 @@ async function callerOf(key: string) {
 }
 
 describe('bootstrap', () => {
-  it('makes everything once, and an admin key that needs no workspace header', async () => {
+  it('creates everything once, and an admin key that needs no workspace header', async () => {
     const outcome = await bootstrap(stores.database, config);
     if (outcome.kind !== 'created') throw new Error(outcome.kind);
     expect(outcome).toMatchObject({ kind: 'created', chosen: false, key: expect.stringMatching(/^rlk_[\w-]{43}$/) });
@@ -39,7 +39,7 @@ describe('bootstrap', () => {
     expect(stored[0]?.text).not.toContain(outcome.key.slice(8, -4));
   });
 
-  it('makes one organisation when many processes start at once', async () => {
+  it('creates one organisation when many processes start at once', async () => {
     const outcomes = await Promise.all(Array.from({ length: 6 }, () => bootstrap(stores.database, config)));
     expect(outcomes.map(({ kind }) => kind).sort()).toEqual(['created', ...Array(5).fill('present')]);
     for (const table of ['organizations', 'workspaces', 'users', 'api_keys']) {
@@ -65,14 +65,14 @@ describe('bootstrap', () => {
     ]);
   });
 
-  it('takes the key of the setting', async () => {
+  it('uses the key of the setting', async () => {
     const settings = { ...config, bootstrapApiKey: chosenKey };
     expect(await bootstrap(stores.database, settings)).toEqual({ kind: 'created', key: chosenKey, chosen: true });
     expect(await bootstrap(stores.database, settings)).toEqual({ kind: 'present' });
     expect((await callerOf(chosenKey)).organizationWide).toBe(true);
   });
 
-  it('makes a key that a later start gives work beside the first', async () => {
+  it('creates the key of a later start in addition to the first one', async () => {
     const first = await bootstrap(stores.database, config);
     const settings = { ...config, bootstrapApiKey: chosenKey };
     const outcomes = await Promise.all([bootstrap(stores.database, settings), bootstrap(stores.database, settings)]);
@@ -82,7 +82,7 @@ describe('bootstrap', () => {
     expect(added.workspaceId).toBe(original.workspaceId);
   });
 
-  it('leaves a revoked key revoked and says so', async () => {
+  it('leaves a revoked key revoked and reports it', async () => {
     const settings = { ...config, bootstrapApiKey: chosenKey };
     await bootstrap(stores.database, settings);
     await stores.database.execute('UPDATE api_keys SET revoked_at = now()');

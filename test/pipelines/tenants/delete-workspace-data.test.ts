@@ -8,7 +8,7 @@ import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { addExport } from '../../api/add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 
-/** Deletes one of two workspaces that hold a row in every table. */
+/** Deletes one of two workspaces that have a row in every table. */
 
 interface WorkspaceUnderTest {
   readonly id: string;
@@ -19,7 +19,7 @@ interface WorkspaceUnderTest {
   readonly destinationId: string;
 }
 
-/** Tables whose rows stay: names that usage shows, reports, and records of what was exported. */
+/** Tables whose rows stay: names that usage reports show, reports, and records of exports. */
 const stays = {
   postgres: [
     'deployments',
@@ -29,7 +29,7 @@ const stays = {
     'bulk_export_runs',
     'usage_dirty_hours',
   ],
-  clickhouse: ['traces', 'usage_daily', 'usage_hourly_lists'],
+  clickhouse: ['traces', 'usage_daily', 'usage_hourly'],
   // Deleted by the second purge.
   locators: ['run_locator', 'trace_locations', 'trace_spans'],
 };
@@ -37,7 +37,7 @@ const stays = {
 let api: ApiUnderTest;
 let apiUrl: string;
 let owner: OrganizationUnderTest;
-let gone: WorkspaceUnderTest;
+let deletedWorkspace: WorkspaceUnderTest;
 let kept: WorkspaceUnderTest;
 const queued: string[] = [];
 
@@ -48,7 +48,7 @@ beforeAll(async () => {
   const [first, second] = owner.workspaceIds;
   const deploymentId = await addDeploymentOf(api.database, { organizationId: owner.id, workspaceId: second });
   kept = await fill(first, owner.workspaceKeys[0], owner.id);
-  gone = await fill(second, owner.workspaceKeys[1], deploymentId);
+  deletedWorkspace = await fill(second, owner.workspaceKeys[1], deploymentId);
 }, 120_000);
 afterAll(() => api?.close());
 
@@ -125,7 +125,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
 
 const sortedNames = (rows: readonly { name: string }[]) => rows.map(({ name }) => name).sort();
 
-/** Tables that have rows of the workspace. Every table with a column that can name it is looked at. */
+/** Tables with rows of the workspace. Every table with a column that can name it is checked. */
 async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
   const { database, services } = api;
   const columns = await database.query<{ table: string; name: string; column: string }>(
@@ -161,7 +161,8 @@ async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
   return { postgres: sortedNames(inPostgres), clickhouse: sortedNames(inClickHouse) };
 }
 
-const purge = () => deleteWorkspaceData({ ...api.services, ...api.services.exports }, { workspaceId: gone.id });
+const purge = () =>
+  deleteWorkspaceData({ ...api.services, ...api.services.exports }, { workspaceId: deletedWorkspace.id });
 const link = async (url: string) => (await fetch(url)).status;
 
 async function requeued(): Promise<string[]> {
@@ -172,36 +173,36 @@ async function requeued(): Promise<string[]> {
 }
 
 describe('a workspace', () => {
-  it('that is not deleted keeps its data', async () => {
-    const before = await tablesWithRows(gone);
+  it('keeps its data if it is not deleted', async () => {
+    const before = await tablesWithRows(deletedWorkspace);
     expect(before.postgres).toEqual(
       expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints']),
     );
     expect(before.clickhouse).toEqual(expect.arrayContaining(['runs', 'feedback', 'attachments', 'stream_events']));
     expect(before.clickhouse).toEqual(expect.arrayContaining([...stays.locators, 'traces']));
     await purge();
-    expect(await tablesWithRows(gone)).toEqual(before);
+    expect(await tablesWithRows(deletedWorkspace)).toEqual(before);
     expect(await requeued()).toEqual([]);
-    expect([await link(gone.attachmentUrl), await link(gone.feedbackUrl)]).toEqual([200, 200]);
+    expect([await link(deletedWorkspace.attachmentUrl), await link(deletedWorkspace.feedbackUrl)]).toEqual([200, 200]);
   });
 
-  it('that is deleted ends its links at once and queues the deletion', async () => {
-    const url = `/workspaces/${gone.id}`;
+  it('disables its links at once on deletion, and queues the purge', async () => {
+    const url = `/workspaces/${deletedWorkspace.id}`;
     const headers = { 'x-api-key': owner.adminKey };
     expect((await api.server.inject({ method: 'DELETE', url, headers })).statusCode).toBe(200);
-    expect(queued).toEqual([gone.id]);
-    expect([await link(gone.attachmentUrl), await link(gone.feedbackUrl)]).toEqual([404, 404]);
+    expect(queued).toEqual([deletedWorkspace.id]);
+    expect([await link(deletedWorkspace.attachmentUrl), await link(deletedWorkspace.feedbackUrl)]).toEqual([404, 404]);
     expect([await link(kept.attachmentUrl), await link(kept.feedbackUrl)]).toEqual([200, 200]);
     // A crash may have lost the job.
-    expect(await requeued()).toEqual([gone.id]);
+    expect(await requeued()).toEqual([deletedWorkspace.id]);
   });
 
-  it('loses all data but its usage, its names and records of exports; others lose nothing', async () => {
+  it('loses all data except its usage, its names and records of exports; other workspaces lose nothing', async () => {
     await api.settled();
     const others = await tablesWithRows(kept);
     for (let repeat = 0; repeat < 2; repeat += 1) {
       await purge();
-      const left = await tablesWithRows(gone);
+      const left = await tablesWithRows(deletedWorkspace);
       expect([...stays.postgres, ...stays.clickhouse, ...stays.locators]).toEqual(
         expect.arrayContaining([...left.postgres, ...left.clickhouse]),
       );
@@ -211,20 +212,20 @@ describe('a workspace', () => {
     const [destination] = await api.database.query(
       `SELECT status, sealed_credentials, credentials_keys FROM bulk_exports e
        JOIN bulk_export_destinations d ON d.id = e.destination_id WHERE e.id = $1`,
-      [gone.exportId],
+      [deletedWorkspace.exportId],
     );
     expect(destination).toEqual({ status: 'CANCELLED', sealed_credentials: null, credentials_keys: [] });
     expect(await requeued()).toEqual([]);
   });
 
-  it('is purged again an hour later, with the locators', async () => {
+  it('is purged again an hour later, including the run locators', async () => {
     await api.database.execute(
       `UPDATE workspaces SET deleted_at = deleted_at - interval '1 hour', purged_at = purged_at - interval '1 hour' WHERE id = $1`,
-      [gone.id],
+      [deletedWorkspace.id],
     );
-    expect(await requeued()).toEqual([gone.id]);
+    expect(await requeued()).toEqual([deletedWorkspace.id]);
     await purge();
-    const { clickhouse } = await tablesWithRows(gone);
+    const { clickhouse } = await tablesWithRows(deletedWorkspace);
     expect(stays.clickhouse).toEqual(expect.arrayContaining(clickhouse));
     expect(clickhouse).toContain('traces');
     expect(await requeued()).toEqual([]);

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { generateKey, hashKey, shortKey } from '../../../pipelines/tenants/key-format.ts';
 
 describe('keys', () => {
-  it('are random and of one form', () => {
+  it('are random and have one format', () => {
     const keys = new Set(Array.from({ length: 100 }, generateKey));
     expect(keys.size).toBe(100);
     for (const key of keys) expect(key).toMatch(/^rlk_[A-Za-z0-9_-]{43}$/);
@@ -15,7 +15,7 @@ describe('keys', () => {
   it.each([
     ['rlk_0123456789012345678901234567890123456789abc', 'rlk_0123...9abc'],
     ['sixteen-char-key', 'si...ey'],
-  ])('%s is shown as %s', (key, short) => {
+  ])('%s is displayed as %s', (key, short) => {
     expect(shortKey(key)).toBe(short);
   });
 });

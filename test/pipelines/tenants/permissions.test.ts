@@ -7,15 +7,15 @@ describe('effectivePermissions', () => {
 
   it.each([
     ['everything', ['*'], false, true, names],
-    ['everything, to read', ['*'], true, true, reading],
-    ['a few, some of them unknown', ['runs:write', 'moon:land'], false, true, ['runs:write']],
-    ['what writes, to read', ['runs:write'], true, true, []],
+    ['all permissions, read-only', ['*'], true, true, reading],
+    ['some permissions, some of them unknown', ['runs:write', 'moon:land'], false, true, ['runs:write']],
+    ['write permissions, read-only', ['runs:write'], true, true, []],
     ['nothing', [], false, true, []],
   ])('%s', (_, stored, readOnly, wide, granted) => {
     expect([...effectivePermissions(stored, readOnly, wide)]).toEqual(granted);
   });
 
-  it('keeps changes of the organisation from keys of single workspaces', () => {
+  it('does not grant organisation changes to keys of single workspaces', () => {
     const granted = effectivePermissions(['*'], false, false);
     expect(granted).toContain('organization:read');
     expect(granted).toContain('runs:write');
@@ -23,7 +23,7 @@ describe('effectivePermissions', () => {
     expect(granted).not.toContain('workspaces:manage');
   });
 
-  it('knows the names that clients rely on', () => {
+  it('contains the names that clients depend on', () => {
     for (const name of ['organization:read', 'runs:read', 'runs:write']) expect(isPermission(name)).toBe(true);
     expect(isPermission('toString')).toBe(false);
   });

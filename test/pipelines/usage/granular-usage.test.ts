@@ -38,7 +38,7 @@ async function ask(organizationId: string, workspaceIds: readonly string[], rang
 describe('the query', () => {
   const plan = planBuckets(rangeOf('2026-01-05T00:00:00Z', '2026-02-05T00:00:00Z'));
 
-  it('is exactly this', () => {
+  it('matches exactly', () => {
     const query = usageQuery(plan, [uuidOf('a'), uuidOf('b')], 'project');
     expect(query?.params).toEqual({
       workspaces: [uuidOf('a'), uuidOf('b')],
@@ -58,7 +58,7 @@ describe('the query', () => {
     `);
   });
 
-  it('takes the hours before and after the whole days one by one, and sums where a bucket is several days', () => {
+  it('reads hours before and after the whole days one by one, and sums a bucket of several days', () => {
     const query = usageQuery(
       planBuckets(rangeOf('2026-01-05T22:30:00Z', '2026-02-20T01:10:00Z')),
       [uuidOf('a')],
@@ -91,7 +91,7 @@ describe('the query', () => {
   it.each([
     ['below a day', '2026-01-05T22:30:00Z', '2026-01-06T20:00:00Z'],
     ['a day and more without a whole one', '2026-01-05T12:00:00Z', '2026-01-06T23:00:00Z'],
-  ])('reads hours alone: %s', (_name, start, end) => {
+  ])('reads only hours: %s', (_name, start, end) => {
     const query = usageQuery(planBuckets(rangeOf(start, end)), [uuidOf('a')], 'user');
     expect(query?.sql).not.toContain('usage_daily');
     expect(query?.sql.match(/usage_hourly/g)).toHaveLength(1);
@@ -106,7 +106,7 @@ describe('the query', () => {
     expect(query?.sql).toContain('WHERE tenant_id IN workspaces AND');
   });
 
-  it('is not sent where nothing can match', () => {
+  it('is not sent if nothing can match', () => {
     expect(usageQuery(plan, [], 'project')).toBeUndefined();
     const late = planBuckets(rangeOf('2150-01-01T00:00:00Z', '2160-01-01T00:00:00Z'));
     expect(usageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
@@ -173,7 +173,7 @@ describe('names', () => {
       [
         { project_id: liveProject!, project_name: 'Live', traces: 1 },
         { project_id: deletedProject!, project_name: 'Gone', traces: 2 },
-        // The name of another organisation's project stays there.
+        // The name of another organisation's project stays in the table.
         { project_id: foreignProject!, project_name: null, traces: 1 },
         { project_id: lostProject!, project_name: null, traces: 1 },
       ],
@@ -196,7 +196,7 @@ describe('names', () => {
     ],
   ];
   for (const [groupBy, expected] of table) {
-    it(`are those of today, by ${groupBy}`, async () => {
+    it(`are the current ones, by ${groupBy}`, async () => {
       const { rows, stride } = await ask(organizationId, [workspaceId], range, groupBy);
       expect(stride).toEqual({ days: 1, hours: 0 });
       const startSeconds = range.startMs / 1_000;
@@ -211,7 +211,7 @@ describe('names', () => {
     });
   }
 
-  it.each(groupings)('are the same where there are too many to read them all, by %s', async (groupBy) => {
+  it.each(groupings)('are the same if there are too many to read them all, by %s', async (groupBy) => {
     const before = await ask(organizationId, [workspaceId], range, groupBy);
     const many: Readonly<Record<Grouping, string>> = {
       workspace: `INSERT INTO workspaces (id, organization_id, display_name) SELECT gen_random_uuid(), $1, n::text FROM n`,
@@ -234,7 +234,7 @@ describe('against a model', () => {
   const epochHour = Date.UTC(2023, 6, 1) / hourMs;
   const hours = 3 * 365 * 24;
   const tenants = [uuidOf('model', 1), uuidOf('model', 2), uuidOf('model', 3)] as const;
-  /** One fact a trace: the hour, and who sent the run that was accepted first. */
+  /** One fact per trace: the hour, and the sender of the run that was accepted first. */
   const facts = new Map<string, RunRow>();
 
   beforeAll(async () => {
@@ -248,7 +248,7 @@ describe('against a model', () => {
     const rows: RunRow[] = [];
     for (let trace = 0; trace < 900; trace++) {
       const tenantId = tenants[pick(3)]!;
-      // Some hours are crowded, most hold one trace.
+      // Some hours are crowded; most contain one trace.
       const hour = epochHour + (pick(3) === 0 ? pick(40) * 600 : pick(hours));
       const shared = {
         tenantId,
@@ -269,7 +269,7 @@ describe('against a model', () => {
         if (!known || row.acceptedMicros < known.acceptedMicros) facts.set(shared.traceId, row);
       }
     }
-    // Any order, repeated, in pieces, with passes in between.
+    // Any order, repeated, in chunks, with roll-up runs in between.
     const shuffled = rows
       .flatMap((row) => [row, ...(pick(3) === 0 ? [row] : [])])
       .map((row) => ({ row, at: pick(1e9) }));
@@ -334,7 +334,7 @@ describe('against a model', () => {
     );
   }, 120_000);
 
-  it('has every trace in the whole', async () => {
+  it('counts every trace in the total', async () => {
     const range = { startMs: (epochHour - 1) * hourMs, endMs: (epochHour + hours + 30_000) * hourMs };
     for (const groupBy of groupings) {
       const { rows, stride } = await ask(organizationId, tenants, range, groupBy);
@@ -343,7 +343,7 @@ describe('against a model', () => {
     }
   });
 
-  it('counts the same through a list of workspaces that is too long for a parameter', async () => {
+  it('counts the same with a list of workspaces that is too long for a parameter', async () => {
     const range = { startMs: epochHour * hourMs, endMs: (epochHour + hours) * hourMs };
     const more = Array.from({ length: 9_997 }, () => randomUUID());
     const short = await ask(organizationId, tenants, range, 'project');

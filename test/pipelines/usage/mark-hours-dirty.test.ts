@@ -9,12 +9,12 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-const notes = () =>
+const dirtyHours = () =>
   stores.database.query<{ tenant_id: string; hour: string }>(
     'SELECT tenant_id, hour FROM usage_dirty_hours ORDER BY tenant_id, hour',
   );
 
-it('writes one note an hour and workspace, in one statement', async () => {
+it('writes one dirty hour per hour and workspace, in one statement', async () => {
   let statements = 0;
   const counting = {
     query: (sql: string, params?: readonly unknown[]) => {
@@ -28,7 +28,7 @@ it('writes one note an hour and workspace, in one statement', async () => {
   const hours = [0, 3_600, 3_600, 1_772_704_800].map((hourSeconds) => ({ tenantId, hourSeconds }));
   await markHoursDirty(counting, hours);
   expect(statements).toBe(1);
-  expect(await notes()).toEqual(
+  expect(await dirtyHours()).toEqual(
     ['1970-01-01T00:00:00.000000Z', '1970-01-01T01:00:00.000000Z', '2026-03-05T10:00:00.000000Z'].map((hour) => ({
       tenant_id: tenantId,
       hour,
@@ -36,8 +36,8 @@ it('writes one note an hour and workspace, in one statement', async () => {
   );
 });
 
-it('goes with the transaction that it is written in', async () => {
-  const before = await notes();
+it('is rolled back with its transaction', async () => {
+  const before = await dirtyHours();
   const undone = new TypeError('undone');
   await expect(
     stores.database.transaction(async (transaction) => {
@@ -45,5 +45,5 @@ it('goes with the transaction that it is written in', async () => {
       throw undone;
     }),
   ).rejects.toBe(undone);
-  expect(await notes()).toEqual(before);
+  expect(await dirtyHours()).toEqual(before);
 });

@@ -10,7 +10,7 @@ afterAll(() => stores?.close());
 
 const uuid = (number: number) => `01234567-89ab-cdef-8123-${number.toString(16).padStart(12, '0')}`;
 
-/** Rows as ClickHouse writes them: each a bucket, and its ids with their counts. */
+/** Rows in the format that ClickHouse writes: each a bucket, and its ids with their counts. */
 async function written(rows: readonly (readonly [number, readonly (readonly [string, number])[]])[]) {
   const values = rows.map(
     ([bucket, entries]) =>
@@ -28,13 +28,13 @@ async function written(rows: readonly (readonly [number, readonly (readonly [str
   ]);
 }
 
-describe('rows of usage, as ClickHouse writes them', () => {
+describe('usage rows in the format of ClickHouse', () => {
   it.each<[string, Parameters<typeof written>[0]]>([
     ['one entry', [[0, [[uuid(1), 1]]]]],
     ['no entry', [[7, []]]],
-    ['the greatest bucket, and a count beyond 32 bits', [[4_294_967_295, [[uuid(255), 9_007_199_254_740_991]]]]],
+    ['the maximum bucket, and a count above 32 bits', [[4_294_967_295, [[uuid(255), 9_007_199_254_740_991]]]]],
     [
-      'an id in several rows, and one with every byte its own',
+      'an id in several rows, and one whose bytes all differ',
       [
         [
           1,
@@ -52,7 +52,7 @@ describe('rows of usage, as ClickHouse writes them', () => {
     expect(await written(rows)).toEqual(rows);
   });
 
-  it('each id is put into words once', async () => {
+  it('formats each id once', async () => {
     const answer = await stores.clickhouse.queryText({
       name: 'test',
       sql: "SELECT toUInt32(number) AS bucket, [toUUID('00112233-4455-6677-8899-aabbccddeeff')] AS ids, [number] AS traces FROM numbers(100)",
@@ -61,7 +61,7 @@ describe('rows of usage, as ClickHouse writes them', () => {
     expect(readUsageRows(answer).ids).toEqual(['00112233-4455-6677-8899-aabbccddeeff']);
   });
 
-  it('no rows are none', () => {
+  it('accepts an empty result', () => {
     expect(readUsageRows(Buffer.alloc(0))).toEqual({ ids: [], rows: [] });
   });
 });

@@ -1,7 +1,7 @@
 /**
- * A process of its own that rolls usage up, for the tests that kill it. Its argument says what it does after it has
- * written a line: `loop` goes on until SIGTERM, `hang-before-count`, `hang-within-count` and `hang-after-count` stop
- * there for ever.
+ * A separate process that rolls usage up, for the tests that kill it. Its argument selects what it does after it has
+ * written a line: `loop` continues until SIGTERM; `hang-before-count`, `hang-within-count` and `hang-after-count`
+ * block forever at that step.
  */
 
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
@@ -40,7 +40,7 @@ if (mode === 'loop') {
           await clickhouse.command(query);
           return hang();
         }
-        // One row at a time, so slow that the kill comes in the middle.
+        // One row at a time, so slow that the kill happens in the middle.
         const slow = query.sql.replace('GROUP BY', 'WHERE sleepEachRow(1) = 0 GROUP BY');
         const counting = clickhouse.command({
           ...query,

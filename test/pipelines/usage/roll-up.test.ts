@@ -42,13 +42,13 @@ async function ingest(...rows: RunRow[]): Promise<void> {
 const untilCounted = (traces: number, timeout: number) =>
   expect.poll(() => tracesCounted(clickhouse), { timeout, interval: 20 }).toBe(traces);
 
-it('counts what it finds at the start', async () => {
+it('counts the dirty hours that exist at startup', async () => {
   await ingest(runRow({}));
   start({});
   await untilCounted(1, 20_000);
 });
 
-it('shows new traces soon after it was woken', async () => {
+it('shows new traces soon after a wake-up', async () => {
   const { wake, runNow } = start({});
   await runNow();
   for (let round = 1; round <= 3; round++) {
@@ -58,14 +58,14 @@ it('shows new traces soon after it was woken', async () => {
   }
 });
 
-it('finds what another process noted, by itself', async () => {
+it('polls for hours that another process marked dirty', async () => {
   const { runNow } = start({ intervalMs: 50 });
   await runNow();
   await ingest(runRow({}));
   await untilCounted(1, 20_000);
 });
 
-it('makes few passes out of many wakes', async () => {
+it('coalesces many wake-ups into few roll-up runs', async () => {
   let counts = 0;
   const { wake, runNow } = start({
     clickhouse: {
@@ -86,7 +86,7 @@ it('makes few passes out of many wakes', async () => {
   expect(counts).toBeLessThanOrEqual((performance.now() - startedMs) / 400 + 2);
 });
 
-it('asks one question an interval while nothing happens, and ClickHouse none', async () => {
+it('sends one Postgres query an interval and no ClickHouse query while idle', async () => {
   const statements: string[] = [];
   const { runNow } = start({
     intervalMs: 30,
@@ -115,7 +115,7 @@ it('asks one question an interval while nothing happens, and ClickHouse none', a
   expect(plan.map((line) => line['QUERY PLAN']).join('\n')).toContain('usage_dirty_hours_pkey');
 });
 
-it('goes on after faults of either store, with smaller passes meanwhile', async () => {
+it('recovers from failures of either store, with smaller roll-up runs meanwhile', async () => {
   const hoursAsked: number[] = [];
   await ingest(...Array.from({ length: 8 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros })));
   start({
@@ -135,22 +135,22 @@ it('goes on after faults of either store, with smaller passes meanwhile', async 
   expect(hoursAsked).toEqual([8, 2, 1, 1, 7]);
 });
 
-it('goes on until nothing is left where a pass has a limit', async () => {
+it('continues until nothing is left when each roll-up run is limited', async () => {
   await ingest(...Array.from({ length: 7 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros })));
   start({ limits: { hours: 2 } });
   await untilCounted(7, 20_000);
-  // The notes go when the pass that counted the last of them is written down.
+  // Dirty hours are deleted when the roll-up run that counted the last of them commits.
   await expect.poll(() => hasDirtyHours(database), { timeout: 20_000, interval: 20 }).toBe(false);
 });
 
-it('never runs two passes at a time, and a pass on request counts what was noted before it', async () => {
+it('never executes two roll-up runs at a time, and a requested run counts what was marked dirty before it', async () => {
   let running = 0;
-  let most = 0;
+  let max = 0;
   const { wake, runNow } = start({
     clickhouse: {
       ...clickhouse,
       command: async (query) => {
-        most = Math.max(most, ++running);
+        max = Math.max(max, ++running);
         await clickhouse.command(query).finally(() => running--);
       },
     },
@@ -161,17 +161,17 @@ it('never runs two passes at a time, and a pass on request counts what was noted
     await Promise.all([runNow(), runNow()]);
     expect(await tracesCounted(clickhouse)).toBe(round);
   }
-  expect(most).toBe(1);
+  expect(max).toBe(1);
 });
 
-it('finishes the pass under way when it is stopped, and begins no other', async () => {
+it('finishes the current roll-up run when it is stopped, and starts no other', async () => {
   let reached = () => {};
-  let goOn = () => {};
+  let resume = () => {};
   const counting = new Promise<void>((resolve) => {
     reached = resolve;
   });
   const gate = new Promise<void>((resolve) => {
-    goOn = resolve;
+    resume = resolve;
   });
   await ingest(runRow({}));
   const { stop, wake } = start({
@@ -192,7 +192,7 @@ it('finishes the pass under way when it is stopped, and begins no other', async 
   wake();
   await database.ping();
   expect(stopped).toBe(false);
-  goOn();
+  resume();
   await stopping;
   expect(await tracesCounted(clickhouse)).toBe(1);
   expect(await hasDirtyHours(database)).toBe(false);
@@ -202,7 +202,7 @@ it('finishes the pass under way when it is stopped, and begins no other', async 
   expect(await hasDirtyHours(database)).toBe(true);
 });
 
-it('says that it fails after several passes in a row, until one passes', async () => {
+it('reports unhealthy after several consecutive failed roll-up runs, until one succeeds', async () => {
   await ingest(runRow({}));
   let broken = true;
   const failing: ClickHouse = {

@@ -40,14 +40,14 @@ async function ingest(rows: readonly RunRow[], token?: string): Promise<void> {
   await insertRuns(clickhouse, rows, token);
   await markHoursDirty(database, hoursOf(rows));
 }
-const pass = (limits = {}) => runRollUp({ database, clickhouse }, limits);
+const rollUp = (limits = {}) => runRollUp({ database, clickhouse }, limits);
 const hour = (row: RunRow) => Math.floor(row.traceMicros / hourMicros) * 3_600;
 
-describe('a pass', () => {
-  it('counts a noted hour in every dimension', async () => {
+describe('a roll-up run', () => {
+  it('counts a dirty hour in every dimension', async () => {
     const rows = [runRow({}), runRow({ userId: uuidOf('other user') }), runRow({ projectId: uuidOf('other project') })];
     await ingest(rows);
-    expect(await pass()).toEqual({ outcome: 'counted', hours: 1, more: false });
+    expect(await rollUp()).toEqual({ outcome: 'counted', hours: 1, more: false });
     const at = hour(rows[0]!);
     expect(await countedBy(clickhouse, 'workspace')).toEqual({ [`${at} ${uuidOf('tenant')}`]: 3 });
     expect(await countedBy(clickhouse, 'project')).toEqual({
@@ -62,37 +62,37 @@ describe('a pass', () => {
     expect(await hasDirtyHours(database)).toBe(false);
   });
 
-  it('does nothing where nothing is noted', async () => {
+  it('does nothing without dirty hours', async () => {
     await insertRuns(clickhouse, [runRow({})]);
-    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await rollUp()).toEqual({ outcome: 'idle', hours: 0, more: false });
     expect(await tracesCounted(clickhouse)).toBe(0);
   });
 
-  it('counts a trace once, however often and in whatever pieces it comes', async () => {
+  it('counts a trace once, however often and in however many chunks it arrives', async () => {
     const root = runRow({});
     const child = runRow({ traceId: root.traceId });
     await ingest([child]);
-    await pass();
+    await rollUp();
     expect(await tracesCounted(clickhouse)).toBe(1);
     await ingest([root, child], 'a cut');
     await ingest([root, child], 'a cut');
     await ingest([child, root, root], 'another cut');
-    await pass();
+    await rollUp();
     await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE traces FINAL' });
     await ingest([root]);
-    await pass();
+    await rollUp();
     for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
       expect(await tracesCounted(clickhouse, dimension)).toBe(1);
     }
   });
 
-  it('gives a trace to whoever sent the run that was accepted first, whatever the order of arrival', async () => {
+  it('attributes a trace to the sender of the run that was accepted first, whatever the order of arrival', async () => {
     const second = runRow({ userId: uuidOf('second'), acceptedMicros: 2_000_000 });
     const first = runRow({ traceId: second.traceId, userId: uuidOf('first'), acceptedMicros: 1_000_000 });
     const third = runRow({ traceId: second.traceId, userId: uuidOf('third'), acceptedMicros: 3_000_000 });
     const usersAfter = async (row: RunRow) => {
       await ingest([row]);
-      await pass();
+      await rollUp();
       return countedBy(clickhouse, 'user');
     };
     expect(await usersAfter(second)).toEqual({ [`${hour(second)} ${uuidOf('second')}`]: 1 });
@@ -101,13 +101,13 @@ describe('a pass', () => {
     expect(await tracesCounted(clickhouse)).toBe(1);
   });
 
-  it('decides between runs that were accepted at the same moment by the run id, whatever the order', async () => {
+  it('breaks ties between runs accepted at the same moment by run id, whatever the order', async () => {
     const chosen = new Set<string>();
     const runIds = ['00000000-0000-4000-8000-000000000002', '11111111-0000-4000-8000-000000000001'];
     for (const [index, order] of [runIds, [...runIds].reverse()].entries()) {
       const traceId = uuidOf('tie', index);
       for (const runId of order) await ingest([runRow({ traceId, runId, userId: runId })]);
-      await pass();
+      await rollUp();
       chosen.add(Object.keys(await countedBy(clickhouse, 'user')).join());
       for (const table of ['traces', 'usage_hourly', 'usage_daily']) {
         await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
@@ -116,13 +116,13 @@ describe('a pass', () => {
     expect(chosen.size).toBe(1);
   });
 
-  it('counts late traces of old hours, and leaves other hours and workspaces alone', async () => {
+  it('counts late traces of old hours, and leaves other hours and workspaces unchanged', async () => {
     const old = Date.UTC(2023, 5, 1) * 1_000;
     const [recent, elsewhere] = [runRow({}), runRow({ tenantId: uuidOf('elsewhere'), traceMicros: old })];
     await ingest([recent, elsewhere]);
-    await pass();
+    await rollUp();
     await ingest([runRow({ traceMicros: old + 5 }), runRow({ traceMicros: old + 6 })]);
-    expect(await pass()).toMatchObject({ hours: 1 });
+    expect(await rollUp()).toMatchObject({ hours: 1 });
     expect(await countedBy(clickhouse, 'workspace')).toEqual({
       [`${hour(recent)} ${uuidOf('tenant')}`]: 1,
       [`${hour(elsewhere)} ${uuidOf('elsewhere')}`]: 1,
@@ -130,16 +130,16 @@ describe('a pass', () => {
     });
   });
 
-  it('takes thousands of hours at once', async () => {
+  it('counts thousands of hours at once', async () => {
     const rows = Array.from({ length: 2_500 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros }));
     await ingest(rows);
-    expect(await pass()).toEqual({ outcome: 'counted', hours: 2_500, more: false });
+    expect(await rollUp()).toEqual({ outcome: 'counted', hours: 2_500, more: false });
     expect(await tracesCounted(clickhouse)).toBe(2_500);
     expect(Object.keys(await countedBy(clickhouse, 'api_key'))).toHaveLength(2_500);
   });
 
-  it('takes hours of more months than ClickHouse lets one insert touch by itself', async () => {
-    // Right into `traces`: the weekly partitions of `runs` would make this slow.
+  it('counts hours of more months than ClickHouse accepts in one insert', async () => {
+    // Directly into `traces`: the weekly partitions of `runs` would make this slow.
     await clickhouse.command({
       name: 'test',
       sql: `INSERT INTO traces SELECT {tenant:UUID}, addMonths(toDateTime('1990-01-01 00:00:00', 'UTC'), number),
@@ -152,34 +152,37 @@ describe('a pass', () => {
       database,
       hours.map((hourSeconds) => ({ tenantId: uuidOf('tenant'), hourSeconds })),
     );
-    expect(await pass()).toMatchObject({ hours: 120 });
+    expect(await rollUp()).toMatchObject({ hours: 120 });
     expect(await tracesCounted(clickhouse)).toBe(120);
   });
 
-  it('takes at most the limit, oldest notes first, and says that more is left', async () => {
+  it('counts at most the limit, oldest dirty hours first, and reports that more is left', async () => {
     const rows = Array.from({ length: 5 }, (_, index) => runRow({ traceMicros: (450_001 + index) * hourMicros }));
     for (const row of rows) await ingest([row, row]);
     await ingest([rows[4]!]);
-    expect(await pass({ hours: 2 })).toEqual({ outcome: 'counted', hours: 2, more: true });
+    expect(await rollUp({ hours: 2 })).toEqual({ outcome: 'counted', hours: 2, more: true });
     expect(Object.keys(await countedBy(clickhouse, 'workspace')).map((key) => Number(key.split(' ')[0]))).toEqual([
       450_001 * 3_600,
       450_002 * 3_600,
     ]);
-    expect(await pass({ dirtyHours: 1 })).toEqual({ outcome: 'counted', hours: 1, more: true });
-    expect(await pass({ hours: 2 })).toMatchObject({ hours: 2, more: true });
-    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await rollUp({ dirtyHours: 1 })).toEqual({ outcome: 'counted', hours: 1, more: true });
+    expect(await rollUp({ hours: 2 })).toMatchObject({ hours: 2, more: true });
+    expect(await rollUp()).toEqual({ outcome: 'idle', hours: 0, more: false });
     expect(await tracesCounted(clickhouse)).toBe(5);
   });
 });
 
-describe('a pass that dies', () => {
+describe('a roll-up run that crashes', () => {
   const died = new TypeError('died here');
-  /** The warehouse, with something else around the statement of that name. */
+  /** ClickHouse with `around` wrapped around the statement of that name. */
   const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): ClickHouse => ({
     ...clickhouse,
     command: (query: Query) => (query.name === name ? act(() => clickhouse.command(query)) : clickhouse.command(query)),
   });
-  /** The database, whose transactions die before the statement that contains `text`, or after everything. */
+  /**
+   * The database, whose transactions fail before the statement that contains `text`, or at the end if `text` is
+   * undefined.
+   */
   const dyingBefore = (text: string): Database => ({
     ...database,
     transaction: (work) =>
@@ -197,7 +200,7 @@ describe('a pass that dies', () => {
   });
 
   const deaths: Array<[string, () => { clickhouse: ClickHouse; database: Database }]> = [
-    ['before the pass number', () => ({ clickhouse, database: dyingBefore('nextval') })],
+    ['before the roll-up run number', () => ({ clickhouse, database: dyingBefore('nextval') })],
     ['before the count', () => ({ clickhouse: around('count-usage-hours', () => Promise.reject(died)), database })],
     [
       'after the count',
@@ -209,20 +212,20 @@ describe('a pass that dies', () => {
         database,
       }),
     ],
-    ['before the notes are deleted', () => ({ clickhouse, database: dyingBefore('DELETE') })],
+    ['before the dirty hours are deleted', () => ({ clickhouse, database: dyingBefore('DELETE') })],
     ['before the commit', () => ({ clickhouse, database: dyingBefore('COMMIT') })],
   ];
   for (const [when, deps] of deaths) {
     it(`${when} is repaired by the next one`, async () => {
       const late = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
       await ingest([late, runRow({})]);
-      await pass();
-      // Takes the trace away from the late user: the death must not leave it counted for both.
+      await rollUp();
+      // Takes the trace away from the late user: the crash must not leave it counted for both.
       const early = runRow({ traceId: late.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
       await ingest([early, runRow({})]);
       await expect(runRollUp(deps())).rejects.toBe(died);
       expect(await hasDirtyHours(database)).toBe(true);
-      expect(await pass()).toMatchObject({ outcome: 'counted', hours: 1 });
+      expect(await rollUp()).toMatchObject({ outcome: 'counted', hours: 1 });
       expect(await countedBy(clickhouse, 'user')).toEqual({
         [`${hour(late)} ${uuidOf('early')}`]: 1,
         [`${hour(late)} ${uuidOf('user')}`]: 2,
@@ -231,7 +234,7 @@ describe('a pass that dies', () => {
     });
   }
 
-  it('keeps a note that arrives while it counts', async () => {
+  it('keeps an hour that is marked dirty while it counts', async () => {
     const traceMicros = 5 * hourMicros;
     await ingest([runRow({ traceMicros })]);
     for (const moment of ['before', 'after'] as const) {
@@ -246,16 +249,16 @@ describe('a pass that dies', () => {
       expect(result.outcome).toBe('counted');
       expect(await hasDirtyHours(database)).toBe(true);
     }
-    await pass();
+    await rollUp();
     expect(await tracesCounted(clickhouse)).toBe(3);
   });
 
-  it('leaves the work to the process that is at it', async () => {
+  it('leaves the work to the process that holds the lock', async () => {
     await ingest([runRow({})]);
     const outer = await runRollUp({
       database,
       clickhouse: around('count-usage-hours', async (run) => {
-        expect(await pass()).toEqual({ outcome: 'busy', hours: 0, more: false });
+        expect(await rollUp()).toEqual({ outcome: 'busy', hours: 0, more: false });
         await run();
       }),
     });
@@ -263,28 +266,28 @@ describe('a pass that dies', () => {
     expect(await tracesCounted(clickhouse)).toBe(1);
   });
 
-  it('hides what a count that outlived its process writes after the next one', async () => {
+  it('supersedes counts that an insert writes after its process died and the next run committed', async () => {
     const row = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
     await ingest([row]);
-    const outlived = [countHours(hoursOf([row]), 1), sumDays(hoursOf([row]), 1)];
+    const lateStatements = [countHours(hoursOf([row]), 1), sumDays(hoursOf([row]), 1)];
     await database.query("SELECT setval('usage_roll_up', 2)");
     const taken = runRow({ traceId: row.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
     await ingest([taken]);
-    await pass();
+    await rollUp();
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
-    // With the facts of before.
+    // With the rows that the late count read.
     await insertRuns(clickhouse, [row]);
-    for (const statement of outlived) await clickhouse.command(statement);
+    for (const statement of lateStatements) await clickhouse.command(statement);
     expect(await countedBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('early')}`]: 1 });
   });
 
-  it('empties an hour that lost all its traces', async () => {
+  it('sets an hour to zero that lost all its traces', async () => {
     const row = runRow({});
     await ingest([row]);
-    await pass();
+    await rollUp();
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
     await markHoursDirty(database, hoursOf([row]));
-    await pass();
+    await rollUp();
     expect(await countedBy(clickhouse, 'user')).toEqual({});
   });
 });
@@ -295,7 +298,7 @@ describe('processes', () => {
   afterEach(async () => {
     for (const child of children) child.kill('SIGKILL');
     children.clear();
-    // What a killed one asked for goes on in ClickHouse, and would count into the tables of the next test.
+    // The insert of a killed process continues in ClickHouse, and would count into the tables of the next test.
     const inserting = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
     const noInserts = async () => (await clickhouse.query({ name: 'test', sql: inserting })).length === 0;
     await until('inserts to end', noInserts, 60_000);
@@ -308,18 +311,18 @@ describe('processes', () => {
     children.add(child);
     return child;
   }
-  const saysReady = (child: ChildProcess) => once(child.stdout!, 'data');
+  const untilReady = (child: ChildProcess) => once(child.stdout!, 'data');
 
   for (const mode of ['hang-before-count', 'hang-after-count', 'hang-within-count']) {
-    it(`is repaired after kill -9 in mode ${mode}`, async () => {
+    it(`recover after kill -9 in mode ${mode}`, async () => {
       const rows = [runRow({}), runRow({ projectId: uuidOf('other project') })];
       await ingest(rows);
       const child = start(mode);
-      await saysReady(child);
-      expect(await pass()).toMatchObject({ outcome: 'busy' });
+      await untilReady(child);
+      expect(await rollUp()).toMatchObject({ outcome: 'busy' });
       child.kill('SIGKILL');
       await once(child, 'exit');
-      await expect.poll(async () => (await pass()).outcome, { timeout: 60_000 }).toBe('counted');
+      await expect.poll(async () => (await rollUp()).outcome, { timeout: 60_000 }).toBe('counted');
       expect(await hasDirtyHours(database)).toBe(false);
       for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
         expect(await tracesCounted(clickhouse, dimension)).toBe(2);
@@ -327,16 +330,16 @@ describe('processes', () => {
     });
   }
 
-  it('count together what is inserted meanwhile, each trace once', async () => {
+  it('count traces inserted concurrently, each trace once', async () => {
     const loops = [start('loop'), start('loop')];
-    await Promise.all(loops.map(saysReady));
+    await Promise.all(loops.map(untilReady));
     const rows: RunRow[] = [];
     for (let round = 0; round < 20; round++) {
       const batch = Array.from({ length: 10 }, (_, index) =>
         runRow({ traceMicros: (450_000 + (index % 3)) * hourMicros, userId: uuidOf('user', round % 4) }),
       );
       rows.push(...batch);
-      // Each batch comes with an older one again.
+      // Each batch is inserted together with a repeat of an older one.
       await ingest([...batch, ...rows.slice(round * 5, round * 5 + 5)]);
     }
     await expect.poll(() => hasDirtyHours(database), { timeout: 60_000 }).toBe(false);

@@ -25,7 +25,7 @@ describe('the stride of a range', () => {
     ['366 days and a second', 366 * dayMs + secondMs, days(365)],
     ['exactly 367 days', 367 * dayMs, days(365)],
   ];
-  // Starts around the days on which European and American clocks change: buckets are UTC, so nothing may move.
+  // Starts around the European and American daylight-saving changes: buckets are in UTC and must not shift.
   const starts = ['2026-01-01T00:00:00Z', '2026-03-08T09:30:00Z', '2026-03-29T00:59:59.999Z', '2025-10-26T01:00:00Z'];
   for (const [name, lengthMs, stride] of table) {
     it(`is ${stride.hours > 0 ? 'hourly' : `${stride.days} days`} for ${name}`, () => {
@@ -55,7 +55,7 @@ describe('the buckets of a range', () => {
     ]);
   });
 
-  it('are labelled by UTC days when daily, the last one cut', () => {
+  it('are labelled by UTC days when daily, the last one truncated', () => {
     expect(bucketsOf('2026-03-05T10:59:00Z', '2026-03-09T06:30:00Z')).toEqual([
       '2026-03-05T00:00:00Z/2026-03-06T00:00:00Z',
       '2026-03-06T00:00:00Z/2026-03-07T00:00:00Z',
@@ -63,7 +63,7 @@ describe('the buckets of a range', () => {
     ]);
   });
 
-  it('go on in steps of seven days from the day of the start when weekly', () => {
+  it('have steps of seven days from the day of the start when weekly', () => {
     expect(bucketsOf('2026-01-01T05:00:00Z', '2026-02-05T00:00:00Z')).toEqual([
       '2026-01-01T00:00:00Z/2026-01-08T00:00:00Z',
       '2026-01-08T00:00:00Z/2026-01-15T00:00:00Z',
@@ -71,7 +71,7 @@ describe('the buckets of a range', () => {
     ]);
   });
 
-  it('partition the counted hours, whatever the range', () => {
+  it('partition the counted hours of any range', () => {
     const instants = fc.integer({ min: Date.UTC(1970, 0, 1), max: Date.UTC(2200, 0, 1) });
     fc.assert(
       fc.property(instants, fc.integer({ min: 1, max: 4 * 366 * dayMs }), (startMs, lengthMs) => {

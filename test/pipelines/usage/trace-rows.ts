@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 
-/** A run as the sink stores it, reduced to what usage depends on. Times in microseconds since 1970. */
+/** A run as the sink stores it, with only the columns that usage depends on. Times in microseconds since 1970. */
 export interface RunRow {
   readonly tenantId: string;
   readonly projectId: string;
@@ -17,7 +17,7 @@ export interface RunRow {
 
 export const hourMicros = 3_600_000_000;
 
-/** A UUID that is the same for the same words. */
+/** A UUID derived from the given words. */
 export function uuidOf(...words: ReadonlyArray<string | number>): string {
   const hex = createHash('sha256').update(words.join(' ')).digest('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
@@ -38,7 +38,10 @@ export function runRow(row: Partial<RunRow>): RunRow {
   };
 }
 
-/** Inserts straight into `runs`; the views fill `traces`. Another token is another insert, even of the same rows. */
+/**
+ * Inserts directly into `runs`; materialized views fill `traces`. A different token makes a separate insert of the
+ * same rows.
+ */
 export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[], token: string = randomUUID()) {
   if (rows.length === 0) return;
   const lines = rows.map((row) =>
@@ -61,7 +64,7 @@ export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]
     format: 'JSONEachRow',
     body: Buffer.from(lines.join('\n')),
     token,
-    // Unlike the sink's cuts, the rows of a test may lie years apart.
+    // Unlike the sink's insert batches, the rows of a test may lie years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });
 }
@@ -73,7 +76,10 @@ export function hoursOf(rows: readonly RunRow[]): DirtyHour[] {
   }));
 }
 
-/** What `usage_hourly` says, as `hour id` → traces; `usage_daily` has to say the same of whole days. */
+/**
+ * The contents of `usage_hourly` as `hour id` → traces; asserts that `usage_daily` has the same totals for whole
+ * days.
+ */
 export async function countedBy(clickhouse: ClickHouse, dimension: string): Promise<Record<string, number>> {
   const counted = (table: string, column: string) =>
     clickhouse.query<{ at: number; id: string; traces: number }>({

@@ -28,10 +28,10 @@ async function add(...rows: readonly RunRow[]): Promise<void> {
   await insertRuns(stores.clickhouse, rows);
   await markHoursDirty(stores.database, hoursOf(rows));
 }
-const pass = () => runRollUp(stores);
+const rollUp = () => runRollUp(stores);
 const total = ({ rows }: UsageCounts) => rows.flatMap(({ traces }) => [...traces]).reduce((sum, each) => sum + each, 0);
 
-/** What a report reads, and how often it went to ClickHouse for it. */
+/** The total that a report reads, and the number of its ClickHouse queries. */
 function watched(cacheBytes: number, around: { before?: () => Promise<unknown>; after?: () => Promise<unknown> } = {}) {
   let reads = 0;
   const counts = createUsageCounts({
@@ -53,8 +53,8 @@ function watched(cacheBytes: number, around: { before?: () => Promise<unknown>; 
   };
 }
 
-describe('counts of a report', () => {
-  it('come out of memory until a pass changes a day of one of its workspaces', async () => {
+describe('usage counts of a report', () => {
+  it('are cached until a roll-up run changes a day of one of its workspaces', async () => {
     const [mine, other, foreign] = ['mine', 'other', 'foreign'].map((name) => uuidOf('unchanged', name)) as [
       string,
       string,
@@ -63,31 +63,31 @@ describe('counts of a report', () => {
     const plan = planOf(2, 5);
     const counts = watched(plenty);
     await add(traceOn(2, { tenantId: mine }), traceOn(4, { tenantId: other }));
-    await pass();
+    await rollUp();
     expect(await counts.of([mine, other], plan)).toBe(2);
     expect(await counts.of([other, mine], plan)).toBe(2);
     expect(counts.reads()).toBe(1);
 
-    // Another workspace, the days around the range, and a pass without anything.
+    // Another workspace, the days around the range, and a roll-up run without changes.
     await add(traceOn(3, { tenantId: foreign }), traceOn(1, { tenantId: mine }), traceOn(5, { tenantId: mine }));
-    await pass();
-    await pass();
+    await rollUp();
+    await rollUp();
     expect(await counts.of([mine, other], plan)).toBe(2);
     expect(counts.reads()).toBe(1);
 
     await add(traceOn(4, { tenantId: other }));
-    // Noted, and not counted yet.
+    // Marked dirty, and not counted yet.
     expect(await counts.of([mine, other], plan)).toBe(2);
     expect(counts.reads()).toBe(1);
-    await pass();
+    await rollUp();
     expect(await counts.of([mine, other], plan)).toBe(3);
     expect(counts.reads()).toBe(2);
   });
 
-  it('are of any range, also one whose seconds need more than 32 bits', async () => {
+  it('cover any range, including one whose seconds need more than 32 bits', async () => {
     const workspace = uuidOf('centuries', 1);
     await add(traceOn(2, { tenantId: workspace }));
-    await pass();
+    await rollUp();
     const plan = planBuckets({ startMs: Date.UTC(2020, 0, 1), endMs: Date.UTC(2100, 0, 1) });
     const counts = watched(plenty);
     expect(await counts.of([workspace], plan)).toBe(1);
@@ -95,10 +95,10 @@ describe('counts of a report', () => {
     expect(counts.reads()).toBe(1);
   });
 
-  it('are of one question: workspaces, range and grouping', async () => {
+  it('are cached by workspaces, range and grouping', async () => {
     const [mine, other] = [uuidOf('one question', 1), uuidOf('one question', 2)];
     await add(traceOn(2, { tenantId: mine }), traceOn(3, { tenantId: mine }), traceOn(2, { tenantId: other }));
-    await pass();
+    await rollUp();
     const counts = createUsageCounts({ ...stores, cacheBytes: plenty });
     for (let again = 0; again < 2; again++) {
       expect(total(await counts(planOf(2, 5), [mine], 'project'))).toBe(2);
@@ -112,19 +112,19 @@ describe('counts of a report', () => {
   });
 
   it.each(['before', 'after'] as const)(
-    'that a pass overtook %s ClickHouse read them are not kept for long',
+    'are not cached for long if a roll-up run commits %s ClickHouse reads them',
     async (when) => {
       const tenantId = uuidOf('overtaken', when);
       const plan = planOf(2, 5);
       await add(traceOn(2, { tenantId }));
-      await pass();
-      let overtakes = true;
+      await rollUp();
+      let isFirst = true;
       const counts = watched(plenty, {
         [when]: async () => {
-          if (!overtakes) return;
-          overtakes = false;
+          if (!isFirst) return;
+          isFirst = false;
           await add(traceOn(3, { tenantId }));
-          await pass();
+          await rollUp();
         },
       });
       expect(await counts.of([tenantId], plan)).toBe(when === 'before' ? 2 : 1);
@@ -134,11 +134,11 @@ describe('counts of a report', () => {
     },
   );
 
-  it('that a pass half-way gave go with the end of that pass', async () => {
+  it('read during a roll-up run expire at the end of that run', async () => {
     const tenantId = uuidOf('half-way');
     const plan = planOf(2, 5);
     await add(traceOn(2, { tenantId }));
-    await pass();
+    await rollUp();
     const counts = watched(plenty);
     const commits: Database = {
       ...stores.database,
@@ -153,14 +153,14 @@ describe('counts of a report', () => {
     await add(traceOn(3, { tenantId }));
     await runRollUp({ ...stores, database: commits });
     await add(traceOn(4, { tenantId }));
-    await pass();
+    await rollUp();
     expect(await counts.of([tenantId], plan)).toBe(3);
   });
 
-  it('are read each time where nothing is to be kept, or they are larger than what may be', async () => {
+  it('are read each time if the cache is disabled, or if they exceed its size', async () => {
     const tenantId = uuidOf('nothing kept');
     await add(traceOn(2, { tenantId }));
-    await pass();
+    await rollUp();
     for (const cacheBytes of [0, 64]) {
       const counts = watched(cacheBytes);
       for (let again = 0; again < 3; again++) expect(await counts.of([tenantId], planOf(2, 5))).toBe(1);
@@ -168,7 +168,7 @@ describe('counts of a report', () => {
     }
   });
 
-  it('are what ClickHouse answers, through any history of traces and passes', async () => {
+  it('equal the answer of ClickHouse after any history of traces and roll-up runs', async () => {
     const tenants = [1, 2, 3].map((tenant) => uuidOf('history of counts', tenant));
     const step = fc.oneof(
       fc.record({ day: fc.integer({ min: 0, max: 8 }), tenant: fc.constantFrom(...tenants) }),
@@ -185,7 +185,7 @@ describe('counts of a report', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 25 }), async (steps) => {
         for (const each of steps) {
-          if (each === 'pass') await pass();
+          if (each === 'pass') await rollUp();
           else if ('day' in each) await add(traceOn(each.day, { tenantId: each.tenant }));
           else {
             const plan = planOf(each.from, each.from + each.days);
@@ -200,7 +200,7 @@ describe('counts of a report', () => {
   });
 });
 
-/** ClickHouse gives rows in any order. */
+/** ClickHouse returns rows in any order. */
 function sorted({ ids, rows }: UsageCounts): string[] {
   return rows
     .flatMap(({ bucket, idIndexes, traces }) =>

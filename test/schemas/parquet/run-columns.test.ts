@@ -23,11 +23,11 @@ describe('columns of exports', () => {
     expect([...exportFields].sort()).toEqual(specified.split(/,\s*/).sort());
   });
 
-  it('are fields of the run query, but for two', () => {
+  it('are fields of the run query, except two', () => {
     expect(exportFields.filter((field) => !Object.hasOwn(runFields, field))).toEqual(['tenant_id', 'is_root']);
   });
 
-  it.each(runParquetColumns)('$name is made with the types that the table says', ({ name, type }) => {
+  it.each(runParquetColumns)('$name has the types of the table', ({ name, type }) => {
     expect(types[formOf(name, 'v1')]).toBe(type.v1);
     expect(types[formOf(name, 'v2_beta')]).toBe(type.v2_beta);
   });
@@ -37,7 +37,7 @@ describe('columns of exports', () => {
     ['serialized', false],
     ['toString', false],
     ['', false],
-  ])('%s may be asked for: %s', (name, expected) => {
+  ])('%s may be requested: %s', (name, expected) => {
     expect(isExportField(name)).toBe(expected);
   });
 });

@@ -4,7 +4,7 @@ import { streamSSE } from 'hono/streaming';
 
 type Bindings = { auth?: { user: { identity: string }; scopes: string[] } };
 
-/** An app with what apps do, and what none should. */
+/** An app with usual routes and harmful ones. */
 export const app = new Hono<{ Bindings: Bindings }>();
 
 let aborted = 0;
@@ -29,7 +29,7 @@ app.get('/cookies', (c) => {
 });
 app.get('/pid', (c) => c.text(String(process.pid)));
 
-/** Gives back what comes, as it comes. */
+/** Echoes the request body as a stream. */
 app.post('/echo', (c) => new Response(c.req.raw.body, { headers: { 'content-type': 'application/octet-stream' } }));
 app.put('/size', async (c) => c.json({ bytes: (await c.req.arrayBuffer()).byteLength }));
 app.get('/large/:megabytes', (c) => {
@@ -44,7 +44,7 @@ app.get('/large/:megabytes', (c) => {
   return c.body(body);
 });
 
-/** Goes on until its client leaves. */
+/** Streams until the client disconnects. */
 app.get('/ticks', (c) =>
   streamSSE(c, async (stream) => {
     stream.onAbort(noteAbort);
@@ -87,14 +87,14 @@ app.post('/break/:how', async (c) => {
   }
 });
 
-// Paths that the server has, too.
+// Paths that the agent server defines as well.
 app.get('/info', (c) => c.json({ from: 'the app' }));
 app.all('/ok', (c) => c.json({ from: 'the app' }));
 app.get('/threads/*', (c) => c.json({ from: 'the app' }));
 app.get('/files/*', (c) => c.text(c.req.path));
 app.notFound((c) => c.text('the app has none either', 404));
 
-/** No Hono app: anything with `fetch`. */
+/** Not a Hono app: any object with `fetch`. */
 export const bare = {
   fetch: (request: Request) => new Response(`bare ${new URL(request.url).pathname}`, { status: 203 }),
 };

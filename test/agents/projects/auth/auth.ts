@@ -1,6 +1,6 @@
 import { Auth, HTTPException } from '@langchain/langgraph-sdk/auth';
 
-/** `Bearer secret-<name>`, a cookie `session=secret-<name>`, or `?session=secret-<name>`, is that user. */
+/** `Bearer secret-<name>`, a cookie `session=secret-<name>`, or `?session=secret-<name>` authenticates that user. */
 export const auth = new Auth()
   .authenticate(async (request) => {
     const said =

@@ -2,7 +2,7 @@ import { Annotation, type LangGraphRunnableConfig, StateGraph } from '@langchain
 
 const State = Annotation.Root({ text: Annotation<string>, user: Annotation<unknown> });
 
-/** Says as whom it runs. */
+/** Returns the authenticated user of the run. */
 export const graph = new StateGraph(State)
   .addNode('look', (_state, { configurable = {} }: LangGraphRunnableConfig) => ({
     user: {

@@ -12,8 +12,8 @@ const State = Annotation.Root({
 });
 
 /**
- * Writes `n` custom events {i}, each with `bytes` of text where that is given, and waits `pauseMs` after each; without
- * that it gives others a turn after `perTurn`. Before the one of `gateAt` it waits until `gate` answers.
+ * Writes `n` custom events {i}, each with `bytes` of text if given, and waits `pauseMs` after each; without it, the node
+ * yields to the event loop after every `perTurn` events. Before event `gateAt` it waits until `gate` answers.
  */
 export const graph = new StateGraph(State)
   .addNode('burst', async ({ n = 100, bytes = 0, pauseMs, perTurn = 1_000, gate, gateAt }, config) => {

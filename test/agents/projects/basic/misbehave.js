@@ -25,9 +25,9 @@ const deeds = {
     const kept = [];
     for (;;) kept.push(new Array(1_000_000).fill(kept.length));
   },
-  // Hears no cancel.
+  // Ignores a cancel.
   hang: ({ ms = 60_000 }) => delay(ms),
-  // Gives nobody a turn. A million events take longer than any limit.
+  // Never yields to the event loop. A million events take longer than any limit.
   flood: ({ ms = 20_000 }, config) => {
     const began = performance.now();
     for (let i = 0; performance.now() < began + ms; i += 1) {
@@ -55,7 +55,7 @@ const deeds = {
   },
 };
 
-/** Says `custom` {doing}, waits `afterMs`, then does what `how` names. */
+/** Writes `custom` {doing}, waits `afterMs`, then does what `how` names. */
 export const graph = new StateGraph(
   Annotation.Root({ how: Annotation, afterMs: Annotation, ms: Annotation, text: Annotation, done: Annotation }),
 )

@@ -16,7 +16,7 @@ const child = new StateGraph(State)
   .addEdge('inner', 'last')
   .compile();
 
-/** The node `child` is a graph of its own; with `ask` it stops inside for an answer. */
+/** The node `child` is a subgraph; with `ask` it interrupts inside. */
 export const graph = new StateGraph(State)
   .addNode('outer', () => ({ path: ['outer'] }))
   .addNode('child', child)
@@ -36,8 +36,8 @@ const stopping = new StateGraph(State)
 const between = new StateGraph(State).addNode('stopping', stopping).addEdge('__start__', 'stopping').compile();
 
 /**
- * A graph within a graph stops: before `second`, after it, and after `third`. `beside` runs next to it, until `gate`
- * answers if there is one.
+ * A nested subgraph stops before `second`, after it, and after `third`. `beside` runs in parallel, until `gate`
+ * answers, if a gate is given.
  */
 export const resting = new StateGraph(State)
   .addNode('between', between)
@@ -60,7 +60,7 @@ const questions = new StateGraph(State)
   .addEdge('one', 'two')
   .compile();
 
-/** Asks four questions, one after the other: two in a graph within, and two in one node. */
+/** Interrupts with four questions, one after the other: two in a subgraph, and two in one node. */
 export const inquiring = new StateGraph(State)
   .addNode('questions', questions)
   .addNode('more', () => ({ path: [...ask('three?').path, ...ask('four?').path] }))

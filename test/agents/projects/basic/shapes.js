@@ -7,9 +7,9 @@ const saying = (what) => new StateGraph(State).addNode('say', () => ({ seen: wha
 export const builder = saying(() => 'builder');
 export const promised = Promise.resolve(saying(() => 'promised').compile());
 export default saying(() => 'default').compile();
-/** Brings a checkpointer of its own. */
+/** Compiled with its own checkpointer. */
 export const remembering = saying(() => 'remembering').compile({ checkpointer: new MemorySaver() });
-/** Which variables graph code sees. */
+/** Returns the environment variables that graph code sees. */
 export const environment = saying(() =>
   Object.keys(process.env)
     .sort()

@@ -9,7 +9,7 @@ const State = Annotation.Root({
   log: Annotation<string[]>({ reducer: (before, more) => [...before, ...more], default: () => [] }),
 });
 
-/** Takes `steps` super-steps (3) of `pauseMs` (0) each. Hears a cancel. */
+/** Runs `steps` super-steps (3) of `pauseMs` (0) each. Reacts to a cancel. */
 export const graph = new StateGraph(State)
   .addNode('step', async ({ count, pauseMs = 0, text = 'step' }, config) => {
     await delay(pauseMs, undefined, config.signal && { signal: config.signal });

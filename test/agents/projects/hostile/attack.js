@@ -2,7 +2,7 @@ import { closeSync, writeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Annotation, StateGraph } from '@langchain/langgraph';
 
-/** Writes all of it, also when the pipe is full. */
+/** Writes all bytes; retries while the pipe is full. */
 function writeAll(fd, bytes) {
   for (let at = 0; at < bytes.length; ) {
     try {
@@ -15,18 +15,18 @@ function writeAll(fd, bytes) {
 
 const attacks = {
   none: () => undefined,
-  // What Node's own channel between processes would hand to the parent.
+  // Messages over Node's own IPC channel to the parent.
   send: ({ messages }) => {
     for (const message of messages) process.send?.(message);
     process.emit('message', { kind: 'cancel' });
     process.disconnect?.();
   },
-  // The private pipe to the front.
+  // Raw bytes on the private pipe to the parent process.
   write: async ({ fd = 3, bytes, times = 1 }) => {
     for (let time = 0; time < times; time += 1) writeAll(fd, Buffer.from(bytes, 'base64'));
     await delay(5_000);
   },
-  // Runs inside of this one, as its tracer would tell them; RUN stands for its id.
+  // Child runs of this run, as its tracer would send them; RUN stands for the run id.
   trace: async ({ key, records }, { configurable }) => {
     const texts = records.map(({ parts }) =>
       parts.map((part) => Buffer.from(part.replaceAll('RUN', configurable.run_id))),
@@ -51,7 +51,7 @@ const attacks = {
   print: ({ lines }) => {
     for (let line = 0; line < lines; line += 1) console.log(`line ${line}`);
   },
-  // Events of one byte until it is stopped.
+  // One-byte events until the run is stopped.
   events: async (_, config) => {
     while (!config.signal.aborted) {
       for (let number = 0; number < 100; number += 1) config.writer(0);

@@ -3,12 +3,12 @@ import { getLogger } from '@langchain/langgraph-sdk/logging';
 import { Hono } from 'hono';
 
 const logger = getLogger();
-/** One for all requests, as projects have it. */
+/** One client for all requests, as in real projects. */
 const client = new Client({ callerOptions: { maxRetries: 0, maxConcurrency: 2 } });
 
 export const app = new Hono();
 
-/** For whom a run of the sender is. */
+/** Returns the user id of a run created with the credentials of the request. */
 app.get('/own/user', async (c) => {
   try {
     const run = await client.runs.create(null, 'configured', { input: {}, afterSeconds: 600 });

@@ -2,12 +2,12 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 import { Client } from '@langchain/langgraph-sdk';
 import { getLogger } from '@langchain/langgraph-sdk/logging';
 
-// As projects have it: beside the graph, when the module is imported.
+// As in real projects: created at module level, on import.
 const logger = getLogger();
 
 const State = Annotation.Root({ key: Annotation<string>, graphs: Annotation<string[]> });
 
-/** Asks its own server for its assistants, with the key of its input or with none. */
+/** Lists the assistants of its own server, with the API key from its input or without one. */
 export const graph = new StateGraph(State)
   .addNode('ask', async ({ key }) => {
     const client = new Client({ apiKey: key, callerOptions: { maxRetries: 0 } });

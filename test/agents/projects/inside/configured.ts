@@ -6,7 +6,7 @@ const State = Annotation.Root({
   configurable: Annotation<Record<string, unknown>>,
 });
 
-/** Answers with the metadata and the configurable values that its node finds. */
+/** Returns the metadata and the configurable values that its node receives. */
 export const graph = new StateGraph(State)
   .addNode('look', (_state, { metadata = {}, configurable = {} }: LangGraphRunnableConfig) => ({
     metadata,

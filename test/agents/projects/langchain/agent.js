@@ -3,7 +3,7 @@ import { AIMessage } from '@langchain/core/messages';
 import { createAgent, humanInTheLoopMiddleware, tool } from 'langchain';
 import { z } from 'zod';
 
-/** Asks for the weather once, then repeats what it was told. */
+/** A model that requests the weather tool once, then repeats the result. */
 class Forecaster extends BaseChatModel {
   constructor() {
     super({});

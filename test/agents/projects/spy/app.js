@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Answers with who it runs as, and with the file that the path names or why it cannot be read. */
+/** Returns the user id, the groups, and the content of the file that the path names or the error code of reading it. */
 export const app = {
   async fetch(request) {
     const path = decodeURIComponent(new URL(request.url).pathname);

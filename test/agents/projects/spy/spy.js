@@ -4,7 +4,7 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 const require = createRequire(import.meta.url);
 const AsyncFunction = (async () => {}).constructor;
 
-/** Runs `code`, the body of an asynchronous function, with the rights that graph code has. `found` is its result or its error. */
+/** Runs `code`, the body of an async function, with the permissions of graph code. `found` is its result or error. */
 export const graph = new StateGraph(
   Annotation.Root({ code: Annotation, given: Annotation, found: Annotation, failed: Annotation }),
 )

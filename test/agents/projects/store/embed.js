@@ -1,6 +1,6 @@
 const meanings = [/soup|food|hungry/i, /rain|weather|umbrella/i, /train|travel|station/i];
 
-/** How often a text names each of three things; fails where it is told to. */
+/** Returns for each of three topics whether the text mentions it; throws for the text `fail`. */
 export function embed(texts) {
   return texts.map((text) => {
     if (text === 'fail') throw new RangeError('the embedder fails on purpose');

@@ -17,8 +17,8 @@ const builder = new StateGraph(State)
   .addEdge('__start__', 'remember')
   .addEdge('remember', 'recall');
 
-/** Remembers `write`, {key: text}, and reads what all runs have written, nearest to `query` first. */
+/** Stores `write`, {key: text}, and reads the items of all runs, nearest to `query` first. */
 export const graph = builder.compile();
 
-/** Brings a store of its own. */
+/** Compiled with its own store. */
 export const own = builder.compile({ store: new InMemoryStore() });

@@ -1,6 +1,6 @@
 import { Annotation, END, START, StateGraph } from '@langchain/langgraph';
 
-/** A state that is large, and one that holds itself. */
+/** Returns a large state, and a circular one. */
 
 const State = Annotation.Root({ characters: Annotation<number>(), size: Annotation<number>() });
 

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Annotation, END, START, StateGraph } from '@langchain/langgraph';
 
-/** Goes round `rounds` times, and says each. */
+/** Repeats its node `rounds` times and records each round. */
 
 const State = Annotation.Root({
   rounds: Annotation<number>(),

@@ -11,7 +11,7 @@ function said(content: string, last: boolean): Said {
   return { content, ...(last && { usage_metadata }) } as unknown as Said;
 }
 
-/** Says the same two words to everything, and what they cost. */
+/** Answers every prompt with the same two words and their token usage. */
 export class TwoWords extends BaseChatModel {
   constructor() {
     super({});

@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { TwoWords } from './model.ts';
 
 /**
- * A graph with one of each: nodes, a subgraph, model calls of both ways, a tool, a retriever, a function traced by
+ * A graph with nodes, a subgraph, streamed and unstreamed model calls, a tool, a retriever and a function traced by
  * `langsmith`.
  */
 

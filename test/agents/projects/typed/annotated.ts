@@ -1,7 +1,7 @@
 import { StateGraph } from '@langchain/langgraph';
 import { Answered, Asked, Plan, Settings } from './state.ts';
 
-/** Its schemas are types: only the compiler knows them. */
+/** Schemas that exist only as types, known to the compiler alone. */
 export const builder = new StateGraph({ stateSchema: Plan, input: Asked, output: Answered }, Settings)
   .addNode('plan', ({ topic }) => ({ steps: [{ title: `think of ${topic}`, steps: [] }] }))
   .addEdge('__start__', 'plan');

@@ -1,4 +1,4 @@
-// CommonJS: its copy of the library, and so its registry of schemas, is not that of the server.
+// CommonJS: it loads its own copy of the library, so its schema registry is not the server's.
 const { StateGraph } = require('@langchain/langgraph');
 const { withLangGraph } = require('@langchain/langgraph/zod');
 const { z } = require('zod');

@@ -1,13 +1,13 @@
 import { Annotation, StateGraph } from '@langchain/langgraph';
 import { builder as planning } from './annotated.ts';
 
-/** Its subgraphs are made where they are added, from names, builders and functions. */
-const deadLetters = new StateGraph(Annotation.Root({ deadLetters: Annotation<number> }))
-  .addNode('spell', () => ({ deadLetters: 3 }))
+/** Subgraphs built inline in `addNode`, from names, builders and functions. */
+const letters = new StateGraph(Annotation.Root({ letters: Annotation<number> }))
+  .addNode('spell', () => ({ letters: 3 }))
   .addEdge('__start__', 'spell');
 
 const words = new StateGraph(Annotation.Root({ words: Annotation<string[]> }))
-  .addNode('letters', deadLetters.compile())
+  .addNode('letters', letters.compile())
   .addEdge('__start__', 'letters');
 
 function makePages() {

@@ -3,8 +3,8 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 const Inner = Annotation.Root({ words: Annotation<string[]> });
 const Outer = Annotation.Root({ words: Annotation<string[]>, count: Annotation<number> });
 
-const innermost = new StateGraph(Annotation.Root({ deadLetters: Annotation<number> }))
-  .addNode('spell', () => ({ deadLetters: 3 }))
+const innermost = new StateGraph(Annotation.Root({ letters: Annotation<number> }))
+  .addNode('spell', () => ({ letters: 3 }))
   .addEdge('__start__', 'spell')
   .compile();
 

@@ -1,6 +1,6 @@
 import { Annotation } from '@langchain/langgraph';
 
-/** A step of a plan, which may have steps of its own. */
+/** A step of a plan, which may have substeps. */
 export interface Step {
   title: string;
   done?: boolean;

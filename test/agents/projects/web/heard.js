@@ -1,6 +1,6 @@
 import { Annotation, StateGraph } from '@langchain/langgraph';
 
-/** Says which headers of its request it got. */
+/** Returns the headers of the request that the graph received. */
 export const graph = new StateGraph(Annotation.Root({ heard: Annotation() }))
   .addNode('hear', (_state, { configurable }) => ({
     heard: Object.fromEntries(

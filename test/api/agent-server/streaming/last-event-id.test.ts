@@ -5,13 +5,13 @@ import { endSeq, toThreadSeq } from '../../../../pipelines/agents/streams/stream
 
 const request = (id?: string) => ({ headers: { ...(id !== undefined && { 'last-event-id': id }) } }) as FastifyRequest;
 
-it('takes every id that events of a thread have, also after half a million runs', () => {
+it('accepts every id of thread events, also after half a million runs', () => {
   for (const threadSeq of [1, toThreadSeq(1, 1), toThreadSeq(250_000, 7), toThreadSeq(500_000, endSeq)]) {
     expect(readThreadFrom(request(String(threadSeq)), {})).toEqual({ threadSeq });
   }
 });
 
-it('takes the query where there is no header, and begins now without either', () => {
+it('reads the query if there is no header, and starts now without either', () => {
   expect(readThreadFrom(request(), { last_event_id: '5' })).toEqual({ threadSeq: 5 });
   expect(readThreadFrom(request('6'), { last_event_id: '5' })).toEqual({ threadSeq: 6 });
   expect(readRunFrom(request(), { last_event_id: '1-2' })).toEqual({ attempt: 1, seq: 2 });
@@ -21,12 +21,12 @@ it('takes the query where there is no header, and begins now without either', ()
 });
 
 it.each(['x', '1.5', '-2', '9007199254740993', '1e3', '12345678901234567', '0x1'])(
-  '%s is the id of no event of a thread',
+  '%s is not a valid id of a thread event',
   (id) => {
     expect(() => readThreadFrom(request(id), {})).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }));
   },
 );
 
-it.each(['1', '1-', '-1-1', '1-2-3', 'a-1', '9999999999-1'])('%s is the id of no event of a run', (id) => {
+it.each(['1', '1-', '-1-1', '1-2-3', 'a-1', '9999999999-1'])('%s is not a valid id of a run event', (id) => {
   expect(() => readRunFrom(request(id), {})).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }));
 });

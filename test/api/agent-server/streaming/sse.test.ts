@@ -7,7 +7,7 @@ import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 
 /** Bodies of server-sent events over a real socket. */
 
-/** What a reader of a hub is to a body: items that can be put in, failed and ended from outside. */
+/** Stands in for a subscription of the hub: the test puts items in, fails it and ends it. */
 class Source {
   readonly #items: SseFrame[] = [];
   #wake: () => void = () => {};
@@ -53,7 +53,7 @@ async function serve({ heartbeatMs = 60_000, clientReconnects = false } = {}) {
   const source = new Source();
   const stopping = new AbortController();
   const accessEnded = new AbortController();
-  const left = vi.fn();
+  const onDisconnect = vi.fn();
   const writes: number[] = [];
   const server = http.createServer((_request, response) => {
     const write = response.write.bind(response);
@@ -69,7 +69,7 @@ async function serve({ heartbeatMs = 60_000, clientReconnects = false } = {}) {
       accessEnded: accessEnded.signal,
       clientReconnects,
       logger: { warn: () => undefined },
-      left,
+      left: onDisconnect,
     });
     body.on('error', () => response.destroy());
     response.on('close', () => body.destroy());
@@ -82,11 +82,11 @@ async function serve({ heartbeatMs = 60_000, clientReconnects = false } = {}) {
     () => server.closeAllConnections(),
   );
   const { port } = server.address() as net.AddressInfo;
-  return { source, stopping, left, writes, port, url: `http://127.0.0.1:${port}` };
+  return { source, stopping, onDisconnect, writes, port, url: `http://127.0.0.1:${port}` };
 }
 
-describe('a body of server-sent events', () => {
-  it('frames items: event, data by lines, id; what is there together goes out as one', async () => {
+describe('an event stream', () => {
+  it('writes frames with event, data lines and id; available items are written together', async () => {
     const { source, url, writes } = await serve();
     const response = await fetch(url);
     source.put(text('{"a":1}', { event: 'values|a:1', id: '1-1' }), text('two\nlines'), text('{}', { event: 'a\nb' }));
@@ -98,7 +98,7 @@ describe('a body of server-sent events', () => {
     expect(source.closed).toBeGreaterThan(0);
   });
 
-  it('opens at once and goes on with heartbeats while nothing happens', async () => {
+  it('opens at once and sends heartbeats while there are no items', async () => {
     const { source, url } = await serve({ heartbeatMs: 20 });
     const reader = (await fetch(url)).body!.pipeThrough(new TextDecoderStream()).getReader();
     let seen = '';
@@ -111,29 +111,29 @@ describe('a body of server-sent events', () => {
   it.each([
     ['an error of the catalogue', runlakeError('STREAM_READER_TOO_SLOW'), 'STREAM_READER_TOO_SLOW'],
     ['anything else', new Error('secret text'), 'INTERNAL'],
-  ])('ends with an event that says so where its source fails with %s', async (_what, error, code) => {
-    const { source, url, left } = await serve();
+  ])('ends with an error event if its source fails with %s', async (_what, error, code) => {
+    const { source, url, onDisconnect } = await serve();
     const response = await fetch(url);
     source.put(text('1'));
     source.end(error);
     const body = await response.text();
     expect(body).toMatch(new RegExp(`data: 1\\n\\nevent: error\\ndata: {"error":"${code}","message":".+"}\\n\\n$`));
     expect(body).not.toContain('secret');
-    expect(left).not.toHaveBeenCalled();
+    expect(onDisconnect).not.toHaveBeenCalled();
   });
 
-  it('tells of a client that goes, and lets go of its source', async () => {
-    const { source, url, left } = await serve();
-    const leaving = new AbortController();
-    await fetch(url, { signal: leaving.signal });
-    expect(left).not.toHaveBeenCalled();
-    leaving.abort();
-    await vi.waitFor(() => expect(left).toHaveBeenCalledTimes(1));
+  it('reports a client that disconnects, and closes its source', async () => {
+    const { source, url, onDisconnect } = await serve();
+    const client = new AbortController();
+    await fetch(url, { signal: client.signal });
+    expect(onDisconnect).not.toHaveBeenCalled();
+    client.abort();
+    await vi.waitFor(() => expect(onDisconnect).toHaveBeenCalledTimes(1));
     expect(source.closed).toBeGreaterThan(0);
   });
 
-  it('takes no more from its source than the socket has room for', async () => {
-    const { source, port, left } = await serve();
+  it('reads no more from its source than the socket accepts', async () => {
+    const { source, port, onDisconnect } = await serve();
     const socket = net.connect(port, '127.0.0.1');
     socket.pause();
     socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
@@ -152,21 +152,21 @@ describe('a body of server-sent events', () => {
     socket.resume();
     await vi.waitFor(() => expect(source.taken).toBe(600), 10_000);
     socket.destroy();
-    await vi.waitFor(() => expect(left).toHaveBeenCalledTimes(1));
+    await vi.waitFor(() => expect(onDisconnect).toHaveBeenCalledTimes(1));
   });
 
-  it('at the end of the server says so, or breaks off where the client comes back by itself', async () => {
-    const said = await serve();
-    const response = await fetch(said.url);
-    said.source.put(text('1'));
-    said.stopping.abort();
+  it('ends with an error event when the server drains, or breaks off if the client reconnects by itself', async () => {
+    const withError = await serve();
+    const response = await fetch(withError.url);
+    withError.source.put(text('1'));
+    withError.stopping.abort();
     expect(await response.text()).toContain('event: error\ndata: {"error":"DRAINING"');
     const broken = await serve({ clientReconnects: true });
     const body = (await fetch(broken.url)).text();
     broken.stopping.abort();
     await expect(body).rejects.toThrow('terminated');
-    for (const { left, source } of [said, broken]) {
-      expect(left).not.toHaveBeenCalled();
+    for (const { onDisconnect, source } of [withError, broken]) {
+      expect(onDisconnect).not.toHaveBeenCalled();
       expect(source.closed).toBeGreaterThan(0);
     }
   });

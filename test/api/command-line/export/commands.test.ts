@@ -27,7 +27,7 @@ const post = (path: string, body: object, headers: object = {}) =>
     body: JSON.stringify(body),
   });
 
-/** Makes the folder for work a file, so that every attempt fails, with whatever rights; what is done there takes it back. */
+/** Replaces the work folder by a file, so that every attempt fails regardless of privileges; restored after `work`. */
 async function withoutWorkFolder(work: () => Promise<void>): Promise<void> {
   const [name = ''] = readdirSync(join(runlake.dataDir, 'exports'));
   const folder = join(runlake.dataDir, 'exports', name);
@@ -67,10 +67,10 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-const whole = () => `create --project shop --start ${day(-3)} --end ${day(0)}`;
+const createAllDays = () => `create --project shop --start ${day(-3)} --end ${day(0)}`;
 
 describe('runlake export', () => {
-  it('explains itself with examples', async () => {
+  it('prints help with examples', async () => {
     for (const words of [['--help'], ['create', '--help'], ['watch', '--help'], ['destinations', 'create', '--help']]) {
       const { code, output } = await builtCommand(['export', ...words], {});
       expect(code).toBe(0);
@@ -78,8 +78,8 @@ describe('runlake export', () => {
     }
   });
 
-  it('makes an export, shows how it goes, and says where its files are', async () => {
-    const { code, output, errors } = await command(`${whole()} --destination disk --watch`);
+  it('creates an export, shows its progress, and prints where its files are', async () => {
+    const { code, output, errors } = await command(`${createAllDays()} --destination disk --watch`);
     expect(code, output + errors).toBe(0);
     const [, id = ''] = /^Export (\S+) of shop$/m.exec(output) ?? [];
     expect(output).toMatch(/^100 % {2}3 of 3 rows {2}3 of 3 days {2}\S+ k?B {2}\S+ rows\/s$/m);
@@ -89,8 +89,8 @@ describe('runlake export', () => {
     expect(existsSync(join(root, folder, '_manifest.json'))).toBe(true);
   });
 
-  it('prints the id alone on standard output; --json is what the API answers', async () => {
-    const { output, errors } = await command(`${whole()} --destination disk --fields`, ['id, name']);
+  it('prints only the id on standard output, and with --json the response of the API', async () => {
+    const { output, errors } = await command(`${createAllDays()} --destination disk --fields`, ['id, name']);
     expect(output).toMatch(/^[0-9a-f-]{36}\n$/);
     const id = output.trim();
     expect(errors).toContain(`runlake export watch ${id}`);
@@ -105,23 +105,26 @@ describe('runlake export', () => {
     expect(last).toMatchObject({ status: 'COMPLETED', export_fields: ['id', 'name'], progress: { rows_written: 3 } });
   });
 
-  it('takes ids for names', async () => {
+  it('accepts ids instead of names', async () => {
     const { output: lines } = await command('destinations list --json');
     const disk = lines
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line))
       .find(({ display_name: name }) => name === 'disk');
-    const { output } = await command(`${whole()} --destination ${disk.id} --json`);
+    const { output } = await command(`${createAllDays()} --destination ${disk.id} --json`);
     const made = JSON.parse(output);
     expect(made.bulk_export_destination_id).toBe(disk.id);
     const again = await command(
       `create --project ${made.session_id} --destination ${disk.id} --start ${day(-1)} --end ${day(0)} --watch --json`,
     );
     expect(again.code).toBe(0);
-    const lasting = again.output.trim().split('\n');
-    expect(lasting.length).toBeGreaterThan(1);
-    expect(JSON.parse(lasting.at(-1) ?? '')).toMatchObject({ status: 'COMPLETED', progress: { rows_written: 2 } });
+    const progressLines = again.output.trim().split('\n');
+    expect(progressLines.length).toBeGreaterThan(1);
+    expect(JSON.parse(progressLines.at(-1) ?? '')).toMatchObject({
+      status: 'COMPLETED',
+      progress: { rows_written: 2 },
+    });
   });
 
   it.each([
@@ -159,7 +162,7 @@ describe('runlake export', () => {
     ['destinations create --name a/b --type local', '--name must match'],
     ['destinations create --name bucket', 'Specify --bucket, or --type local'],
     ['destinations create --name bucket --bucket ab', '--bucket must not have fewer than 3'],
-  ])('%s: says what is wrong', async (line, words) => {
+  ])('%s: reports the error', async (line, words) => {
     const { code, output, errors } = await command(line);
     expect(errors).toContain(words);
     expect(code).toBe(1);
@@ -169,7 +172,7 @@ describe('runlake export', () => {
 });
 
 describe('credentials', () => {
-  it('must be given if those of the environment are not allowed', async () => {
+  it('are required if those of the environment are not allowed', async () => {
     const words = ['export', 'destinations', 'create', '--name', 'bucket', '--bucket', 'some-bucket'];
     const end = await builtCommand(words, { ...environment(), RUNLAKE_ALLOW_DEFAULT_CREDENTIALS: 'false' });
     expect(end).toMatchObject({ code: 1, output: '', errors: expect.stringContaining('Specify --credentials-stdin') });
@@ -180,11 +183,11 @@ describe('credentials', () => {
     const child = spawn(process.execPath, [builtProgram, ...words.split(' '), 'http://127.0.0.1:9'], {
       env: { PATH: process.env.PATH, ...environment() },
     });
-    let said = '';
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (said += chunk));
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
     child.stdin.end(input);
     const [code] = await once(child, 'close');
-    return { code, said };
+    return { code, output };
   };
 
   it.each([
@@ -192,17 +195,17 @@ describe('credentials', () => {
     ['{"access_key_id": "some-id"}', 'The destination is not valid: credentials'],
     ['{"access_key_id": "some-id", "secret_access_key": "some-secret"}', 'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS'],
   ])('from standard input: %s', async (input, words) => {
-    const { code, said } = await createBucket(input);
+    const { code, output } = await createBucket(input);
     expect(code).toBe(1);
-    expect(said).toContain(words);
-    expect(said).not.toContain('some-secret');
+    expect(output).toContain(words);
+    expect(output).not.toContain('some-secret');
   });
 });
 
 describe('an export that fails', () => {
-  it('tells each failed attempt, and at the end what went wrong on which day', () =>
+  it('prints each failed attempt, and at the end the errors of each day', () =>
     withoutWorkFolder(async () => {
-      const { code, output } = await command(`${whole()} --destination disk --watch`);
+      const { code, output } = await command(`${createAllDays()} --destination disk --watch`);
       expect(code).toBe(1);
       expect(output).toMatch(new RegExp(`^${day(-2)}: attempt 1 failed, retrying: \\S`, 'm'));
       expect(output).toMatch(/^FAILED in \S+ s: 0 rows in 0 files, 0 B\.$/m);
@@ -210,23 +213,23 @@ describe('an export that fails', () => {
       expect(output).toMatch(/^ {4}attempts 1 to 3: The work file .* cannot be written/m);
     }));
 
-  it('goes on when the watching ends with Ctrl-C, and can be cancelled', () =>
+  it('continues if Ctrl-C ends the watch, and can be cancelled', () =>
     withoutWorkFolder(async () => {
       const watching = spawn(
         process.execPath,
-        [builtProgram, 'export', ...whole().split(' '), '--destination', 'disk', '--watch'],
+        [builtProgram, 'export', ...createAllDays().split(' '), '--destination', 'disk', '--watch'],
         { env: { PATH: process.env.PATH, ...environment() }, stdio: ['ignore', 'pipe', 'inherit'] },
       );
-      let said = '';
+      let output = '';
       let interrupted = false;
       watching.stdout.on('data', (chunk) => {
-        said += chunk;
-        // Only once: the second Ctrl-C ends it as it ends any program.
-        if (said.includes('attempt 1 failed') && !interrupted) interrupted = watching.kill('SIGINT');
+        output += chunk;
+        // Only once: the second Ctrl-C terminates the process immediately.
+        if (output.includes('attempt 1 failed') && !interrupted) interrupted = watching.kill('SIGINT');
       });
       const [code] = await once(watching, 'close');
-      expect(code, said).toBe(130);
-      const [, id = ''] = /The export continues. To watch it again: runlake export watch (\S+)/.exec(said) ?? [];
+      expect(code, output).toBe(130);
+      const [, id = ''] = /The export continues. To watch it again: runlake export watch (\S+)/.exec(output) ?? [];
 
       const cancelled = await command(`cancel ${id}`);
       expect(cancelled.output).toBe(`The export ${id} is cancelled; 0 finished files stay (0 rows).\n`);
@@ -238,7 +241,7 @@ describe('an export that fails', () => {
 });
 
 describe('watching', () => {
-  it('says that the stores are away, and goes on when they are back', async () => {
+  it('reports that the stores do not respond, and continues when they respond again', async () => {
     const stores = new URL(runlake.stores().databaseUrl);
     const proxy = await openTcpProxy(stores.hostname, Number(stores.port));
     stores.port = String(proxy.port);
@@ -248,18 +251,18 @@ describe('watching', () => {
       env: { PATH: process.env.PATH, ...environment(), RUNLAKE_DATABASE_URL: stores.href },
       stdio: ['ignore', 'pipe', 'inherit'],
     });
-    let said = '';
-    watching.stdout.on('data', (chunk) => (said += chunk));
+    let progress = '';
+    watching.stdout.on('data', (chunk) => (progress += chunk));
     const ended = once(watching, 'close');
     try {
-      await until('it shows how the export goes', () => said.includes(' days  '), 60_000);
+      await until('the progress is shown', () => progress.includes(' days  '), 60_000);
       proxy.breakAfter(0);
-      await until('it says so', () => said.includes('The stores do not answer'), 60_000);
+      await until('the outage is reported', () => progress.includes('The stores do not answer'), 60_000);
       proxy.breakAfter(Number.POSITIVE_INFINITY);
       await command(`cancel ${id}`);
       expect(await ended).toEqual([1, null]);
-      expect(said.match(/The stores do not answer/g)).toHaveLength(1);
-      expect(said).toMatch(/^CANCELLED in /m);
+      expect(progress.match(/The stores do not answer/g)).toHaveLength(1);
+      expect(progress).toMatch(/^CANCELLED in /m);
     } finally {
       watching.kill('SIGKILL');
       await proxy.close();
@@ -268,7 +271,7 @@ describe('watching', () => {
 });
 
 describe('schedules', () => {
-  it('are listed apart, with what they spawn, and cancelled', async () => {
+  it('are listed separately with the exports they create, and can be cancelled', async () => {
     const { output } = await command(`create --project shop --destination disk --start ${day(-2)} --interval-hours 24`);
     const id = output.trim();
     await expect
@@ -284,18 +287,20 @@ describe('schedules', () => {
 });
 
 describe('several workspaces', () => {
-  it('have to be told apart', async () => {
+  it('require --workspace', async () => {
     const made = await post('/workspaces', { display_name: 'Second' });
     const { id } = (await made.json()) as { id: string };
     const run = { id: newId(), name: 'there', run_type: 'chain', session_name: 'shop', inputs: {} };
     expect((await post('/runs', run, { 'x-tenant-id': id })).status).toBe(202);
 
-    const unsaid = await command(`${whole()} --destination disk`);
-    expect(unsaid.errors).toContain('There are several workspaces. Specify --workspace: Default, Second.');
-    const none = await command(`${whole()} --destination disk --workspace Second`);
+    const withoutWorkspace = await command(`${createAllDays()} --destination disk`);
+    expect(withoutWorkspace.errors).toContain('There are several workspaces. Specify --workspace: Default, Second.');
+    const none = await command(`${createAllDays()} --destination disk --workspace Second`);
     expect(none.errors).toContain('The workspace Second has no destinations');
-    const place = await command('destinations create --name disk --type local --prefix second --workspace Second');
-    expect(place.code, place.errors).toBe(0);
+    const destination = await command(
+      'destinations create --name disk --type local --prefix second --workspace Second',
+    );
+    expect(destination.code, destination.errors).toBe(0);
     const line = `create --project shop --destination disk --start ${day(0)} --end ${day(1)}`;
     const there = await command(`${line} --workspace ${id} --watch`);
     expect(there.code, there.output + there.errors).toBe(0);

@@ -97,18 +97,18 @@ describe('quantities', () => {
     [7_499, '2 h 05 min'],
   ])('%d seconds are %s', (seconds, text) => expect(durationText(seconds)).toBe(text));
 
-  it('groups digits the same everywhere', () => expect(numberText(1_234_567.6)).toBe('1,234,568'));
+  it('groups digits the same in every locale', () => expect(numberText(1_234_567.6)).toBe('1,234,568'));
 });
 
 describe('progress', () => {
-  it('goes by what is done of each day, and is whole only when it is COMPLETED', () => {
+  it('is computed from the finished share of each day, and is 1 only for COMPLETED', () => {
     expect(shareDone(exportOf())).toBe(0.25);
     expect(shareDone(exportOf({ runsTotal: 0, millionthsDone: 0 }))).toBe(0);
     expect(shareDone(exportOf({ millionthsDone: 2_000_000 }))).toBe(0.99);
     expect(shareDone(exportOf({ status: 'COMPLETED' }))).toBe(1);
   });
 
-  it('says rows, bytes, rate and time left', () => {
+  it('shows rows, bytes, rate and remaining time', () => {
     expect(progressWords(exportOf(), now)).toBe(
       '25 %  1,000 of 4,000 rows  1 of 2 days  2.5 MB  100 rows/s  30 s left',
     );
@@ -117,20 +117,20 @@ describe('progress', () => {
     );
   });
 
-  it('says why nothing happens yet', () => {
+  it('shows why the export has not started', () => {
     expect(progressWords(exportOf({ status: 'CREATED', statusReason: 'No room.' }), now)).toBe('No room.');
     expect(progressWords(exportOf({ status: 'CREATED' }), now)).toBe('Waiting for a worker.');
   });
 
-  it('has a bar that stays in its line', () => {
+  it('draws a bar that fits its line', () => {
     expect(progressBar(exportOf(), now, 200)).toMatch(/^█{6}░{18} {2}25 %/);
     expect(progressBar(exportOf(), now, 40)).toHaveLength(40);
     expect(progressBar(exportOf(), now, 40)).toMatch(/…$/);
   });
 });
 
-describe('the end', () => {
-  it('says what is there, where, and what came too late', () => {
+describe('the summary', () => {
+  it('shows the result, its location, and the late runs', () => {
     const of = exportOf({ status: 'COMPLETED', finishedAt: '2026-03-02T00:00:12.500000Z', lateRuns: 1 });
     expect(endInWords(of, [runOf({ status: 'COMPLETED', errors: null })])).toEqual([
       'COMPLETED in 13 s: 1,000 rows in 1 file, 2.5 MB.',
@@ -139,7 +139,7 @@ describe('the end', () => {
     ]);
   });
 
-  it('lists what went wrong, a cause that comes again once', () => {
+  it('lists the errors, each repeated cause once', () => {
     const of = exportOf({ status: 'FAILED', statusReason: 'A run failed.', files: 0, rowsWritten: 0, bytesWritten: 0 });
     expect(endInWords(of, [runOf(), runOf({ status: 'CANCELLED', errors: null })])).toEqual([
       'FAILED: 0 rows in 0 files, 0 B.',
@@ -150,7 +150,7 @@ describe('the end', () => {
     ]);
   });
 
-  it('orders attempts by their number, not by its digits', () => {
+  it('sorts attempts numerically', () => {
     const errors = Object.fromEntries([10, 2, 0].map((number) => [`retry_${number}`, `cause ${number}`]));
     expect(attemptsOf({ errors }).map(({ number }) => number)).toEqual([1, 3, 11]);
     expect(failureInWords(runOf({ errors: null }))).toEqual([]);
@@ -164,7 +164,7 @@ describe('the screen', () => {
     return { written, ...openScreen(output, json) };
   };
 
-  it('moves a bar on a terminal', () => {
+  it('redraws a bar on a terminal', () => {
     const { written, show, note, end } = screen(true);
     show(exportOf(), now);
     show(exportOf({ millionthsDone: 1_000_000 }), now);
@@ -177,7 +177,7 @@ describe('the screen', () => {
     expect(written[3]).toBe('\nover\n');
   });
 
-  it('writes a line a tenth, or every ten seconds, elsewhere', () => {
+  it('writes a line for each tenth or every ten seconds if the output is not a terminal', () => {
     const { written, show, end } = screen(false);
     const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000);
     show(exportOf(), at(0));
@@ -190,7 +190,7 @@ describe('the screen', () => {
     expect(written.join('')).not.toContain('\x1b');
   });
 
-  it('writes JSON whenever something changes, and nothing else', () => {
+  it('writes only JSON, one line per change', () => {
     const { written, show, note, end } = screen(true, true);
     show(exportOf(), now);
     show(exportOf(), new Date(now.getTime() + 5_000));

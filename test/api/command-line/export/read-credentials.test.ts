@@ -7,16 +7,16 @@ const keys = { access_key_id: 'some-id', secret_access_key: 'some-secret' };
 it.each([
   [true, [expect.stringContaining('"secret_access_key"')]],
   [false, []],
-])('tells a person at a terminal (%j) what to type, and a pipe nothing', async (isTTY, told) => {
-  const said: string[] = [];
+])('prompts on a terminal (%j) but not for a pipe', async (isTTY, prompt) => {
+  const prompted: string[] = [];
   const input = Object.assign(new PassThrough(), { isTTY });
   input.end(JSON.stringify(keys));
-  expect(await readCredentials(input, (line) => said.push(line))).toEqual(keys);
-  expect(said).toEqual(told);
+  expect(await readCredentials(input, (line) => prompted.push(line))).toEqual(keys);
+  expect(prompted).toEqual(prompt);
 });
 
 it.each(['', 'some-secret', '{"secret_access_key": "some-secret"'])(
-  'repeats nothing of what is no JSON: %j',
+  'does not repeat input that is not JSON: %j',
   async (text) => {
     const input = new PassThrough();
     input.end(text);

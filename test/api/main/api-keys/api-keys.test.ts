@@ -17,8 +17,8 @@ const ask = asking(() => api);
 const inOneHour = () => new Date(Date.now() + 3_600_000).toISOString();
 const owner = () => ({ database: api.database, organizationId: acme.id, userId: acme.userId });
 
-describe('making keys', () => {
-  it('shows the key once and then its short form', async () => {
+describe('creating keys', () => {
+  it('shows the key once, then only its short form', async () => {
     const { body } = await ask(acme.adminKey, 'POST', '/api-key', { description: 'for the tests' });
     expect(body).toMatchObject({
       key: expect.stringMatching(/^rlk_[\w-]{43}$/),
@@ -37,7 +37,7 @@ describe('making keys', () => {
     expect((await ask(body.key, 'GET', '/settings')).body.id).toBe(acme.workspaceIds[0]);
   });
 
-  it('answers under the names that clients use', async () => {
+  it('serves the routes that clients use', async () => {
     for (const url of [
       '/api-key',
       '/api-key/current',
@@ -53,7 +53,7 @@ describe('making keys', () => {
     }
   });
 
-  it('asks for a workspace where a key reaches all, unless it has a default', async () => {
+  it('requires a workspace for an organisation-wide key without a default', async () => {
     const { body } = await ask(acme.adminKey, 'POST', '/orgs/current/service-keys', {});
     expect(body.workspace_names).toBeNull();
     const refused = await ask(body.key, 'GET', '/sessions');
@@ -72,7 +72,7 @@ describe('making keys', () => {
     expect((await ask(other.key, 'GET', '/settings')).body.id).toBe(acme.workspaceIds[1]);
   });
 
-  it('makes keys for others, known and new, so that usage knows them', async () => {
+  it('creates keys for known and new users, so that usage is attributed to them', async () => {
     const made = await ask(acme.adminKey, 'POST', '/api-key', { user_email: 'Ada@Acme.example' });
     expect(made.body.user_email).toBe('Ada@Acme.example');
     const again = await ask(acme.adminKey, 'POST', '/api-key', { user_email: 'ada@acme.example' });
@@ -101,7 +101,7 @@ describe('making keys', () => {
   });
 });
 
-describe('a key never gives more than it has', () => {
+describe('a key cannot grant more than it has', () => {
   it('permissions', async () => {
     const key = await addKey({
       ...owner(),
@@ -126,7 +126,7 @@ describe('a key never gives more than it has', () => {
     expect(new Set(listed.flatMap(({ workspace_names }) => workspace_names))).toEqual(new Set(['acme 1']));
   });
 
-  it('time', async () => {
+  it('expiry', async () => {
     const expiresAt = inOneHour();
     const key = await addKey({ ...owner(), expiresAt, defaultWorkspaceId: acme.workspaceIds[0] });
     const inherited = (await ask(key, 'POST', '/api-key', {})).body;
@@ -137,7 +137,7 @@ describe('a key never gives more than it has', () => {
     expect((await ask(key, 'POST', '/api-key', { expires_at: sooner })).status).toBe(200);
   });
 
-  it('a key that only reads makes none', async () => {
+  it('a read-only key creates no keys', async () => {
     const { body } = await ask(acme.adminKey, 'POST', '/api-key', { read_only: true });
     expect((await ask(body.key, 'GET', '/sessions')).status).toBe(200);
     for (const [method, url, payload] of [
@@ -160,7 +160,7 @@ describe('revoking keys', () => {
   const end = async (key: string, victim: string) =>
     ask(key, 'DELETE', `/orgs/current/service-keys/${await idOf(victim)}`);
 
-  it('refuses where the other key may do what this one may not', async () => {
+  it('is rejected if the other key has permissions that this key lacks', async () => {
     const key = await rotating(['api-keys:manage']);
     const admin = await rotating(['*']);
     const refused = await end(key, admin);
@@ -169,7 +169,7 @@ describe('revoking keys', () => {
     expect((await ask(admin, 'GET', '/orgs/current')).status).toBe(200);
   });
 
-  it('ends keys of the same and of fewer permissions, and itself', async () => {
+  it('revokes keys with the same or fewer permissions, and itself', async () => {
     const key = await rotating(['api-keys:manage', 'runs:read']);
     expect((await end(key, await rotating(['runs:read']))).status).toBe(200);
     expect((await end(key, await rotating(['runs:read', 'api-keys:manage']))).status).toBe(200);
@@ -179,7 +179,7 @@ describe('revoking keys', () => {
 });
 
 describe('sending a key', () => {
-  it('to another organisation says whose it is not', async () => {
+  it('is rejected for another organisation, with the reason', async () => {
     const { status, body } = await ask(acme.adminKey, 'GET', '/settings', undefined, {
       'x-organization-id': randomUUID(),
     });

@@ -43,24 +43,27 @@ afterAll(() => api.close());
 
 const digest = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 
-describe('attachments that the stock JavaScript client sent', () => {
-  it.each(Object.entries(attachments))('%s: come back byte for byte, without a key', async (name, [type, content]) => {
-    const { presigned_url: url = '', mime_type } = urls[`attachment.${name}`] ?? {};
-    expect(mime_type).toBe(type);
-    expect(url).toMatch(new RegExp(`^${apiUrl}/api/v1/public/attachments/[\\w.-]+$`));
-    const answer = await fetch(url);
-    const bytes = new Uint8Array(await answer.arrayBuffer());
-    expect([answer.status, bytes.length, digest(bytes)]).toEqual([200, content.length, digest(content)]);
-    expect(Object.fromEntries(answer.headers)).toMatchObject({
-      'content-type': type,
-      'content-length': String(content.length),
-      'content-security-policy': "default-src 'none'; sandbox",
-      'x-content-type-options': 'nosniff',
-      'cache-control': 'private, no-store',
-    });
-  });
+describe('attachments sent by the stock JavaScript client', () => {
+  it.each(Object.entries(attachments))(
+    '%s: are returned byte for byte, without a key',
+    async (name, [type, content]) => {
+      const { presigned_url: url = '', mime_type } = urls[`attachment.${name}`] ?? {};
+      expect(mime_type).toBe(type);
+      expect(url).toMatch(new RegExp(`^${apiUrl}/api/v1/public/attachments/[\\w.-]+$`));
+      const answer = await fetch(url);
+      const bytes = new Uint8Array(await answer.arrayBuffer());
+      expect([answer.status, bytes.length, digest(bytes)]).toEqual([200, content.length, digest(content)]);
+      expect(Object.fromEntries(answer.headers)).toMatchObject({
+        'content-type': type,
+        'content-length': String(content.length),
+        'content-security-policy': "default-src 'none'; sandbox",
+        'x-content-type-options': 'nosniff',
+        'cache-control': 'private, no-store',
+      });
+    },
+  );
 
-  it('are all that the run has', async () => {
+  it('are all listed on the run', async () => {
     expect(Object.keys(urls).sort()).toEqual(
       Object.keys(attachments)
         .map((name) => `attachment.${name}`)
@@ -70,7 +73,7 @@ describe('attachments that the stock JavaScript client sent', () => {
     expect(Object.keys((run as unknown as { s3_urls: object }).s3_urls)).toHaveLength(4);
   });
 
-  it('are to be stored under their own name', async () => {
+  it('are downloaded under their own name', async () => {
     const { headers } = await fetch(urls["attachment.it's (märchen)*%"]?.presigned_url ?? '', { method: 'HEAD' });
     expect(headers.get('content-disposition')).toBe("attachment; filename*=UTF-8''it%27s%20%28m%C3%A4rchen%29%2a%25");
   });
@@ -84,7 +87,7 @@ describe('a link', () => {
   const tokenOf = (more: object = {}) =>
     signAttachmentToken(signer, { tenantId: organization.workspaceIds[0], runId, name: 'nothing', ...more });
 
-  it('that was made by nobody here is not found', async () => {
+  it('that this server did not sign is not found', async () => {
     const [body = '', signature = ''] = tokenOf().split('.');
     const other = Buffer.from(Buffer.from(body, 'base64url').toString().replace('nothing', 'large')).toString(
       'base64url',
@@ -102,7 +105,7 @@ describe('a link', () => {
     expect((await fetch(`${apiUrl}/public/attachments/${tokenOf()}`)).status).toBe(200);
   });
 
-  it('that is an hour old has expired', async () => {
+  it('expires after an hour', async () => {
     const [workspaceId] = organization.workspaceIds;
     const text = JSON.stringify([workspaceId, runId, 'nothing']);
     const nowSeconds = Math.floor(Date.now() / 1_000);
@@ -117,12 +120,12 @@ describe('a link', () => {
     ['run', { runId: randomUUID() }],
     ['name', { name: 'every' }],
     ['name', { name: `' OR 1=1 -- \\` }],
-  ])('to another %s finds nothing', async (_, more) => {
+  ])('for another %s is not found', async (_, more) => {
     expect(await ask(tokenOf(more))).toEqual([404, 'NOT_FOUND']);
   });
 });
 
-it('go with their project, and feedback goes too', async () => {
+it('deletion of a project deletes its attachments and its feedback', async () => {
   const { server, services } = api;
   const headers = { 'x-api-key': organization.workspaceKeys[0], host: new URL(apiUrl).host };
   const ask = async (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object) =>
@@ -164,7 +167,7 @@ describe('sending attachments', () => {
       )
     ).text();
 
-  it('again replaces them; another workspace has its own', async () => {
+  it('replaces them if repeated; workspaces are separate', async () => {
     const id = randomUUID();
     expect((await post(`attachment.${id}.a`, 'one')).statusCode).toBe(202);
     expect((await post(`attachment.${id}.a`, 'two')).statusCode).toBe(202);
@@ -176,7 +179,7 @@ describe('sending attachments', () => {
     ['without a name', (id: string) => `attachment.${id}`, 422, 'INVALID_ATTACHMENT'],
     ['with too long a name', (id: string) => `attachment.${id}.${'x'.repeat(256)}`, 422, 'INVALID_ATTACHMENT'],
     ['without a run', () => 'attachment.x.a', 400, 'ALL_RUNS_INVALID'],
-  ])('%s is refused', async (_, name, status, code) => {
+  ])('%s is rejected', async (_, name, status, code) => {
     const answer = await post(name(randomUUID()), 'x');
     expect([answer.statusCode, answer.json().code]).toEqual([status, code]);
   });

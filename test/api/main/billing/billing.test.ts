@@ -84,7 +84,7 @@ const total = (usage: ReadonlyArray<{ traces: number }>) => usage.reduce((sum, {
 const allTraces = (evilNames.length * (evilNames.length + 1)) / 2;
 
 describe('granular usage', () => {
-  it('answers stride, buckets and the dimensions of the grouping', async () => {
+  it('returns stride, buckets and the dimensions of the grouping', async () => {
     const byWorkspace = await granular({ workspace_ids: ours.workspaceIds });
     expect(byWorkspace.stride).toEqual({ days: 1, hours: 0 });
     expect(byWorkspace.usage.slice(0, 2)).toEqual([
@@ -115,14 +115,14 @@ describe('granular usage', () => {
     expect(total(byWorkspace.usage)).toBe(allTraces);
   });
 
-  it('takes ids repeated, with commas, in upper case and twice', async () => {
+  it('accepts ids repeated, with commas, in upper case and twice', async () => {
     const [first, second] = ours.workspaceIds;
     for (const workspace_ids of [[first, second], `${first},${second}`, [`${first}, `, second.toUpperCase(), second]]) {
       expect(total((await granular({ workspace_ids })).usage)).toBe(allTraces);
     }
   });
 
-  it('leaves out workspaces that the key cannot read', async () => {
+  it('omits workspaces that the key cannot read', async () => {
     const [first, second] = ours.workspaceIds;
     const everything = [first, second, ...theirs.workspaceIds, randomUUID()];
     expect(total((await granular({ workspace_ids: everything })).usage)).toBe(allTraces);
@@ -135,7 +135,7 @@ describe('granular usage', () => {
     expect(whole.json()).toMatchObject([{ value: total(usage), groups: { [second]: total(usage) } }]);
   });
 
-  it('takes times in every form of ISO 8601', async () => {
+  it('accepts times in every form of ISO 8601', async () => {
     const workspace_ids = ours.workspaceIds;
     for (const [start_time, end_time] of [
       ['2026-03-01', '2026-03-31'],
@@ -149,7 +149,7 @@ describe('granular usage', () => {
     }
   });
 
-  it('counts the hours at both ends whole', async () => {
+  it('counts partial hours at both ends in full', async () => {
     const at = (start_time: string, end_time: string) =>
       granular({ workspace_ids: ours.workspaceIds, start_time, end_time });
     expect(await at('2026-03-03T10:59:59.999Z', '2026-03-03T11:00:00Z')).toMatchObject({
@@ -161,7 +161,7 @@ describe('granular usage', () => {
     expect(total((await at('2026-03-03T09:00:00Z', '2026-03-03T10:00:00Z')).usage)).toBe(0);
   });
 
-  it('has the stride of the raw range at each edge', async () => {
+  it('derives the stride from the requested range, at each threshold', async () => {
     const startMs = Date.parse('2026-03-01T00:00:00Z');
     for (const [seconds, days, hours] of [
       [86_399, 0, 1],
@@ -180,19 +180,19 @@ describe('granular usage', () => {
   });
 });
 
-describe('what is refused', () => {
+describe('an invalid request', () => {
   const id = randomUUID();
   const good: Query = { ...march, workspace_ids: [id] };
   const ids = (count: number) => Array.from({ length: count }, () => randomUUID());
   const table: Array<[string, Query, string]> = [
-    ['no start', { ...good, start_time: [] }, 'start_time'],
+    ['missing start', { ...good, start_time: [] }, 'start_time'],
     ['an empty end', { ...good, end_time: '' }, 'end_time'],
-    ['no workspace', { ...good, workspace_ids: [] }, 'workspace_ids'],
+    ['missing workspace', { ...good, workspace_ids: [] }, 'workspace_ids'],
     ['an empty workspace', { ...good, workspace_ids: '' }, 'workspace_ids'],
     ['nothing but commas', { ...good, workspace_ids: ',,' }, 'workspace_ids'],
     ['201 workspaces', { ...good, workspace_ids: ids(201) }, 'workspace_ids'],
     ['201 workspaces with commas', { ...good, workspace_ids: ids(201).join(',') }, 'workspace_ids'],
-    ['what is no UUID', { ...good, workspace_ids: [id, "x' OR 1=1 --"] }, 'workspace_ids'],
+    ['an id that is not a UUID', { ...good, workspace_ids: [id, "x' OR 1=1 --"] }, 'workspace_ids'],
     ['a UUID without dashes', { ...good, workspace_ids: id.replaceAll('-', '') }, 'workspace_ids'],
     ['the end at the start', { ...good, end_time: march.start_time }, 'end_time'],
     ['the end before the start', { ...good, end_time: '2026-02-01T00:00:00Z' }, 'end_time'],
@@ -226,7 +226,7 @@ describe('what is refused', () => {
       });
     }
 
-    it(`parameters that are not built (${operation})`, async () => {
+    it(`rejects parameters that are not implemented (${operation})`, async () => {
       for (const query of [{ kind: 'langsmith_deployments' }, { trace_tier: 'longlived' }]) {
         const answer = await get(operation, { ...good, ...query } as Query);
         expect(answer.statusCode).toBe(400);
@@ -235,7 +235,7 @@ describe('what is refused', () => {
       expect((await get(operation, { ...good, kind: 'traces' })).statusCode).toBe(200);
     });
 
-    it(`no key, a wrong key, a key without the permission (${operation})`, async () => {
+    it(`rejects a missing key, a wrong key, and a key without the permission (${operation})`, async () => {
       expect((await api.server.inject({ url: `${path}/${operation}` })).statusCode).toBe(401);
       expect((await get(operation, good, 'rl_wrong')).statusCode).toBe(401);
       const owner = { database: api.database, organizationId: ours.id, userId: ours.userId };
@@ -244,12 +244,12 @@ describe('what is refused', () => {
       expect([answer.statusCode, answer.body]).toEqual([403, expect.stringContaining('organization:read')]);
     });
 
-    it(`takes 200 workspaces (${operation})`, async () => {
+    it(`accepts 200 workspaces (${operation})`, async () => {
       expect((await get(operation, { ...good, workspace_ids: ids(200) })).statusCode).toBe(200);
     });
   }
 
-  it('the same in the report of the organisation', async () => {
+  it('is rejected by the report of the organisation in the same way', async () => {
     const good = { starting_on: march.start_time, ending_before: march.end_time };
     for (const [query, parameter] of [
       [{ ...good, starting_on: '' }, 'starting_on'],
@@ -266,7 +266,7 @@ describe('what is refused', () => {
 
 describe('the export', () => {
   const cellsOf = (text: string): string[][] => {
-    // RFC 4180, read independently of the library that writes it.
+    // RFC 4180 parser, independent of the library that writes the file.
     const rows: string[][] = [[]];
     const cell = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/gy;
     for (let match = cell.exec(text); match && match.index < text.length; match = cell.exec(text)) {
@@ -300,7 +300,7 @@ describe('the export', () => {
     expect(answer.body.replaceAll('\r\n', '')).not.toMatch(/[\r\n]/);
   });
 
-  it('has only the header where nothing was counted', async () => {
+  it('has only the header if there is no usage', async () => {
     const answer = await get('granular-usage/export', { ...march, workspace_ids: [randomUUID()] });
     expect(answer.body).toBe(`${header}\r\n`);
   });
@@ -313,7 +313,7 @@ describe('the export', () => {
     yearly: { start_time: '2020-12-22T10:59:00Z', end_time: '2026-04-20T07:20:00Z' },
   })) {
     for (const group_by of ['workspace', 'project', 'user', 'api_key']) {
-      it(`agrees with the JSON to the cell, ${stride}, by ${group_by}`, async () => {
+      it(`matches the JSON in every cell, ${stride}, by ${group_by}`, async () => {
         const query = { ...range, workspace_ids: ours.workspaceIds, group_by };
         const { usage, stride: size } = (await granular(query)) as unknown as {
           usage: Array<{ time_bucket: string; dimensions: Record<string, string | null>; traces: number }>;
@@ -340,7 +340,7 @@ describe('the export', () => {
     }
   }
 
-  it('defuses formulas and leaves other text alone', async () => {
+  it('escapes formulas and keeps other text', async () => {
     const { body } = await get('granular-usage/export', {
       ...march,
       workspace_ids: ours.workspaceIds,
@@ -379,7 +379,7 @@ describe('usage of the organisation', () => {
     ]);
   });
 
-  it('is zero where there was nothing', async () => {
+  it('is zero without usage', async () => {
     const answer = await get('usage', { starting_on: '2020-01-01', ending_before: '2021-01-01' });
     expect(answer.json()).toMatchObject([{ value: 0, groups: {} }]);
   });

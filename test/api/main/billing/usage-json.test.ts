@@ -20,7 +20,7 @@ const usages: fc.Arbitrary<GranularUsage> = fc
     ),
   );
 
-it('is the JSON of the rows, whatever the names hold', () => {
+it('is valid JSON of the rows, whatever characters the names contain', () => {
   fc.assert(
     fc.property(usages, (usage) => {
       expect(JSON.parse(usageJson(usage).toString('utf8'))).toEqual({

@@ -37,7 +37,7 @@ const body = (more: object = {}) => ({
 const create = (more: object = {}) => ask(org.adminKey, 'POST', '/api/v1/bulk-exports', body(more));
 
 describe('creating an export', () => {
-  it('answers with every field, and queues it at once', async () => {
+  it('returns every field and enqueues it at once', async () => {
     const { status, body: made } = await create({ format_version: 'v2_beta', export_fields: ['id', 'name', 'id'] });
     expect(status).toBe(200);
     expect(made).toMatchObject({
@@ -76,7 +76,7 @@ describe('creating an export', () => {
     expect((await ask(org.adminKey, 'GET', `/bulk-exports/${made.id}`)).body).toEqual(made);
   });
 
-  it('takes null and empty for what is left out', async () => {
+  it('accepts null and empty values as absent', async () => {
     const { status, body: made } = await create({
       filter: null,
       interval_hours: null,
@@ -90,11 +90,11 @@ describe('creating an export', () => {
     expect((await create({ filter: '' })).status).toBe(200);
   });
 
-  it('takes every field that can be exported', async () => {
+  it('accepts every field that can be exported', async () => {
     expect((await create({ export_fields: exportFields })).body.export_fields).toEqual(exportFields);
   });
 
-  it('is there also where the queue is away: the sweep finds it', async () => {
+  it('succeeds if the queue is unavailable: the sweep finds it', async () => {
     const { jobs } = api.services.exports;
     Object.assign(api.services.exports, { jobs: { enqueue: async () => Promise.reject(new Error('away')) } });
     const { status, body: made } = await create();
@@ -103,7 +103,7 @@ describe('creating an export', () => {
     expect((await ask(org.adminKey, 'GET', `/bulk-exports/${made.id}`)).body.status).toBe('CREATED');
   });
 
-  it('makes a schedule where an interval is given', async () => {
+  it('creates a schedule if an interval is given', async () => {
     const { status, body: made } = await create({ end_time: null, interval_hours: 168 });
     expect(status).toBe(200);
     expect(made).toMatchObject({
@@ -119,15 +119,20 @@ describe('creating an export', () => {
     ['a filter', { filter: 'eq(name, "x")' }, 400, /filter.*not supported yet/],
     ['all experiments', { all_experiments: true }, 400, /all_experiments.*not supported yet/],
     ['no project', { session_id: undefined }, 422, /session_id/],
-    ['a project that is none', { session_id: 'x' }, 422, /session_id/],
+    ['a malformed project id', { session_id: 'x' }, 422, /session_id/],
     ['no destination', { bulk_export_destination_id: null }, 422, /bulk_export_destination_id/],
     ['no start', { start_time: undefined }, 422, /start_time/],
-    ['a day that is not there', { start_time: '2026-02-30T00:00:00Z' }, 422, /start_time/],
+    ['a date that does not exist', { start_time: '2026-02-30T00:00:00Z' }, 422, /start_time/],
     ['a start before 1970', { start_time: '1969-12-31T23:00:00Z' }, 422, /start_time.*1970/],
-    ['an end beyond all times', { end_time: '2270-01-01T00:00:00Z', start_time: '2269-12-01T00:00:00Z' }, 422, /2260/],
+    [
+      'an end beyond the supported range',
+      { end_time: '2270-01-01T00:00:00Z', start_time: '2269-12-01T00:00:00Z' },
+      422,
+      /2260/,
+    ],
     ['no end', { end_time: undefined }, 422, /end_time.*required/],
     ['an end and an interval', { interval_hours: 1 }, 422, /end_time.*absent/],
-    ['an end that is the start', { end_time: '2026-03-01T00:00:00Z' }, 422, /later than start_time/],
+    ['an end equal to the start', { end_time: '2026-03-01T00:00:00Z' }, 422, /later than start_time/],
     ['an end before the start', { end_time: '2026-02-01T00:00:00Z' }, 422, /later than start_time/],
     ['more days than allowed', { start_time: '2000-01-01T00:00:00Z' }, 422, /at most 3660 days after start_time/],
     ['an interval of 0', { end_time: undefined, interval_hours: 0 }, 422, /interval_hours/],
@@ -135,7 +140,7 @@ describe('creating an export', () => {
     ['an interval of 1.5', { end_time: undefined, interval_hours: 1.5 }, 422, /interval_hours/],
     ['an unknown field', { export_fields: ['id', 'nmae', 'foo'] }, 422, /'nmae', 'foo'/],
     [
-      'a schedule that begins too long ago',
+      'a schedule that starts too long ago',
       { end_time: undefined, interval_hours: 1, start_time: '1970-01-01T00:00:00Z' },
       422,
       /start_time.*3660 days ago/,
@@ -146,21 +151,21 @@ describe('creating an export', () => {
       422,
       /'a', 'b', 'c', 'd', 'e' and 2 more"/,
     ],
-    ['the name of a field that is longer than any', { export_fields: ['x'.repeat(257)] }, 422, /256 characters/],
-    ['no field', { export_fields: [] }, 422, /at least one/],
-    ['a field that is no text', { export_fields: [1] }, 422, /export_fields/],
-    ['another format', { format: 'CSV' }, 422, /format/],
-    ['another version', { format_version: 'v3' }, 422, /format_version/],
-    ['another compression', { compression: 'lz4' }, 422, /compression/],
-    ['a project that is not there', { session_id: randomUUID() }, 404, /Session/],
-    ['a destination that is not there', { bulk_export_destination_id: randomUUID() }, 404, /destination/],
-  ])('with %s is refused', async (_name, more, status, message) => {
+    ['a field name that is too long', { export_fields: ['x'.repeat(257)] }, 422, /256 characters/],
+    ['an empty list of fields', { export_fields: [] }, 422, /at least one/],
+    ['a field that is not a string', { export_fields: [1] }, 422, /export_fields/],
+    ['an unsupported format', { format: 'CSV' }, 422, /format/],
+    ['an unsupported format version', { format_version: 'v3' }, 422, /format_version/],
+    ['an unsupported compression', { compression: 'lz4' }, 422, /compression/],
+    ['a missing project', { session_id: randomUUID() }, 404, /Session/],
+    ['a missing destination', { bulk_export_destination_id: randomUUID() }, 404, /destination/],
+  ])('is rejected with %s', async (_name, more, status, message) => {
     const answer = await create(more);
     expect([answer.status, JSON.stringify(answer.body)]).toEqual([status, expect.stringMatching(message)]);
     expect(enqueued).toEqual([]);
   });
 
-  it('asks for the permission to manage', async () => {
+  it('requires the permission to manage', async () => {
     const reader = await addKey({
       database: api.database,
       organizationId: org.id,
@@ -174,7 +179,7 @@ describe('creating an export', () => {
 });
 
 describe('listing exports', () => {
-  it('is newest first, by pages and filters', async () => {
+  it('is newest first, with pages and filters', async () => {
     const all = (await ask(org.adminKey, 'GET', '/bulk-exports')).body as {
       id: string;
       status: string;
@@ -197,19 +202,19 @@ describe('listing exports', () => {
     expect(await ids(`source_bulk_export_id=${randomUUID()}`)).toEqual([]);
   });
 
-  it('has all of them where no page is asked for', async () => {
+  it('returns all exports without a page', async () => {
     const { workspaceIds, workspaceKeys } = await addOrganization(api.database, 'many exports');
-    const there = (method: 'GET' | 'POST', url: string, more?: object) => ask(workspaceKeys[0], method, url, more);
-    const { id: session_id } = (await there('POST', '/sessions', { name: 'p' })).body;
-    const place = await addExport(api.database, { workspaceId: workspaceIds[0], projectId: session_id, word: 'w' });
-    const more = { session_id, bulk_export_destination_id: place.destinationId };
-    for (let n = 0; n < 101; n++) expect((await there('POST', '/bulk-exports', body(more))).status).toBe(200);
-    expect((await there('GET', '/bulk-exports')).body).toHaveLength(102);
-    expect((await there('GET', '/bulk-exports?limit=100&offset=100')).body).toHaveLength(2);
+    const askOther = (method: 'GET' | 'POST', url: string, more?: object) => ask(workspaceKeys[0], method, url, more);
+    const { id: session_id } = (await askOther('POST', '/sessions', { name: 'p' })).body;
+    const existing = await addExport(api.database, { workspaceId: workspaceIds[0], projectId: session_id, word: 'w' });
+    const more = { session_id, bulk_export_destination_id: existing.destinationId };
+    for (let n = 0; n < 101; n++) expect((await askOther('POST', '/bulk-exports', body(more))).status).toBe(200);
+    expect((await askOther('GET', '/bulk-exports')).body).toHaveLength(102);
+    expect((await askOther('GET', '/bulk-exports?limit=100&offset=100')).body).toHaveLength(2);
   });
 
   it.each(['limit=0', 'limit=1001', 'offset=-1', 'status=DONE', 'session_id=x', 'scheduled=maybe'])(
-    'refuses %s',
+    'rejects %s',
     async (query) => {
       expect((await ask(org.adminKey, 'GET', `/bulk-exports?${query}`)).status).toBe(422);
     },
@@ -218,7 +223,7 @@ describe('listing exports', () => {
 
 describe('cancelling', () => {
   it.each([[{ status: 'Cancelled' }], [{ status: 'CANCELLED' }], [{ status: 'cancelled' }], [{}]])(
-    'takes %j, and stays so when it is asked again',
+    'accepts %j, and a repeated cancel changes nothing',
     async (change) => {
       const { body: made } = await create();
       for (let n = 0; n < 2; n++) {
@@ -231,7 +236,7 @@ describe('cancelling', () => {
     },
   );
 
-  it('refuses other statuses, other exports and those that ended otherwise', async () => {
+  it('rejects other statuses, foreign exports and finished exports', async () => {
     const { body: made } = await create();
     for (const status of ['Running', '', 'Cancelled ', null, 7]) {
       expect((await ask(org.adminKey, 'PATCH', `/bulk-exports/${made.id}`, { status })).status).toBe(422);
@@ -249,7 +254,7 @@ describe('cancelling', () => {
 });
 
 describe('the runs of an export', () => {
-  it('say what was written where, and what went wrong', async () => {
+  it('report the files written and the errors', async () => {
     const [workspaceId] = org.workspaceIds;
     const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'path of mine' });
     const { status, body: runs } = await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}/runs`);
@@ -297,7 +302,7 @@ describe('the runs of an export', () => {
     }
   });
 
-  it('have, as their export, every field of the published description of the API', async () => {
+  it('have, as their export, every field of the published API description', async () => {
     const [workspaceId] = org.workspaceIds;
     const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'described' });
     const last = { startTimeMicros: 1_772_668_800_000_001, traceId: exportId, runId: exportRunId };
@@ -331,7 +336,7 @@ describe('the runs of an export', () => {
     }
   });
 
-  it('are found by their schedule', async () => {
+  it('can be listed by their schedule', async () => {
     const { body: schedule } = await create({ end_time: null, interval_hours: 24 });
     const [workspaceId] = org.workspaceIds;
     const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'spawned' });

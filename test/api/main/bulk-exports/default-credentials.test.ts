@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
-/** Destinations without credentials use those that the S3 client finds. The store keeps objects and checks no signature. */
+/** Destinations without credentials use those that the S3 client finds. The object store here checks no signatures. */
 
 const objects = new Map<string, Buffer>();
 const signedBy = new Set<string>();
@@ -47,16 +47,16 @@ async function create(config: Parameters<typeof startApi>[0]): Promise<{ status:
   }
 }
 
-// The address is private; nothing else is set.
+// The address is private; all other settings are the defaults.
 const reachable = { allowPrivateEndpoints: true };
 
-it('a destination without credentials is created under default settings', async () => {
+it('creates a destination without credentials under default settings', async () => {
   expect(await create({ config: reachable })).toMatchObject({ status: 200, body: { credentials_keys: [] } });
   expect([...signedBy]).toEqual(['AKIADEFAULT']);
   expect(objects.size).toBeGreaterThan(0);
 });
 
-it('the operator can forbid it', async () => {
+it('rejects it if the operator forbids default credentials', async () => {
   signedBy.clear();
   expect(await create({ config: { ...reachable, allowDefaultCredentials: false } })).toMatchObject({
     status: 400,

@@ -40,17 +40,17 @@ describe.runIf(stack)('destinations in buckets', () => {
   const stored = async () => (await s3.names()).filter((name) => name.startsWith(prefix));
   const opened = (destinationId: string) =>
     openDestination(api.services.destinations, { workspaceId: acme.workspaceIds[0], destinationId });
-  /** Nothing that is told or stored holds a secret. */
-  async function keepsSecrets(...told: unknown[]): Promise<void> {
+  /** Asserts that no response and no stored row contains a secret. */
+  async function keepsSecrets(...responses: unknown[]): Promise<void> {
     const rows = await api.database.query('SELECT * FROM bulk_export_destinations');
-    const text = JSON.stringify([told, rows]);
+    const text = JSON.stringify([responses, rows]);
     for (const identity of ['admin', 'writer', 'reader', 'dropper'] as const) {
       expect(text).not.toContain(s3.credentials(identity).secretAccessKey);
       expect(text).not.toContain(s3.credentials(identity).accessKeyId);
     }
   }
 
-  it('are made once something could be written there, and opened again', async () => {
+  it('are created after a test write succeeded, and can be opened again', async () => {
     const { status, body } = await ask('POST', routes, bucket());
     expect(status).toBe(200);
     expect(body).toMatchObject({
@@ -87,7 +87,7 @@ describe.runIf(stack)('destinations in buckets', () => {
     expect(row).toEqual({ sealed_credentials: null, credentials_keys: [] });
   });
 
-  it('are at an address that holds the bucket, and told without it', async () => {
+  it('accept an endpoint that contains the bucket, and return it without the bucket', async () => {
     const config = { bucket_name: null, endpoint_url: `${s3.endpoint}/${s3.bucket}`, include_bucket_in_prefix: false };
     const { status, body } = await ask('POST', routes, bucket(config));
     expect(status).toBe(200);
@@ -97,12 +97,7 @@ describe.runIf(stack)('destinations in buckets', () => {
   });
 
   it.each([
-    [
-      'a key that only reads',
-      () => ({ credentials: credentials('reader') }),
-      'DESTINATION_ACCESS_DENIED',
-      /^Access denied/,
-    ],
+    ['a read-only key', () => ({ credentials: credentials('reader') }), 'DESTINATION_ACCESS_DENIED', /^Access denied/],
     [
       'a wrong secret',
       () => ({ credentials: { ...credentials('writer'), secret_access_key: 'wrong' } }),
@@ -116,18 +111,18 @@ describe.runIf(stack)('destinations in buckets', () => {
       /^Key ID you provided does not exist/,
     ],
     [
-      'a bucket that is not there',
+      'a missing bucket',
       () => ({ ...bucket({ bucket_name: 'not-there' }), credentials: credentials('admin') }),
       'DESTINATION_BUCKET_NOT_VALID',
       /^Bucket is not valid/,
     ],
     [
-      'an endpoint that is nobody',
+      'an unreachable endpoint',
       () => bucket({ endpoint_url: 'http://no-such-host.invalid' }),
       'DESTINATION_ENDPOINT_INVALID',
       /^Invalid endpoint/,
     ],
-  ])('are not made with %s', async (_what, more, code, message) => {
+  ])('are not created with %s', async (_what, more, code, message) => {
     const answer = await ask('POST', routes, { ...bucket(), ...more() });
     expect(answer).toMatchObject({
       status: 400,
@@ -136,9 +131,9 @@ describe.runIf(stack)('destinations in buckets', () => {
     await keepsSecrets(answer.body);
   });
 
-  it('take new credentials once they work', async () => {
+  it('accept new credentials after a test write succeeded', async () => {
     const { body: made } = await ask('POST', routes, bucket());
-    // Ids are the same in capitals, and credentials are sealed for the id.
+    // Ids are case-insensitive, and credentials are sealed for the id.
     const change = (more: object) => ask('PATCH', `${routes}/${made.id.toUpperCase()}`, more);
     const writes = async () => {
       const store = await opened(made.id);
@@ -151,7 +146,7 @@ describe.runIf(stack)('destinations in buckets', () => {
     };
     const refused = await change({ display_name: 'renamed', credentials: credentials('reader') });
     expect(refused).toMatchObject({ status: 400, body: { code: 'DESTINATION_ACCESS_DENIED' } });
-    // All of it is refused, and the old ones still hold.
+    // The whole update is rejected, and the old credentials still work.
     expect((await ask('GET', `${routes}/${made.id}`)).body).toEqual(made);
     await writes();
     const rotated = await change({ credentials: credentials('admin') });
@@ -163,7 +158,7 @@ describe.runIf(stack)('destinations in buckets', () => {
     await keepsSecrets(refused.body, rotated.body);
   });
 
-  it('do not take the credentials of another row', async () => {
+  it('reject the credentials of another row', async () => {
     const ids = [];
     for (const identity of ['writer', 'admin'] as const) {
       ids.push((await ask('POST', routes, bucket({}, { credentials: credentials(identity) }))).body.id);

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
-/** Destinations over HTTP, on local folders; those in buckets are in `destinations-in-buckets.stack.ts`. */
+/** Destinations over HTTP, on local folders; those in buckets are tested in `destinations-in-buckets.stack.ts`. */
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 let root: string;
@@ -34,7 +34,7 @@ const local = (more: object = {}) => ({
 const create = async (more: object = {}) => (await ask('POST', routes, local(more))).body;
 
 describe('a destination', () => {
-  it('is made, read, listed, renamed and deleted', async () => {
+  it('is created, read, listed, renamed and deleted', async () => {
     const { status, body: made } = await ask('POST', routes, local());
     expect(status).toBe(200);
     expect(made).toEqual({
@@ -56,7 +56,7 @@ describe('a destination', () => {
       created_at: expect.stringMatching(/Z$/),
       updated_at: made.created_at,
     });
-    // What was written to see whether it can be is gone.
+    // The object of the test write is deleted.
     expect(readdirSync(join(root, 'exports/team/tmp'))).toEqual([]);
     expect(await ask('GET', `${routes}/${made.id}`)).toEqual({ status: 200, body: made });
     expect((await ask('GET', routes)).body).toContainEqual(made);
@@ -79,7 +79,7 @@ describe('a destination', () => {
     expect((await ask('GET', routes)).body).not.toContainEqual(expect.objectContaining({ id: made.id }));
   });
 
-  it('is listed in the order of creation, by pages, and only in its workspace', async () => {
+  it('is listed in the order of creation, in pages, and only in its workspace', async () => {
     const made: string[] = [];
     for (const name of ['one', 'two', 'three']) made.push((await create({ display_name: name })).id);
     const all = (await ask('GET', routes)).body.map(({ id }: { id: string }) => id);
@@ -93,7 +93,7 @@ describe('a destination', () => {
     for (const id of made) expect((await asked(acme.workspaceKeys[1], 'GET', `${routes}/${id}`)).status).toBe(404);
   });
 
-  it('is made by who may manage exports, and read by who may read them', async () => {
+  it('requires the permission to manage or to read exports', async () => {
     const owner = { database: api.database, organizationId: acme.id, userId: acme.userId };
     const workspaceIds = [acme.workspaceIds[0]];
     const reader = await addKey({ ...owner, workspaceIds, permissions: ['bulk-exports:read'] });
@@ -104,7 +104,7 @@ describe('a destination', () => {
     expect((await asked(reader, 'DELETE', `${routes}/${id}`)).status).toBe(403);
   });
 
-  it('is not deleted while an export that is not finished goes there', async () => {
+  it('is not deleted while an unfinished export uses it', async () => {
     const { id } = await create();
     const project = await ask('POST', '/sessions', { name: randomUUID() });
     const exportId = randomUUID();
@@ -131,37 +131,42 @@ const s3 = (config: object = {}, more: object = {}) => ({
   ...more,
 });
 
-/** Refused before anything is sent anywhere. */
+/** Rejected before any request is sent. */
 const bad: readonly (readonly [what: string, payload: () => object, status: number, expected: RegExp])[] = [
   ['no fields', () => ({}), 422, /display_name/],
   ['an unknown type', () => local({ destination_type: 'gcs' }), 422, /destination_type/],
   ['an empty name', () => local({ display_name: '' }), 422, /display_name/],
-  ['a name with other characters', () => local({ display_name: 'a/b' }), 422, /display_name/],
+  ['a name with invalid characters', () => local({ display_name: 'a/b' }), 422, /display_name/],
   ['a name with a line break', () => local({ display_name: 'a\nb' }), 422, /display_name/],
   ['no config', () => local({ config: undefined }), 422, /config/],
-  ['a config that is a list', () => local({ config: [] }), 422, /config/],
+  ['a config that is an array', () => local({ config: [] }), 422, /config/],
   ['a prefix that is a number', () => local({ config: { prefix: 1 } }), 422, /prefix/],
   ['a prefix with NUL', () => local({ config: { prefix: 'a\0b' } }), 422, /prefix/],
   ['a prefix with a line break', () => local({ config: { prefix: 'a\nb' } }), 400, /prefix/],
-  ['a prefix that leads up', () => local({ config: { prefix: '../other' } }), 400, /prefix/],
-  ['a prefix that leads up in the middle', () => local({ config: { prefix: 'a/../../b' } }), 400, /prefix/],
+  ['a prefix with a parent folder', () => local({ config: { prefix: '../other' } }), 400, /prefix/],
+  ['a prefix with a parent folder in the middle', () => local({ config: { prefix: 'a/../../b' } }), 400, /prefix/],
   ['a prefix with a dot', () => local({ config: { prefix: './a' } }), 400, /prefix/],
   ['an absolute prefix', () => local({ config: { prefix: '/etc' } }), 400, /prefix/],
   ['a prefix with an empty part', () => local({ config: { prefix: 'a//b' } }), 400, /prefix .*an empty folder name/],
   ['a prefix that is too long', () => local({ config: { prefix: 'ü'.repeat(400) } }), 400, /700 bytes/],
-  ['a part of a prefix that no folder can have', () => local({ config: { prefix: 'x'.repeat(300) } }), 400, /too long/],
-  ['a local one with a bucket', () => local({ config: { bucket_name: 'bucket' } }), 400, /bucket_name/],
-  ['a local one with an endpoint', () => local({ config: { endpoint_url: 'http://x' } }), 400, /endpoint_url/],
-  ['a local one with credentials', () => local({ credentials: s3().credentials }), 400, /credentials/],
+  [
+    'a prefix with a folder name that is too long',
+    () => local({ config: { prefix: 'x'.repeat(300) } }),
+    400,
+    /too long/,
+  ],
+  ['a local destination with a bucket', () => local({ config: { bucket_name: 'bucket' } }), 400, /bucket_name/],
+  ['a local destination with an endpoint', () => local({ config: { endpoint_url: 'http://x' } }), 400, /endpoint_url/],
+  ['a local destination with credentials', () => local({ credentials: s3().credentials }), 400, /credentials/],
   ['no bucket', () => s3({ bucket_name: null }), 400, /^Bucket is not valid: bucket_name is missing/],
   ['a short bucket', () => s3({ bucket_name: 'ab' }), 422, /bucket_name/],
   ['a long bucket', () => s3({ bucket_name: 'a'.repeat(64) }), 422, /bucket_name/],
   ['a bucket with a slash', () => s3({ bucket_name: 'a/../b' }), 400, /^Bucket is not valid/],
-  ['a bucket whose name no host can begin with', () => s3({ bucket_name: 'xn--a' }), 400, /^Bucket is not valid/],
+  ['a bucket name that is not a valid host name', () => s3({ bucket_name: 'xn--a' }), 400, /^Bucket is not valid/],
   ['a bucket that is an ARN', () => s3({ bucket_name: 'arn:aws:s3:::bucket' }), 400, /^Bucket is not valid/],
   ['a region that is a host', () => s3({ region: 'evil.example/#' }), 400, /region/],
-  ['an endpoint that is no address', () => s3({ endpoint_url: 'store' }), 400, /^Invalid endpoint/],
-  ['an endpoint of a file', () => s3({ endpoint_url: 'file:///etc/passwd' }), 400, /^Invalid endpoint/],
+  ['an endpoint that is not a URL', () => s3({ endpoint_url: 'store' }), 400, /^Invalid endpoint/],
+  ['an endpoint with the file scheme', () => s3({ endpoint_url: 'file:///etc/passwd' }), 400, /^Invalid endpoint/],
   [
     'an endpoint with a password',
     () => s3({ endpoint_url: 'http://u:hidden@store.example' }),
@@ -171,19 +176,29 @@ const bad: readonly (readonly [what: string, payload: () => object, status: numb
   ['an endpoint with a query', () => s3({ endpoint_url: 'http://store.example/?x=1' }), 400, /^Invalid endpoint/],
   ['a long endpoint', () => s3({ endpoint_url: `http://x.example/${'y'.repeat(2_048)}` }), 422, /endpoint_url/],
   ['a prefix of dots', () => s3({ prefix: 'a/..' }), 400, /prefix/],
-  ['an unknown style', () => s3({ config_kwargs_s3: { addressing_style: 'odd' } }), 422, /addressing_style/],
-  ['other settings', () => s3({ config_kwargs_s3: { use_accelerate_endpoint: true } }), 400, /use_accelerate_endpoint/],
-  ['further settings', () => s3({ s3_additional_kwargs: { ACL: 'private' } }), 400, /s3_additional_kwargs/],
+  ['an unknown addressing style', () => s3({ config_kwargs_s3: { addressing_style: 'odd' } }), 422, /addressing_style/],
+  [
+    'unsupported S3 settings',
+    () => s3({ config_kwargs_s3: { use_accelerate_endpoint: true } }),
+    400,
+    /use_accelerate_endpoint/,
+  ],
+  [
+    'unsupported additional settings',
+    () => s3({ s3_additional_kwargs: { ACL: 'private' } }),
+    400,
+    /s3_additional_kwargs/,
+  ],
   ['a role', () => s3({ aws_role_arn: 'arn:aws:iam::1:role/x' }), 400, /aws_role_arn/],
   ['no credentials', () => s3({}, { credentials: undefined }), 400, /needs credentials/],
   ['credentials that are null', () => s3({}, { credentials: null }), 400, /needs credentials/],
   [
-    'a field of credentials that there is none of',
+    'an unknown credentials field',
     () => s3({}, { credentials: { access_key_id: 'x', secret_access_key: 'y', secret: 'z' } }),
     422,
     /"secret"/,
   ],
-  ['half of the credentials', () => s3({}, { credentials: { access_key_id: 'x' } }), 422, /secret_access_key/],
+  ['incomplete credentials', () => s3({}, { credentials: { access_key_id: 'x' } }), 422, /secret_access_key/],
   [
     'an empty secret',
     () => s3({}, { credentials: { access_key_id: 'x', secret_access_key: '' } }),
@@ -223,7 +238,7 @@ const bad: readonly (readonly [what: string, payload: () => object, status: numb
   ),
 ];
 
-describe('what is not made', () => {
+describe('an invalid destination', () => {
   it.each(bad)('%s', async (_what, payload, status, expected) => {
     const before = (await ask('GET', routes)).body;
     const answer = await ask('POST', routes, payload());
@@ -235,25 +250,25 @@ describe('what is not made', () => {
   });
 
   it.each([
-    ['credentials of a local one', { credentials: s3().credentials }, 400],
+    ['credentials of a local destination', { credentials: s3().credentials }, 400],
     ['a config', { config: { prefix: 'elsewhere' } }, 400],
     ['a type', { destination_type: 's3' }, 400],
     ['an empty name', { display_name: '' }, 422],
-    ['half of the credentials', { credentials: { access_key_id: 'x' } }, 422],
-  ])('%s is not changed', async (_what, change, status) => {
+    ['incomplete credentials', { credentials: { access_key_id: 'x' } }, 422],
+  ])('%s is not updated', async (_what, change, status) => {
     const made = await create();
     expect((await ask('PATCH', `${routes}/${made.id}`, change)).status).toBe(status);
     expect((await ask('GET', `${routes}/${made.id}`)).body).toEqual(made);
   });
 
-  it('no id', async () => {
+  it('responds 422 to a malformed id and 404 to an unknown one', async () => {
     for (const method of ['GET', 'PATCH', 'DELETE'] as const) {
       expect((await ask(method, `${routes}/none`, method === 'PATCH' ? {} : undefined)).status).toBe(422);
       expect((await ask(method, `${routes}/${randomUUID()}`, method === 'PATCH' ? {} : undefined)).status).toBe(404);
     }
   });
 
-  it('a local one through a link, a file, or without its root', async () => {
+  it('rejects a local folder that is a link or a file, or whose root is missing', async () => {
     const outside = mkdtempSync(join(tmpdir(), 'runlake-outside-'));
     try {
       symlinkSync(outside, join(root, 'link'));

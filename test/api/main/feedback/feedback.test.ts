@@ -29,7 +29,7 @@ async function send(members: object) {
   return answer.json;
 }
 
-/** Keys of the listed feedback, in order. */
+/** Returns the keys of the listed feedback, in order. */
 async function keys(query: string): Promise<string[]> {
   const { status, json } = await ask('GET', `/feedback?${query}`);
   expect(status).toBe(200);
@@ -44,7 +44,7 @@ async function makeRun(sessionName: string): Promise<{ id: string; projectId: st
 }
 
 describe('the stock JavaScript client', () => {
-  it('sends, reads, lists, changes and deletes feedback, also before the run is there', async () => {
+  it('creates, reads, lists, updates and deletes feedback, also before the run exists', async () => {
     const runId = randomUUID();
     const made = await client.createFeedback(runId, 'correctness', {
       score: 0.51239,
@@ -84,7 +84,7 @@ describe('the stock JavaScript client', () => {
     await expect(client.deleteFeedback(made.id)).rejects.toThrow(/404/);
   });
 
-  it('pages through more than one page', async () => {
+  it('reads more than one page', async () => {
     const { id: runId } = await makeRun('paged');
     await Promise.all(Array.from({ length: 101 }, (_, n) => send({ run_id: runId, score: n })));
     const scores = [];
@@ -102,34 +102,34 @@ describe('the stock JavaScript client', () => {
 });
 
 describe('feedback', () => {
-  it('comes back byte for byte', async () => {
+  it('is returned byte for byte', async () => {
     const [id, runId] = [randomUUID(), randomUUID()];
-    const said = {
+    const content = {
       score: '1.2500000000000000001',
       value: '{"big":  123456789012345678901234567890,"lone":"\\udfff\\u0000","__proto__":{"a":1},"a":1,"a":2}',
       comment: '"\\ud800 \\u00e9 é 😀"',
       correction: '{ "n": 1.0, "e": 1E5, "deep": [[[[]]]] }',
       extra: '{"x" : -0.0}',
     };
-    const members = Object.entries({ id: `"${id}"`, run_id: `"${runId}"`, key: '"bytes"', ...said });
+    const members = Object.entries({ id: `"${id}"`, run_id: `"${runId}"`, key: '"bytes"', ...content });
     const body = (list: [string, string][]) => `{${list.map(([name, value]) => `"${name}": ${value}`).join(',\n')}}`;
     const posted = await ask('POST', '/feedback/eager/', body(members));
     const read = await ask('GET', `/feedback/${id.toUpperCase()}`);
     const list = await ask('GET', `/feedback?run=${runId}`);
     expect(read.text).toBe(posted.text);
     expect(list.text).toBe(`[${read.text}]`);
-    for (const [name, value] of Object.entries(said)) expect(read.text).toContain(`"${name}":${value}`);
+    for (const [name, value] of Object.entries(content)) expect(read.text).toContain(`"${name}":${value}`);
     expect(read.json.feedback_source).toMatchObject({ type: 'api', metadata: {} });
 
     const value = '[1e999, "\\udbff"]';
     const patched = await ask('PATCH', `/feedback/${id}`, `{"correction":{"new":${value}},"score":null}`);
     expect(patched.text).toContain(`"correction":{"new":${value}}`);
-    expect(patched.text).toContain(`"value":${said.value}`);
+    expect(patched.text).toContain(`"value":${content.value}`);
     expect(patched.json).toMatchObject({ score: null, created_at: read.json.created_at });
     expect((await ask('GET', `/feedback/${id}`)).text).toBe(patched.text);
   });
 
-  it('takes what it was not told from its run, once that is there', async () => {
+  it('takes missing fields from its run once the run exists', async () => {
     const runId = randomUUID();
     const { id } = await send({ run_id: runId });
     expect((await ask('GET', `/feedback/${id}`)).json).toMatchObject({
@@ -150,7 +150,7 @@ describe('feedback', () => {
     expect(await keys(`session=${stored.session_id}`)).toEqual(['k']);
   });
 
-  it('is replaced by the same id, also under another run, and made anew after its end', async () => {
+  it('is replaced by the same id, also under another run, and can be created again after its deletion', async () => {
     const [id, first, second] = [randomUUID(), randomUUID(), randomUUID()];
     await send({ id, run_id: first, score: 1, comment: 'old' });
     await send({ id, run_id: first, score: 2 });
@@ -164,7 +164,7 @@ describe('feedback', () => {
     expect((await ask('GET', `/feedback?run=${first}&run=${second}`)).json).toMatchObject([{ id, score: 4 }]);
   });
 
-  it('keeps every change of several that are made at once', async () => {
+  it('keeps every one of several concurrent updates', async () => {
     const { id } = await send({ run_id: randomUUID(), score: 0 });
     const changes = [{ score: 1 }, { value: 'v' }, { comment: 'c' }, { correction: 'd' }];
     const answers = await Promise.all(changes.map((change) => ask('PATCH', `/feedback/${id}`, change)));
@@ -172,7 +172,7 @@ describe('feedback', () => {
     expect((await ask('GET', `/feedback/${id}`)).json).toMatchObject(Object.assign({}, ...changes));
   });
 
-  it('that was received by a clock ahead of ours can be changed', async () => {
+  it('can be updated if it was received with a clock ahead of this one', async () => {
     const { id } = await send({ run_id: randomUUID(), score: 0 });
     await api.services.clickhouse.command({
       name: 'test',
@@ -183,7 +183,7 @@ describe('feedback', () => {
     expect((await ask('GET', `/feedback/${id}`)).json).toMatchObject({ score: 1 });
   });
 
-  it('comes in a multipart body too; what is wrong with it is named', async () => {
+  it('is accepted in a multipart body, and its errors are named', async () => {
     const [id, runId] = [randomUUID(), randomUUID()];
     const part = (name: string, json: object) =>
       `--cut\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: application/json\r\n\r\n${JSON.stringify(json)}\r\n`;
@@ -270,7 +270,7 @@ describe('the list', () => {
     ['the project of the feedback, or of its run', 'session=$3', ['e', 'd', 'b', 'a']],
     ['another project', 'session=$4', [tricky]],
     ['source', 'source=model&source=app', [tricky, 'b']],
-    ['the ordinary source', 'source=api', ['e', 'd', 'a']],
+    ['the source api', 'source=api', ['e', 'd', 'a']],
     ['a comment', 'has_comment=true', ['d', 'b']],
     ['no comment', 'has_comment=false', ['e', tricky, 'a']],
     ['a score', 'has_score=true', ['b', 'a']],
@@ -283,17 +283,17 @@ describe('the list', () => {
       ['d', tricky, 'b'],
     ],
     ['a user', 'user=$5', ['e', 'd', tricky, 'b', 'a']],
-    ['nobody', `user=${randomUUID()}`, []],
-    ['all of it', 'run=$1&key=b&source=model&has_comment=true&has_score=true&level=run&session=$3', ['b']],
+    ['an unknown user', `user=${randomUUID()}`, []],
+    ['all conditions', 'run=$1&key=b&source=model&has_comment=true&has_score=true&level=run&session=$3', ['b']],
     ['a page', 'limit=2&offset=1', ['d', tricky]],
-    ['beyond the last', 'offset=5', []],
-  ])('can be narrowed to %s', async (_, query, expected) => {
+    ['a page beyond the last', 'offset=5', []],
+  ])('filters by %s', async (_, query, expected) => {
     const values = [one.id, two.id, one.projectId, two.projectId, organization.userId];
     const filled = query.replace(/\$(\d)/g, (_whole, n) => values[Number(n) - 1] ?? '');
     expect(await keys(filled.includes('max_created_at') ? filled : `${within}&${filled}`)).toEqual(expected);
   });
 
-  it('says who sent it where that is wanted', async () => {
+  it('returns the name of its author if requested', async () => {
     const sourceOf = async (query: string) =>
       (await ask('GET', `/feedback?run=${one.id}${query}`)).json[0].feedback_source;
     expect(await sourceOf('')).toMatchObject({ user_id: organization.userId, user_name: null });
@@ -302,7 +302,7 @@ describe('the list', () => {
 });
 
 describe('the statistics of a run', () => {
-  it('count every feedback on it, by key', async () => {
+  it('count all feedback on it, by key', async () => {
     const { id: runId } = await makeRun('statistics');
     const long = 'x'.repeat(3_000);
     for (const feedback of [
@@ -319,7 +319,7 @@ describe('the statistics of a run', () => {
       await send({ run_id: runId, ...feedback });
     const gone = await send({ run_id: runId, key: 'n', score: 1_000 });
     await ask('DELETE', `/feedback/${gone.id}`);
-    // The same label in another writing.
+    // The same label in another notation.
     await ask('POST', '/feedback', `{"run_id":"${runId}","key":"label","value":"g\\u006fod"}`);
 
     const { text, json } = await ask('GET', `/runs/${runId}`);
@@ -336,7 +336,7 @@ describe('the statistics of a run', () => {
     expect(text).toContain('"__proto__":{"values":{},"comments":[],"n":1,"avg":0,');
   });
 
-  it('are null where there is no feedback, and each run has its own', async () => {
+  it('are null without feedback, and separate for each run', async () => {
     const [rated, plain] = [await makeRun('two runs'), await makeRun('two runs')];
     await send({ run_id: rated.id, key: 'k', score: 1 });
     const { json } = await ask('POST', '/runs/query', { id: [rated.id, plain.id], select: ['id', 'feedback_stats'] });

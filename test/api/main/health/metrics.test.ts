@@ -22,7 +22,7 @@ afterAll(async () => {
   await api.close();
 });
 
-/** The value of the sample whose line begins so. */
+/** Returns the value of the sample whose line starts with `begin`. */
 async function sample(begin: string): Promise<number | undefined> {
   const answer = await api.server.inject('/metrics');
   expect(answer.statusCode).toBe(200);
@@ -34,7 +34,7 @@ function post(url: string, payload: object) {
   return api.server.inject({ method: 'POST', url, headers: { 'x-api-key': acme.adminKey }, payload });
 }
 
-it('are not served on the port of the API unless the operator says so', async () => {
+it('are not served on the API port unless the operator enables them', async () => {
   expect(loadConfig({}).config.serveMetrics).toBe(false);
   Object.assign(api.services.config, { serveMetrics: false });
   try {
@@ -45,15 +45,15 @@ it('are not served on the port of the API unless the operator says so', async ()
   }
 });
 
-it('a run leaves its traces on the whole path', async () => {
+it('a run is counted in the metrics of every step', async () => {
   expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBe(0);
   const run = { id: randomUUID(), name: 'counted', run_type: 'chain', inputs: {} };
   expect((await post('/runs', run)).statusCode).toBe(202);
   expect((await post('/runs', { id: 'no uuid' })).statusCode).toBe(422);
   await api.settled();
-  // Gauges of a store are looked up anew only after a while.
+  // Gauges of a store are refreshed only after an interval.
   const lag = 'runlake_event_log_lag_events{topic="run-events",partition="0"}';
-  await until('the lag to be known', async () => (await sample(lag)) !== undefined);
+  await until('the lag is known', async () => (await sample(lag)) !== undefined);
 
   expect(await sample('runlake_event_log_produced_events_total{topic="run-events"}')).toBe(1);
   expect(await sample('runlake_event_log_produced_bytes_total{topic="run-events"}')).toBeGreaterThan(100);
@@ -71,13 +71,13 @@ it('a run leaves its traces on the whole path', async () => {
   expect(await sample('runlake_http_errors_total{operation="createRun",code="INVALID_RUN"}')).toBe(1);
 });
 
-it('a store that is down leaves its gauge out; the rest is shown', async () => {
-  const gone = openDatabase({
+it('an unavailable store omits only its own gauge', async () => {
+  const unavailable = openDatabase({
     url: 'postgres://nobody:nothing@127.0.0.1:1/gone',
     logger: createLogger('silent', 'test'),
     timeoutMs: 500,
   });
-  const end = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(gone), 0);
+  const end = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(unavailable), 0);
   try {
     expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeUndefined();
     expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
@@ -86,11 +86,11 @@ it('a store that is down leaves its gauge out; the rest is shown', async () => {
     ).toBeGreaterThan(0);
   } finally {
     end();
-    await gone.close();
+    await unavailable.close();
   }
 });
 
-it('names end with their unit or with _total, and each says what it means', async () => {
+it('names end with their unit or with _total, and each metric has a description', async () => {
   const metrics = (await registry.getMetricsAsJSON()).filter(({ name }) => !/^runlake_(process|nodejs)_/.test(name));
   for (const { name, type, help } of metrics) {
     expect(name).toMatch(/^runlake_[a-z_]+$/);

@@ -4,7 +4,7 @@ import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type ApiUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
-/** Whether the part called `objects` is up. */
+/** Whether the health check `objects` succeeds. */
 let up = true;
 
 beforeAll(async () => {
@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 describe('/info', () => {
-  it('needs no key and tells clients what to switch on', async () => {
+  it('needs no key and returns the features that clients enable', async () => {
     expect((await api.server.inject('/info')).json()).toEqual({
       version: '0.16.20',
       git_sha: null,
@@ -57,7 +57,7 @@ describe('/info', () => {
     expect((await client._ensureServerInfo()).version).toBe('0.16.20');
   });
 
-  it('knows the free space of the warehouse', async () => {
+  it('returns the free disk space of ClickHouse', async () => {
     const { clickhouse_disk_free_pct: percent } = (await api.server.inject('/info/health')).json();
     expect(percent).toBeGreaterThan(0);
     expect(percent).toBeLessThanOrEqual(100);
@@ -65,11 +65,11 @@ describe('/info', () => {
 });
 
 describe('health', () => {
-  it('lives', async () => {
+  it('reports liveness', async () => {
     expect((await api.server.inject('/ok')).json()).toEqual({ ok: true });
   });
 
-  it('is ready while all parts are up, and names the one that is not', async () => {
+  it('is ready while all health checks succeed, and names the failing one', async () => {
     const ready = await api.server.inject('/ready');
     expect([ready.statusCode, ready.json().status]).toEqual([200, 'ready']);
     up = false;
@@ -82,7 +82,7 @@ describe('health', () => {
     up = true;
   });
 
-  it('shows metrics in the text format', async () => {
+  it('serves metrics in the text format', async () => {
     const answer = await api.server.inject('/metrics');
     expect(answer.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8');
     expect(answer.body).toContain('# TYPE runlake_http_request_duration_seconds histogram');

@@ -24,7 +24,7 @@ describe('multipart bodies', () => {
   const run = rootRun();
   const whole = multipart(postParts(run));
   test.each<[string, () => Buffer, Record<string, string>, number, RegExp]>([
-    ['cut off inside a part', () => whole.subarray(0, whole.length - 80), {}, 422, /closing boundary|ends/],
+    ['truncated inside a part', () => whole.subarray(0, whole.length - 80), {}, 422, /closing boundary|ends/],
     [
       'without the closing boundary',
       () => whole.subarray(0, whole.indexOf(`\r\n--${boundary}--`)),
@@ -34,17 +34,17 @@ describe('multipart bodies', () => {
     ],
     ['empty', () => Buffer.alloc(0), {}, 422, /boundary/],
     [
-      'with another boundary than the header names',
+      'with another boundary than in the header',
       () => whole,
       { 'content-type': 'multipart/form-data; boundary=other' },
       422,
       /boundary/,
     ],
     ['without a boundary', () => whole, { 'content-type': 'multipart/form-data' }, 422, /boundary/],
-    ['that is JSON by its type', () => whole, { 'content-type': 'application/json' }, 415, /multipart/],
-    ['with a part twice', () => multipart([...postParts(run), ...postParts(run)]), {}, 422, /is repeated/],
+    ['with the content type of JSON', () => whole, { 'content-type': 'application/json' }, 415, /multipart/],
+    ['with a repeated part', () => multipart([...postParts(run), ...postParts(run)]), {}, 422, /is repeated/],
     [
-      'with a length that is wrong',
+      'with a wrong length',
       () => Buffer.from(whole.toString().replace(/length=\d+/, 'length=3')),
       {},
       422,
@@ -84,26 +84,26 @@ describe('multipart bodies', () => {
       202,
       /secrets/,
     ],
-    ['with a part of a broken id', () => multipart([['post.not-an-id', '{}']]), {}, 400, /UUID/],
-    ['that says gzip and is not', () => whole, { 'content-encoding': 'gzip' }, 422, /gzip/],
-    ['whose gzip is cut off', () => gzipSync(whole).subarray(0, 60), { 'content-encoding': 'gzip' }, 422, /gzip/],
-    ['that says zstd and is not', () => whole, { 'content-encoding': 'zstd' }, 422, /zstd/],
-    ['whose zstd frame has only a head', () => zeroZstd, { 'content-encoding': 'zstd' }, 422, /zstd/],
-    ['with an encoding that nobody speaks', () => whole, { 'content-encoding': 'rot13' }, 415, /rot13/],
+    ['with a malformed id in a part name', () => multipart([['post.not-an-id', '{}']]), {}, 400, /UUID/],
+    ['that is declared as gzip but is not', () => whole, { 'content-encoding': 'gzip' }, 422, /gzip/],
+    ['with truncated gzip', () => gzipSync(whole).subarray(0, 60), { 'content-encoding': 'gzip' }, 422, /gzip/],
+    ['that is declared as zstd but is not', () => whole, { 'content-encoding': 'zstd' }, 422, /zstd/],
+    ['with a zstd frame that has only a header', () => zeroZstd, { 'content-encoding': 'zstd' }, 422, /zstd/],
+    ['with an unknown encoding', () => whole, { 'content-encoding': 'rot13' }, 415, /rot13/],
     [
-      'that swells beyond the limit',
+      'that exceeds the limit after decompression',
       () => gzipSync(Buffer.alloc(64 * 1024 * 1024)),
       { 'content-encoding': 'gzip' },
       413,
       /RUNLAKE_MAX_BODY_BYTES/,
     ],
     ['above the limit', () => Buffer.alloc(33 * 1024 * 1024), {}, 413, /RUNLAKE_MAX_BODY_BYTES/],
-  ])('a body %s', async (_name, body, headers, status, words) => {
+  ])('rejects a body %s', async (_name, body, headers, status, words) => {
     const answer = await wire.multipart(body(), headers);
     expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);
   });
 
-  test('100,001 parts are refused, 100,000 are not the reason', async () => {
+  test('rejects 100,001 parts, but accepts 100,000', async () => {
     const parts = Array.from({ length: 100_001 }, (_, index) => [`x${index}`, '1'] as const);
     const answer = await wire.multipart(multipart(parts));
     expect([answer.status, answer.text]).toEqual([413, expect.stringMatching(/100000 parts/)]);
@@ -134,7 +134,7 @@ describe('a run', () => {
     ['without dotted_order', () => rootRun({ dotted_order: undefined }), /dotted_order is missing/],
     ['with a malformed dotted_order', () => rootRun({ dotted_order: 'yesterday' }), /dotted_order/],
     ['whose dotted_order ends with another run', () => ({ ...rootRun(), id: other }), /dotted_order ends with run/],
-    ['whose trace_id is not where dotted_order begins', () => rootRun({ trace_id: other }), /dotted_order begins with/],
+    ['whose trace_id is not the start of dotted_order', () => rootRun({ trace_id: other }), /dotted_order begins with/],
     [
       'whose parent is not the one in dotted_order',
       () => child({ parent_run_id: other }),
@@ -153,13 +153,13 @@ describe('a run', () => {
     ['with an object for an error', () => rootRun({ error: {} }), /error must be string/],
     ['with text for tags', () => rootRun({ tags: 'x' }), /tags must be array/],
     [
-      'with a broken reference_example_id',
+      'with a malformed reference_example_id',
       () => rootRun({ reference_example_id: 'x' }),
       /reference_example_id must be a UUID/,
     ],
     ['of a project that does not exist', () => rootRun({ session_id: other }), new RegExp(other)],
-    ['whose project has an impossible name', () => rootRun({ session_name: 'a\u0000b' }), /name/],
-  ])('%s is refused by name and does not keep others back', async (_name, make, words) => {
+    ['whose project name is invalid', () => rootRun({ session_name: 'a\u0000b' }), /name/],
+  ])('rejects a run %s by name and accepts the others', async (_name, make, words) => {
     const bad = make();
     const alone = await post(bad);
     expect(alone.status).toBe('session_id' in bad ? 422 : 400);
@@ -176,7 +176,7 @@ describe('a run', () => {
     expect((await wire.send('GET', `/runs/${bad.id}`)).status).toBe(404);
   });
 
-  test('above the size limit is a 413 that names it', async () => {
+  test('rejects a run above the size limit with 413 and names the limit', async () => {
     const run = rootRun({ inputs: { text: 'x'.repeat(2 * 1024 * 1024) } });
     const answer = await post(run);
     expect([answer.status, answer.text]).toEqual([
@@ -185,7 +185,7 @@ describe('a run', () => {
     ]);
   });
 
-  test('nested too deep is a 422 that names the part', async () => {
+  test('rejects a run nested too deep with 422 and names the part', async () => {
     const deep = `${'['.repeat(6_000)}${']'.repeat(6_000)}`;
     const run = rootRun();
     const answer = await wire.multipart(multipart([...postParts(run).slice(0, 1), [`post.${run.id}.inputs`, deep]]));
@@ -196,7 +196,7 @@ describe('a run', () => {
 describe('single runs and JSON batches', () => {
   test.each<[string, string, string, unknown, number, RegExp]>([
     ['not JSON', 'POST', '/runs', undefined, 422, /Invalid JSON/],
-    ['a list', 'POST', '/runs', [], 422, /object/],
+    ['an array', 'POST', '/runs', [], 422, /object/],
     ['no id', 'POST', '/runs/batch', { post: [{ name: 'x' }] }, 400, /id is missing/],
     [
       'a trace_id that is not its own',
@@ -206,16 +206,9 @@ describe('single runs and JSON batches', () => {
       422,
       /begins its own trace/,
     ],
-    [
-      'a parent that nobody knows',
-      'POST',
-      '/runs',
-      { id: randomUUID(), parent_run_id: randomUUID() },
-      422,
-      /not known yet/,
-    ],
-    ['a patch of a run that does not come', 'PATCH', `/runs/${randomUUID()}`, { outputs: {} }, 404, /not found/],
-    ['a patch of a broken id', 'PATCH', '/runs/xyz', { outputs: {} }, 422, /run_id|uuid/i],
+    ['an unknown parent', 'POST', '/runs', { id: randomUUID(), parent_run_id: randomUUID() }, 422, /not known yet/],
+    ['a patch of a run that does not arrive', 'PATCH', `/runs/${randomUUID()}`, { outputs: {} }, 404, /not found/],
+    ['a patch of a malformed id', 'PATCH', '/runs/xyz', { outputs: {} }, 422, /run_id|uuid/i],
     [
       'a patch whose id contradicts the path',
       'PATCH',
@@ -224,9 +217,9 @@ describe('single runs and JSON batches', () => {
       422,
       /contradicts/,
     ],
-    ['a batch that is a list', 'POST', '/runs/batch', [], 422, /object/],
-    ['a batch whose posts are no list', 'POST', '/runs/batch', { post: {} }, 400, /post must be a list/],
-    ['a batch of something else than runs', 'POST', '/runs/batch', { post: [1, 'two', null] }, 422, /object/],
+    ['a batch that is an array', 'POST', '/runs/batch', [], 422, /object/],
+    ['a batch whose posts are not a list', 'POST', '/runs/batch', { post: {} }, 400, /post must be a list/],
+    ['a batch of values that are not runs', 'POST', '/runs/batch', { post: [1, 'two', null] }, 422, /object/],
   ])('%s', async (_name, method, path, body, status, words) => {
     const text = body === undefined ? '{"id": nope}' : JSON.stringify(body);
     const answer = await wire.send(method, path, text, { 'content-type': 'application/json' });
@@ -241,7 +234,7 @@ describe('single runs and JSON batches', () => {
     ['a post of next month', 'POST', nextMonth, 'outside the accepted range'],
     ['a patch to ten years ago', 'PATCH', tenYearsAgo, 'RUNLAKE_MAX_RUN_AGE_DAYS'],
     ['a patch to next month', 'PATCH', nextMonth, 'outside the accepted range'],
-  ])('%s is the 422 of that run', async (_name, method, startTime, setting) => {
+  ])('responds 422 to %s', async (_name, method, startTime, setting) => {
     const { id } = rootRun();
     if (method === 'PATCH') expect((await wire.json('POST', '/runs', rootRun({ id }))).status).toBe(202);
     const run = { id, name: 'x', run_type: 'chain', start_time: startTime() };
@@ -251,7 +244,7 @@ describe('single runs and JSON batches', () => {
     expect(answer.text).toContain(setting);
   });
 
-  test('an empty batch asks for nothing', async () => {
+  test('accepts an empty batch', async () => {
     expect((await wire.json('POST', '/runs/batch', {})).status).toBe(202);
     expect((await wire.json('POST', '/runs/batch', { post: [], patch: null })).status).toBe(202);
   });
@@ -263,7 +256,7 @@ describe('keys', () => {
     ['a wrong key', async () => 'rlk_wrong-wrong-wrong-wrong', 401],
     ['a key with SQL in it', async () => "' OR 1=1; DROP TABLE api_keys; --", 401],
     [
-      'a key that only reads',
+      'a read-only key',
       () =>
         addKey({
           database: api.database,
@@ -275,7 +268,7 @@ describe('keys', () => {
       403,
     ],
     [
-      'a key that expired',
+      'an expired key',
       () =>
         addKey({
           database: api.database,
@@ -287,7 +280,7 @@ describe('keys', () => {
       401,
     ],
     [
-      'a key of the organisation without a workspace',
+      'an organisation-wide key without a workspace',
       () => addKey({ database: api.database, organizationId: own.id, userId: own.userId }),
       403,
     ],
@@ -304,7 +297,7 @@ describe('keys', () => {
     ]);
   });
 
-  test('a revoked key stops working at once', async () => {
+  test('reject a revoked key at once', async () => {
     const made = JSON.parse((await wire.json('POST', '/api-key', { description: 'short-lived' })).text) as {
       id: string;
       key: string;
@@ -316,7 +309,7 @@ describe('keys', () => {
   });
 });
 
-test('SQL in every string is stored as text', async () => {
+test('stores SQL in any string as text', async () => {
   const sql = `'; DROP TABLE runs; -- \\' OR 1=1 {x:UUID} %s`;
   const run = rootRun({ name: sql, session_name: sql, tags: [sql], error: sql, inputs: { [sql]: sql } });
   expect((await post(run)).status).toBe(202);
@@ -326,25 +319,25 @@ test('SQL in every string is stored as text', async () => {
   expect(JSON.parse(found.text)).toMatchObject([{ name: sql }]);
 });
 
-test('a URL of 100 KB is a 414', async () => {
+test('responds 414 to a URL of 100 KB', async () => {
   const answer = await wire.send('GET', `/sessions?name=${'x'.repeat(100 * 1024)}`);
   expect([answer.status, answer.text]).toEqual([414, expect.stringMatching(/longer than/)]);
 });
 
-test('a batch of very many bad runs leaves others their turn', async () => {
+test('yields to the event loop during a batch with very many invalid runs', async () => {
   const body = `{"post":[${'1,'.repeat(99_999)}{}]}`;
   const sent = wire.send('POST', '/runs/batch', body, { 'content-type': 'application/json' });
   const since = performance.now();
-  let turns = 0;
+  let eventLoopTurns = 0;
   let answered = false;
   void sent.finally(() => {
     answered = true;
   });
   while (!answered) {
     await nextTurn();
-    turns++;
+    eventLoopTurns++;
   }
   expect((await sent).status).toBe(400);
-  // Slices are a few milliseconds each, on a fast machine as on a slow one.
-  expect(turns).toBeGreaterThan((performance.now() - since) / 100);
+  // Each time slice takes a few milliseconds, on any machine.
+  expect(eventLoopTurns).toBeGreaterThan((performance.now() - since) / 100);
 });

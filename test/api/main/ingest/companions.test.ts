@@ -6,7 +6,7 @@ import { multipart, postParts, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
-/** Topic and run of every companion that was published. */
+/** Topic and run of every published attachment and feedback. */
 const published: string[] = [];
 
 beforeAll(async () => {
@@ -41,8 +41,8 @@ const send = async (...parts: Parts) => {
 };
 const refusedRun = (overrides: object = {}) => rootRun({ dotted_order: undefined, ...overrides });
 
-describe('attachments and feedback of a run that is refused', () => {
-  test('are refused with it: 400, and nothing is published', async () => {
+describe('attachments and feedback of a rejected run', () => {
+  test('are rejected with it: 400, and nothing is published', async () => {
     const run = refusedRun();
     const { status, body } = await send(
       ...postParts(run),
@@ -63,8 +63,8 @@ describe('attachments and feedback of a run that is refused', () => {
       () => postParts(rootRun({ inputs: { x: 'x'.repeat(1024 * 1024) } })),
     ],
     ['of ten years ago', 400, 'ALL_RUNS_INVALID', () => postParts(rootRun({ start_time: '2012-01-01T00:00:00Z' }))],
-    ['of which only fields came', 400, 'ALL_RUNS_INVALID', () => postParts(rootRun()).slice(1)],
-  ])('do not change how a run %s is answered', async (_name, status, code, make) => {
+    ['with only separate fields', 400, 'ALL_RUNS_INVALID', () => postParts(rootRun()).slice(1)],
+  ])('do not change the response to a run %s', async (_name, status, code, make) => {
     const parts = make();
     const runId = (parts[0]?.[0] ?? '').split('.')[1] ?? '';
     const answer = await send(...parts, attachment(runId), feedback({ run_id: runId }));
@@ -72,7 +72,7 @@ describe('attachments and feedback of a run that is refused', () => {
     expect(published.filter((each) => each.includes(runId))).toEqual([]);
   });
 
-  test('are named in the answer beside runs that were taken', async () => {
+  test('are named in the response if other runs are accepted', async () => {
     const [bad, good] = [refusedRun(), rootRun()];
     const { status, body } = await send(
       ...postParts(bad),
@@ -92,8 +92,8 @@ describe('attachments and feedback of a run that is refused', () => {
   });
 });
 
-describe('attachments and feedback are taken', () => {
-  test('with a run of which one event was taken and another was not', async () => {
+describe('attachments and feedback are accepted', () => {
+  test('with a run if at least one of its events is accepted', async () => {
     const run = rootRun();
     const patch = { id: run.id, trace_id: run.id, dotted_order: 'yesterday' };
     const { status } = await send(...postParts(run), [`patch.${run.id}`, JSON.stringify(patch)], attachment(run.id));
@@ -101,7 +101,7 @@ describe('attachments and feedback are taken', () => {
     expect(published).toContain(`attachments ${run.id}`);
   });
 
-  test('without their run, which may have come before or come later', async () => {
+  test('without their run, which may have arrived before or arrive later', async () => {
     const [run, other] = [randomUUID(), refusedRun()];
     const { status, body } = await send(...postParts(other), attachment(run), feedback({ run_id: run }));
     expect([status, body.message]).toEqual([202, expect.stringContaining('2 of 3 items were accepted')]);

@@ -12,12 +12,12 @@ beforeAll(async () => {
   const own = await addOrganization(api.database, 'own');
   await api.server.listen({ port: 0, host: '127.0.0.1' });
   wire = new Wire(api.server, own.adminKey);
-  // Makes the project, so that nothing else than reading the body stands between its end and the log.
+  // Creates the project beforehand, so that only parsing takes time between the end of the body and the log.
   expect((await wire.multipart(multipart(postParts(rootRun())))).status).toBe(202);
 });
 afterAll(() => api.close());
 
-/** OTLP/JSON of almost the largest body that is taken, 100 MB. */
+/** OTLP/JSON of almost the maximum body size, 100 MB. */
 function otlpJson(): Buffer {
   const text = attributes({ 'gen_ai.prompt': 'x'.repeat(400), 'gen_ai.completion': 'y'.repeat(400), 'app.step': 7 });
   const times = { startTimeUnixNano: `${Date.now()}000000`, endTimeUnixNano: `${Date.now()}000000` };
@@ -35,7 +35,7 @@ test.each<[string, string, string, () => Buffer, number]>([
   ['20,000 runs in parts', '/runs/multipart', multipartType, () => multipart(runs().flatMap(postParts)), 20_000_000],
   ['20,000 runs as JSON', '/runs/batch', json, () => Buffer.from(JSON.stringify({ post: runs() })), 15_000_000],
 ])(
-  'other requests are answered while %s are read',
+  'serves other requests while %s are parsed',
   async (_name, path, contentType, make, minBytes) => {
     const body = make();
     expect(body.length).toBeGreaterThan(minBytes);
@@ -51,7 +51,7 @@ test.each<[string, string, string, () => Buffer, number]>([
       order.push('the body is read');
       return publish(...messages);
     });
-    // Also where this case fails: the next one would wrap the spy in itself, and each request would be a 500.
+    // Also if this case fails: otherwise the next one wraps the spy again, and each request fails with 500.
     onTestFinished(() => {
       spy.mockRestore();
       api.server.server.off('request', onRequest);

@@ -1,4 +1,4 @@
-/** The largest bodies that are taken, all the way over Kafka. */
+/** The largest accepted bodies, end to end over Kafka. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { askClickhouse } from '../../../infra/embedded/processes.ts';
 import { until } from '../../../infra/until.ts';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => runlake?.remove());
 
-/** OTLP/JSON of almost the largest body that is taken, 100 MB, all of one trace and so of one partition. */
+/** OTLP/JSON of almost the maximum body size, 100 MB, all of one trace and so of one partition. */
 function otlpJson(): Buffer {
   const text = attributes({ 'gen_ai.prompt': 'x'.repeat(400), 'gen_ai.completion': 'y'.repeat(400), 'app.step': 7 });
   const times = { startTimeUnixNano: `${Date.now()}000000`, endTimeUnixNano: `${Date.now()}000000` };
@@ -28,7 +28,7 @@ function otlpJson(): Buffer {
 const ofMultipart = () =>
   multipart(Array.from({ length: parts }, () => rootRun({ inputs: { text: 'x'.repeat(500) } })).flatMap(postParts));
 
-test('100 MB of spans of one trace and 20,000 runs in parts are taken at once, and all of them stored', {
+test('accepts 100 MB of spans of one trace and 20,000 runs in parts at once, and stores them all', {
   timeout: 300_000,
 }, async () => {
   const send = async (path: string, type: string, body: Buffer) => {
@@ -47,5 +47,5 @@ test('100 MB of spans of one trace and 20,000 runs in parts are taken at once, a
   expect(await send('/runs/multipart', multipartType, ofMultipart())).toBe(202);
   const { clickhouseUrl } = runlake.stores();
   const stored = async () => Number(await askClickhouse(clickhouseUrl, 'SELECT uniqExact(id) FROM runs'));
-  await until('all to be stored', async () => (await stored()) === spans + parts, 120_000);
+  await until('all runs are stored', async () => (await stored()) === spans + parts, 120_000);
 });

@@ -36,7 +36,7 @@ test.each<[string, string, string | Buffer, number, RegExp]>([
     503,
     /request bodies, half of RUNLAKE_MEMORY_BYTES/,
   ],
-])('%s is answered as google.rpc.Status, with a request id', async (_name, contentType, body, status, words) => {
+])('responds to %s with google.rpc.Status and a request id', async (_name, contentType, body, status, words) => {
   const answer = await wire.send('POST', '/otel/v1/traces', body, { 'content-type': contentType });
   expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);
   expect(answer.headers.get('content-type')).toBe(contentType === protobuf ? protobuf : json);
@@ -45,7 +45,7 @@ test.each<[string, string, string | Buffer, number, RegExp]>([
   expect(answer.headers.get('retry-after')).toBe(status === 503 ? '1' : null);
 });
 
-test('a wrong key is answered in the encoding of the request', async () => {
+test('responds to a wrong key in the encoding of the request', async () => {
   const stranger = new Wire(api.server, 'rlk_wrong-wrong-wrong-wrong');
   const answer = await stranger.send('POST', '/otel/v1/traces', Buffer.alloc(0), { 'content-type': protobuf });
   expect(answer.status).toBe(401);

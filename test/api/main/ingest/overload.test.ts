@@ -29,17 +29,17 @@ const parts = ({ status, headers, text }: Awaited<ReturnType<Wire['multipart']>>
   text,
 ];
 
-test('bodies that arrive together share one budget, which a client that leaves gives back', async () => {
+test('shares one budget among concurrent bodies; a client that disconnects returns its part', async () => {
   const socket = connect({ host: '127.0.0.1', port: Number(new URL(wire.url).port) });
   socket.write(`POST /runs/multipart HTTP/1.1\r\nHost: x\r\nx-api-key: ${wire.key}\r\nContent-Length: 50000\r\n\r\n`);
   socket.write('y'.repeat(45_000));
   await until('the budget to be full', async () => (await wire.multipart(body(20_000))).status === 503, 10_000);
   expect(parts(await wire.multipart(body(20_000)))).toEqual(overloaded('request bodies'));
   socket.destroy();
-  await until('the budget to be free', async () => (await wire.multipart(body(20_000))).status === 202, 10_000);
+  await until('the budget is free', async () => (await wire.multipart(body(20_000))).status === 202, 10_000);
 });
 
-test('bodies whose end an organisation withholds do not keep another one out', async () => {
+test('isolates organisations: unfinished bodies of one do not block another', async () => {
   const sockets = [0, 1, 2].map(() => {
     const socket = connect({ host: '127.0.0.1', port: Number(new URL(wire.url).port) });
     socket.write(`POST /runs/multipart HTTP/1.1\r\nHost: x\r\nx-api-key: ${wire.key}\r\nContent-Length: 50000\r\n\r\n`);
@@ -47,12 +47,12 @@ test('bodies whose end an organisation withholds do not keep another one out', a
     return socket;
   });
   const held = async () => (await registry.getSingleMetric('runlake_ingest_body_bytes')?.get())?.values[0]?.value ?? 0;
-  await until('their bytes to be held', async () => (await held()) === 59_700);
+  await until('their bytes are counted', async () => (await held()) === 59_700);
   expect((await quiet.multipart(body(20_000))).status).toBe(202);
   for (const socket of sockets) socket.destroy();
 });
 
-test('what counts is the size after decompression, and a refused body leaves nothing behind', async () => {
+test('counts the size after decompression, and a rejected body returns its bytes', async () => {
   const zipped = gzipSync(body(100_000));
   for (let round = 0; round < 5; round++) {
     const answer = await wire.multipart(zipped, { 'content-encoding': 'gzip' });
@@ -61,7 +61,7 @@ test('what counts is the size after decompression, and a refused body leaves not
   expect((await wire.multipart(body(50_000))).status).toBe(202);
 });
 
-test('a full event log answers 503 with Retry-After, and what was refused passes later', async () => {
+test('responds 503 with Retry-After if the event log is full, and accepts the rejected bodies later', async () => {
   const bodies = Array.from({ length: 30 }, () => body(1_500));
   const answers = await Promise.all(bodies.map((one) => wire.multipart(one)));
   const refused = bodies.filter((_body, index) => answers[index]?.status !== 202);

@@ -23,18 +23,18 @@ const accepted = async (answer: Promise<{ status: number; text: string }>) => {
   expect([status, text]).toEqual([202, '{}']);
 };
 
-describe('values come back byte for byte', () => {
+describe('values are returned byte for byte', () => {
   test.each<[string, string]>([
     ['big integers', '{"n":123456789012345678901234567890,"m":-0,"e":1E400,"f":0.10}'],
     ['lone surrogates', '{"s":"\\ud800 \\udfff","t":"\\uD83D"}'],
     ['NUL characters', '{"s":"a\\u0000b","\\u0000":1}'],
     ['keys named __proto__', '{"__proto__":{"x":1},"constructor":2,"hasOwnProperty":3}'],
-    ['keys that come twice', '{"a":1,"a":2}'],
+    ['repeated keys', '{"a":1,"a":2}'],
     ['white space', '{ "a" : [ 1 ,\t2 ] ,\r\n "b" : { } }'],
     ['every kind of escape', '{"s":"\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9é\\u2028"}'],
-    ['text beyond the first plane', '{"s":"👩‍👩‍👧 ‮ \u2028","日本":"語"}'],
+    ['text beyond the basic multilingual plane', '{"s":"👩‍👩‍👧 ‮ \u2028","日本":"語"}'],
     ['an empty object', '{}'],
-    ['something else than an object', '[1,"two",null,true]'],
+    ['values other than objects', '[1,"two",null,true]'],
     ['deep nesting', `${'[{"a":'.repeat(1_500)}1${'}]'.repeat(1_500)}`],
     ['10 MB of text', JSON.stringify({ text: 'é"\\ü'.repeat(1_700_000) })],
   ])('%s', async (_name, text) => {
@@ -56,7 +56,7 @@ describe('values come back byte for byte', () => {
     expect(page.text.includes(`"inputs":${text}`)).toBe(true);
   });
 
-  test('an error keeps its escapes, and makes the run one that failed', async () => {
+  test('an error keeps its escapes and sets the status of the run to error', async () => {
     const run = rootRun();
     const parts = [
       ...postParts(run),
@@ -69,7 +69,7 @@ describe('values come back byte for byte', () => {
     expect(JSON.parse(answer.text)).toMatchObject({ status: 'error' });
   });
 
-  test('a gzip body, sent in chunks without a length', async () => {
+  test('accepts a gzip body in chunks without a length', async () => {
     const run = rootRun();
     const body = gzipSync(multipart(postParts(run)));
     const chunks = [body.subarray(0, 10), body.subarray(10, 100), body.subarray(100)];
@@ -88,7 +88,7 @@ describe('values come back byte for byte', () => {
   });
 });
 
-describe('posts and patches meet in one run, in one project', () => {
+describe('posts and patches are merged into one run, in one project', () => {
   const key = ({ id, dotted_order }: Record<string, unknown>) => ({ id, trace_id: id, dotted_order });
   const patch = (run: Record<string, unknown>, values: object) =>
     wire.json('POST', '/runs/batch', { patch: [{ ...key(run), ...values }] });
@@ -98,7 +98,7 @@ describe('posts and patches meet in one run, in one project', () => {
     return (JSON.parse((await wire.send('GET', `/sessions/${session_id}`)).text) as { name: string }).name;
   };
 
-  test('a patch that comes first, and names no project, waits for its post', async () => {
+  test('a patch before its post, without a project', async () => {
     const run = rootRun({ session_name: 'late post' });
     await accepted(patch(run, { outputs: { a: 1 }, end_time: '2099-01-01T00:00:00Z' }));
     expect((await wire.send('GET', `/runs/${run.id}`)).status).toBe(404);
@@ -107,7 +107,7 @@ describe('posts and patches meet in one run, in one project', () => {
     expect(await projectName(run)).toBe('late post');
   });
 
-  test('a patch in the same batch before its post', async () => {
+  test('a patch before its post in the same batch', async () => {
     const run = rootRun();
     await accepted(wire.json('POST', '/runs/batch', { patch: [{ ...key(run), outputs: { b: 1 } }], post: [run] }));
     expect(await read(run.id)).toMatchObject({ outputs: { b: 1 }, inputs: { q: 1 } });
@@ -133,7 +133,7 @@ describe('posts and patches meet in one run, in one project', () => {
     expect(JSON.parse((await wire.send('GET', '/sessions?name=before')).text)).toEqual([]);
   });
 
-  test('a late or repeated post undoes no patch, and null says nothing', async () => {
+  test('a late or repeated post reverts no patch, and null changes nothing', async () => {
     const run = rootRun({ outputs: { from: 'post' }, error: null });
     await accepted(post(run));
     await accepted(patch(run, { outputs: { from: 'patch' }, inputs: null, name: 'patched' }));
@@ -178,7 +178,7 @@ describe('posts and patches meet in one run, in one project', () => {
   });
 });
 
-test('tokens, costs and the time of the first token are read out of a model call', async () => {
+test('extracts tokens, costs and the time of the first token from a model call', async () => {
   const run = rootRun({
     run_type: 'llm',
     outputs: {
@@ -210,7 +210,7 @@ test('tokens, costs and the time of the first token are read out of a model call
   });
 });
 
-test('usage that a patch names counts only where the run is a model call', async () => {
+test('counts usage in a patch only if the run is a model call', async () => {
   const usage = { usage_metadata: { input_tokens: 2, output_tokens: 3, total_tokens: 5 } };
   const answers = { chain: 0, llm: 5 };
   for (const [run_type, tokens] of Object.entries(answers)) {
@@ -227,7 +227,7 @@ describe('a post without an id', () => {
     return (JSON.parse(text) as { runs: Record<string, unknown>[] }).runs.filter((run) => run.name === name);
   };
 
-  test('of the stock JavaScript client gets one', async () => {
+  test('of the stock JavaScript client gets an id', async () => {
     const name = randomUUID();
     const client = new Client({ apiUrl: wire.url, apiKey: own.adminKey, autoBatchTracing: false });
     await client.createRun({ name, run_type: 'chain', inputs: { q: 1 } });
@@ -236,7 +236,7 @@ describe('a post without an id', () => {
     expect(run).toMatchObject({ inputs: { q: 1 }, trace_id: run?.id, parent_run_id: null });
   });
 
-  test('has that of its dotted_order, else that of the trace that it begins', async () => {
+  test('uses the id of its dotted_order, else the id of the trace that it starts', async () => {
     const [placed, root] = [rootRun({ name: randomUUID() }), rootRun({ name: randomUUID() })];
     await accepted(wire.json('POST', '/runs', { ...placed, id: undefined }));
     await accepted(wire.json('POST', '/runs', { ...root, id: undefined, dotted_order: undefined }));
@@ -244,7 +244,7 @@ describe('a post without an id', () => {
     expect(await read(root.id)).toMatchObject({ name: root.name, trace_id: root.id });
   });
 
-  test('joins the trace of its parent', async () => {
+  test('is added to the trace of its parent', async () => {
     const [parent, name] = [rootRun(), randomUUID()];
     await accepted(wire.json('POST', '/runs', parent));
     await accepted(wire.json('POST', '/runs', { name, parent_run_id: parent.id, trace_id: parent.id }));
@@ -252,7 +252,7 @@ describe('a post without an id', () => {
   });
 });
 
-test('a dotted_order may be older than runs may be, when start_time is not; so may that of its patch', async () => {
+test('accepts a dotted_order older than the age limit if start_time is not, and the same in its patch', async () => {
   const id = randomUUID();
   const dotted_order = `19790102T030405000000Z${id}`;
   const run = rootRun({ id, dotted_order });

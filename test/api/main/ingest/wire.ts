@@ -6,7 +6,7 @@ import { formatTime } from '../../../../pipelines/ingest/run-event/times.ts';
 export const boundary = '----TestBoundary';
 export const multipartType = `multipart/form-data; boundary=${boundary}`;
 
-/** A consistent root run that started a minute ago, as JSON members. */
+/** A valid root run that started a minute ago, as JSON members. */
 export function rootRun(overrides: Record<string, unknown> = {}): Record<string, unknown> & { id: string } {
   const id = (overrides.id as string | undefined) ?? randomUUID();
   const micros = Date.now() * 1_000 - 60_000_000;
@@ -22,19 +22,19 @@ export function rootRun(overrides: Record<string, unknown> = {}): Record<string,
   };
 }
 
-/** A multipart body out of names and texts, with headers as stock SDKs write them. */
+/** Builds a multipart body from names and texts, with headers as the stock SDKs write them. */
 export function multipart(
   parts: readonly (readonly [name: string, content: string | Buffer, type?: string])[],
 ): Buffer {
-  const pieces = parts.flatMap(([name, content, type = 'application/json']) => {
+  const encodedParts = parts.flatMap(([name, content, type = 'application/json']) => {
     const bytes = Buffer.from(content);
     const head = `--${boundary}\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: ${type}; length=${bytes.length}\r\n\r\n`;
     return [Buffer.from(head), bytes, Buffer.from('\r\n')];
   });
-  return Buffer.concat([...pieces, Buffer.from(`--${boundary}--\r\n`)]);
+  return Buffer.concat([...encodedParts, Buffer.from(`--${boundary}--\r\n`)]);
 }
 
-/** The parts of a post: the run, and its inputs apart. */
+/** The parts of a post: the run, and separately its inputs. */
 export function postParts(run: Record<string, unknown> & { id: string }): [string, string][] {
   const { inputs, ...main } = run;
   return [
@@ -49,7 +49,7 @@ export interface WireAnswer {
   readonly headers: Headers;
 }
 
-/** Talks to a listening server as a client would. */
+/** Sends requests to a listening server. */
 export class Wire {
   readonly url: string;
   readonly key: string;

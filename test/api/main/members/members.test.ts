@@ -25,8 +25,8 @@ const remove = (key: string, userId: string) => ask(key, 'DELETE', `/orgs/curren
 const listed = async () =>
   (await ask(acme.adminKey, 'GET', '/orgs/current/members')).body.members.map(({ id }: { id: string }) => id);
 
-describe('a member who is removed', () => {
-  it('is listed no longer, and their keys end at once', async () => {
+describe('a removed member', () => {
+  it('is no longer listed, and their keys are revoked at once', async () => {
     const userId = await addMember();
     const key = await keyOf(userId);
     expect((await ask(key, 'GET', '/orgs')).status).toBe(200);
@@ -39,13 +39,13 @@ describe('a member who is removed', () => {
     expect(row).toEqual({ revoked_at: expect.any(String) });
   });
 
-  it('gets no key that works, also one that is made at the same time', async () => {
+  it('gets no valid key, also from a concurrent request', async () => {
     const userId = await addMember();
     expect((await remove(acme.adminKey, userId)).status).toBe(200);
     expect((await ask(await keyOf(userId), 'GET', '/orgs')).status).toBe(401);
   });
 
-  it('may be added again, as a new user, by name or with a key', async () => {
+  it('can be added again as a new user, by email or with a key', async () => {
     const email = `${randomUUID()}@example.com`;
     const first = await addMember(email);
     expect((await remove(acme.adminKey, first)).status).toBe(200);
@@ -59,7 +59,7 @@ describe('a member who is removed', () => {
     expect((await ask(body.key, 'GET', '/settings')).status).not.toBe(401);
   });
 
-  it('is not the operator', async () => {
+  it('cannot be the operator', async () => {
     const pair = await addOrganization(api.database, 'operator');
     const other = (await ask(pair.adminKey, 'POST', '/orgs/current/members', { email: 'next@example.com' })).body.id;
     const key = await keyOf(other, pair);
@@ -68,8 +68,8 @@ describe('a member who is removed', () => {
   });
 });
 
-describe('a member stays', () => {
-  it('who is the last with a key that manages the organization, also if two remove each other', async () => {
+describe('a member is not removed', () => {
+  it('if it is the last with a key that manages the organization, also if two remove each other', async () => {
     const pair = await addOrganization(api.database, 'pair');
     const other = (await ask(pair.adminKey, 'POST', '/orgs/current/members', { email: 'b@example.com' })).body.id;
     expect((await remove(pair.adminKey, pair.userId)).status).toBe(409);
@@ -80,7 +80,7 @@ describe('a member stays', () => {
     expect([401, 409]).toContain(statuses[1]);
   });
 
-  it('whose key may do what the caller may not', async () => {
+  it('if its key has permissions that the caller lacks', async () => {
     const userId = await addMember();
     await keyOf(userId);
     const weak = await addKey({

@@ -14,7 +14,7 @@ const ask = async (url: string, key = acme.adminKey) =>
   (await api.server.inject({ url, headers: { 'x-api-key': key } })).json();
 
 describe('the organization', () => {
-  it('is told with what the server can do and the key may do', async () => {
+  it('is returned with the features of the server and the permissions of the key', async () => {
     const expected = {
       id: acme.id,
       display_name: 'acme',
@@ -27,19 +27,19 @@ describe('the organization', () => {
     expect(await ask('/orgs')).toMatchObject([{ id: acme.id, display_name: 'acme', disabled: false }]);
   });
 
-  it('shows the permissions of the very key', async () => {
+  it('returns the permissions of the key in use', async () => {
     const permissions = ['organization:read', 'runs:read'];
     const key = await addKey({ database: api.database, organizationId: acme.id, userId: acme.userId, permissions });
     expect((await ask('/orgs/current/info', key)).permissions).toEqual(permissions);
   });
 
-  it('lists every permission there is', async () => {
+  it('lists every permission', async () => {
     const listed = await ask('/orgs/permissions');
     expect(listed).toContainEqual({ name: 'runs:read', description: expect.any(String), access_scope: 'workspace' });
     expect(listed).toContainEqual(expect.objectContaining({ name: 'organization:read', access_scope: 'organization' }));
   });
 
-  it('takes in members, each email once', async () => {
+  it('adds members, each email once', async () => {
     const add = (payload: object) =>
       api.server.inject({
         method: 'POST',

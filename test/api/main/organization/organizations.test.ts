@@ -51,7 +51,7 @@ describe('a created organisation', () => {
     expect(await listed(body.id)).toMatchObject({ display_name: 'Größe & Co' });
   });
 
-  it('has the id and the handle that were asked for; both are taken then', async () => {
+  it('has the requested id and handle, which are then in use', async () => {
     const [id, handle] = [randomUUID(), `h-${randomUUID()}`];
     const names = { display_name: 'x', workspace_display_name: 'First', tenant_handle: handle };
     const { body } = await create({ id: id.toUpperCase(), ...names });
@@ -70,21 +70,21 @@ describe('a created organisation', () => {
     ['a NUL character', { display_name: 'a\0b' }],
     ['half of a surrogate pair', { display_name: 'a\ud800' }],
     ['a name that is a number', { display_name: 1 }],
-    ['a wrong id', { display_name: 'x', id: '1' }],
-    ['a wrong handle', { display_name: 'x', tenant_handle: 'Not a handle' }],
+    ['a malformed id', { display_name: 'x', id: '1' }],
+    ['a malformed handle', { display_name: 'x', tenant_handle: 'Not a handle' }],
     ['a long handle', { display_name: 'x', tenant_handle: 'x'.repeat(65) }],
-    ['a wrong email', { display_name: 'x', admin_email: 'x' }],
+    ['a malformed email', { display_name: 'x', admin_email: 'x' }],
     ['a NUL character in the name of the workspace', { display_name: 'x', workspace_display_name: '\0' }],
-  ])('is not made of %s', async (_what, body) => {
+  ])('is not created with %s', async (_what, body) => {
     expect((await create(body)).status).toBe(422);
   });
 
-  it('may say that it is not personal, as clients do', async () => {
+  it('accepts is_personal false, as clients send it', async () => {
     expect((await create({ display_name: 'Team', is_personal: false })).status).toBe(200);
     expect((await create({ display_name: 'Team', is_personal: true })).body.code).toBe('PARAMETER_NOT_SUPPORTED');
   });
 
-  it('is not one too many, also if many are created at once', async () => {
+  it('respects the limit, also under concurrent creation', async () => {
     const answers = await Promise.all(Array.from({ length: 20 }, () => create({ display_name: 'many' })));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 422]));
     const all = (await ask(operator.adminKey, 'GET', '/orgs')).body;
@@ -93,7 +93,7 @@ describe('a created organisation', () => {
   });
 });
 
-describe('keys that may not', () => {
+describe('keys without permission', () => {
   it.each([
     ['an admin key of another organisation', () => tenant.adminKey, 'first organisation'],
     ['a key of a workspace of the operator', () => operator.workspaceKeys[0], 'organizations:manage'],
@@ -105,7 +105,7 @@ describe('keys that may not', () => {
     expect(ids).toEqual([key() === tenant.adminKey ? tenant.id : operator.id]);
   });
 
-  it('a read-only key of the operator lists its own alone', async () => {
+  it('a read-only key of the operator lists only its own organisation', async () => {
     const wanted = { description: 'k', read_only: true, organization_wide: true };
     const made = await ask(operator.adminKey, 'POST', '/orgs/current/service-keys', wanted);
     const { key } = made.body;
@@ -115,7 +115,7 @@ describe('keys that may not', () => {
 });
 
 describe('a deleted organisation', () => {
-  it('loses keys, workspaces and users at once; repeating it queues the rest again', async () => {
+  it('loses keys, workspaces and users at once; repeating the request enqueues the rest again', async () => {
     const gone = await addOrganization(api.database, 'gone');
     queued.length = 0;
     const { status, body } = await remove(gone.id.toUpperCase());
@@ -142,7 +142,7 @@ describe('a deleted organisation', () => {
     expect((await ask(tenant.adminKey, 'GET', '/orgs')).status).toBe(200);
   });
 
-  it('takes in what was created at the same time', async () => {
+  it('includes resources that are created at the same time', async () => {
     const gone = await addOrganization(api.database, 'late');
     await remove(gone.id);
     const key = await addKey({ database: api.database, organizationId: gone.id, userId: operator.userId });
@@ -158,7 +158,7 @@ describe('a deleted organisation', () => {
     expect(found).toEqual(expect.arrayContaining([late, ...gone.workspaceIds]));
   });
 
-  it('is not that of the operator, and not one that never was', async () => {
+  it('cannot be that of the operator or an unknown one', async () => {
     expect((await remove(operator.id)).body).toMatchObject({ code: 'CONFLICT' });
     expect((await remove(randomUUID())).status).toBe(404);
     for (const id of ['1', '%00', `${operator.id}x`]) expect((await remove(id)).status, id).toBe(422);

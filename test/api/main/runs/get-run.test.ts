@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => runs?.api.close());
 
-it.each(['', '/api', '/api/v1'])('%s/runs/{id}: the whole run, values as they came', async (prefix) => {
+it.each(['', '/api', '/api/v1'])('%s/runs/{id} returns the whole run with its original values', async (prefix) => {
   const { status, type, text, body } = await runs.ask({ url: `${prefix}/runs/${rootId}` });
   expect([status, type]).toEqual([200, 'application/json; charset=utf-8']);
   expect(text).toContain('"outputs":{"n":12345678901234567890}');
@@ -27,11 +27,11 @@ it.each(['', '/api', '/api/v1'])('%s/runs/{id}: the whole run, values as they ca
   });
 });
 
-it('capitals in the id are the same id', async () => {
+it('accepts upper-case ids', async () => {
   expect((await runs.ask({ url: `/runs/${rootId.toUpperCase()}` })).body.id).toBe(rootId);
 });
 
-it('takes the parameters that clients send', async () => {
+it('accepts the parameters that clients send', async () => {
   const query = `session_id=${runs.projectId}&start_time=2026-03-05T12:00:00&exclude_s3_stored_attributes=true&include_messages=false`;
   const { status, body } = await runs.ask({ url: `/runs/${rootId}?${query}&exclude_serialized=true` });
   expect(status).toBe(200);
@@ -39,12 +39,12 @@ it('takes the parameters that clients send', async () => {
 });
 
 it.each([
-  ['no UUID', () => '/runs/1', 422],
+  ['a malformed id', () => '/runs/1', 422],
   ['SQL', () => `/runs/${encodeURIComponent("' OR 1=1 --")}`, 422],
   ['an unknown id', () => `/runs/${randomUUID()}`, 404],
   ['another project', () => `/runs/${rootId}?session_id=${randomUUID()}`, 404],
-  ['a project that is no UUID', () => `/runs/${rootId}?session_id=x`, 422],
-  ['a time that is none', () => `/runs/${rootId}?start_time=now`, 422],
+  ['a malformed project id', () => `/runs/${rootId}?session_id=x`, 422],
+  ['an invalid time', () => `/runs/${rootId}?start_time=now`, 422],
   ['messages', () => `/runs/${rootId}?include_messages=true`, 400],
 ])('%s', async (_name, url, status) => {
   const answer = await runs.ask({ url: url() });
@@ -52,7 +52,7 @@ it.each([
   expect(answer.body).toHaveProperty('detail');
 });
 
-it('other workspaces do not see it, keys without the permission neither', async () => {
+it('responds 404 to other workspaces, and 403 to keys without the permission', async () => {
   const url = `/runs/${rootId}`;
   expect((await runs.ask({ url, key: runs.theirs.workspaceKeys[0] })).status).toBe(404);
   expect((await runs.ask({ url, key: runs.ours.workspaceKeys[1] })).status).toBe(404);
@@ -60,7 +60,7 @@ it('other workspaces do not see it, keys without the permission neither', async 
   expect((await runs.ask({ url, key: 'none' })).status).toBe(401);
 });
 
-it('a run of a deleted project is gone', async () => {
+it('responds 404 for a run of a deleted project', async () => {
   const { database } = runs.api;
   await database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [runs.projectId]);
   expect((await runs.ask({ url: `/runs/${rootId}` })).status).toBe(404);

@@ -18,7 +18,7 @@ const query = (body: unknown, key?: string) => runs.ask({ url, body, ...(key && 
 const namesOf = (answer: { body: { runs: readonly Record<string, unknown>[] } }) =>
   answer.body.runs.map((run) => run.name);
 
-it('answers a page as the public schema has it', async () => {
+it('returns a page in the public schema', async () => {
   const { status, type, text, body } = await query({ session: [runs.projectId] });
   expect([status, type]).toEqual([200, 'application/json; charset=utf-8']);
   expect(body).toMatchObject({ cursors: { next: null }, search_cursors: null, parsed_query: null });
@@ -26,7 +26,7 @@ it('answers a page as the public schema has it', async () => {
   expect(text).toContain('"outputs":{"n":12345678901234567890}');
 });
 
-describe('what clients send', () => {
+describe('parameters of clients', () => {
   const nothing = {
     id: null,
     trace: null,
@@ -73,12 +73,12 @@ describe('what clients send', () => {
     ['no errors', () => ({ error: false }), ['child', 'root']],
     ['a run type', () => ({ run_type: 'llm' }), []],
     ['from a time', () => ({ start_time: '2026-03-05T13:00:01+01:00' }), ['grandchild', 'child']],
-    ['from a time in small letters', () => ({ start_time: '2026-03-05t12:00:01z' }), ['grandchild', 'child']],
+    ['from a time in lower case', () => ({ start_time: '2026-03-05t12:00:01z' }), ['grandchild', 'child']],
     ['until an end', () => ({ end_time: '2026-03-05T12:00:08.999999' }), []],
     ['ids as a list', () => ({ id: [ids[0], ids[2], randomUUID()] }), ['grandchild', 'root']],
-    ['one id bare', () => ({ id: ids[1] }), ['child']],
-    ['one project bare', () => ({ session: runs.projectId }), ['grandchild', 'child', 'root']],
-    ['an example bare', () => ({ reference_example: randomUUID() }), []],
+    ['one id without a list', () => ({ id: ids[1] }), ['child']],
+    ['one project without a list', () => ({ session: runs.projectId }), ['grandchild', 'child', 'root']],
+    ['one example without a list', () => ({ reference_example: randomUUID() }), []],
     ['an unknown project', () => ({ session: [randomUUID()] }), []],
   ])('%s', async (_name, body, expected) => {
     const answer = await query(body());
@@ -86,7 +86,7 @@ describe('what clients send', () => {
     expect(namesOf(answer)).toEqual(expected);
   });
 
-  it('pages follow each other by cursor', async () => {
+  it('follow the cursor from page to page', async () => {
     const first = await query({ limit: 2, select: ['name'] });
     const { next } = first.body.cursors as { next: string };
     const second = await query({ limit: 2, select: ['name'], cursor: next });
@@ -96,7 +96,7 @@ describe('what clients send', () => {
   });
 });
 
-describe('what is refused', () => {
+describe('an invalid query', () => {
   const evil = "x') OR 1=1; DROP TABLE runs; --";
   it.each<[string, unknown, number]>([
     ...['query', 'filter', 'trace_filter', 'tree_filter', 'search_filter'].map((name): [string, unknown, number] => [
@@ -110,8 +110,8 @@ describe('what is refused', () => {
       400,
     ]),
     ['experimental search', { use_experimental_search: true }, 400],
-    ['a cursor that is none', { cursor: evil }, 400],
-    ['contradiction', { execution_order: 1, is_root: false }, 400],
+    ['an invalid cursor', { cursor: evil }, 400],
+    ['contradicting conditions', { execution_order: 1, is_root: false }, 400],
     ['SQL as an id', { id: [evil] }, 422],
     ['SQL as a trace', { trace: evil }, 422],
     ['SQL as a parent', { parent_run: evil }, 422],
@@ -123,15 +123,15 @@ describe('what is refused', () => {
     ['SQL as an end', { end_time: evil }, 422],
     ['SQL as a selection', { select: ['name', evil] }, 422],
     ['an unknown field', { select: ['constructor'] }, 422],
-    ['a time that only looks like one', { start_time: '2026-02-30T00:00:00Z' }, 422],
-    ['no limit at all', { limit: 0 }, 422],
+    ['a date that does not exist', { start_time: '2026-02-30T00:00:00Z' }, 422],
+    ['a limit of 0', { limit: 0 }, 422],
     ['a negative limit', { limit: -1 }, 422],
-    ['half a run', { limit: 1.5 }, 422],
-    ['a limit in words', { limit: 'ten' }, 422],
+    ['a fractional limit', { limit: 1.5 }, 422],
+    ['a limit that is not a number', { limit: 'ten' }, 422],
     ['too many ids', { id: Array(10_001).fill(randomUUID()) }, 422],
     ['another execution order', { execution_order: 2 }, 422],
-    ['a list', [], 422],
-    ['no JSON', '{', 422],
+    ['an array', [], 422],
+    ['invalid JSON', '{', 422],
   ])('%s', async (_name, body, status) => {
     const answer = await query(body);
     expect(answer.status).toBe(status);
@@ -139,13 +139,13 @@ describe('what is refused', () => {
     expect(await query({})).toMatchObject({ status: 200 });
   });
 
-  it('a filter is named in the answer', async () => {
+  it('names an unsupported filter in the response', async () => {
     const { body } = await query({ trace_filter: 'eq(name, "x")' });
     expect(body.detail).toBe("The parameter 'trace_filter' is not supported yet.");
   });
 });
 
-it('other workspaces see nothing of it', async () => {
+it('returns nothing to other workspaces', async () => {
   for (const key of [runs.theirs.workspaceKeys[0], runs.ours.workspaceKeys[1]]) {
     const asked = [{}, { session: [runs.projectId] }, { id: ids }, { trace: ids[0] }, { parent_run: ids[0] }];
     for (const body of asked) expect((await query(body, key)).body.runs).toEqual([]);
@@ -155,7 +155,7 @@ it('other workspaces see nothing of it', async () => {
   expect((await query({}, runs.blindKey)).status).toBe(403);
 });
 
-it('ClickHouse that is down is 503, to be tried again', async () => {
+it('responds 503 with retry if ClickHouse is unavailable', async () => {
   const { services } = runs.api;
   const { clickhouse } = services;
   // Nothing listens on port 1.

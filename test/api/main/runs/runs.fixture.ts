@@ -7,11 +7,11 @@ export interface RunsApi {
   readonly api: ApiUnderTest;
   readonly ours: OrganizationUnderTest;
   readonly theirs: OrganizationUnderTest;
-  /** A key of our first workspace that may not read runs. */
+  /** A key of our first workspace without the permission to read runs. */
   readonly blindKey: string;
   readonly projectId: string;
   readonly projectName: string;
-  /** A trace of three: root, child, grandchild, a second apart. */
+  /** A trace of three runs: root, child, grandchild, one second apart. */
   readonly trace: readonly [RunEvent, RunEvent, RunEvent];
   ask(request: Ask): Promise<Answered>;
 }
@@ -19,7 +19,7 @@ export interface RunsApi {
 export interface Ask {
   readonly url: string;
   readonly key?: string;
-  /** Makes it a POST. */
+  /** If set, the method is POST. */
   readonly body?: unknown;
 }
 
@@ -30,7 +30,7 @@ export interface Answered {
   readonly body: { readonly [name: string]: unknown; readonly runs: readonly Record<string, unknown>[] };
 }
 
-/** Two organisations on stores of their own; ours has a project with one trace. */
+/** Two organisations on their own stores; ours has a project with one trace. */
 export async function startRunsApi(): Promise<RunsApi> {
   const api = await startApi();
   const ours = await addOrganization(api.database, 'ours');

@@ -32,7 +32,7 @@ const names = async (query: string) =>
   (await ask('GET', `/sessions?${query}`)).body.map(({ name }: { name: string }) => name);
 
 describe('the stock SDK', () => {
-  it('makes, finds, reads, changes, lists and deletes projects', async () => {
+  it('creates, finds, reads, updates, lists and deletes projects', async () => {
     const made = await client.createProject({
       projectName: 'first',
       description: 'about',
@@ -72,25 +72,25 @@ describe('the stock SDK', () => {
     expect(api.deletions).toContainEqual({ workspaceId: acme.workspaceIds[0], projectId: made.id });
   });
 
-  it('keeps what an experiment says of itself', async () => {
-    const said = { num_examples: 3, num_repetitions: 2, evaluator_keys: ['correct', 'brief'] };
-    const made = await create(said);
-    expect(made).toMatchObject(said);
-    expect((await ask('GET', `/sessions/${made.id}`)).body).toMatchObject(said);
-    expect((await ask('GET', `/sessions?name=${made.name}`)).body).toMatchObject([said]);
-    // A stock client closes an experiment with a change that names none of them.
+  it('keeps the properties of an experiment', async () => {
+    const experiment = { num_examples: 3, num_repetitions: 2, evaluator_keys: ['correct', 'brief'] };
+    const made = await create(experiment);
+    expect(made).toMatchObject(experiment);
+    expect((await ask('GET', `/sessions/${made.id}`)).body).toMatchObject(experiment);
+    expect((await ask('GET', `/sessions?name=${made.name}`)).body).toMatchObject([experiment]);
+    // A stock client closes an experiment with an update that contains none of them.
     const closed = await ask('PATCH', `/sessions/${made.id}`, { end_time: '2026-01-02T03:04:05Z', name: null });
-    expect(closed.body).toMatchObject(said);
+    expect(closed.body).toMatchObject(experiment);
     const again = await ask('POST', '/sessions?upsert=true', {
       name: made.name,
       num_examples: 4,
       evaluator_keys: null,
     });
-    expect(again.body).toMatchObject({ ...said, num_examples: 4 });
+    expect(again.body).toMatchObject({ ...experiment, num_examples: 4 });
     expect(await create()).toMatchObject({ num_examples: null, num_repetitions: null, evaluator_keys: null });
   });
 
-  it('pages through more projects than fit on one page', async () => {
+  it('reads more than one page of projects', async () => {
     const { adminKey } = await addOrganization(api.database, 'many');
     const payload = (name: string) => ({ method: 'POST', url: '/sessions', payload: { name } }) as const;
     for (let at = 0; at < 101; at++) {
@@ -111,24 +111,24 @@ describe('POST /sessions', () => {
     ['a name with NUL', { name: 'a\0' }, 422],
     ['a lone surrogate', '{"name":"\\ud800"}', 422],
     ['SQL', { name: "'; DROP TABLE projects; --" }, 200],
-    ['an id that is none', { name: 'id', id: 'x' }, 422],
-    ['a day that is none', { name: 'day', start_time: '2026-02-30T00:00:00Z' }, 422],
+    ['a malformed id', { name: 'id', id: 'x' }, 422],
+    ['a date that does not exist', { name: 'day', start_time: '2026-02-30T00:00:00Z' }, 422],
     ['a time without zone', { name: 'zone', start_time: '2026-02-03T04:05:06.123456' }, 200],
     ['an unknown tier', { name: 'tier', trace_tier: 'forever' }, 422],
-    ['tags, which come later', { name: 'tags', tag_value_ids: [randomUUID()] }, 400],
+    ['tags, which are not supported', { name: 'tags', tag_value_ids: [randomUUID()] }, 400],
     ['no tags', { name: 'no tags', tag_value_ids: [], evaluator_keys: null }, 200],
-    ['extra that is no object', { name: 'extra', extra: [1] }, 422],
+    ['extra that is not an object', { name: 'extra', extra: [1] }, 422],
   ])('%s', async (_, payload, status) => {
     expect((await ask('POST', '/sessions', payload)).status).toBe(status);
   });
 
-  it('keeps times to the microsecond and without zone as UTC', async () => {
+  it('keeps times to the microsecond, and reads times without zone as UTC', async () => {
     const { start_time } = await create({ start_time: '2026-02-03T04:05:06.123456' });
     expect(start_time).toBe('2026-02-03T04:05:06.123456Z');
     expect((await create({ start_time: '2026-02-03T04:05:06+02:00' })).start_time).toBe('2026-02-03T02:05:06.000000Z');
   });
 
-  it('gives extra back as it came, whatever is in it', async () => {
+  it('returns extra unchanged, whatever it contains', async () => {
     const text =
       '{"__proto__":{"polluted":1},"nul":"\\u0000","half":"\\ud800","deep":[[{}]],"metadata":{"nul":"\\u0000","a":1}}';
     const made = await ask('POST', '/sessions', `{"name":"odd extra","extra":${text}}`);
@@ -140,20 +140,20 @@ describe('POST /sessions', () => {
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
 
-  it('takes nesting up to the limit and refuses more', async () => {
+  it('accepts nesting up to the limit and rejects more', async () => {
     const nested = (depth: number) =>
       `{"name":"${randomUUID()}","extra":{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`;
     expect((await ask('POST', '/sessions', nested(maxParsedDepth - 2))).status).toBe(200);
     expect((await ask('POST', '/sessions', nested(maxParsedDepth))).body).toMatchObject({ code: 'TOO_DEEP' });
   });
 
-  it('refuses an id that is taken, by name too', async () => {
+  it('rejects an id that is in use, also with upsert by name', async () => {
     const { id } = await create();
     expect((await ask('POST', '/sessions', { name: randomUUID(), id })).status).toBe(409);
     expect((await ask('POST', '/sessions?upsert=True', { name: randomUUID(), id })).status).toBe(409);
   });
 
-  it('makes one of many that upsert at once', async () => {
+  it('creates one project for concurrent upserts', async () => {
     const name = randomUUID();
     const answers = await Promise.all(
       Array.from({ length: 10 }, () => ask('POST', '/sessions?upsert=true', { name, description: 'd' })),
@@ -186,7 +186,7 @@ describe('GET /sessions', () => {
     if (status === 400) expect(answer.body.detail).toContain(query.split('=')[0]);
   });
 
-  it('orders, cuts and goes on without gaps', async () => {
+  it('sorts, limits and pages without gaps', async () => {
     const made: string[] = [];
     const start_time = '2020-01-01T00:00:00Z';
     for (const name of ['order b', 'order a', 'order c']) made.push((await create({ name, start_time })).name);
@@ -199,7 +199,7 @@ describe('GET /sessions', () => {
     expect(await names('name_contains=%25')).toEqual([]);
   });
 
-  it('tells experiments from other projects', async () => {
+  it('separates experiments from other projects', async () => {
     const dataset = randomUUID();
     const { name } = await create({ reference_dataset_id: dataset });
     expect(await names(`reference_dataset=${dataset}`)).toEqual([name]);
@@ -209,7 +209,7 @@ describe('GET /sessions', () => {
 });
 
 describe('PATCH and DELETE', () => {
-  it('refuses a name that is taken, and keeps its own', async () => {
+  it('rejects a name that is in use, and accepts its own', async () => {
     const [one, two] = [await create(), await create()];
     const taken = await ask('PATCH', `/sessions/${one.id}`, { name: two.name });
     expect([taken.status, taken.body.detail]).toEqual([409, 'A session with this name already exists.']);
@@ -218,7 +218,7 @@ describe('PATCH and DELETE', () => {
     expect((await ask('PATCH', '/sessions/x', { name: 'x' })).status).toBe(422);
   });
 
-  it('deletes once, frees the name, and all or none of several', async () => {
+  it('deletes once, frees the name, and deletes all or none of several', async () => {
     const [one, two, three] = [await create(), await create(), await create()];
     expect((await ask('DELETE', `/sessions/${one.id}`)).status).toBe(200);
     expect((await ask('DELETE', `/sessions/${one.id}`)).status).toBe(404);

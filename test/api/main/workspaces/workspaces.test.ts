@@ -15,7 +15,7 @@ afterAll(() => api.close());
 const ask = asking(() => api);
 
 describe('workspaces', () => {
-  it('are made, used at once, renamed and closed', async () => {
+  it('are created, usable at once, renamed and deleted', async () => {
     const made = await ask(acme.adminKey, 'POST', '/workspaces', { display_name: 'Third', tenant_handle: 'third' });
     expect(made).toMatchObject({
       status: 200,
@@ -54,7 +54,7 @@ describe('workspaces', () => {
     ).toBe(200);
   });
 
-  it('are listed under their older name, and only those that a key reaches', async () => {
+  it('are listed under /tenants, and only those that a key can access', async () => {
     const { body } = await ask(acme.workspaceKeys[1], 'GET', '/tenants');
     expect(body.map(({ id }: { id: string }) => id)).toEqual([acme.workspaceIds[1]]);
     expect((await ask(acme.workspaceKeys[1], 'GET', `/workspaces/${acme.workspaceIds[0]}`)).status).toBe(404);
@@ -73,7 +73,7 @@ describe('workspaces', () => {
     expect((await ask(acme.adminKey, 'POST', '/workspaces', payload)).status).toBe(status);
   });
 
-  it('refuse ids and handles that are taken', async () => {
+  it('reject ids and handles that are in use', async () => {
     const payload = { id: randomUUID(), display_name: 'x', tenant_handle: 'taken' };
     expect((await ask(acme.adminKey, 'POST', '/workspaces', payload)).status).toBe(200);
     const sameId = await ask(acme.adminKey, 'POST', '/workspaces', { ...payload, tenant_handle: null });
@@ -84,7 +84,7 @@ describe('workspaces', () => {
     expect([sameHandle.status, sameHandle.body.detail]).toEqual([409, expect.stringContaining('handle')]);
   });
 
-  it('keep the last one, also from two who close at once', async () => {
+  it('keep the last one, also if two are deleted concurrently', async () => {
     const pair = await addOrganization(api.database, 'pair');
     const answers = await Promise.all(
       pair.workspaceIds.map((id) => ask(pair.adminKey, 'DELETE', `/workspaces/${id}`, undefined)),

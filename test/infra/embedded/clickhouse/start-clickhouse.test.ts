@@ -5,7 +5,7 @@ import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embe
 import { endLeftover, recordProcess } from '../../../../infra/embedded/leftover.ts';
 import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
 
-// Engines start in a second; on a machine with much else to do, in many.
+// Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 let engine: EmbeddedClickhouse | undefined;
@@ -17,7 +17,7 @@ afterEach(async () => {
 const serverPid = (folder: string): number =>
   (JSON.parse(readFileSync(join(folder, 'clickhouse', 'process.json'), 'utf8')) as [number])[0];
 
-it('is closed to everybody without the password', async () => {
+it('refuses every client without the password', async () => {
   const folder = temporaryFolder();
   engine = await startClickhouse({ folder });
   const url = new URL(engine.url);
@@ -36,14 +36,14 @@ it('is closed to everybody without the password', async () => {
   expect(statSync(join(folder, 'clickhouse')).mode & 0o777).toBe(0o700);
 });
 
-it('cannot read files of the machine or call other systems', async () => {
+it('cannot read local files or connect to other systems', async () => {
   engine = await startClickhouse({ folder: temporaryFolder() });
   for (const source of ["file('/etc/passwd', LineAsString)", "url('http://127.0.0.1:1/', LineAsString)"]) {
     await expect(askClickhouse(engine.url, `SELECT * FROM ${source}`)).rejects.toThrow('ACCESS_DENIED');
   }
 });
 
-it('has the settings that it was given', async () => {
+it('has the given settings', async () => {
   engine = await startClickhouse({ folder: temporaryFolder(), memoryLimitBytes: 1_500_000_000 });
   const setting = (name: string) => `SELECT value FROM system.server_settings WHERE name = '${name}'`;
   expect(await askClickhouse(engine.url, setting('max_server_memory_usage'))).toBe('1500000000');
@@ -52,7 +52,7 @@ it('has the settings that it was given', async () => {
   expect(await askClickhouse(engine.url, "SELECT count() FROM system.tables WHERE name = 'query_log'")).toBe('0');
 });
 
-it('after a crash it is back on the same address with its data', async () => {
+it('restarts on the same address with its data after a crash', async () => {
   const folder = temporaryFolder();
   engine = await startClickhouse({ folder });
   const { url } = engine;
@@ -85,7 +85,7 @@ describe('a server that does not answer is started again, on the same address wi
   });
 });
 
-it('stopped while it is down after a crash, nothing comes up any more', async () => {
+it('does not restart if it is stopped while it is down after a crash', async () => {
   const folder = temporaryFolder();
   const crashing = await startClickhouse({ folder });
   process.kill(serverPid(folder), 'SIGKILL');
@@ -94,7 +94,7 @@ it('stopped while it is down after a crash, nothing comes up any more', async ()
   expect(processesOn(folder)).toEqual([]);
 });
 
-it('says in the words of the engine why it cannot start', async () => {
+it('reports the error message of the engine if it cannot start', async () => {
   const folder = temporaryFolder();
   mkdirSync(join(folder, 'clickhouse', 'data', 'status'), { recursive: true });
   const started = startClickhouse({ folder });
@@ -103,7 +103,7 @@ it('says in the words of the engine why it cannot start', async () => {
   expect(processesOn(folder)).toEqual([]);
 });
 
-it('a process that has the number of a former server is left alone, a damaged note is nobody', async () => {
+it('does not kill a process that reuses the id of an earlier server, and ignores a damaged process file', async () => {
   const path = join(temporaryFolder(), 'process.json');
   recordProcess(path, process.pid);
   const [pid, identity] = JSON.parse(readFileSync(path, 'utf8')) as [number, string];

@@ -10,7 +10,7 @@ import {
 } from '../../../../infra/embedded/postgres/start-postgres.ts';
 import { askPostgres, processesOn, temporaryFolder } from '../processes.ts';
 
-// Engines start in a second; on a machine with much else to do, in many.
+// Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 let engine: EmbeddedPostgres | undefined;
@@ -39,7 +39,7 @@ const isUp = (url: string) =>
     () => false,
   );
 
-it('stores durably, in UTF-8, ordered by code point, for the password only', async () => {
+it('is durable, uses UTF-8 and code point order, and requires the password', async () => {
   const folder = temporaryFolder();
   const { url } = await start({ folder });
   expect(await askPostgres(url, 'SHOW server_encoding')).toEqual(['UTF8']);
@@ -56,7 +56,7 @@ it('stores durably, in UTF-8, ordered by code point, for the password only', asy
 });
 
 describe('a crash', () => {
-  it.each(['SIGKILL', 'SIGABRT'] as const)('of the server (%s): it is back on the same address', async (signal) => {
+  it.each(['SIGKILL', 'SIGABRT'] as const)('of the server (%s): it restarts on the same address', async (signal) => {
     const folder = temporaryFolder();
     const { url } = await start({ folder });
     await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
@@ -79,7 +79,7 @@ describe('a crash', () => {
     expect(postmasterPid(data)).not.toBe(suspended);
   });
 
-  it('of the watchdog: its server is ended, another comes up', async () => {
+  it('of the watchdog: its server is stopped and another one started', async () => {
     const folder = temporaryFolder();
     const data = join(folder, 'postgres', 'data');
     const { url } = await start({ folder });
@@ -93,7 +93,7 @@ describe('a crash', () => {
   });
 });
 
-it('a postmaster.pid that names a stranger is no obstacle, and the stranger lives', async () => {
+it('a postmaster.pid with the id of an unrelated process does not prevent the start, and that process survives', async () => {
   const folder = temporaryFolder();
   const data = join(folder, 'postgres', 'data');
   await start({ folder });
@@ -110,7 +110,7 @@ it('a postmaster.pid that names a stranger is no obstacle, and the stranger live
   }
 });
 
-it('a cluster that was made half-way is made anew', async () => {
+it('a half-created cluster is created again', async () => {
   const folder = temporaryFolder();
   mkdirSync(join(folder, 'postgres', 'draft-0123', 'data'), { recursive: true });
   const { url } = await start({ folder });
@@ -118,7 +118,7 @@ it('a cluster that was made half-way is made anew', async () => {
   expect(existsSync(join(folder, 'postgres', 'draft-0123'))).toBe(false);
 });
 
-describe('says what is wrong', () => {
+describe('reports', () => {
   it('a lost or a wrong password', async () => {
     const folder = temporaryFolder();
     await start({ folder });
@@ -130,7 +130,7 @@ describe('says what is wrong', () => {
     expect(processesOn(folder)).toEqual([]);
   });
 
-  it('damaged data, in the words of the engine', async () => {
+  it('damaged data, with the error message of the engine', async () => {
     const folder = temporaryFolder();
     await start({ folder });
     await stop();
@@ -142,7 +142,7 @@ describe('says what is wrong', () => {
   });
 });
 
-/** A build without the links that its install script makes, in a folder of the given mode. */
+/** An installation without the links that its install script creates, in a folder of the given mode. */
 function copyOfBuild(mode: number): string {
   const home = join(temporaryFolder(), 'home');
   mkdirSync(home, { mode: 0o700 });
@@ -163,7 +163,7 @@ const linked = () => {
   return new Set(list.map(({ target }) => join(folder, ...target.split('/').slice(1))));
 };
 
-it('the links between libraries are made where the install script never ran', async () => {
+it('creates the links between libraries if the install script did not run', async () => {
   const build = copyOfBuild(0o755);
   expect(existsSync(join(build, 'lib', 'libpq.so.5'))).toBe(false);
   chmodSync(join(build, '..', '..'), 0o755);
@@ -174,7 +174,7 @@ it('the links between libraries are made where the install script never ran', as
 });
 
 describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not root)', () => {
-  it('runs under another user, in the data folder, whose other contents stay closed', async () => {
+  it('runs as another user in the data folder, without access to its other contents', async () => {
     const folder = temporaryFolder();
     const { url } = await start({ folder, sharedFolders: [] });
     const data = join(folder, 'postgres', 'data');
@@ -185,7 +185,7 @@ describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not ro
     expect(await isUp(url)).toBe(true);
   });
 
-  it('clone and data under a home of mode 700: copies of both places, found again, kept apart', async () => {
+  it('copies program and data out of a home folder of mode 700, reuses the copies, and keeps folders separate', async () => {
     const shared = join(temporaryFolder(), 'shared');
     chmodSync(join(shared, '..'), 0o755);
     const home = temporaryFolder();
@@ -201,13 +201,13 @@ describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not ro
     expect(statSync(place).mode & 0o777).toBe(0o700);
     await stop();
 
-    // A copy that is not whole, as after a crash of the machine, is made again.
+    // An incomplete copy, as after a crash of the machine, is replaced.
     rmSync(join(shared, 'postgres-test', 'bin', 'initdb'));
     writeFileSync(join(shared, 'postgres-test', 'bin', 'postgres'), 'half');
     expect(await askPostgres((await start(options)).url, 'SELECT n FROM t')).toEqual([1]);
     await stop();
 
-    // A new data folder of the same name does not come back to the old data.
+    // A new data folder with the same path does not use the old data.
     rmSync(folder, { recursive: true });
     mkdirSync(folder, { mode: 0o700 });
     await expect(askPostgres((await start(options)).url, 'SELECT n FROM t')).rejects.toThrow('does not exist');
@@ -217,7 +217,7 @@ describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not ro
     await expect(start(options)).rejects.toThrow('does not exist');
   });
 
-  it('a shared folder that somebody else could have prepared is not used', async () => {
+  it('does not use a shared folder that another user could have prepared', async () => {
     const shared = join(temporaryFolder(), 'shared');
     mkdirSync(shared);
     chmodSync(shared, 0o777);

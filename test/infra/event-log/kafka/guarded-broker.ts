@@ -12,14 +12,14 @@ import { loadStackSettings } from '../../../stack/stack-settings.ts';
 import { openTools } from '../../../stack/tools.ts';
 import { serverCertificate } from '../../tls/certificates.ts';
 
-/** Ways into the broker, each at a port of its own. */
+/** Listeners of the broker, each with its own port. */
 const listeners = {
   open: 'PLAINTEXT',
   encrypted: 'SSL',
   guarded: 'SASL_SSL',
-  /** Signing in without encryption. */
+  /** SASL without encryption. */
   bare: 'SASL_PLAINTEXT',
-  /** Takes only one mechanism, the strongest. */
+  /** Accepts only the strongest mechanism. */
   strict: 'SASL_SSL',
 } as const;
 export type Listener = keyof typeof listeners;
@@ -27,12 +27,12 @@ export type Listener = keyof typeof listeners;
 export const guardedUser = { kafkaUser: 'ann', kafkaPassword: 'correct horse' };
 
 export interface GuardedBroker {
-  /** As it stands in RUNLAKE_KAFKA_BROKERS. */
+  /** The value for RUNLAKE_KAFKA_BROKERS. */
   readonly addresses: Readonly<Record<Listener, string>>;
   stop(): Promise<void>;
 }
 
-/** A broker of the test's own, out of the native stack's installation, with a listener for each kind of guard. */
+/** Starts a separate broker from the stack's installation, with one listener for each security protocol. */
 export async function startGuardedBroker(): Promise<GuardedBroker> {
   const { java = '', classPath = '' } = await kafka.install(openTools(loadStackSettings(), () => {}));
   const names = Object.keys(listeners) as Listener[];

@@ -1,4 +1,4 @@
-/** TLS and signing in, on a real broker that asks for them: what is right works, what is wrong is named. */
+/** TLS and SASL on a real broker that requires them: correct settings work, wrong ones are reported. */
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { explainPart } from '../../../../api/command-line/explain-part.ts';
@@ -27,7 +27,7 @@ const plain: Guards = { ...guardedUser, kafkaSaslMechanism: 'plain' };
 const scram256: Guards = { ...guardedUser, kafkaSaslMechanism: 'scram-sha-256' };
 const scram512: Guards = { ...guardedUser, kafkaSaslMechanism: 'scram-sha-512' };
 
-describe.runIf(servers)('A broker that asks for TLS and for who we are', () => {
+describe.runIf(servers)('a broker that requires TLS and SASL', () => {
   let broker: GuardedBroker;
   beforeAll(async () => {
     broker = await startGuardedBroker();
@@ -62,7 +62,7 @@ describe.runIf(servers)('A broker that asks for TLS and for who we are', () => {
         limits: { rows: 10, bytes: 1024 * 1024 },
         handle: async (batch) => void records.push(...batch.records),
       });
-      await until('the event to come back', () => records.length > 0, 60_000);
+      await until('the event to be consumed', () => records.length > 0, 60_000);
       expect(records[0]?.value.equals(value)).toBe(true);
     } finally {
       await log.close();
@@ -84,12 +84,18 @@ describe.runIf(servers)('A broker that asks for TLS and for who we are', () => {
     ['a wrong password, SCRAM-SHA-512', 'strict', { ...overTls, ...scram512, kafkaPassword: 'wrong' }, denied, refuses],
     ['an unknown user', 'guarded', { ...overTls, ...scram256, kafkaUser: 'nobody' }, denied, refuses],
     ['a mechanism that is not taken there', 'strict', { ...overTls, ...plain }, denied, refuses],
-    ['nobody signs in where one has to', 'guarded', overTls, unavailable, /RUNLAKE_KAFKA_SASL_MECHANISM/],
+    [
+      'no SASL settings for a broker that requires SASL',
+      'guarded',
+      overTls,
+      unavailable,
+      /RUNLAKE_KAFKA_SASL_MECHANISM/,
+    ],
     ['TLS to a port without it', 'bare', { ...overTls, ...plain }, unavailable, /RUNLAKE_KAFKA_TLS=false/],
     ['no TLS to a port that speaks it', 'encrypted', {}, unavailable, /RUNLAKE_KAFKA_TLS=true/],
     ['no TLS, signing in', 'guarded', plain, unavailable, /RUNLAKE_KAFKA_TLS=true/],
     [
-      'an authority that nobody named',
+      'an authority that is not configured',
       'encrypted',
       { kafkaTls: true },
       unavailable,
@@ -108,9 +114,9 @@ describe.runIf(servers)('A broker that asks for TLS and for who we are', () => {
       (found) => expect.fail(`it said: ${found}`),
       (reason: unknown) => reason,
     );
-    const said = explainPart(error, { name: 'Kafka', address: config.kafkaBrokers ?? '' });
+    const explanation = explainPart(error, { name: 'Kafka', address: config.kafkaBrokers ?? '' });
     expect(isRunlakeError(error) && error.code, String(error)).toBe(code);
-    expect(`${said?.words} → ${said?.remedy}`, String(error)).toMatch(words);
-    expect(`${error} ${said?.words}`).not.toContain(guardedUser.kafkaPassword);
+    expect(`${explanation?.words} → ${explanation?.remedy}`, String(error)).toMatch(words);
+    expect(`${error} ${explanation?.words}`).not.toContain(guardedUser.kafkaPassword);
   });
 });

@@ -14,7 +14,7 @@ export interface KafkaServers {
   readonly registryUrl: string;
 }
 
-/** Kafka and registry of the native stack; `undefined`, with the reason printed, where one is not up. */
+/** Kafka and registry of the native stack; `undefined`, with the reason printed, if one is not up. */
 export function kafkaServers(): KafkaServers | undefined {
   const kafka = stackPart('kafka');
   const registry = stackPart('registry');
@@ -31,19 +31,19 @@ export interface ConsumedMessage {
 export interface KafkaUnderTest {
   readonly config: Config;
   readonly admin: Admin;
-  /** As the topic is called in Kafka. */
+  /** The name of the topic in Kafka. */
   nameOf(topic: Topic): string;
-  /** A log on the same topics and groups; closed at the end, if not before. */
+  /** Opens a log on the same topics and groups; `close` closes it if it is still open. */
   open(overrides?: Partial<Config>, topics?: readonly Topic[]): Promise<KafkaLog>;
-  /** What any other program would write. */
+  /** Produces messages as any other program would. */
   produce(topic: Topic, messages: readonly Message[]): Promise<void>;
-  /** The first `count` messages of a topic, in the order of each partition, as any other program would read them. */
+  /** Consumes the first `count` messages of a topic, in partition order, as any other program would. */
   consume(topic: Topic, count: number): Promise<ConsumedMessage[]>;
   /** Closes the logs and deletes the topics. */
   close(): Promise<void>;
 }
 
-/** Topics and groups of one's own on real servers. */
+/** Opens logs with separate topics and groups on real servers. */
 export async function kafkaUnderTest(
   { brokers, registryUrl }: KafkaServers,
   overrides: Partial<Config> = {},

@@ -10,13 +10,13 @@ import { type OwnBroker, ownBroker } from './own-broker.ts';
 const servers = kafkaServers();
 const publishTimeoutMs = 2_000;
 
-describe.runIf(servers)('Kafka is away while events are published', () => {
+describe.runIf(servers)('Kafka is unavailable while events are published', () => {
   let broker: OwnBroker;
   let under: KafkaUnderTest;
   let log: KafkaLog;
   const seen = new Map<string, LogRecord>();
-  /** What a tail was handed over all of it, by partition. */
-  const tailed = new Map<number, number[]>();
+  /** Offsets that a follower received during all tests, by partition. */
+  const followed = new Map<number, number[]>();
 
   beforeAll(async () => {
     broker = await ownBroker();
@@ -27,7 +27,8 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
     log = await under.open({}, [runEvents]);
     await log.follow(runEvents, {
       onRecords(records) {
-        for (const { partition, offset } of records) tailed.set(partition, [...(tailed.get(partition) ?? []), offset]);
+        for (const { partition, offset } of records)
+          followed.set(partition, [...(followed.get(partition) ?? []), offset]);
       },
     });
     await log.subscribe({
@@ -49,7 +50,7 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
     value: Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from(text)]),
   });
 
-  /** Publishes 0, 1, 2, … of a key, each again until it is taken, as a client does. */
+  /** Publishes 0, 1, 2, … under a key and retries each until it is accepted, as a client does. */
   function publishing(key: string) {
     let next = 0;
     let stopped = false;
@@ -71,7 +72,7 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
       }
     })();
     return {
-      taken: () => next,
+      accepted: () => next,
       refusals: () => refusals,
       slowestMs: () => slowestMs.value,
       async stop() {
@@ -81,7 +82,7 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
     };
   }
 
-  /** Every key's numbers in the order of the log, as the consumer that lives through it all has seen them. */
+  /** The numbers of every key in log order, as received by the consumer that is subscribed during all tests. */
   async function stored(keys: readonly string[], counts: readonly number[]) {
     const numbersOf = (key: string) =>
       [...seen.values()]
@@ -89,52 +90,52 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
         .sort((a, b) => a.offset - b.offset)
         .map(({ value }) => Number(value.subarray(5).toString().split(' ').at(-1)));
     await until(
-      'all that was taken to be consumed',
+      'all accepted events to be consumed',
       () => keys.every((key, index) => new Set(numbersOf(key)).size >= (counts[index] as number)),
       90_000,
     );
     return keys.map(numbersOf);
   }
 
-  async function lives(name: string, away: () => Promise<void>, back: () => Promise<void>) {
+  async function survivesOutage(name: string, away: () => Promise<void>, back: () => Promise<void>) {
     const keys = Array.from({ length: 6 }, (_, index) => `${name}${index}`);
     const publishers = keys.map(publishing);
-    await until('events to be taken', () => publishers.every(({ taken }) => taken() > 20), 30_000);
+    await until('events to be accepted', () => publishers.every(({ accepted }) => accepted() > 20), 30_000);
     await away();
     await until('refusals', () => publishers.every(({ refusals }) => refusals() > 2), 30_000);
-    const before = publishers.map(({ taken }) => taken());
+    const before = publishers.map(({ accepted }) => accepted());
     await back();
     await until(
-      'events to be taken again',
-      () => publishers.every(({ taken }, index) => taken() > (before[index] as number) + 20),
+      'events to be accepted again',
+      () => publishers.every(({ accepted }, index) => accepted() > (before[index] as number) + 20),
       60_000,
     );
     await Promise.all(publishers.map((each) => each.stop()));
     for (const { slowestMs } of publishers) expect(slowestMs()).toBeLessThan(publishTimeoutMs * 4);
-    const counts = publishers.map(({ taken }) => taken());
+    const counts = publishers.map(({ accepted }) => accepted());
     for (const [index, numbers] of (await stored(keys, counts)).entries()) {
-      // Nothing that was taken is missing, and no copy of an older event stands behind a newer one that was taken.
-      const held = new Set(numbers);
+      // No accepted event is missing, and no copy of an older event follows a newer accepted one.
+      const consumed = new Set(numbers);
       expect(
-        Array.from({ length: counts[index] as number }, (_, number) => number).filter((n) => !held.has(n)),
+        Array.from({ length: counts[index] as number }, (_, number) => number).filter((n) => !consumed.has(n)),
       ).toEqual([]);
       expect(numbers).toEqual([...numbers].sort((a, b) => a - b));
     }
     expect(log.pendingBytes).toBe(0);
-    await tailHasAll();
+    await expectFollowedAll();
   }
 
-  /** The tail has each record that is in Kafka once, in order. */
-  async function tailHasAll(): Promise<void> {
+  /** The follower received each record of the topic once, in order. */
+  async function expectFollowedAll(): Promise<void> {
     for (const { partition, high } of await under.admin.fetchTopicOffsets(under.nameOf(runEvents))) {
       const all = Array.from({ length: Number(high) }, (_, offset) => offset);
-      await until('the tail', () => (tailed.get(partition)?.length ?? 0) >= all.length, 90_000);
-      expect(tailed.get(partition) ?? []).toEqual(all);
+      await until('the follower to catch up', () => (followed.get(partition)?.length ?? 0) >= all.length, 90_000);
+      expect(followed.get(partition) ?? []).toEqual(all);
     }
   }
 
   test('it stalls: refused in time; afterwards nothing taken is missing, nothing old comes late, and a tail has each record once', async () => {
-    await lives(
+    await survivesOutage(
       'stall',
       () => broker.freeze(true),
       () => broker.freeze(false),
@@ -142,7 +143,7 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
   }, 180_000);
 
   test('it is killed and started again: the same', async () => {
-    await lives(
+    await survivesOutage(
       'kill',
       () => broker.kill(),
       () => broker.start(),
@@ -169,12 +170,12 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
       await expect(refused).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', status: 503 });
       waitsMs.push(performance.now() - startedAtMs);
     }
-    // At most one waits: the first to the other lane, where nothing was under way. Those after it do not.
+    // At most one waits: the first for the other partition queue, which had no request in flight. Later ones do not.
     expect(waitsMs.filter((waitMs) => waitMs > publishTimeoutMs * 0.9).length, `${waitsMs}`).toBeLessThanOrEqual(1);
     await expect(log.check()).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
     await broker.freeze(false);
     await until(
-      'Kafka to take events again',
+      'Kafka to accept events again',
       () =>
         log.publish(runEvents, [message('k', 'after')]).then(
           () => true,
@@ -182,9 +183,9 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
         ),
       30_000,
     );
-    await until('nothing to be held', () => log.pendingBytes === 0, 30_000);
+    await until('no pending bytes', () => log.pendingBytes === 0, 30_000);
     await until(
-      'health',
+      'the health check to pass',
       () =>
         log.check().then(
           () => true,

@@ -9,13 +9,13 @@ import { loadStackSettings } from '../../../stack/stack-settings.ts';
 import { openTools } from '../../../stack/tools.ts';
 import { until } from '../../until.ts';
 
-/** A broker of the test's own, to be stopped and killed. */
+/** A separate broker that a test may freeze and kill. */
 export interface OwnBroker {
   readonly brokers: string;
-  /** Stops it where it stands: connections stay open and nothing is answered, as on a network that stalls. */
+  /** Suspends the process: connections stay open without responses, as on a stalled network. */
   freeze(frozen: boolean): Promise<void>;
   kill(): Promise<void>;
-  /** Starts it again on its data and its port. */
+  /** Restarts it with its data and port. */
   start(): Promise<void>;
   remove(): Promise<void>;
 }
@@ -45,9 +45,9 @@ export async function ownBroker(): Promise<OwnBroker> {
     brokers: `127.0.0.1:${ports[0]}`,
     async freeze(frozen) {
       signal(frozen ? 'SIGSTOP' : 'SIGCONT');
-      // On a busy machine its threads work on for a moment.
+      // On a busy machine its threads stop with a delay.
       if (frozen && process.platform === 'linux')
-        await until('the broker to stand still', () => isStopped(pidIn(folder)), 30_000);
+        await until('the broker to be suspended', () => isStopped(pidIn(folder)), 30_000);
     },
     async kill() {
       signal('SIGKILL');

@@ -3,20 +3,20 @@ import type { Appender } from '../../../../infra/event-log/kafka/appender.ts';
 import { Publisher } from '../../../../infra/event-log/kafka/publisher.ts';
 
 const topic = 'events';
-let goOn: (() => void)[] = [];
+let acknowledgements: (() => void)[] = [];
 /** Events of each batch, in order. */
 let batches: number[] = [];
 afterEach(() => {
-  for (const go of goOn) go();
-  goOn = [];
+  for (const acknowledge of acknowledgements) acknowledge();
+  acknowledgements = [];
   batches = [];
 });
 
-/** One that hands batches to a Kafka which answers nothing until it is told to. */
+/** A publisher whose Kafka acknowledges a batch only when the test calls its entry of `acknowledgements`. */
 function publisherBefore(partitions: number, timeoutMs = 300) {
   const append: Appender['append'] = ({ messages }) => {
     batches.push(messages.length);
-    return new Promise<void>((resolve) => goOn.push(resolve));
+    return new Promise<void>((resolve) => acknowledgements.push(resolve));
   };
   return new Publisher({
     appender: { append },
@@ -28,59 +28,59 @@ function publisherBefore(partitions: number, timeoutMs = 300) {
 }
 const event = (key: string) => [{ key, value: Buffer.from('x') }];
 
-test('whoever comes right after a refusal for time is refused at once, again and again', async () => {
-  // The refusal and the age of the batch are told by different clocks: each round is a race that must not be lost.
+test('refuses a request at once directly after a publish timeout', async () => {
+  // The timeout and the age of the batch use different clocks: each round is a race that must not be lost.
   await Promise.all(
     Array.from({ length: 20 }, async () => {
       const publisher = publisherBefore(1);
       const unavailable = { code: 'EVENT_LOG_UNAVAILABLE', status: 503 };
       await expect(publisher.publish(topic, event('first'))).rejects.toMatchObject(unavailable);
-      const begun = goOn.length;
-      const held = publisher.pendingBytes;
+      const begun = acknowledgements.length;
+      const pending = publisher.pendingBytes;
       const refused = publisher.publish(topic, event('second'));
-      // Nothing of it is held, so it does not wait.
-      expect(publisher.pendingBytes).toBe(held);
+      // No pending bytes were added, so the request does not wait.
+      expect(publisher.pendingBytes).toBe(pending);
       await expect(refused).rejects.toMatchObject(unavailable);
-      expect(goOn.length).toBe(begun);
+      expect(acknowledgements.length).toBe(begun);
     }),
   );
 });
 
-test('what comes while a batch is young waits for it, and goes out after it', async () => {
+test('an event waits for a batch in flight that is not overdue, and is sent after it', async () => {
   const publisher = publisherBefore(1);
   const first = publisher.publish(topic, event('first'));
-  await expect.poll(() => goOn.length).toBe(1);
+  await expect.poll(() => acknowledgements.length).toBe(1);
   const second = publisher.publish(topic, event('second'));
-  goOn.shift()?.();
+  acknowledgements.shift()?.();
   await first;
-  await expect.poll(() => goOn.length).toBe(1);
-  goOn.shift()?.();
+  await expect.poll(() => acknowledgements.length).toBe(1);
+  acknowledgements.shift()?.();
   await second;
   expect(publisher.pendingBytes).toBe(0);
 });
 
-test('requests that come at once go out together, and those that come meanwhile in the batch after it', async () => {
+test('concurrent requests share a batch, and requests during it share the next one', async () => {
   const publisher = publisherBefore(1, 60_000);
-  const many = (count: number) =>
+  const publishMany = (count: number) =>
     Promise.all(Array.from({ length: count }, () => publisher.publish(topic, event('k'))));
-  const first = many(30);
-  await expect.poll(() => goOn.length).toBe(1);
-  const second = many(20);
-  goOn.shift()?.();
+  const first = publishMany(30);
+  await expect.poll(() => acknowledgements.length).toBe(1);
+  const second = publishMany(20);
+  acknowledgements.shift()?.();
   await first;
-  await expect.poll(() => goOn.length).toBe(1);
-  goOn.shift()?.();
+  await expect.poll(() => acknowledgements.length).toBe(1);
+  acknowledgements.shift()?.();
   await second;
   expect(batches).toEqual([30, 20]);
 });
 
-test('once the batch is through after all, requests are taken again', async () => {
+test('accepts requests again when the late batch is acknowledged', async () => {
   const publisher = publisherBefore(1);
   await expect(publisher.publish(topic, event('first'))).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
-  goOn.shift()?.();
+  acknowledgements.shift()?.();
   await expect.poll(() => publisher.pendingBytes).toBe(0);
   const next = publisher.publish(topic, event('next'));
-  await expect.poll(() => goOn.length).toBe(1);
-  goOn.shift()?.();
+  await expect.poll(() => acknowledgements.length).toBe(1);
+  acknowledgements.shift()?.();
   await next;
 });

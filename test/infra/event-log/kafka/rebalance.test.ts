@@ -10,7 +10,7 @@ import { logged, type SinkOnKafka, sinkOnKafka } from './sink-on-kafka.ts';
 const servers = kafkaServers();
 const runsOfRound = 40;
 
-describe.runIf(servers)('processes join and leave while events are stored', () => {
+describe.runIf(servers)('members join and leave the group while events are stored', () => {
   test('nothing is lost, nothing doubled, and the newest value of every run stands', async () => {
     const stores = await freshStores();
     const kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4, insertBatchMs: 20 });
@@ -19,7 +19,7 @@ describe.runIf(servers)('processes join and leave while events are stored', () =
       sinkOnKafka(
         { log: await kafka.open({}, [runEvents]), clickhouse: stores.clickhouse, database: stores.database },
         {
-          // Inserts that take a while, so that partitions move in the middle of them.
+          // Slow inserts, so that partitions are reassigned during them.
           around: async (_insert, real) => {
             await real();
             await new Promise((resolve) => setTimeout(resolve, 300));
@@ -47,25 +47,25 @@ describe.runIf(servers)('processes join and leave while events are stored', () =
       }
     })();
     const members: SinkOnKafka[] = [];
-    const working = (count: number) => async () => {
+    const insertingMembers = (count: number) => async () => {
       const before = members.map(({ inserts }) => inserts.length);
       await until(
-        `${count} members at work`,
+        `${count} members to insert`,
         () => members.filter(({ inserts }, index) => inserts.length > (before[index] as number) + 2).length >= count,
         60_000,
       );
     };
     try {
       members.push(await join());
-      await working(1)();
+      await insertingMembers(1)();
       members.push(await join());
-      await working(2)();
+      await insertingMembers(2)();
       members.push(await join());
-      await working(3)();
+      await insertingMembers(3)();
       await members.shift()?.stop();
-      await working(2)();
+      await insertingMembers(2)();
       await members.shift()?.stop();
-      await working(1)();
+      await insertingMembers(1)();
     } finally {
       stopped = true;
       await load;
@@ -82,7 +82,7 @@ describe.runIf(servers)('processes join and leave while events are stored', () =
         return sum + Number(high) - Math.max(0, Number(position));
       }, 0);
     };
-    await until('everything to be stored', async () => (await lag()) === 0, 60_000);
+    await until('all events to be stored', async () => (await lag()) === 0, 60_000);
     const newest = await rows<{ outputs: string; runs: number }>(
       'SELECT coalesce(patch_outputs, post_outputs) AS outputs, count() AS runs FROM runs FINAL GROUP BY outputs',
     );

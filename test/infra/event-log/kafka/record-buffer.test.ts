@@ -15,7 +15,7 @@ const records = (first: number, last: number, bytes = 10) =>
   );
 const offsetsOf = (taken: readonly { offset: number }[] | undefined) => taken?.map(({ offset }) => offset);
 
-test('what comes twice is there once', () => {
+test('buffers a redelivered record once', () => {
   const buffer = new RecordBuffer();
   buffer.begin(2);
   buffer.add(records(0, 5));
@@ -28,7 +28,7 @@ test('what comes twice is there once', () => {
 test.each([
   ['rows', { rows: 2, bytes: 10_000 }, [0, 1]],
   ['bytes', { rows: 100, bytes: 35 }, [0, 1, 2]],
-  ['a record above the bytes comes alone', { rows: 100, bytes: 5 }, [0]],
+  ['a record over the byte limit is a batch by itself', { rows: 100, bytes: 5 }, [0]],
 ])('a batch is bounded: %s', (_what, limits, expected) => {
   const buffer = new RecordBuffer();
   buffer.add(records(0, 9));
@@ -37,16 +37,16 @@ test.each([
 
 test.each<[string, [number, number], [number, number], number[] | undefined]>([
   ['whole', [5, 9], [5, 7], [5, 6, 7]],
-  ['its beginning is gone', [6, 9], [5, 7], undefined],
-  ['its end is not there', [5, 6], [5, 7], undefined],
-])('exactly a cut: %s', (_what, [first, last], [from, to], expected) => {
+  ['its first record is missing', [6, 9], [5, 7], undefined],
+  ['its last record has not arrived', [5, 6], [5, 7], undefined],
+])('takes exactly a given batch: %s', (_what, [first, last], [from, to], expected) => {
   const buffer = new RecordBuffer();
   buffer.add(records(first, last));
   expect(offsetsOf(buffer.takeExactly(from, to))).toEqual(expected);
   expect(buffer.firstOffset).toBe(expected ? 8 : first);
 });
 
-test('records before the beginning are forgotten, also those that were there already', () => {
+test('drops records before the starting offset, including buffered ones', () => {
   const buffer = new RecordBuffer();
   buffer.add(records(0, 9));
   const before = buffer.bytes;
@@ -55,7 +55,7 @@ test('records before the beginning are forgotten, also those that were there alr
   expect(buffer.bytes).toBeLessThan(before);
 });
 
-test('a record without a value or with binary header and key is no crash', () => {
+test('accepts a record without a value or with a binary key and header', () => {
   const raw = { headers: { a: Buffer.from([0xff]), b: [Buffer.from('1'), Buffer.from('2')], c: undefined } };
   const record = recordOf(3, {
     key: Buffer.from([0xff]),

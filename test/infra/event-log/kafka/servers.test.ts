@@ -12,7 +12,7 @@ import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } 
 const servers = kafkaServers();
 const logger = createLogger('silent', 'test');
 
-describe.runIf(servers)('Kafka and registry as the log finds them', () => {
+describe.runIf(servers)('Kafka and the registry when the log opens', () => {
   let kafka: KafkaUnderTest;
   beforeEach(async () => {
     kafka = await kafkaUnderTest(servers as KafkaServers);
@@ -27,22 +27,22 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
     return new Map(resources[0]?.configEntries.map(({ configName, configValue }) => [configName, configValue]));
   };
 
-  test('topics are created as configured, with room for the largest run, and left alone afterwards', async () => {
+  test('creates topics as configured, large enough for the largest run, and never changes them', async () => {
     await kafka.open({ kafkaPartitions: 3 }, [runEvents]);
     const topic = kafka.nameOf(runEvents);
     const shape = async () => (await kafka.admin.fetchTopicMetadata({ topics: [topic] })).topics[0]?.partitions.length;
     expect(await shape()).toBe(3);
     expect(Number((await configOf(topic)).get('max.message.bytes'))).toBeGreaterThan(kafka.config.maxRunBytes);
     expect(await kafka.admin.listTopics()).toContain(`${topic}-dead-letters`);
-    // One broker: its default replication is 1, and a quorum of two could never be had.
+    // With one broker the default replication is 1, so min.insync.replicas of 2 could not be met.
     expect((await configOf(topic)).get('min.insync.replicas')).toBe('1');
-    const told = await inspectKafka({ config: kafka.config, topics: [runEvents], logger });
-    expect(told).toContain('replicas 1, min.insync.replicas 1: accepted events may be lost when a broker is lost');
+    const report = await inspectKafka({ config: kafka.config, topics: [runEvents], logger });
+    expect(report).toContain('replicas 1, min.insync.replicas 1: accepted events may be lost when a broker is lost');
     await kafka.open({ kafkaPartitions: 5 }, [runEvents]);
     expect(await shape()).toBe(3);
   });
 
-  test('a topic in which the largest run has no room is refused, by name', async () => {
+  test('refuses a topic that is too small for the largest run, and names it', async () => {
     const topic = kafka.nameOf(runEvents);
     await kafka.admin.createTopics({
       waitForLeaders: true,
@@ -54,7 +54,7 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
     });
   });
 
-  test('schemas are registered under the topic, compatible both ways; another that is not is refused', async () => {
+  test('registers schemas under the topic with full compatibility, and the registry refuses an incompatible one', async () => {
     const log = await kafka.open({}, [runEvents]);
     const subject = `${kafka.nameOf(runEvents)}-value`;
     const { registryUrl } = servers as KafkaServers;
@@ -70,7 +70,7 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
     });
   });
 
-  test('a registry that is down is not one that does not know an id; what was read once goes on being known', async () => {
+  test('distinguishes an unavailable registry from an unknown schema id, and caches schemas', async () => {
     const { registryUrl } = servers as KafkaServers;
     const { hostname, port, pathname } = new URL(registryUrl);
     const proxy = await openTcpProxy(hostname, Number(port));
@@ -82,7 +82,7 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
     await expect(log.schemaOf(other.schemaId(feedbackEvents))).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
     await expect(log.schemaOf(99_999_999)).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE', class: 'transient' });
     await expect(log.check()).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
-    // Publishing needs the registry no more.
+    // Publishing does not need the registry again.
     const value = Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from('x')]);
     await log.publish(runEvents, [{ key: 'k', value }]);
   });
@@ -102,7 +102,7 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
     expect(performance.now() - startedAtMs).toBeLessThan(30_000);
   });
 
-  test('runs of ten megabytes pass, many small ones beside them, in few batches', async () => {
+  test('accepts runs of ten megabytes with many small ones in few batches', async () => {
     const log = await kafka.open({ kafkaPartitions: 1 }, [runEvents]);
     const records: LogRecord[] = [];
     await log.subscribe({
@@ -119,7 +119,7 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
       value: index % 100 === 50 ? large : small,
     }));
     await log.publish(runEvents, messages);
-    await until('all to be consumed', () => records.length >= messages.length, 60_000);
+    await until('all messages to be consumed', () => records.length >= messages.length, 60_000);
     expect(records.filter(({ value }) => value.length === large.length)).toHaveLength(3);
     expect(log.pendingBytes).toBe(0);
   });

@@ -1,6 +1,6 @@
 /**
- * A sink that goes no further than a step of its first insert, which it tells its parent: it waits there to be killed,
- * or to be told to go on. Argument: JSON with the log's configuration, the stores' addresses and the step.
+ * A sink that stops at a step of its first insert and reports that to its parent: it waits there to be killed, or for a
+ * message to continue. Argument: JSON with the log's configuration, the stores' addresses and the step.
  */
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
@@ -14,7 +14,7 @@ export interface StallingSink {
   readonly config: Config;
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  readonly stallsAt: 'before the insert' | 'after the insert' | 'before the insert, until it is told to go on';
+  readonly stallsAt: 'before the insert' | 'after the insert' | 'before the insert, until it is resumed';
 }
 
 const { config, clickhouseUrl, databaseUrl, stallsAt } = JSON.parse(process.argv[2] ?? '') as StallingSink;
@@ -29,7 +29,7 @@ await sinkOnKafka(
     around: async ({ token }, real) => {
       if (stallsAt === 'after the insert') await real();
       process.send?.({ token });
-      if (stallsAt !== 'before the insert, until it is told to go on') await new Promise(() => {});
+      if (stallsAt !== 'before the insert, until it is resumed') await new Promise(() => {});
       await new Promise((resolve) => process.once('message', resolve));
       await real();
       process.send?.({ late: true });

@@ -49,7 +49,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     return sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database }, options);
   }
   const rows = <Row>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
-  /** Rows as they lie in the table, before equal keys merge. */
+  /** Rows in the table before equal keys are merged. */
   const physicalRows = async () => Number((await rows<{ n: number }>('SELECT count() AS n FROM runs'))[0]?.n);
   const outputsOf = async ({ runId }: RunEvent) =>
     (
@@ -63,7 +63,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       topics: [kafka.nameOf(runEvents)],
     });
     const [partition] = found[0]?.partitions ?? [];
-    return { offset: Number(partition?.offset), note: JSON.parse(partition?.metadata || '{}') };
+    return { offset: Number(partition?.offset), metadata: JSON.parse(partition?.metadata || '{}') };
   }
 
   function startStalling(stallsAt: StallingSink['stallsAt']) {
@@ -73,23 +73,23 @@ describe.runIf(servers)('the sink on Kafka', () => {
     return fork(fixture, [JSON.stringify(stalling)], { execArgv: [...childOfSuite] });
   }
 
-  test('asleep before its insert until another one has the partition, it inserts late and undoes nothing', async () => {
+  test('a sink that was suspended before its insert until its partition was reassigned inserts late without overwriting', async () => {
     const run = runEvent({ values: { outputs: json('posted') } });
     await publish(run, patchOf(run, 'older'));
-    const child = startStalling('before the insert, until it is told to go on');
+    const child = startStalling('before the insert, until it is resumed');
     try {
       await once(child, 'message');
       child.kill('SIGSTOP');
       const next = await start();
-      await until('the cut to be repeated', async () => (await committed()).offset === 2, 60_000);
+      await until('the batch to be redelivered', async () => (await committed()).offset === 2, 60_000);
       await publish(patchOf(run, 'newer'));
-      await until('the newer patch', async () => (await committed()).offset === 3, 30_000);
+      await until('the newer patch to be stored', async () => (await committed()).offset === 3, 30_000);
       child.kill('SIGCONT');
       child.send('go on');
       expect((await once(child, 'message'))[0]).toEqual({ late: true });
       expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
       await publish(patchOf(run, 'newest'));
-      await until('the next one', async () => (await committed()).offset === 4, 60_000);
+      await until('the newest patch to be stored', async () => (await committed()).offset === 4, 60_000);
       expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
       await next.stop();
     } finally {
@@ -101,22 +101,22 @@ describe.runIf(servers)('the sink on Kafka', () => {
     ['before the insert', 0],
     ['after the insert', 50],
   ])(
-    'killed %s, the next one repeats the cut whole under its token',
+    'killed %s: the next sink repeats the whole batch under the same token',
     async (stallsAt, rowsBefore) => {
       await publish(...Array.from({ length: 50 }, () => runEvent()));
       const child = startStalling(stallsAt);
       const [{ token }] = (await once(child, 'message')) as [{ token: string }];
-      // More arrives while the cut is under way: it must not get into it.
+      // More events arrive during the batch: they must not become part of it.
       await publish(...Array.from({ length: 7 }, () => runEvent()));
       child.kill('SIGKILL');
       await once(child, 'exit');
-      expect(await committed()).toMatchObject({ offset: 0, note: { cut: [0, 49] } });
+      expect(await committed()).toMatchObject({ offset: 0, metadata: { batch: [0, 49] } });
       expect(await physicalRows()).toBe(rowsBefore);
       const next = await start();
-      await until('everything to be stored', async () => (await committed()).offset === 57, 60_000);
+      await until('all events to be stored', async () => (await committed()).offset === 57, 60_000);
       expect(next.inserts.map((insert) => insert.token)[0]).toBe(token);
       expect(await physicalRows()).toBe(57);
-      expect(await committed()).toEqual({ offset: 57, note: { runlake: 1, next: 57 } });
+      expect(await committed()).toEqual({ offset: 57, metadata: { runlake: 1, next: 57 } });
     },
     120_000,
   );
@@ -128,7 +128,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     ],
     ['gone', (groupId) => kafka.admin.deleteGroups([groupId])],
   ])(
-    'where the position is %s, everything is stored anew in order, and the newest value stands',
+    'with a committed offset that is %s, all events are replayed in order, and the newest value remains',
     async (_what, reset) => {
       const run = runEvent({ values: { outputs: json('posted') } });
       const config = { insertBatchRows: 1 };
@@ -138,16 +138,16 @@ describe.runIf(servers)('the sink on Kafka', () => {
       await first.stop();
       const tokens = new Set(first.inserts.map(({ token }) => token));
       await reset(kafka.config.kafkaTopicPrefix + group, kafka.nameOf(runEvents));
-      // Cut otherwise than before at first, and in the same way after that: old tokens would drop just the newest.
+      // The first batch differs from before, later ones do not: with the old tokens ClickHouse would drop the newest.
       const second = await start({ config: { insertBatchRows: 2 } });
       await until('the events to be stored again', async () => (await committed()).offset === 3, 60_000);
       expect(second.inserts.length).toBeGreaterThan(0);
       for (const { token } of second.inserts) expect(tokens).not.toContain(token);
       expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
       await publish(patchOf(run, 'newest'));
-      await until('the next event', async () => (await committed()).offset === 4, 30_000);
-      // Beyond what was there when the replay began, tokens are as always.
-      expect((await committed()).note).toEqual({ runlake: 1, next: 4 });
+      await until('the next event to be stored', async () => (await committed()).offset === 4, 30_000);
+      // After the replayed range, tokens have the normal form.
+      expect((await committed()).metadata).toEqual({ runlake: 1, next: 4 });
       expect(second.inserts.at(-1)?.token).toMatch(/:3-3:\d+:[0-9a-f]{32}$/);
       expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
     },
@@ -175,7 +175,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       c,
     ]);
     await start();
-    await until('everything to be handled', async () => (await committed()).offset === 7, 60_000);
+    await until('all events to be handled', async () => (await committed()).offset === 7, 60_000);
     expect(await physicalRows()).toBe(3);
     const deadLetters = openKafkaDeadLetters({
       config: kafka.config,
@@ -213,11 +213,11 @@ describe.runIf(servers)('the sink on Kafka', () => {
       }
     };
     await sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database });
-    await until('the letter to fail twice', () => failures >= 2, 60_000);
-    // Nothing yet, or the beginning.
+    await until('the dead-letter write to fail twice', () => failures >= 2, 60_000);
+    // No committed offset, or the first one.
     expect((await committed()).offset).toBeLessThanOrEqual(0);
     await kafka.admin.createTopics({ topics: [{ topic: deadLetterTopic, numPartitions: 1, replicationFactor: 1 }] });
-    await until('everything to be handled', async () => (await committed()).offset === 3, 90_000);
+    await until('all events to be handled', async () => (await committed()).offset === 3, 90_000);
     expect(await physicalRows()).toBe(2);
     const deadLetters = openKafkaDeadLetters({
       config: kafka.config,
@@ -226,14 +226,14 @@ describe.runIf(servers)('the sink on Kafka', () => {
     });
     try {
       const heads = await deadLetters.list({ topics: [runEvents] }, 10);
-      // What was under way when it was given up may still have come through.
+      // A write that timed out may still have succeeded.
       expect(new Set(heads.map(({ offset, step }) => `${offset} ${step}`))).toEqual(new Set(['1 framing']));
     } finally {
       await deadLetters.close();
     }
   }, 180_000);
 
-  test('a handler that fails keeps the partition in order, and nothing else', async () => {
+  test('a failing handler blocks its partition and keeps the order', async () => {
     let failures = 3;
     const sink = await start({
       around: async (_insert, real) => {
@@ -244,7 +244,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     const run = runEvent();
     await publish(run, patchOf(run, 'one'));
     await publish(patchOf(run, 'two'));
-    await until('everything to be stored', async () => (await committed()).offset === 3, 60_000);
+    await until('all events to be stored', async () => (await committed()).offset === 3, 60_000);
     expect(new Set(sink.inserts.slice(0, 4).map(({ token }) => token)).size).toBe(1);
     expect(await outputsOf(run)).toBe(JSON.stringify('two'));
   }, 120_000);

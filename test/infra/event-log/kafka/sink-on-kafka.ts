@@ -9,21 +9,21 @@ import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { framed } from '../../../pipelines/ingest/sink/sink-under-test.ts';
 
-/** What happens in place of an insert. */
+/** Replaces an insert; `real` executes it. */
 export type Around = (insert: InsertBody, real: () => Promise<void>) => Promise<void>;
 
 export interface SinkOnKafka {
   readonly sink: Sink;
   readonly log: EventLog;
-  /** Inserts that were tried, in order. */
+  /** Attempted inserts, in order. */
   readonly inserts: InsertBody[];
   stop(): Promise<void>;
 }
 
-/** Start times of the tests lie anywhere. */
+/** The tests use arbitrary start times. */
 const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 
-/** A sink of run events on a log and on real stores. */
+/** Starts a sink of run events on a log and real stores. */
 export async function sinkOnKafka(
   parts: { readonly log: EventLog; readonly clickhouse: ClickHouse; readonly database: Database },
   { config = {}, around = (_insert, real) => real() }: { config?: Partial<Config>; around?: Around } = {},
@@ -58,7 +58,7 @@ export async function sinkOnKafka(
   };
 }
 
-/** A run event under the id that the registry gave to the schema. */
+/** A run event framed with the schema id of the registry. */
 export function logged(log: EventLog, event: RunEvent): LogMessage {
   const value = framed(event);
   value.writeUInt32BE(log.schemaId(runEvents), 1);

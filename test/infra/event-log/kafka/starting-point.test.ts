@@ -15,71 +15,79 @@ const anew = (offset: number, because: string, until: number, lostEvents = 0) =>
   replay: { salt: 'new', until },
 });
 
-test.each<[string, { committed: number; low: number; high: number; note?: OffsetMetadata | string }, object]>([
+test.each<[string, { committed: number; low: number; high: number; stored?: OffsetMetadata | string }, object]>([
   ['a new group on an empty topic', { committed: -1, low: 0, high: 0 }, { offset: 0, lostEvents: 0 }],
-  ['a new group where all was deleted', { committed: -1, low: 9, high: 9 }, { offset: 9, lostEvents: 0 }],
-  ['no position and events', { committed: -1, low: 3, high: 9 }, anew(3, 'no position', 9)],
-  ['everything before is done', { committed: 5, low: 0, high: 9, note: { next: 5 } }, { offset: 5, lostEvents: 0 }],
-  ['done up to the end', { committed: 9, low: 0, high: 9, note: { next: 9 } }, { offset: 9, lostEvents: 0 }],
   [
-    'a batch was begun',
-    { committed: 5, low: 0, high: 9, note: { batch: [5, 7] } },
+    'a new group on a topic whose events were all deleted',
+    { committed: -1, low: 9, high: 9 },
+    { offset: 9, lostEvents: 0 },
+  ],
+  ['events without a committed offset', { committed: -1, low: 3, high: 9 }, anew(3, 'no position', 9)],
+  ['no batch in flight', { committed: 5, low: 0, high: 9, stored: { next: 5 } }, { offset: 5, lostEvents: 0 }],
+  [
+    'consumed up to the log-end offset',
+    { committed: 9, low: 0, high: 9, stored: { next: 9 } },
+    { offset: 9, lostEvents: 0 },
+  ],
+  [
+    'a batch in flight',
+    { committed: 5, low: 0, high: 9, stored: { batch: [5, 7] } },
     { offset: 5, lostEvents: 0, exact: [5, 7] },
   ],
   [
-    'a batch was begun in a replay',
-    { committed: 5, low: 0, high: 200, note: { batch: [5, 7], replay } },
+    'a batch in flight during a replay',
+    { committed: 5, low: 0, high: 200, stored: { batch: [5, 7], replay } },
     { offset: 5, lostEvents: 0, exact: [5, 7], replay },
   ],
   [
     'in the middle of a replay',
-    { committed: 99, low: 0, high: 200, note: { next: 99, replay } },
+    { committed: 99, low: 0, high: 200, stored: { next: 99, replay } },
     { offset: 99, lostEvents: 0, replay },
   ],
   [
-    'a replay is over',
-    { committed: 100, low: 0, high: 200, note: { next: 100, replay } },
+    'a completed replay',
+    { committed: 100, low: 0, high: 200, stored: { next: 100, replay } },
     { offset: 100, lostEvents: 0 },
   ],
-  ['set by hand', { committed: 5, low: 0, high: 9, note: '' }, anew(5, 'a position of somebody else', 9)],
+  ['set by hand', { committed: 5, low: 0, high: 9, stored: '' }, anew(5, 'the metadata of another program', 9)],
   [
     'set by hand to before the log',
-    { committed: 1, low: 4, high: 9, note: '' },
-    anew(4, 'a position of somebody else', 9, 3),
+    { committed: 1, low: 4, high: 9, stored: '' },
+    anew(4, 'the metadata of another program', 9, 3),
   ],
   [
-    'a note of another version',
-    { committed: 5, low: 0, high: 9, note: '{"runlake":2,"next":5}' },
-    anew(5, 'a position of somebody else', 9),
+    'metadata of another version',
+    { committed: 5, low: 0, high: 9, stored: '{"runlake":2,"next":5}' },
+    anew(5, 'the metadata of another program', 9),
   ],
   [
-    'a note for another offset',
-    { committed: 5, low: 0, high: 9, note: { next: 4 } },
-    anew(5, 'a position of somebody else', 9),
+    'metadata for another offset',
+    { committed: 5, low: 0, high: 9, stored: { next: 4 } },
+    anew(5, 'the metadata of another program', 9),
   ],
   [
     'set by hand to the end',
-    { committed: 9, low: 0, high: 9, note: 'me' },
-    { offset: 9, lostEvents: 0, because: 'a position of somebody else' },
+    { committed: 9, low: 0, high: 9, stored: 'me' },
+    { offset: 9, lostEvents: 0, because: 'the metadata of another program' },
   ],
-  ['events were deleted', { committed: 2, low: 4, high: 9, note: { next: 2 } }, anew(4, 'events were deleted', 9, 2)],
+  ['events were deleted', { committed: 2, low: 4, high: 9, stored: { next: 2 } }, anew(4, 'events were deleted', 9, 2)],
   [
     'part of a batch was deleted',
-    { committed: 2, low: 4, high: 9, note: { batch: [2, 6] } },
+    { committed: 2, low: 4, high: 9, stored: { batch: [2, 6] } },
     anew(4, 'events were deleted', 9, 2),
   ],
   [
-    'the topic was made anew',
-    { committed: 50, low: 0, high: 9, note: { next: 50 } },
+    'the topic was recreated',
+    { committed: 50, low: 0, high: 9, stored: { next: 50 } },
     anew(0, 'the log is another one', 9),
   ],
   [
-    'made anew and shorter than the batch',
-    { committed: 5, low: 0, high: 7, note: { batch: [5, 8] } },
+    'the topic was recreated and ends before the batch',
+    { committed: 5, low: 0, high: 7, stored: { batch: [5, 8] } },
     anew(5, 'the log is another one', 7),
   ],
-])('%s', (_what, { note, ...found }, expected) => {
-  const metadata = typeof note === 'object' ? encodeOffsetMetadata(note) : note;
+])('%s', (_what, { stored, ...found }, expected) => {
+  const metadata = typeof stored === 'object' ? encodeOffsetMetadata(stored) : stored;
   expect(startingPoint({ ...found, metadata }, salt)).toEqual(expected);
 });
 
@@ -93,13 +101,14 @@ test.each<[string, string | null | undefined]>([
   ['a batch of one number', '{"runlake":1,"batch":[7]}'],
   ['a negative offset', '{"runlake":1,"next":-1}'],
   ['a broken number', '{"runlake":1,"next":1.5}'],
-])('a note that is %s is none', (_what, metadata) => {
+])('rejects metadata that is %s', (_what, metadata) => {
   expect(decodeOffsetMetadata(metadata)).toBeUndefined();
 });
 
-test('a note stays within what Kafka keeps of it', () => {
-  const most = Number.MAX_SAFE_INTEGER;
+test('encoded metadata stays within the size limit of Kafka', () => {
+  const maxOffset = Number.MAX_SAFE_INTEGER;
   expect(
-    encodeOffsetMetadata({ batch: [most - 1, most], replay: { salt: 'x'.repeat(12), until: most } }).length,
+    encodeOffsetMetadata({ batch: [maxOffset - 1, maxOffset], replay: { salt: 'x'.repeat(12), until: maxOffset } })
+      .length,
   ).toBeLessThan(200);
 });

@@ -10,7 +10,7 @@ import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } 
 const servers = kafkaServers();
 const logger = createLogger('silent', 'test');
 
-describe.runIf(servers)('a tail of a topic', () => {
+describe.runIf(servers)('TopicFollower', () => {
   let under: KafkaUnderTest;
   let admin: AdminLink;
   beforeAll(async () => {
@@ -29,11 +29,11 @@ describe.runIf(servers)('a tail of a topic', () => {
       texts.map((value) => ({ partition, key: value, value })),
     );
 
-  test('follows partitions that are added while it is open, from their beginning, and the others without a break', async () => {
+  test('follows new partitions from their beginning and existing ones without a gap', async () => {
     const records: LogRecord[] = [];
     const topic = under.nameOf(runEvents);
-    const tail = await openKafkaFollower({
-      onRecords: (handed) => void records.push(...handed),
+    const follower = await openKafkaFollower({
+      onRecords: (received) => void records.push(...received),
       topicName: topic,
       groupPrefix: `${topic}-tail-`,
       address: under.config,
@@ -42,26 +42,26 @@ describe.runIf(servers)('a tail of a topic', () => {
       metadataMaxAgeMs: 500,
       logger,
     });
-    onTestFinished(() => tail.close());
-    await tail.caughtUp;
+    onTestFinished(() => follower.close());
+    await follower.caughtUp;
     await produce(0, ['0 first']);
-    await until('the first', () => records.length === 1);
+    await until('the first record', () => records.length === 1);
     await under.admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] });
-    const taken = (partition: number, texts: readonly string[]) =>
+    const isAccepted = (partition: number, texts: readonly string[]) =>
       produce(partition, texts).then(
         () => true,
         () => false,
       );
-    // A broker that has not heard of them refuses.
+    // A broker that does not know the new partitions yet refuses.
     for (const partition of [2, 3]) {
-      await until('the new partition to be there', () => taken(partition, [`${partition} first`]));
+      await until('the new partition to exist', () => isAccepted(partition, [`${partition} first`]));
     }
     for (const text of ['second', 'third'])
       for (const partition of [0, 1, 2, 3]) await produce(partition, [`${partition} ${text}`]);
-    await until('all', () => records.length >= 11, 60_000);
+    await until('all records', () => records.length >= 11, 60_000);
     const ends = await under.admin.fetchTopicOffsets(topic);
-    await until('it to have passed the end', () =>
-      tail.passed(Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]))),
+    await until('the follower to pass the log-end offsets', () =>
+      follower.passed(Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]))),
     );
     const seenIn = (of: number) =>
       records.flatMap(({ partition, offset, value }) => (partition === of ? [`${offset}: ${value}`] : []));

@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openLocalStore } from '../../../../infra/objects/local/open-local-store.ts';
 
-/** What the contract of stores does not say: where a folder ends, and what a killed process leaves. */
+/** Beyond the contract of stores: keys that leave the folder, and leftovers of killed processes. */
 let parent: string;
 let root: string;
 beforeEach(() => {
@@ -31,7 +31,7 @@ const refused = { code: 'DESTINATION_BUCKET_NOT_VALID', class: 'caller' };
 
 describe('a local store', () => {
   it.each(['../outside/file', 'a/../../outside/file', '..', '.', 'a/./b', 'a//b', 'a\0b'])(
-    'does not follow the key %j',
+    'refuses the key %j',
     async (key) => {
       const store = openLocalStore({ root, prefix: 'team' });
       for (const call of [
@@ -47,7 +47,7 @@ describe('a local store', () => {
     },
   );
 
-  it('does not follow a link out of its root, wherever it stands', async () => {
+  it('does not follow a link out of its root at any level', async () => {
     symlinkSync(join(parent, 'outside'), join(root, 'link'));
     symlinkSync(join(parent, 'outside/secret'), join(root, 'team/file'));
     symlinkSync(join(parent, 'outside/never'), join(root, 'dangling'));
@@ -62,21 +62,21 @@ describe('a local store', () => {
     });
     const store = openLocalStore({ root, prefix: 'team' });
     await expect(store.get('file', { maxBytes: 9 })).rejects.toMatchObject(refused);
-    // The link itself is replaced, not what it leads to.
+    // The link itself is replaced, not its target.
     await store.put('file', body);
     expect((await store.get('file', { maxBytes: 9 })).toString()).toBe('x');
     expect(outside()).toEqual(['secret']);
     expect(readFileSync(join(parent, 'outside/secret'), 'utf8')).toBe('secret');
   });
 
-  it('follows links within its root, and a root that is one', async () => {
+  it('follows links within its root, and a root that is a link', async () => {
     symlinkSync(join(root, 'team'), join(root, 'alias'));
     symlinkSync(root, join(parent, 'root-link'));
     await openLocalStore({ root: join(parent, 'root-link'), prefix: 'alias' }).put('a/b', body);
     expect(readFileSync(join(root, 'team/a/b'), 'utf8')).toBe('x');
   });
 
-  it('says what is wrong with its place', async () => {
+  it('reports what is wrong with its location', async () => {
     const without = openLocalStore({ root: join(parent, 'none'), prefix: '' });
     for (const call of [() => without.reach(), () => without.put('a', body)]) {
       await expect(call()).rejects.toMatchObject({ ...refused, message: expect.stringContaining('does not exist') });
@@ -93,7 +93,7 @@ describe('a local store', () => {
     });
   });
 
-  it.runIf(process.getuid?.() !== 0)('says that it may not write', async () => {
+  it.runIf(process.getuid?.() !== 0)('reports that it has no write permission', async () => {
     chmodSync(join(root, 'team'), 0o500);
     try {
       await expect(openLocalStore({ root, prefix: 'team' }).put('a', body)).rejects.toMatchObject({
@@ -104,7 +104,7 @@ describe('a local store', () => {
     }
   });
 
-  it('removes what a process that was killed in an upload left, by its note', async () => {
+  it('removes files of an upload whose process was killed, by its recorded id', async () => {
     const store = openLocalStore({ root, prefix: 'team' });
     let draft = '';
     const upload = store.upload('a/part.parquet', join(parent, 'outside/secret'), {
@@ -114,7 +114,7 @@ describe('a local store', () => {
       },
     });
     await expect(upload).rejects.toBeDefined();
-    // As if it had been killed a moment later.
+    // As if the process had been killed slightly later.
     writeFileSync(join(root, 'team/a', draft), 'half');
     expect(draft).not.toMatch(/parquet/);
     await store.abortUploads('a/part.parquet', [draft, '../../outside/secret', 'part.parquet', '']);

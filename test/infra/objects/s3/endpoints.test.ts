@@ -10,9 +10,9 @@ import { certificatesIn } from '../../../../infra/tls/trusted-authorities.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
 import { authorityFile, serverCertificate } from '../../tls/certificates.ts';
 
-/** Addresses at which no store speaks the S3 API, and what becomes of a destination there. */
+/** Checks of destinations whose endpoint does not implement the S3 API. */
 const limits = { attempts: 2, connectMs: 1_000, silenceMs: 400, callMs: 1_200 };
-const secrets = { accessKeyId: 'AKIAIOSFODNN7EXAMPLE', secretAccessKey: 'wJalrXUtnFEMI-K7MDENG' };
+const credentials = { accessKeyId: 'AKIAIOSFODNN7EXAMPLE', secretAccessKey: 'wJalrXUtnFEMI-K7MDENG' };
 
 let cleanUps: (() => Promise<unknown> | unknown)[];
 beforeEach(() => {
@@ -40,12 +40,16 @@ async function listen(server: Server): Promise<number> {
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 const web = async (answer: Answer) => `http://127.0.0.1:${await listen(createServer(answer))}`;
-const raw = async (speak: (socket: Socket) => void) => `http://127.0.0.1:${await listen(createTcpServer(speak))}`;
+const raw = async (serve: (socket: Socket) => void) => `http://127.0.0.1:${await listen(createTcpServer(serve))}`;
 
-const after: (answer: Answer) => Answer = (answer) => (request, response) =>
+const afterRequest: (answer: Answer) => Answer = (answer) => (request, response) =>
   void request.resume().once('end', () => answer(request, response));
 const page = (status: number, body = '<html><title>Welcome</title></html>', headers: Record<string, string> = {}) =>
-  web(after((_request, response) => response.writeHead(status, { 'content-type': 'text/html', ...headers }).end(body)));
+  web(
+    afterRequest((_request, response) =>
+      response.writeHead(status, { 'content-type': 'text/html', ...headers }).end(body),
+    ),
+  );
 
 function open(endpointUrl: string, options: Partial<S3Options> = {}): ObjectStore {
   const store = openS3Store({
@@ -55,7 +59,7 @@ function open(endpointUrl: string, options: Partial<S3Options> = {}): ObjectStor
     endpointUrl,
     isBucketInEndpoint: false,
     addressingStyle: 'auto',
-    credentials: secrets,
+    credentials,
     allowPrivateEndpoints: true,
     limits,
     ...options,
@@ -75,7 +79,7 @@ async function checked(endpointUrl: string, options: Partial<S3Options> = {}) {
   return error;
 }
 
-/** Of answers to HEAD Node sends no body, and takes any. */
+/** Node sends no body in responses to HEAD, and accepts any `write`. */
 const endless: Answer = ({ method }, response) => {
   if (method === 'HEAD') return void response.end();
   const more = () => {
@@ -94,33 +98,37 @@ const invalid = { code: 'DESTINATION_ENDPOINT_INVALID', class: 'caller' };
 const unavailable = { code: 'DESTINATION_UNAVAILABLE', class: 'transient' };
 
 const table: readonly (readonly [what: string, endpoint: () => Promise<string>, expected: object])[] = [
-  ['a web page for everything', () => page(200), invalid],
+  ['a web page for every request', () => page(200), invalid],
   ['a page that is not found', () => page(404), invalid],
   ['a method that is not allowed', () => page(405), invalid],
   ['a method that is not implemented', () => page(501), invalid],
   ['a bad request', () => page(400, 'no'), invalid],
   [
-    'XML that is no answer of a store',
+    'XML that is not an S3 response',
     () => page(400, '<a><b>1</b></a>', { 'content-type': 'application/xml' }),
     invalid,
   ],
   ['broken XML', () => page(400, '<Error><Code>', { 'content-type': 'application/xml' }), invalid],
   ['JSON of another API', () => page(404, '{"message":"no route"}', { 'content-type': 'application/json' }), invalid],
-  ['a forbidden page', () => page(403), { code: 'DESTINATION_ACCESS_DENIED', class: 'caller' }],
-  ['a page for those who sign in', () => page(401), { code: 'DESTINATION_ACCESS_DENIED', class: 'caller' }],
+  ['a 403 page', () => page(403), { code: 'DESTINATION_ACCESS_DENIED', class: 'caller' }],
+  ['a 401 page', () => page(401), { code: 'DESTINATION_ACCESS_DENIED', class: 'caller' }],
   ['a bad gateway', () => page(502), unavailable],
-  ['an answer without end', () => web(after(endless)), { class: expect.any(String) }],
-  ['an error without end', () => web(after((request, response) => endless(request, response.writeHead(400)))), invalid],
-  ['an answer that drips', () => web(after(slow)), unavailable],
-  ['silence', () => raw(() => undefined), unavailable],
-  ['silence after the question', () => web(() => undefined), unavailable],
-  ['a closed door', () => raw((socket) => socket.destroy()), unavailable],
-  ['a shell', () => raw((socket) => void socket.write('SSH-2.0-OpenSSH_9.6\r\n')), invalid],
+  ['an endless response', () => web(afterRequest(endless)), { class: expect.any(String) }],
+  [
+    'an endless error',
+    () => web(afterRequest((request, response) => endless(request, response.writeHead(400)))),
+    invalid,
+  ],
+  ['a very slow response', () => web(afterRequest(slow)), unavailable],
+  ['no response to a connection', () => raw(() => undefined), unavailable],
+  ['no response to a request', () => web(() => undefined), unavailable],
+  ['a closed connection', () => raw((socket) => socket.destroy()), unavailable],
+  ['an SSH server', () => raw((socket) => void socket.write('SSH-2.0-OpenSSH_9.6\r\n')), invalid],
   ['a mail server', () => raw((socket) => void socket.end('220 mail.example ESMTP\r\n')), invalid],
-  ['nobody', async () => 'http://127.0.0.1:1', unavailable],
-  ['no such host', async () => 'http://no-such-host.invalid:9000', invalid],
-  ['a host whose name is longer than any', async () => `http://${'a.'.repeat(200)}invalid:9000`, invalid],
-  ['TLS where there is none', async () => (await page(200)).replace('http:', 'https:'), invalid],
+  ['a closed port', async () => 'http://127.0.0.1:1', unavailable],
+  ['an unknown host', async () => 'http://no-such-host.invalid:9000', invalid],
+  ['a host name that is too long', async () => `http://${'a.'.repeat(200)}invalid:9000`, invalid],
+  ['https for a server without TLS', async () => (await page(200)).replace('http:', 'https:'), invalid],
 ];
 
 describe('an endpoint with', () => {
@@ -133,7 +141,7 @@ describe('an endpoint with', () => {
     });
   });
 
-  it.each(['xn--a', 'bucket--x-s3'])('AWS, with the bucket %s, of which no address can be made', async (bucket) => {
+  it.each(['xn--a', 'bucket--x-s3'])('AWS and the bucket %s, which is not valid in a host name', async (bucket) => {
     const store = open('', { bucket, endpointUrl: undefined });
     await expect(checkDestination(store)).rejects.toMatchObject({
       code: 'DESTINATION_BUCKET_NOT_VALID',
@@ -141,7 +149,7 @@ describe('an endpoint with', () => {
     });
   });
 
-  it('a redirect does not lead elsewhere', async () => {
+  it('a redirect is not followed', async () => {
     let asked = 0;
     const elsewhere = await web((_request, response) => {
       asked++;
@@ -154,11 +162,11 @@ describe('an endpoint with', () => {
     expect(asked).toBe(0);
   });
 
-  it('a certificate that nobody trusts, or of another name', async () => {
+  it('an untrusted certificate, or one for another name', async () => {
     const secure = (name: 'server' | 'elsewhere') =>
       createSecureServer(
         serverCertificate(name),
-        after((_request, response) => response.end()),
+        afterRequest((_request, response) => response.end()),
       );
     const endpoint = `https://localhost:${await listen(secure('server'))}`;
     const authorities = certificatesIn(authorityFile);
@@ -179,7 +187,7 @@ describe('requests', () => {
   async function seen(endpoint: (port: string) => string, options: Partial<S3Options>): Promise<string[]> {
     const lines: string[] = [];
     const url = await web(
-      after(({ method, url: path, headers }, response) => {
+      afterRequest(({ method, url: path, headers }, response) => {
         lines.push(`${method} ${headers.host} ${path}`);
         response.setHeader('etag', '"1"').end();
       }),
@@ -191,17 +199,27 @@ describe('requests', () => {
 
   const at = (host: string) => (port: string) => `http://${host}:${port}`;
   const cases: readonly (readonly [string, (port: string) => string, Partial<S3Options>, string])[] = [
-    ['name the bucket in the path', at('127.0.0.1'), {}, '127.0.0.1:PORT /bucket/a/b/k%20e/y'],
-    ['do so behind a path', (port) => `http://127.0.0.1:${port}/s3/`, {}, '127.0.0.1:PORT /s3/bucket/a/b/k%20e/y'],
-    ['do so where told', at('localhost'), { addressingStyle: 'path' }, 'localhost:PORT /bucket/a/b/k%20e/y'],
+    ['contain the bucket in the path', at('127.0.0.1'), {}, '127.0.0.1:PORT /bucket/a/b/k%20e/y'],
     [
-      'go to an address that holds the bucket as it is',
+      'contain the bucket after a path of the endpoint',
+      (port) => `http://127.0.0.1:${port}/s3/`,
+      {},
+      '127.0.0.1:PORT /s3/bucket/a/b/k%20e/y',
+    ],
+    [
+      'contain the bucket in the path if configured',
+      at('localhost'),
+      { addressingStyle: 'path' },
+      'localhost:PORT /bucket/a/b/k%20e/y',
+    ],
+    [
+      'use an endpoint that contains the bucket unchanged',
       at('localhost'),
       { isBucketInEndpoint: true },
       'localhost:PORT /a/b/k%20e/y',
     ],
     [
-      'do so with a slash behind it, a path, and no name of the bucket',
+      'use such an endpoint with a path, a trailing slash, and no configured bucket',
       (port) => `http://localhost:${port}/its/bucket/`,
       { isBucketInEndpoint: true, bucket: undefined },
       'localhost:PORT /its/bucket/a/b/k%20e/y',
@@ -211,20 +229,20 @@ describe('requests', () => {
     expect(await seen(endpoint, options)).toEqual([`PUT ${expected}?x-id=PutObject`]);
   });
 
-  it('name the bucket in the host where told', async () => {
+  it('contain the bucket in the host if configured', async () => {
     await expect(
       seen(at('localhost'), { addressingStyle: 'virtual', limits: { ...limits, attempts: 1 } }),
     ).rejects.toThrow(/cannot be resolved/);
   });
 
-  it('do not hold up the end: closing ends what is under way', async () => {
+  it('are ended by close', async () => {
     const store = open(await raw(() => undefined), { limits: {} });
     const put = store.put('key', Buffer.from('x')).catch((error) => error);
     await store.close();
     expect(await put).toMatchObject({ code: 'DESTINATION_UNAVAILABLE' });
   });
 
-  it('without credentials anywhere are told apart', async () => {
+  it('report missing credentials', async () => {
     const before = { ...process.env };
     Object.assign(process.env, { AWS_EC2_METADATA_DISABLED: 'true', HOME: '/nonexistent', AWS_PROFILE: '' });
     for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN', 'AWS_PROFILE']) {
@@ -236,7 +254,7 @@ describe('requests', () => {
         message: expect.stringContaining('no credentials'),
       });
       Object.assign(process.env, { AWS_ACCESS_KEY_ID: 'env', AWS_SECRET_ACCESS_KEY: 'env' });
-      // With those of the variables it gets as far as the page.
+      // With credentials from the environment, the request reaches the page.
       expect(await checked(await page(200), { credentials: undefined })).toMatchObject(invalid);
     } finally {
       process.env = before;

@@ -28,7 +28,7 @@ describe.runIf(stack)('a bucket that fails', () => {
   const s3 = stack as S3OfStack;
   const cleanUps: (() => Promise<unknown>)[] = [];
   let folder: string;
-  /** All objects of a test lie below it. */
+  /** Prefix of all objects of a test. */
   let prefix: string;
 
   beforeAll(() => {
@@ -64,17 +64,17 @@ describe.runIf(stack)('a bucket that fails', () => {
     writeFileSync(path, randomBytes(bytes));
     return path;
   };
-  const left = async () => (await s3.names()).filter((name) => name.startsWith(prefix));
-  /** The error, which tells nothing that it must not. */
+  const remaining = async () => (await s3.names()).filter((name) => name.startsWith(prefix));
+  /** Returns the error and checks that it contains no secret. */
   async function errorOf(work: Promise<unknown>): Promise<Record<string, unknown>> {
     const error = await work.then(
       () => ({ code: 'none' }),
       (thrown) => thrown,
     );
-    const told = inspect(error, { depth: 12, showHidden: true }) + JSON.stringify(error) + String(error);
+    const text = inspect(error, { depth: 12, showHidden: true }) + JSON.stringify(error) + String(error);
     for (const identity of ['admin', 'writer', 'reader', 'dropper', 'guest'] as const) {
       const { accessKeyId, secretAccessKey } = s3.credentials(identity);
-      expect(told).not.toContain(secretAccessKey);
+      expect(text).not.toContain(secretAccessKey);
       expect(String(error)).not.toContain(accessKeyId);
     }
     return error;
@@ -82,7 +82,7 @@ describe.runIf(stack)('a bucket that fails', () => {
 
   const table: readonly (readonly [string, () => Partial<S3Options>, Record<string, unknown>])[] = [
     [
-      'a bucket that is not there',
+      'a bucket that does not exist',
       () => ({ bucket: 'no-such-bucket', credentials: s3.credentials('admin') }),
       {
         code: 'DESTINATION_BUCKET_NOT_VALID',
@@ -90,7 +90,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       },
     ],
     [
-      'a bucket that is not there, at its own address',
+      'a bucket that does not exist, in the endpoint',
       () => ({
         endpointUrl: `${s3.endpoint}/no-such-bucket`,
         isBucketInEndpoint: true,
@@ -99,7 +99,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       { code: 'DESTINATION_BUCKET_NOT_VALID' },
     ],
     [
-      'a key that only reads',
+      'a read-only key',
       () => ({ credentials: s3.credentials('reader') }),
       { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringMatching(/^Access denied: .*\(step write, runs\//) },
     ],
@@ -109,7 +109,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringContaining('step write') },
     ],
     [
-      'a key that nobody has',
+      'an unknown key',
       () => ({ credentials: { accessKeyId: 'AKIAIOSFODNN7EXAMPLE', secretAccessKey: 'secret' } }),
       { code: 'DESTINATION_KEY_UNKNOWN', message: expect.stringMatching(/^Key ID you provided does not exist/) },
     ],
@@ -119,12 +119,12 @@ describe.runIf(stack)('a bucket that fails', () => {
       { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringContaining('does not match') },
     ],
     [
-      'a session token that is none',
+      'an invalid session token',
       () => ({ credentials: { ...s3.credentials('writer'), sessionToken: 'expired long ago' } }),
       { code: expect.stringMatching(/^DESTINATION_(ACCESS_DENIED|KEY_UNKNOWN)$/) },
     ],
     [
-      'an address of TLS that has none',
+      'https for a server without TLS',
       () => ({ endpointUrl: s3.endpoint.replace('http:', 'https:') }),
       {
         code: 'DESTINATION_ENDPOINT_INVALID',
@@ -132,7 +132,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       },
     ],
     [
-      'a store at a private address, which is not allowed',
+      'a private address that is not allowed',
       () => ({ allowPrivateEndpoints: false }),
       {
         code: 'DESTINATION_ENDPOINT_NOT_ALLOWED',
@@ -150,28 +150,28 @@ describe.runIf(stack)('a bucket that fails', () => {
       remedy: expect.any(String),
       ...expected,
     });
-    expect(await left()).toEqual([]);
+    expect(await remaining()).toEqual([]);
   });
 
-  it('makes no bucket', async () => {
+  it('does not create a bucket', async () => {
     await errorOf(checkDestination(open({ bucket: 'never-made', credentials: s3.credentials('admin') })));
     const { Buckets = [] } = await s3.admin.send(new ListBucketsCommand({}));
     expect(Buckets.map(({ Name }) => Name)).not.toContain('never-made');
   });
 
-  it('passes the check with every right, in the path and at its own address, and leaves nothing', async () => {
+  it('passes the check with all permissions, with the bucket in the path or the endpoint, and leaves nothing', async () => {
     const passed = ['reach', 'write', 'read', 'delete'].map((step) => ({ step, outcome: 'passed' }));
     expect(await checkDestination(open())).toEqual(passed);
-    expect(await left()).toEqual([]);
+    expect(await remaining()).toEqual([]);
     expect(
       await checkDestination(
         open({ endpointUrl: `${s3.endpoint}/${s3.bucket}/`, isBucketInEndpoint: true, bucket: undefined }),
       ),
     ).toEqual(passed);
-    expect(await left()).toEqual([]);
+    expect(await remaining()).toEqual([]);
   });
 
-  it('needs no right but to write', async () => {
+  it('needs only write permission', async () => {
     const proxy = await faulty(({ method }) =>
       method === 'PUT' || method === 'POST' ? undefined : { status: 403, code: 'AccessDenied' },
     );
@@ -185,19 +185,19 @@ describe.runIf(stack)('a bucket that fails', () => {
     for (const bytes of [small, large]) {
       expect((await store.upload(`file-${bytes}`, file(bytes))).bytes).toBe(bytes);
     }
-    // What cannot be aborted stays, and says nothing else than what went wrong.
+    // An upload that cannot be aborted stays, and the error is still the original one.
     const controller = new AbortController();
     const upload = store.upload('given-up', file(large), {
       signal: controller.signal,
       onProgress: () => controller.abort(new Error('given up')),
     });
     await expect(upload).rejects.toThrow('given up');
-    expect((await left()).filter((name) => name.endsWith('given-up')).length).toBe(1);
+    expect((await remaining()).filter((name) => name.endsWith('given-up')).length).toBe(1);
     await store.abortUploads('given-up', ['some id']);
-    expect((await left()).length).toBe(4);
+    expect((await remaining()).length).toBe(4);
   });
 
-  it('is told from one that was deleted in the middle', async () => {
+  it('is reported if it is deleted during an upload', async () => {
     await s3.admin.send(new CreateBucketCommand({ Bucket: s3.passingBucket }));
     cleanUps.push(() => s3.admin.send(new DeleteBucketCommand({ Bucket: s3.passingBucket })).catch(() => undefined));
     const store = open({ bucket: s3.passingBucket, credentials: s3.credentials('guest') });
@@ -210,21 +210,21 @@ describe.runIf(stack)('a bucket that fails', () => {
     expect(await errorOf(checkDestination(store))).toMatchObject({ code: 'DESTINATION_BUCKET_NOT_VALID' });
   });
 
-  it('is tried again through a few refusals', async () => {
+  it('is retried after a few refusals', async () => {
     const proxy = await faulty((_request, count) => (count % 3 === 0 ? { status: 503, code: 'SlowDown' } : undefined));
     const store = open({ endpointUrl: proxy.endpoint });
     expect((await store.upload('large', file(large))).bytes).toBe(large);
     await store.put('small', Buffer.from('x'));
     expect((await store.get('small', { maxBytes: 9 })).toString()).toBe('x');
-    expect(await left()).toHaveLength(2);
+    expect(await remaining()).toHaveLength(2);
   });
 
   it.each([
     ['503', 503, 'SlowDown'],
     ['500', 500, 'InternalError'],
     ['429', 429, 'TooManyRequests'],
-    ['502 of something before it', 502, ''],
-  ])('is unavailable in a storm of %s, and no upload stays behind', async (_what, status, code) => {
+    ['502 of a gateway', 502, ''],
+  ])('is unavailable after repeated %s, and no upload remains', async (_what, status, code) => {
     let storm = false;
     const proxy = await faulty(({ method }) => (storm && method === 'PUT' ? { status, code } : undefined));
     const store = open({ endpointUrl: proxy.endpoint });
@@ -241,10 +241,10 @@ describe.runIf(stack)('a bucket that fails', () => {
         message: expect.stringContaining(String(status)),
       });
     }
-    expect(await left()).toEqual([]);
+    expect(await remaining()).toEqual([]);
   });
 
-  it('is tried again where connections break, and unavailable where they always do', async () => {
+  it('is retried after broken connections, and unavailable if all break', async () => {
     const proxy = await tcp();
     const store = open({ endpointUrl: proxy.endpoint, limits: { attempts: 3 } });
     let broken = 0;
@@ -265,36 +265,36 @@ describe.runIf(stack)('a bucket that fails', () => {
     });
   });
 
-  it('knows a large upload that arrived although the answer was lost, or does it again', async () => {
+  it('completes a large upload whose response was lost, at once or on the next attempt', async () => {
     const proxy = await tcp();
     const store = open({ endpointUrl: proxy.endpoint });
     proxy.loseAnswerTo('CompleteMultipartUpload');
     const first = await errorOf(store.upload('large', file(large)));
     if (first.code !== 'none') expect(first).toMatchObject({ code: 'DESTINATION_UNAVAILABLE', class: 'transient' });
     expect((await store.upload('large', file(large))).bytes).toBe(large);
-    expect(await left()).toHaveLength(1);
+    expect(await remaining()).toHaveLength(1);
   });
 
-  it('begins an upload again whose answer was lost, and leaves one object', async () => {
+  it('restarts an upload whose first response was lost, and leaves one object', async () => {
     const proxy = await tcp();
     const store = open({ endpointUrl: proxy.endpoint });
     proxy.loseAnswerTo('?uploads');
     expect((await store.upload('large', file(large))).bytes).toBe(large);
-    expect(await left()).toEqual([`${prefix}/large`]);
+    expect(await remaining()).toEqual([`${prefix}/large`]);
   });
 
-  it('is rid of uploads to an object whose ids nobody knows any more, and of no others', async () => {
+  it('aborts uploads to an object by key if their ids are unknown, and no others', async () => {
     const store = open();
     for (const name of ['object', 'object', 'object-2', 'object/3']) {
       await s3.admin.send(new CreateMultipartUploadCommand({ Bucket: s3.bucket, Key: `${prefix}/${name}` }));
     }
     await store.abortUploads('object', []);
-    expect((await left()).sort()).toEqual([`${prefix}/object-2`, `${prefix}/object/3`]);
+    expect((await remaining()).sort()).toEqual([`${prefix}/object-2`, `${prefix}/object/3`]);
     for (const name of ['object-2', 'object/3']) await store.abortUploads(name, []);
-    expect(await left()).toEqual([]);
+    expect(await remaining()).toEqual([]);
   });
 
-  it('that hangs is unavailable in bounded time, and ends at once with its signal', async () => {
+  it('that hangs is unavailable in bounded time, and an upload ends at once when its signal is aborted', async () => {
     const proxy = await tcp();
     const limits = { attempts: 2, silenceMs: 300, callMs: 1_000 };
     const store = open({ endpointUrl: proxy.endpoint, limits });
@@ -306,11 +306,11 @@ describe.runIf(stack)('a bucket that fails', () => {
     });
     expect(performance.now() - startMs).toBeLessThan(3_000);
 
-    const patient = open({ endpointUrl: proxy.endpoint });
+    const withDefaultLimits = open({ endpointUrl: proxy.endpoint });
     for (const bytes of [small, large]) {
       const controller = new AbortController();
       const before = proxy.sent().length;
-      const upload = patient.upload('object', file(bytes), { signal: controller.signal });
+      const upload = withDefaultLimits.upload('object', file(bytes), { signal: controller.signal });
       const ended = upload.then(
         () => 'ended',
         (error) => error.message,
@@ -323,28 +323,28 @@ describe.runIf(stack)('a bucket that fails', () => {
     }
   });
 
-  it('is asked for the size of what arrived', async () => {
+  it('is asked for the size of each uploaded object', async () => {
     const proxy = await faulty(() => undefined);
     const store = open({ endpointUrl: proxy.endpoint });
     for (const bytes of [small, large]) await store.upload('object', file(bytes));
     expect(proxy.seen.filter((line) => line.startsWith('HEAD'))).toHaveLength(2);
   });
 
-  const place = () => ({ Bucket: s3.bucket, Key: `${prefix}/object` });
+  const location = () => ({ Bucket: s3.bucket, Key: `${prefix}/object` });
   it.each([
     [
-      'holds another size than was sent, because somebody else wrote there',
-      () => new PutObjectCommand({ ...place(), Body: 'other' }),
+      'has an object of another size, because another client wrote it',
+      () => new PutObjectCommand({ ...location(), Body: 'other' }),
       (bytes: number) => `it has 5 bytes, but ${bytes} were sent`,
     ],
     [
-      'holds nothing, because somebody moved it away at once',
-      () => new DeleteObjectCommand(place()),
+      'has no object, because another client deleted it',
+      () => new DeleteObjectCommand(location()),
       () => 'it is not there',
     ],
-  ] as const)('%s', async (_what, meddle, said) => {
+  ] as const)('%s', async (_what, interfere, reason) => {
     const proxy = await faulty(async ({ method }) => {
-      if (method === 'HEAD') await s3.admin.send(meddle() as PutObjectCommand);
+      if (method === 'HEAD') await s3.admin.send(interfere() as PutObjectCommand);
       return undefined;
     });
     const store = open({ endpointUrl: proxy.endpoint });
@@ -352,7 +352,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       expect(await errorOf(store.upload('object', file(bytes)))).toMatchObject({
         code: 'DESTINATION_OBJECT_DAMAGED',
         class: 'transient',
-        message: expect.stringContaining(said(bytes)),
+        message: expect.stringContaining(reason(bytes)),
       });
     }
   });

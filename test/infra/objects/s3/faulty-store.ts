@@ -2,20 +2,20 @@ import { once } from 'node:events';
 import { Agent, createServer, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** What becomes of a request; undefined: it goes to the store. */
+/** The error response to a request; undefined forwards it to the store. */
 export type Fate = { readonly status: number; readonly code: string } | undefined;
 
 export interface FaultyStore {
   readonly endpoint: string;
-  /** Methods and paths that came so far. */
+  /** Methods and paths of the requests so far. */
   readonly seen: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Stands between a client and a real store, and answers in its place where `decide` says so.
+ * A proxy in front of a real store that sends the response of `decide` if there is one.
  *
- * @param answered is called when the store has answered a request, and the client hears it when that has resolved.
+ * @param answered is called when the store has responded to a request; the response is forwarded when it resolves.
  */
 export async function openFaultyStore(
   store: string,
@@ -37,7 +37,7 @@ export async function openFaultyStore(
       });
       return;
     }
-    // With the host that the client named, which it signed.
+    // Keeps the Host header, because the client signed it.
     const onward = request({ agent, hostname, port, method, path: url, headers, setHost: false }, async (answer) => {
       answer.on('error', () => outgoing.destroy());
       await answered(incoming);

@@ -4,28 +4,28 @@ import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
 import { stackPart } from '../../../engines/stack.ts';
 
-/** What each may do: `test/stack/parts/s3.ts`. */
+/** Identities; `test/stack/parts/s3.ts` lists their permissions. */
 export type S3Identity = 'admin' | 'writer' | 'reader' | 'dropper' | 'guest';
 
 /** The S3 store of the native stack. */
 export interface S3OfStack {
   readonly endpoint: string;
   readonly bucket: string;
-  /** Not there until a test makes it, as any whose name begins so; the guest's. */
+  /** Prefix of buckets that tests create; only the guest has permissions on them. */
   readonly passingBucket: string;
-  /** Asks the store itself, with every right. */
+  /** A direct client with all permissions. */
   readonly admin: S3Client;
   credentials(identity: S3Identity): NonNullable<S3Options['credentials']>;
-  /** A store of ours; what is not said is the bucket of the stack, as the writer. */
+  /** Opens an `ObjectStore`. Default: the bucket of the stack with the writer's credentials. */
   open(options?: Partial<S3Options>): ObjectStore;
-  /** Objects, and uploads in parts that are not over, by their names. */
+  /** Keys of objects and of incomplete multipart uploads. */
   names(bucket?: string): Promise<string[]>;
   objects(bucket?: string): Promise<string[]>;
   uploads(bucket?: string): Promise<string[]>;
   close(): Promise<void>;
 }
 
-/** Undefined, with the reason printed, where it is not up. */
+/** Returns undefined, with the reason printed, if the store is not up. */
 export function s3OfStack(): S3OfStack | undefined {
   const part = stackPart('s3');
   if (part === undefined) return undefined;

@@ -1,20 +1,20 @@
 import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
 import { type Fate, openFaultyStore } from './faulty-store.ts';
 
-/** The way from a client to a real store, on which a test decides what gets through, and is there when something does. */
+/** A proxy to a real store: a test decides which requests pass, and can act on specific requests. */
 export interface WayToStore extends Pick<FaultProxy, 'stall' | 'away'> {
   readonly endpoint: string;
-  /** Methods and paths that came as far as the store's door. */
+  /** Methods and paths of the requests that reached the store's side. */
   readonly seen: readonly string[];
-  /** What becomes of all requests from now on; undefined: they pass. */
+  /** Sets the response to all later requests; undefined lets them pass. */
   storm(fate: Fate): void;
-  /** The store takes requests from now on and does not answer. */
+  /** From now on the store accepts requests and does not respond. */
   hang(): void;
-  /** `act` is done when a request comes whose method and path `recognises` fits, once; it goes on when that has resolved. */
+  /** Calls `act` once, for the first request whose method and path match; forwards it when `act` has resolved. */
   when(recognises: RegExp, act: () => Promise<void> | void): void;
-  /** The same when the store has answered it, before the client hears. */
+  /** Calls `act` after the store's response to such a request, before the client receives it. */
   whenAnswered(recognises: RegExp, act: () => Promise<void> | void): void;
-  /** Everything passes again. */
+  /** Lets all requests pass again. */
   clear(): void;
   close(): Promise<void>;
 }
@@ -25,29 +25,29 @@ interface Moment {
 }
 
 export async function openWayToStore(store: string): Promise<WayToStore> {
-  let asked: Moment[] = [];
-  let answered: Moment[] = [];
+  let onRequest: Moment[] = [];
+  let onResponse: Moment[] = [];
   let fate: Fate;
-  let letGo: () => void = () => undefined;
+  let endHang: () => void = () => undefined;
   let hanging: Promise<void> | undefined;
   const take = (moments: Moment[], { method, url }: { method?: string | undefined; url?: string | undefined }) => {
-    const place = moments.findIndex(({ recognises }) => recognises.test(`${method} ${url}`));
-    return place < 0 ? undefined : moments.splice(place, 1)[0];
+    const index = moments.findIndex(({ recognises }) => recognises.test(`${method} ${url}`));
+    return index < 0 ? undefined : moments.splice(index, 1)[0];
   };
-  const door = await openFaultyStore(
+  const httpProxy = await openFaultyStore(
     store,
     async (request) => {
-      await take(asked, request)?.act();
+      await take(onRequest, request)?.act();
       await hanging;
       return fate;
     },
-    async (request) => take(answered, request)?.act(),
+    async (request) => take(onResponse, request)?.act(),
   );
-  const { hostname, port } = new URL(door.endpoint);
+  const { hostname, port } = new URL(httpProxy.endpoint);
   const tcp = await openFaultProxy({ host: hostname, port: Number(port) });
   return {
     endpoint: `http://127.0.0.1:${tcp.port}`,
-    seen: door.seen,
+    seen: httpProxy.seen,
     stall: tcp.stall,
     away: tcp.away,
     storm(of) {
@@ -55,23 +55,23 @@ export async function openWayToStore(store: string): Promise<WayToStore> {
     },
     hang() {
       hanging = new Promise((resolve) => {
-        letGo = resolve;
+        endHang = resolve;
       });
     },
-    when: (recognises, act) => void asked.push({ recognises, act }),
-    whenAnswered: (recognises, act) => void answered.push({ recognises, act }),
+    when: (recognises, act) => void onRequest.push({ recognises, act }),
+    whenAnswered: (recognises, act) => void onResponse.push({ recognises, act }),
     clear() {
-      asked = [];
-      answered = [];
+      onRequest = [];
+      onResponse = [];
       fate = undefined;
       hanging = undefined;
-      letGo();
+      endHang();
       tcp.stall(false);
       tcp.away(false);
     },
     async close() {
       await tcp.close();
-      await door.close();
+      await httpProxy.close();
     },
   };
 }

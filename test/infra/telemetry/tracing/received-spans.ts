@@ -23,7 +23,7 @@ export interface Receiver {
   close(): Promise<void>;
 }
 
-/** An OTLP endpoint that decodes what arrives. */
+/** An OTLP endpoint that decodes received spans. */
 export async function startReceiver(): Promise<Receiver> {
   const collector = await startCollector();
   return {
@@ -35,7 +35,7 @@ export async function startReceiver(): Promise<Receiver> {
 
 interface Field {
   readonly number: number;
-  /** Of varints. */
+  /** Value of a varint field. */
   readonly value: number;
   readonly bytes: Buffer;
 }
@@ -44,7 +44,7 @@ interface Field {
 function spansOf(body: Buffer): ReceivedSpan[] {
   const reader = new ProtobufReader(body, partLimit(1_000_000));
   return decodeProtobuf(reader, 100_000).flatMap(({ resource, spans }) => {
-    const told = resource ? attributesOf(body.subarray(resource.start, resource.end), 1) : {};
+    const resourceAttributes = resource ? attributesOf(body.subarray(resource.start, resource.end), 1) : {};
     return spans.map(({ start, end }) => {
       const bytes = body.subarray(start, end);
       const fields = fieldsOf(bytes);
@@ -66,7 +66,7 @@ function spansOf(body: Buffer): ReceivedSpan[] {
             };
           }),
         status: first(fieldsOf(first(fields, 15)?.bytes ?? Buffer.alloc(0)), 3)?.value ?? 0,
-        resource: told,
+        resource: resourceAttributes,
       };
     });
   });
@@ -94,7 +94,7 @@ function first(fields: readonly Field[], number: number): Field | undefined {
   return fields.find((field) => field.number === number);
 }
 
-/** The KeyValue messages of field `number`, with texts and integers. */
+/** The KeyValue messages of field `number`, with string and integer values. */
 function attributesOf(message: Buffer, number: number): Record<string, string | number | undefined> {
   return Object.fromEntries(
     fieldsOf(message)

@@ -12,7 +12,6 @@ import { traceInsert } from '../../../../infra/telemetry/tracing/insert-span.ts'
 import { tracePublish } from '../../../../infra/telemetry/tracing/publish-span.ts';
 import { startRequestSpan } from '../../../../infra/telemetry/tracing/request-span.ts';
 import { startTracing, type Tracing } from '../../../../infra/telemetry/tracing/start-tracing.ts';
-import { formatTraceparent, parseTraceparent } from '../../../../infra/telemetry/tracing/traceparent.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 
 let tracing: Tracing | undefined;
@@ -42,7 +41,7 @@ async function start(endpoint: string): Promise<Tracing> {
   return tracing;
 }
 
-/** An endpoint that does what `answer` says. */
+/** Starts an endpoint that responds with `answer`. */
 async function listen(answer: (end: (status: number) => void) => void): Promise<string> {
   const listening = createServer((request, response) => {
     request.resume();
@@ -68,7 +67,7 @@ async function failedSpans(): Promise<number> {
 
 const messages: readonly LogMessage[] = [{ key: 'k', value: Buffer.from('v') }];
 
-it('without an exporter everything passes as it is: no copy of a message, no look at a record', async () => {
+it('without an exporter it copies no message and reads no record', async () => {
   const { config } = loadConfig({});
   tracing = await startTracing({ config, role: 'test', version: '0', logger });
   expect(activeTracing()).toBeUndefined();
@@ -78,17 +77,17 @@ it('without an exporter everything passes as it is: no copy of a message, no loo
     sent = given;
   });
   expect(sent).toBe(messages);
-  const cut = {
+  const batch = {
     topic: runEvents,
     partition: 0,
     get records(): never {
       throw new Error('looked at');
     },
   };
-  expect(await traceInsert(cut, async () => 'stored')).toBe('stored');
+  expect(await traceInsert(batch, async () => 'stored')).toBe('stored');
 });
 
-it('what belongs to no request is published as it is', async () => {
+it('publishes messages outside of a request unchanged', async () => {
   await start(await listen((end) => end(200)));
   let sent: readonly LogMessage[] | undefined;
   await tracePublish('run-events', messages, async (given) => {
@@ -97,7 +96,7 @@ it('what belongs to no request is published as it is', async () => {
   expect(sent).toBe(messages);
 });
 
-it('messages keep the headers that they have', async () => {
+it('keeps existing message headers', async () => {
   await start(await listen((end) => end(200)));
   const span = startRequestSpan({ method: 'POST', route: '/', operation: 'test', headers: {} });
   const sent: LogMessage[] = [];
@@ -110,9 +109,9 @@ it('messages keep the headers that they have', async () => {
 });
 
 it.each([
-  ['refuses', (end: (status: number) => void) => end(400)],
-  ['is broken', (end: (status: number) => void) => end(500)],
-])('an endpoint that %s costs spans and one warning, not the stop', async (_what, answer) => {
+  ['refuses spans', (end: (status: number) => void) => end(400)],
+  ['fails', (end: (status: number) => void) => end(500)],
+])('an endpoint that %s loses spans and logs one warning, but does not delay the stop', async (_what, answer) => {
   const before = await failedSpans();
   const { stop } = await start(await listen(answer));
   makeSpans(2_000);
@@ -123,7 +122,7 @@ it.each([
   expect(warnings).toHaveLength(1);
 });
 
-it('an endpoint that is not there, or never answers, keeps the stop no longer than its limit', async () => {
+it('an endpoint that is unreachable or never responds delays the stop at most by the timeout', async () => {
   for (const endpoint of ['http://127.0.0.1:1/v1/traces', await listen(() => undefined)]) {
     const { stop } = await start(endpoint);
     makeSpans(10);
@@ -141,7 +140,7 @@ it.each([
     { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c', OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://t/as/it/is' },
     'http://t/as/it/is',
   ],
-])('traces go where %o says', (environment, url) => {
+])('takes the endpoint from %o', (environment, url) => {
   expect(tracesUrl(loadConfig(environment).config)).toBe(url);
 });
 
@@ -150,7 +149,7 @@ it.each([
   ['x-api-key=a', { 'x-api-key': 'a' }],
   ['X-Api-Key = a%20b , b=c=d', { 'x-api-key': 'a b', b: 'c=d' }],
   ['a=100%', { a: '100%' }],
-])('headers %o are %o', (text, headers) => {
+])('parses headers %o as %o', (text, headers) => {
   expect(parseHeaders(text)).toEqual(headers);
 });
 
@@ -160,39 +159,6 @@ it.each([
   ['OTEL_TRACES_SAMPLER_ARG', 'half'],
   ['OTEL_EXPORTER_OTLP_ENDPOINT', 'grpc://c:4317'],
   ['OTEL_EXPORTER_OTLP_HEADERS', 'novalue'],
-])('%s=%s is a fault of the configuration', (variable, value) => {
+])('refuses the setting %s=%s', (variable, value) => {
   expect(() => loadConfig({ [variable]: value })).toThrow(variable);
-});
-
-const [traceId, spanId] = ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331'];
-
-it.each([
-  [`00-${traceId}-${spanId}-01`, 1],
-  [`00-${traceId}-${spanId}-00`, 0],
-  [`00-${traceId}-${spanId}-03`, 1],
-  [`cc-${traceId}-${spanId}-01-what-the-future-brings`, 1],
-])('traceparent %s is understood', (text, traceFlags) => {
-  const context = parseTraceparent(text);
-  expect(context).toMatchObject({ traceId, spanId, traceFlags, isRemote: true });
-  expect(context && formatTraceparent(context)).toBe(`00-${traceId}-${spanId}-0${traceFlags}`);
-});
-
-it.each([
-  [undefined],
-  [''],
-  [['00', traceId, spanId, '01']],
-  [`00-${traceId}-${spanId}`],
-  [`00-${traceId}-${spanId}-01-more`],
-  [`00-${traceId.toUpperCase()}-${spanId}-01`],
-  [`ff-${traceId}-${spanId}-01`],
-  [`00-${'0'.repeat(32)}-${spanId}-01`],
-  [`00-${traceId}-${'0'.repeat(16)}-01`],
-])('traceparent %s is none', (text) => {
-  expect(parseTraceparent(text)).toBeUndefined();
-});
-
-it('tracestate is carried, one that is too long is left out', () => {
-  const text = `00-${traceId}-${spanId}-01`;
-  expect(parseTraceparent(text, 'a=1,b=2')?.traceState?.serialize()).toBe('a=1,b=2');
-  expect(parseTraceparent(text, `a=${'x'.repeat(600)}`)?.traceState).toBeUndefined();
 });

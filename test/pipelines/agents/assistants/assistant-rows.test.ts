@@ -32,23 +32,23 @@ const make = (more: Partial<NewAssistant> = {}) =>
 const missing = { code: 'ASSISTANT_NOT_FOUND', status: 404 };
 const system = { graphId: 'agent', name: 'Agent', description: 'helps', config: { tags: ['a'] } };
 
-it('are no more than there may be, also where many are made at once', async () => {
-  const of = await rows.newDeployment();
+it('assistants never exceed the limit, also with concurrent creation', async () => {
+  const deploymentId = await rows.newDeployment();
   const make = (assistantId?: string) =>
     createAssistant(
       database,
-      of,
+      deploymentId,
       { graphId: 'agent', ifExists: 'do_nothing', ...(assistantId && { assistantId }) },
       { maxAssistants: 3 },
     );
   const made = await Promise.allSettled(Array.from({ length: 12 }, () => make()));
-  const there = made.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
-  expect(there).toHaveLength(3);
+  const existing = made.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+  expect(existing).toHaveLength(3);
   for (const each of made) {
     if (each.status === 'rejected') expect(each.reason).toMatchObject({ code: 'LIMIT_REACHED', status: 422 });
   }
-  // One that is there is answered, and counts once.
-  expect(await make(there[0]?.assistant_id)).toEqual(there[0]);
+  // An existing assistant is returned, and counts once.
+  expect(await make(existing[0]?.assistant_id)).toEqual(existing[0]);
   await expect(make()).rejects.toMatchObject({ code: 'LIMIT_REACHED' });
 });
 
@@ -57,7 +57,7 @@ describe('assistants', () => {
     org = await rows.newDeployment();
   });
 
-  it('of graphs are there from the start, with fixed ids, and keep what was changed', async () => {
+  it('are created for each graph at startup, with fixed ids, and keep later changes', async () => {
     await Promise.all([
       ensureSystemAssistants(database, org, [system]),
       ensureSystemAssistants(database, org, [system]),
@@ -81,7 +81,7 @@ describe('assistants', () => {
     }
   });
 
-  it('are made once under an id, in their deployment', async () => {
+  it('are created once per id, and visible in their deployment only', async () => {
     const assistantId = randomUUID();
     const made = await make({ assistantId, name: 'N', context: [1], metadata: { a: 1 }, description: 'd' });
     expect(made).toMatchObject({ assistant_id: assistantId, name: 'N', context: [1], metadata: { a: 1 }, version: 1 });
@@ -100,7 +100,7 @@ describe('assistants', () => {
     expect(await resolveAssistant(database, org, assistantId)).toEqual(made);
   });
 
-  it('have versions: each change makes one, any can be put in force, and the next number is always new', async () => {
+  it('have versions: each change creates one, any can be set, and each number is used once', async () => {
     const { assistant_id: id } = await make({ metadata: { a: 1 }, context: { x: 1 }, config: { tags: ['one'] } });
     const second = await updateAssistant(database, org, id, { metadata: { b: 2 }, name: 'two', context: null });
     expect(second).toMatchObject({
@@ -129,7 +129,7 @@ describe('assistants', () => {
   it.each([
     { deleteThreads: false, what: 'with their runs' },
     { deleteThreads: true, what: 'with their threads' },
-  ])('go $what', async ({ deleteThreads }) => {
+  ])('are deleted $what', async ({ deleteThreads }) => {
     const other = await make();
     const gone: Assistant = await make();
     const [shared, own] = [await rows.newThread(org), await rows.newThread(org)];
@@ -171,8 +171,8 @@ describe('search', () => {
   it.each([
     ['all', {}, [3, 2, 1, 0]],
     ['a graph', { graphId: 'other' }, [1]],
-    ['a part of the name, in capitals or not', { name: 'alpha' }, [2, 0]],
-    ['a name with characters that patterns know', { name: '%_' }, [3]],
+    ['a part of the name, in any case', { name: 'alpha' }, [2, 0]],
+    ['a name with LIKE wildcards', { name: '%_' }, [3]],
     ['metadata', { metadata: { tags: [{ n: 2 }] } }, [2]],
     ['by name', { sortBy: 'graph_id', sortOrder: 'desc', limit: 1 }, [1]],
     ['a page', { limit: 2, offset: 1 }, [2, 1]],

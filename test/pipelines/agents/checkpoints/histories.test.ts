@@ -9,12 +9,12 @@ import { keepLatestCheckpoint } from '../../../../pipelines/agents/checkpoints/k
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { rollbackCheckpoints } from '../../../../pipelines/agents/checkpoints/rollback-checkpoints.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
-import { type GoingRun, openThreads, type Threads } from './threads.ts';
+import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;
 beforeAll(async () => {
   let runs = 0;
-  // Every other run waits for its writes, as durability says.
+  // Every other run waits for its writes, as with durability `sync`.
   const early = { gatherMs: 1, onFailure: () => undefined };
   threads = await openThreads(() => (runs++ % 2 === 0 ? early : undefined));
 });
@@ -24,7 +24,7 @@ const append = Annotation<string[]>({ reducer: (left, right) => [...left, ...rig
 const State = Annotation.Root({ log: append, last: Annotation<string>, asked: Annotation<number> });
 const Inner = Annotation.Root({ log: append, depth: Annotation<number> });
 
-/** Steps, branches side by side, a subgraph, sends, and questions: two in a row in one node and one within the subgraph. */
+/** Steps, parallel branches, a subgraph, sends, and interrupts: two in a row in one node and one in the subgraph. */
 function graphOn(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
   const inner = new StateGraph(Inner)
     .addNode('deep', ({ log }) => ({
@@ -66,7 +66,7 @@ function graphOn(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
     .compile({ checkpointer });
 }
 
-/** A thread kept by both, and what each of them says of it. */
+/** A thread kept in memory as the model ("theirs") and in Postgres ("ours"), and their comparison. */
 class Pair {
   readonly memory = new MemorySaver();
   threadId = '';
@@ -84,21 +84,21 @@ class Pair {
       historyOf(ours, this.key),
     ]);
     expect(ourHistory.map(({ shown }) => shown)).toEqual(theirHistory.map(({ shown }) => shown));
-    return theirHistory.map(({ id }, place) => ({
+    return theirHistory.map(({ id }, index) => ({
       theirs: id,
-      ours: ourHistory[place]!.id,
-      next: theirHistory[place]!.next,
+      ours: ourHistory[index]!.id,
+      next: theirHistory[index]!.next,
     }));
   }
 
-  /** Runs both. Gives the run that wrote, and puts the model back afterwards if it is to be rolled back. */
-  async run(input: unknown, at?: { readonly theirs: string; readonly ours: string }): Promise<GoingRun> {
+  /** Runs the graph on both. @returns the run that wrote. */
+  async run(input: unknown, at?: { readonly theirs: string; readonly ours: string }): Promise<ActiveRun> {
     const run = await threads.startRun(this.threadId);
     await this.#both(run, input, at);
     return run;
   }
 
-  async #both(run: GoingRun, input: unknown, at?: { readonly theirs: string; readonly ours: string }) {
+  async #both(run: ActiveRun, input: unknown, at?: { readonly theirs: string; readonly ours: string }) {
     const config = (checkpoint_id?: string) => ({
       configurable: { thread_id: this.key, checkpoint_ns: '', ...(checkpoint_id !== undefined && { checkpoint_id }) },
     });
@@ -108,13 +108,13 @@ class Pair {
     ]);
     await run.saver.settled();
     expect(results[1].status).toBe(results[0].status);
-    // What a saver knows of its own is what anybody reads.
+    // The cached head of a saver equals what another saver reads.
     const head = { configurable: { thread_id: this.key, checkpoint_ns: '' } };
     expect(await run.saver.getTuple(head)).toEqual(await new LeasedSaver(threads.pool).getTuple(head));
   }
 
-  /** The first attempt fails in the middle, the second goes on from there. */
-  async runTwice(input: unknown): Promise<GoingRun> {
+  /** The first attempt fails in the middle, the second resumes from there. */
+  async runTwice(input: unknown): Promise<ActiveRun> {
     this.failing = { theirs: true, ours: true };
     const first = await this.run(input);
     this.failing = { theirs: false, ours: false };
@@ -138,7 +138,7 @@ class Pair {
   restore({ storage, writes }: ReturnType<Pair['snapshot']>) {
     Object.assign(this.memory, { storage, writes });
   }
-  /** What the copy of a thread is, for the model. */
+  /** Copies a thread in the model. */
   copyModel(from: string, to: string) {
     this.memory.storage[to] = structuredClone(this.memory.storage[from]!);
     for (const [name, writes] of Object.entries(this.memory.writes)) {
@@ -174,7 +174,7 @@ async function historyOf(graph: ReturnType<typeof graphOn>, thread_id: string) {
   const nested = head.tasks.map(({ state }) =>
     state !== undefined && 'values' in state ? [state.values, state.next] : null,
   );
-  return found.map(({ id, next, parent, state, tasks, source, step }, place) => ({
+  return found.map(({ id, next, parent, state, tasks, source, step }, index) => ({
     id,
     next,
     shown: {
@@ -184,19 +184,19 @@ async function historyOf(graph: ReturnType<typeof graphOn>, thread_id: string) {
       source,
       step,
       parent: ids.indexOf(parent as string),
-      ...(place === 0 && { nested }),
+      ...(index === 0 && { nested }),
     },
   }));
 }
 
 const word = fc.constantFrom('plain', 'ask', 'deep', 'ask deep', 'fail');
-const place = fc.nat(30);
+const index = fc.nat(30);
 const action = fc.oneof(
   { weight: 4, arbitrary: fc.record({ kind: fc.constant('run' as const), word, rolledBack: fc.boolean() }) },
   { weight: 4, arbitrary: fc.record({ kind: fc.constant('resume' as const), rolledBack: fc.boolean() }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('fork' as const), word, place, rolledBack: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('replay' as const), place, rolledBack: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('update' as const), place }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('fork' as const), word, index, rolledBack: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('replay' as const), index, rolledBack: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('update' as const), index }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('twice' as const), rolledBack: fc.boolean() }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('copy' as const) }) },
 );
@@ -204,7 +204,7 @@ type Action = typeof action extends fc.Arbitrary<infer A> ? A : never;
 
 async function act(pair: Pair, what: Action): Promise<void> {
   const points = await pair.view();
-  const at = 'place' in what ? points[what.place % Math.max(points.length, 1)] : undefined;
+  const at = 'index' in what ? points[what.index % Math.max(points.length, 1)] : undefined;
   if (what.kind === 'copy') {
     const from = pair.key;
     pair.threadId = await threads.newThread();
@@ -231,7 +231,7 @@ async function act(pair: Pair, what: Action): Promise<void> {
   expect(await threads.rowsOf(pair.key)).toEqual(rowsBefore);
 }
 
-test('any history of runs, forks, rollbacks, copies and second attempts reads back as in memory', async () => {
+test('any history of runs, forks, rollbacks, copies and second attempts reads back as from MemorySaver', async () => {
   const history = async (actions: Action[]) => {
     const pair = new Pair();
     pair.threadId = await threads.newThread();
@@ -240,7 +240,7 @@ test('any history of runs, forks, rollbacks, copies and second attempts reads ba
   };
   const property = fc.asyncProperty(fc.array(action, { minLength: 2, maxLength: 7 }), history);
   const examples: [Action[]][] = [
-    // A rolled back resume that asked again leaves neither its answer nor its question behind.
+    // A rolled-back resume that interrupted again leaves neither its resume value nor its interrupt.
     [
       [
         { kind: 'run', word: 'ask deep', rolledBack: false },
@@ -256,7 +256,7 @@ test('any history of runs, forks, rollbacks, copies and second attempts reads ba
   await fc.assert(property, { numRuns: 25, examples, endOnFailure: true });
 }, 120_000);
 
-test('of the history of a thread, its state can be all that stays', async () => {
+test('keepLatestCheckpoint keeps only the latest state of a thread, which can be resumed', async () => {
   for (const [word, resumes] of [
     ['plain', 0],
     ['ask', 0],
@@ -276,8 +276,8 @@ test('of the history of a thread, its state can be all that stays', async () => 
     expect(after[0]).toEqual({ ...before, shown: { ...before!.shown, parent: -1 } });
     expect((await threads.rowsOf(pair.key)).checkpoints).toBe(word.includes('deep') ? 2 : 1);
     const run = await threads.startRun(pair.threadId);
-    const goOn = before!.next.length > 0 ? new Command({ resume: 'yes' }) : { last: 'plain' };
-    await graphOn(run.saver, () => false).invoke(goOn as never, { configurable: { thread_id: pair.key } });
+    const nextInput = before!.next.length > 0 ? new Command({ resume: 'yes' }) : { last: 'plain' };
+    await graphOn(run.saver, () => false).invoke(nextInput as never, { configurable: { thread_id: pair.key } });
     await run.saver.settled();
     await deleteCheckpoints(threads.database, [pair.key]);
     expect(await threads.rowsOf(pair.key)).toEqual({ checkpoints: 0, blobs: 0, writes: 0 });

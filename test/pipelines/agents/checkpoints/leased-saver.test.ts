@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
 import { beginEarly, checkpointOf, configOf, metadata, put } from './put-checkpoints.ts';
-import { type GoingRun, openThreads, type Threads } from './threads.ts';
+import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;
 beforeAll(async () => {
@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => threads?.close());
 
 const begin = async () => threads.startRun(await threads.newThread());
-test('the tables hold what the library would have made', async () => {
+test('the checkpoint tables match those the library would create', async () => {
   await new PostgresSaver(threads.pool, undefined, { schema: 'theirs' }).setup();
   const columnsOf = (schema: string) =>
     threads.database.query<Record<string, unknown>>(
@@ -36,7 +36,7 @@ test('the tables hold what the library would have made', async () => {
   expect(await migrationsOf('agents')).toEqual(await migrationsOf('theirs'));
 });
 
-test('a checkpoint says whose it is, and nobody else whose metadata was carried on', async () => {
+test('a checkpoint names its own run, and drops run metadata copied from an earlier checkpoint', async () => {
   const run = await begin();
   const checkpoint = checkpointOf(run.saver, { a: 1 });
   await put(run, checkpoint, { run_id: 'earlier', step: 7 });
@@ -76,22 +76,22 @@ test('text that jsonb refuses is kept in values and left out of metadata', async
   });
 });
 
-test('two thousand channels with 24 MB go in one statement and come back', async () => {
+test('writes two thousand channels with 24 MB in one statement and reads them back', async () => {
   const run = await begin();
   const values = Object.fromEntries(
-    Array.from({ length: 2000 }, (_, place) => [`channel "${place}", {it's}`, { text: `${place}`.repeat(3000) }]),
+    Array.from({ length: 2000 }, (_, index) => [`channel "${index}", {it's}`, { text: `${index}`.repeat(3000) }]),
   );
-  const asked = vi.spyOn(threads.pool, 'query');
-  const connected = vi.spyOn(threads.pool, 'connect');
+  const queries = vi.spyOn(threads.pool, 'query');
+  const connects = vi.spyOn(threads.pool, 'connect');
   await put(run, checkpointOf(run.saver, values));
-  expect(asked.mock.calls.length).toBe(1);
-  expect(connected.mock.calls.length).toBe(1);
-  asked.mockRestore();
-  connected.mockRestore();
+  expect(queries.mock.calls.length).toBe(1);
+  expect(connects.mock.calls.length).toBe(1);
+  queries.mockRestore();
+  connects.mockRestore();
   expect((await run.saver.getTuple(configOf(run)))?.checkpoint.channel_values).toEqual(values);
 });
 
-test('a version is greater than the one before it, and never the same in two branches', () => {
+test('a version is greater than its predecessor, and unique across branches', () => {
   const saver = new LeasedSaver(threads.pool);
   const versions = [saver.getNextVersion(undefined)];
   for (let count = 0; count < 1000; count += 1) versions.push(saver.getNextVersion(versions.at(-1)));
@@ -101,7 +101,7 @@ test('a version is greater than the one before it, and never the same in two bra
   expect(saver.getNextVersion(versions[3])).not.toBe(versions[4]);
 });
 
-test('of a task, ordinary writes stay and special ones are replaced', async () => {
+test('keeps the first ordinary write of a task and replaces its special writes', async () => {
   const run = await begin();
   const checkpoint = checkpointOf(run.saver, { a: 1 });
   await put(run, checkpoint);
@@ -130,34 +130,36 @@ test('of a task, ordinary writes stay and special ones are replaced', async () =
   ]);
 });
 
-describe('a lease that does not hold', () => {
-  const by = (sql: string) => async (run: GoingRun) => {
+describe('an invalid lease', () => {
+  const withRunSql = (sql: string) => async (run: ActiveRun) => {
     await threads.database.execute(sql, [run.runId]);
     return run.saver;
   };
-  const held = (change: string) => async (run: GoingRun) => {
+  const threadLeaseWith = (change: string) => async (run: ActiveRun) => {
     const saver = await threads.leaseThread(run.threadId);
     await threads.database.execute(`UPDATE agents.threads SET ${change} WHERE thread_id = $1`, [run.threadId]);
     return saver;
   };
-  const ways: Record<string, (run: GoingRun) => Promise<LeasedSaver>> = {
-    'another has it': by(`UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1`),
-    'the run is pending again': by(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`),
-    'the run ended': by(`UPDATE agents.runs SET status = 'error' WHERE run_id = $1`),
-    'the run was deleted': by('DELETE FROM agents.runs WHERE run_id = $1'),
-    'the run is of another thread': async (run) => {
+  const invalidations: Record<string, (run: ActiveRun) => Promise<LeasedSaver>> = {
+    'another attempt has the lease': withRunSql(
+      `UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1`,
+    ),
+    'the run is pending again': withRunSql(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`),
+    'the run ended': withRunSql(`UPDATE agents.runs SET status = 'error' WHERE run_id = $1`),
+    'the run was deleted': withRunSql('DELETE FROM agents.runs WHERE run_id = $1'),
+    'the run belongs to another thread': async (run) => {
       const other = await begin();
       return new LeasedSaver(threads.pool, { leaseToken: other.leaseToken, runId: run.runId });
     },
-    'the hold ran out': held(`write_until = now() - interval '1 ms'`),
-    'the hold was given back': held('write_token = NULL'),
+    'the thread lease expired': threadLeaseWith(`write_until = now() - interval '1 ms'`),
+    'the thread lease was released': threadLeaseWith('write_token = NULL'),
   };
-  test.each(Object.keys(ways))('%s: nothing is written or deleted', async (way) => {
+  test.each(Object.keys(invalidations))('%s: nothing is written or deleted', async (invalidation) => {
     const run = await begin();
     const checkpoint = checkpointOf(run.saver, { a: 1 });
     await put(run, checkpoint);
     const before = await threads.rowsOf(run.key);
-    const saver = await ways[way]!(run);
+    const saver = await invalidations[invalidation]!(run);
     await expect(put({ key: run.key, saver }, checkpointOf(saver, { a: 2 }))).rejects.toMatchObject({
       code: 'LEASE_LOST',
     });
@@ -168,7 +170,7 @@ describe('a lease that does not hold', () => {
     expect(await threads.rowsOf(run.key)).toEqual(before);
   });
 
-  test('no lease at all, or a thread that is nobody’s', async () => {
+  test('a saver without a lease, an invalid thread key, and a thread of another deployment are refused', async () => {
     const run = await begin();
     const reader = new LeasedSaver(threads.pool);
     await expect(put({ key: run.key, saver: reader }, checkpointOf(reader, { a: 1 }))).rejects.toMatchObject({
@@ -182,10 +184,10 @@ describe('a lease that does not hold', () => {
   });
 });
 
-test('whoever takes the run over waits for a write that is under way', async () => {
+test('requeueing a run waits for a write in progress', async () => {
   const run = await begin();
   const writer = await threads.pool.connect();
-  const taker = await threads.pool.connect();
+  const requeuer = await threads.pool.connect();
   try {
     await writer.query('BEGIN');
     const { rows } = await writer.query('SELECT agents.lease_is_valid($1, $2, $3) AS holds', [
@@ -194,32 +196,32 @@ test('whoever takes the run over waits for a write that is under way', async () 
       run.leaseToken,
     ]);
     expect(rows).toEqual([{ holds: true }]);
-    await taker.query(`SET lock_timeout = '200ms'`);
-    const takeOver = () => taker.query(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`, [run.runId]);
-    await expect(takeOver()).rejects.toMatchObject({ code: '55P03' });
+    await requeuer.query(`SET lock_timeout = '200ms'`);
+    const requeue = () => requeuer.query(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`, [run.runId]);
+    await expect(requeue()).rejects.toMatchObject({ code: '55P03' });
     await writer.query('COMMIT');
-    await takeOver();
+    await requeue();
   } finally {
     writer.release(true);
-    taker.release(true);
+    requeuer.release(true);
   }
 });
 
-test('of two attempts that write at once only the one with the lease leaves anything', async () => {
+test('of two attempts that write concurrently, only the one with the lease stores checkpoints', async () => {
   const first = await begin();
   const outcomes: Promise<unknown>[] = [];
-  const many = (run: GoingRun) => {
+  const putMany = (run: ActiveRun) => {
     for (let count = 0; count < 40; count += 1) outcomes.push(put(run, checkpointOf(run.saver, { by: run.attempt })));
   };
-  many(first);
+  putMany(first);
   const second = await threads.startAgain(first);
-  // From here on nothing of the first one may come in.
+  // From here on no write of the first attempt may be stored.
   const [{ now }] = (await threads.database.query<{ now: number }>(
     `SELECT count(*) AS now FROM agents.checkpoints WHERE thread_id = $1`,
     [first.key],
   )) as [{ now: number }];
-  many(second);
-  many(first);
+  putMany(second);
+  putMany(first);
   const settled = await Promise.allSettled(outcomes);
   const failures = settled.filter((outcome) => outcome.status === 'rejected');
   expect(failures.every(({ reason }) => isLeaseLost(reason))).toBe(true);
@@ -233,7 +235,7 @@ test('of two attempts that write at once only the one with the lease leaves anyt
   expect(failures.length).toBe(80 - now);
 });
 
-test('a connection that is lost under a write costs it nothing but time', async () => {
+test('a write succeeds after its connection is lost', async () => {
   const run = await begin();
   await put(run, checkpointOf(run.saver, { a: 1 }));
   const checkpoint = checkpointOf(run.saver, { a: 2 });
@@ -244,11 +246,11 @@ test('a connection that is lost under a write costs it nothing but time', async 
     writing.catch(() => undefined);
     await vi.waitFor(
       async () => {
-        const cut = await tx.query(
+        const terminated = await tx.query(
           `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
            WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%checkpoint%'`,
         );
-        expect(cut).toHaveLength(1);
+        expect(terminated).toHaveLength(1);
       },
       { timeout: 10_000 },
     );
@@ -258,7 +260,7 @@ test('a connection that is lost under a write costs it nothing but time', async 
 });
 
 describe('a saver that answers early', () => {
-  test('writes what comes together in one statement, of which who reads sees all', async () => {
+  test('gathers writes into one statement, and flushes them before a read', async () => {
     const run = await beginEarly(threads);
     const first = checkpointOf(run.saver, { a: 1, b: 'two' });
     const config = await put(run, first);
@@ -292,16 +294,16 @@ describe('a saver that answers early', () => {
     expect(tuple?.pendingWrites).toHaveLength(3);
   });
 
-  test('writes by itself after a while, and at once where much waits', async () => {
+  test('flushes after gatherMs, and at once when much is buffered', async () => {
     const soon = await beginEarly(threads, { gatherMs: 1 });
     await put(soon, checkpointOf(soon.saver, { a: 1 }));
     await expect.poll(async () => (await threads.rowsOf(soon.key)).checkpoints).toBe(1);
-    const much = await beginEarly(threads);
-    await put(much, checkpointOf(much.saver, { a: 'x'.repeat(5_000_000) }));
-    expect(await threads.rowsOf(much.key)).toMatchObject({ checkpoints: 1, blobs: 1 });
+    const large = await beginEarly(threads);
+    await put(large, checkpointOf(large.saver, { a: 'x'.repeat(5_000_000) }));
+    expect(await threads.rowsOf(large.key)).toMatchObject({ checkpoints: 1, blobs: 1 });
   });
 
-  test('tells whoever comes next that the lease was lost, and writes nothing more', async () => {
+  test('rejects the next call after the lease was lost, and writes nothing more', async () => {
     const run = await beginEarly(threads);
     await put(run, checkpointOf(run.saver, { a: 1 }));
     await threads.startAgain(run);

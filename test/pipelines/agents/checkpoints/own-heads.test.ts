@@ -11,10 +11,10 @@ beforeAll(async () => {
 afterAll(() => threads?.close());
 
 const begin = async () => threads.startRun(await threads.newThread());
-/** Who was not there when something was written. */
+/** A saver that did not take part in the writes. */
 const reader = () => new LeasedSaver(threads.pool);
-/** That it is told what others read, without a question of its own where it knows. */
-const same = async (run: Awaited<ReturnType<typeof beginEarly>>, isKnown: boolean) => {
+/** Expects the saver to read what others read, without a query of its own if it knows the checkpoint. */
+const expectSameHead = async (run: Awaited<ReturnType<typeof beginEarly>>, isKnown: boolean) => {
   await run.saver.settled();
   const before = run.sent.length;
   expect(await run.saver.getTuple(configOf(run))).toEqual(await reader().getTuple(configOf(run)));
@@ -23,19 +23,19 @@ const same = async (run: Awaited<ReturnType<typeof beginEarly>>, isKnown: boolea
 
 test.each([
   [
-    'values of several kinds',
+    'values of several types',
     { a: 1, text: 'two', bytes: new Uint8Array([1, 2]), none: null, odd: 'nul \u0000' },
     true,
   ],
-  ['none', {}, true],
-  ['larger than is kept', { large: 'x'.repeat(300_000) }, false],
-])('%s', async (_, values, isKnown) => {
+  ['no values', {}, true],
+  ['values larger than the kept maximum', { large: 'x'.repeat(300_000) }, false],
+])('reads its own checkpoint: %s', async (_, values, isKnown) => {
   const run = await beginEarly(threads);
   await put(run, checkpointOf(run.saver, values));
-  await same(run, isKnown);
+  await expectSameHead(run, isKnown);
 });
 
-test('values put earlier, writes in their order, and empty channels', async () => {
+test('knows values put earlier, writes in their order, and empty channels', async () => {
   const run = await beginEarly(threads);
   const first = checkpointOf(run.saver, { a: 1, b: { deep: [2] } });
   const config = await put(run, first);
@@ -51,15 +51,15 @@ test('values put earlier, writes in their order, and empty channels', async () =
   await run.saver.putWrites(config, [['a', 'not again']], 'task 1');
   await run.saver.putWrites(config, [['__error__', 'once']], 'task 1');
   await run.saver.putWrites(config, [['__error__', 'twice']], 'task 1');
-  await same(run, true);
+  await expectSameHead(run, true);
   const version = run.saver.getNextVersion(first.channel_versions.a as number);
   const second = { ...checkpointOf(run.saver, {}), channel_values: { b: { deep: [2] } } };
   second.channel_versions = { ...first.channel_versions, a: version };
   await run.saver.put(config, second, metadata, { a: version });
-  await same(run, true);
+  await expectSameHead(run, true);
 });
 
-test('not where something of it was put by others', async () => {
+test('queries Postgres if another saver put a part of the checkpoint', async () => {
   const earlier = await beginEarly(threads);
   const first = checkpointOf(earlier.saver, { a: 1, b: 2 });
   const config = await put(earlier, first);
@@ -69,14 +69,14 @@ test('not where something of it was put by others', async () => {
   const second = checkpointOf(run.saver, { a: 3 });
   second.channel_versions = { ...first.channel_versions, ...second.channel_versions };
   const at = await run.saver.put(config, second, metadata, { a: second.channel_versions.a! });
-  await same(run, false);
+  await expectSameHead(run, false);
   await run.saver.putWrites(at, [['a', 1]], 'task');
-  await same(run, false);
+  await expectSameHead(run, false);
   await run.saver.putWrites(config, [['a', 1]], 'task');
-  await same(run, false);
+  await expectSameHead(run, false);
 });
 
-test('not what was not written, nor what is deleted', async () => {
+test('does not know a failed write, or a deleted thread', async () => {
   const run = await begin();
   await put(run, checkpointOf(run.saver, { a: 1 }));
   await threads.database.execute('UPDATE agents.runs SET lease_token = $2 WHERE run_id = $1', [

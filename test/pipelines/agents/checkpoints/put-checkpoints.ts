@@ -1,6 +1,6 @@
 import { type Checkpoint, emptyCheckpoint } from '@langchain/langgraph-checkpoint';
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
-import type { GoingRun, Threads } from './threads.ts';
+import type { ActiveRun, Threads } from './threads.ts';
 
 export const configOf = (run: { key: string }, checkpoint_id?: string) => ({
   configurable: { thread_id: run.key, checkpoint_ns: '', ...(checkpoint_id !== undefined && { checkpoint_id }) },
@@ -13,11 +13,11 @@ export function checkpointOf(saver: LeasedSaver, values: Record<string, unknown>
   );
   return { ...emptyCheckpoint(), channel_values: values, channel_versions };
 }
-export const put = (run: Pick<GoingRun, 'key' | 'saver'>, checkpoint: Checkpoint, more: object = {}) =>
+export const put = (run: Pick<ActiveRun, 'key' | 'saver'>, checkpoint: Checkpoint, more: object = {}) =>
   run.saver.put(configOf(run), checkpoint, { ...metadata, ...more }, checkpoint.channel_versions);
 
 const never = 2 ** 31 - 1;
-/** With the statements that it sends, by their names. */
+/** Starts a run whose saver answers early. `sent` collects the names of its statements. */
 export async function beginEarly(
   threads: Threads,
   { gatherMs = never, threadId }: { readonly gatherMs?: number; readonly threadId?: string } = {},

@@ -5,8 +5,8 @@ import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.t
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 
-/** A run that goes on, with what its saver writes under. */
-export interface GoingRun {
+/** A running run, with the thread key and lease that its saver writes under. */
+export interface ActiveRun {
   readonly threadId: string;
   readonly key: string;
   readonly runId: string;
@@ -18,10 +18,10 @@ export interface GoingRun {
 export type Threads = Awaited<ReturnType<typeof openThreads>>;
 
 /**
- * A database with a deployment, and rows of threads and runs in it as the executor keeps them. Savers of runs are as
- * `earlyOf` says, one after the other; default: those who put wait.
+ * Opens a database with a deployment, and creates rows of threads and runs as the executor does. Each new saver gets
+ * the next `earlyAnswers`; by default every write waits for Postgres.
  */
-export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () => undefined) {
+export async function openThreads(earlyAnswers: () => EarlyAnswers | undefined = () => undefined) {
   const stores = await freshStores();
   const { database } = stores;
   const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });
@@ -36,13 +36,13 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
     return threadId;
   }
 
-  const going = (threadId: string, runId: string, leaseToken: string, attempt: number): GoingRun => {
+  const activeRun = (threadId: string, runId: string, leaseToken: string, attempt: number): ActiveRun => {
     const lease = { leaseToken, runId, attempt, graphId: 'graph', assistantId: 'assistant' };
     const key = threadKey(deploymentId, threadId);
-    return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease, earlyOf()) };
+    return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease, earlyAnswers()) };
   };
 
-  async function startRun(threadId: string): Promise<GoingRun> {
+  async function startRun(threadId: string): Promise<ActiveRun> {
     const runId = randomUUID();
     const leaseToken = randomUUID();
     await database.execute(
@@ -51,7 +51,7 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
        VALUES ($1, $2, $3, $4, 'graph', '{}', 'running', $5, 1)`,
       [deploymentId, threadId, runId, randomUUID(), leaseToken],
     );
-    return going(threadId, runId, leaseToken, 1);
+    return activeRun(threadId, runId, leaseToken, 1);
   }
 
   return {
@@ -61,18 +61,18 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
     deploymentId,
     newThread,
     startRun,
-    /** As the executor does when it takes a lost run up again. */
-    startAgain: async (run: GoingRun): Promise<GoingRun> => {
+    /** Starts the next attempt, as the executor does when it requeues a lost run. */
+    startAgain: async (run: ActiveRun): Promise<ActiveRun> => {
       const leaseToken = randomUUID();
       await database.execute(
         `UPDATE agents.runs SET status = 'running', lease_token = $2, attempt = attempt + 1 WHERE run_id = $1`,
         [run.runId, leaseToken],
       );
-      return going(run.threadId, run.runId, leaseToken, run.attempt + 1);
+      return activeRun(run.threadId, run.runId, leaseToken, run.attempt + 1);
     },
-    endRun: (run: GoingRun) =>
+    endRun: (run: ActiveRun) =>
       database.execute(`UPDATE agents.runs SET status = 'success' WHERE run_id = $1`, [run.runId]),
-    /** A saver of who holds the thread outside a run. */
+    /** A saver of a thread lease outside a run. */
     leaseThread: async (threadId: string): Promise<LeasedSaver> => {
       const leaseToken = randomUUID();
       await database.execute(

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 
-/** A deployment with an assistant and a thread. */
+/** Creates a deployment with an assistant and a thread. */
 export async function makeAgentRows(sql: Sql): Promise<{
   readonly deploymentId: string;
   readonly assistantId: string;

@@ -40,8 +40,8 @@ const make = (changes: Partial<NewCron> = {}, maxCrons = 100) =>
     { maxCrons, now: async () => nowMs },
   );
 
-describe('rows of crons', () => {
-  it('are read as they were made, by their deployment alone', async () => {
+describe('cron rows', () => {
+  it('are read back as created, by their own deployment only', async () => {
     const made = await make({ timezone: 'Europe/Berlin', metadata: { team: 'a' } });
     expect(made).toMatchObject({
       schedule: '0 9 * * *',
@@ -61,7 +61,7 @@ describe('rows of crons', () => {
     expect(await countCrons(stores.database, foreign, {})).toBe(0);
   });
 
-  it('are changed field by field, and fire next after now only where their times changed', async () => {
+  it('are updated field by field; only a change of their times recomputes the next run date', async () => {
     const { cron_id, next_run_date } = await make({ metadata: { a: 1, b: 1 }, end_time: '2030-01-01T00:00:00Z' });
     const change = (changes: Parameters<typeof updateCron>[3], laterMs = 86_400_000 * 3) =>
       updateCron(stores.database, rows.deploymentId, cron_id, changes, async () => nowMs + laterMs);
@@ -80,7 +80,7 @@ describe('rows of crons', () => {
     await expect(change({ schedule: '0 0 30 2 *' })).rejects.toMatchObject({ code: 'CRON_SCHEDULE_INVALID' });
   });
 
-  it('are searched, ordered and counted', async () => {
+  it('can be searched, sorted and counted', async () => {
     const [a, b, c] = [
       await make({ metadata: { team: 'a', n: 1 } }),
       await make({ metadata: { team: 'a', n: 2 }, enabled: false }),
@@ -106,21 +106,21 @@ describe('rows of crons', () => {
     expect(await countCrons(stores.database, rows.deploymentId, { metadata: { team: 'a' } })).toBe(2);
   });
 
-  it('are no more than there may be, also where many are made at once', async () => {
+  it('never exceed the limit, also with concurrent creation', async () => {
     const made = await Promise.allSettled(Array.from({ length: 10 }, () => make({}, 3)));
     expect(made.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
     expect(await countCrons(stores.database, rows.deploymentId, {})).toBe(3);
   });
 
-  it('go with their thread and their assistant, need the thread, and are so many', async () => {
+  it('are deleted with their thread and their assistant, require an existing thread, and are limited', async () => {
     await make({ thread_id: rows.threadId });
     await make({}, 2);
     await expect(make({}, 2)).rejects.toMatchObject({ code: 'CRON_LIMIT_REACHED' });
     await expect(make({ thread_id: randomUUID() })).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
-    const left = () => countCrons(stores.database, rows.deploymentId, {});
+    const count = () => countCrons(stores.database, rows.deploymentId, {});
     await stores.database.execute('DELETE FROM agents.threads WHERE thread_id = $1', [rows.threadId]);
-    expect(await left()).toBe(1);
+    expect(await count()).toBe(1);
     await stores.database.execute('DELETE FROM agents.assistants WHERE assistant_id = $1', [rows.assistantId]);
-    expect(await left()).toBe(0);
+    expect(await count()).toBe(0);
   });
 });

@@ -35,7 +35,7 @@ beforeEach(async () => {
   clock = at('2026-04-22T10:00:30Z');
 });
 
-/** Makes a run on a thread of its own, as crons without a thread do. */
+/** Creates a run on a new hidden thread, as stateless crons do. */
 async function makeRun(tx: Sql, cron: Cron): Promise<string> {
   const [runId, threadId] = [randomUUID(), randomUUID()];
   await tx.execute('INSERT INTO agents.threads (deployment_id, thread_id, hidden) VALUES ($1, $2, true)', [
@@ -98,8 +98,8 @@ const firingsOf = async (cronId: string) => {
   return found.map(({ due_at, run_id }) => [iso(due_at), run_id !== null]);
 };
 
-describe('firing', () => {
-  it('makes a run at each time, and none between', async () => {
+describe('fireCrons', () => {
+  it('creates a run at each time, and none in between', async () => {
     const { cron_id } = await cron();
     const found: [number, string | null][] = [];
     for (const time of ['10:00:59', '10:01:00', '10:01:00', '10:01:59', '10:02:10']) {
@@ -116,7 +116,7 @@ describe('firing', () => {
     ]);
   });
 
-  it('makes one run of each time, however many processes fire at once', async () => {
+  it('creates one run per time, however many processes fire concurrently', async () => {
     const crons = await Promise.all(Array.from({ length: 20 }, () => cron()));
     clock = at('2026-04-22T10:01:05Z');
     const fired = await Promise.all(
@@ -126,7 +126,7 @@ describe('firing', () => {
     expect(await Promise.all(crons.map(({ cron_id }) => runsOf(cron_id)))).toEqual(crons.map(() => 1));
   });
 
-  it('makes up for the last time that passed while nothing was up, and for no other', async () => {
+  it('fires the latest time missed during downtime, and no earlier one', async () => {
     const { cron_id } = await cron({ schedule: '0 9 * * *', timezone: 'America/New_York' });
     clock = at('2026-04-26T12:59:59Z');
     await fireCrons(deps());
@@ -136,8 +136,8 @@ describe('firing', () => {
 
   it.each([
     ['between two times', '2026-04-22T10:02:30Z', '2026-04-22T10:02:00Z'],
-    ['at a time, which counts', '2026-04-22T10:02:00Z', '2026-04-22T10:02:00Z'],
-  ])('ends %s', async (_, end, last) => {
+    ['at a time, inclusive', '2026-04-22T10:02:00Z', '2026-04-22T10:02:00Z'],
+  ])('stops at an end_time %s', async (_, end, last) => {
     const { cron_id } = await cron({ end_time: end });
     clock = at('2026-04-22T10:09:00Z');
     await fireCrons(deps());
@@ -145,12 +145,12 @@ describe('firing', () => {
     expect([await firingsOf(cron_id), await nextOf(cron_id)]).toEqual([[[iso(last), true]], null]);
   });
 
-  it('leaves a cron due that a process died with at any step', async () => {
+  it('leaves a cron due if the process dies while it fires', async () => {
     const { cron_id } = await cron();
     clock = at('2026-04-22T10:01:00Z');
     const dies = async (tx: Sql, due: Cron) => {
       const run = await makeRun(tx, due);
-      // As the server sees the end of a process: its connection goes with the transaction open.
+      // How Postgres sees the death of a process: the connection closes with an open transaction.
       await other.query('SELECT pg_terminate_backend($1)', [
         (await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid'))[0]?.pid,
       ]);
@@ -162,7 +162,7 @@ describe('firing', () => {
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
   });
 
-  it('lets a time pass whose run is refused for good, and tries one again that a store failed', async () => {
+  it('skips a time whose run is refused permanently, and retries one that failed on a store error', async () => {
     const [busy, unlucky, fine] = await Promise.all([cron(), cron(), cron()]);
     clock = at('2026-04-22T10:01:00Z');
     const refuses = async (tx: Sql, due: Cron) => {
@@ -179,7 +179,7 @@ describe('firing', () => {
     expect(await Promise.all([busy, unlucky, fine].map(({ cron_id }) => runsOf(cron_id)))).toEqual([0, 1, 1]);
   });
 
-  it('does not fire twice for one time when it is moved back to it', async () => {
+  it('does not fire twice for one time when the next run date is moved back to it', async () => {
     const { cron_id } = await cron();
     clock = at('2026-04-22T10:01:05Z');
     await fireCrons(deps());
@@ -191,7 +191,7 @@ describe('firing', () => {
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
   });
 
-  it('does not fire what is off, nor afterwards for the times meanwhile', async () => {
+  it('does not fire a disabled cron, nor the missed times after it is enabled', async () => {
     const { cron_id } = await cron({ enabled: false });
     clock = at('2026-04-22T10:05:30Z');
     expect([await fireCrons(deps()), await msToNextCron(deps())]).toEqual([0, undefined]);
@@ -199,12 +199,12 @@ describe('firing', () => {
     expect([await fireCrons(deps()), await msToNextCron(deps())]).toEqual([0, 30_000]);
   });
 
-  it('goes on by itself, and at once when it is told of a change', async () => {
+  it('fires in the background, and at once after wake', async () => {
     const { now: _, ...withDatabaseClock } = deps();
     const crons = startCrons(withDatabaseClock);
     try {
       const { cron_id } = await cron();
-      // As if it had been made a while ago.
+      // As if it had been created a while ago.
       await stores.database.execute(
         "UPDATE agents.crons SET next_run_date = now() - interval '5 minutes' WHERE cron_id = $1",
         [cron_id],
@@ -219,7 +219,7 @@ describe('firing', () => {
   it.each([
     ['behind', -1],
     ['ahead', 1],
-  ])('goes by the clock of Postgres if the clock of the process is %s', async (_, days) => {
+  ])('uses the clock of Postgres if the clock of the process is %s', async (_, days) => {
     const { now: __, ...withDatabaseClock } = deps();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * 86_400_000 });
     try {

@@ -13,99 +13,99 @@ const timesAfter = (schedule: string, timezone: string | null, after: string, co
   return found;
 };
 
-describe('times of a schedule', () => {
+describe('readSchedule', () => {
   it.each([
     ['every minute', '* * * * *', null, '2026-04-22T00:00:30Z', ['2026-04-22T00:01Z', '2026-04-22T00:02Z']],
     ['strictly after', '0 9 * * *', null, '2026-04-22T09:00:00Z', ['2026-04-23T09:00Z']],
     [
-      'clocks of a zone',
+      'local time of a time zone',
       '0 9 * * 1-5',
       'Asia/Kolkata',
       '2026-04-24T00:00:00Z',
       ['2026-04-24T03:30Z', '2026-04-27T03:30Z'],
     ],
     [
-      'names, and blanks around',
+      'names of months and days, and extra blanks',
       ' 0  0 * JAN,jul mon ',
       null,
       '2026-07-21T00:00:00Z',
       ['2026-07-27T00:00Z', '2027-01-04T00:00Z'],
     ],
     [
-      'either day',
+      'day of month or day of week',
       '0 0 13 * 5',
       null,
       '2026-05-01T00:00:00Z',
       ['2026-05-08T00:00Z', '2026-05-13T00:00Z', '2026-05-15T00:00Z'],
     ],
     ['a leap day', '0 0 29 2 *', null, '2026-01-01T00:00:00Z', ['2028-02-29T00:00Z', '2032-02-29T00:00Z']],
-    // New York leaves out 02:00 to 03:00 on 8 March 2026.
+    // New York skips 02:00 to 03:00 on 8 March 2026.
     [
-      'a time left out is later',
+      'a skipped time fires later',
       '30 2 * * *',
       'America/New_York',
       '2026-03-07T12:00:00Z',
       ['2026-03-08T07:30Z', '2026-03-09T06:30Z'],
     ],
     [
-      'not twice with the one it falls on',
+      'a skipped time that coincides with another fires once',
       '0 2,3 * * *',
       'America/New_York',
       '2026-03-08T06:00:00Z',
       ['2026-03-08T07:00Z', '2026-03-09T06:00Z'],
     ],
     [
-      'each half hour over the gap',
+      'each half hour across the gap',
       '*/30 * * * *',
       'America/New_York',
       '2026-03-08T06:15:00Z',
       ['2026-03-08T06:30Z', '2026-03-08T07:00Z', '2026-03-08T07:30Z', '2026-03-08T08:00Z'],
     ],
-    // Gaps that start at midnight, and of half an hour.
+    // A gap that starts at midnight, and a gap of half an hour.
     [
-      'midnight left out',
+      'a skipped midnight',
       '0 0 * * *',
       'Africa/Cairo',
       '2026-04-23T12:00:00Z',
       ['2026-04-23T22:00Z', '2026-04-24T21:00Z'],
     ],
     [
-      'half an hour left out',
+      'a skipped half hour',
       '15 2 * * *',
       'Australia/Lord_Howe',
       '2026-10-03T00:00:00Z',
       ['2026-10-03T15:45Z', '2026-10-04T15:15Z'],
     ],
-    // New York shows 01:00 to 02:00 twice on 1 November 2026.
+    // New York repeats 01:00 to 02:00 on 1 November 2026.
     [
-      'a time shown twice counts once',
+      'a repeated time fires once',
       '30 1 * * *',
       'America/New_York',
       '2026-10-31T12:00:00Z',
       ['2026-11-01T05:30Z', '2026-11-02T06:30Z'],
     ],
     [
-      'also when asked between the two',
+      'a repeated time fires once, starting between the two',
       '30 1 * * *',
       'America/New_York',
       '2026-11-01T05:45:00Z',
       ['2026-11-02T06:30Z'],
     ],
     [
-      'each half hour, both times',
+      'each half hour of a repeated hour',
       '*/30 * * * *',
       'America/New_York',
       '2026-11-01T04:45:00Z',
       ['2026-11-01T05:00Z', '2026-11-01T05:30Z', '2026-11-01T06:00Z', '2026-11-01T06:30Z', '2026-11-01T07:00Z'],
     ],
     [
-      'half an hour shown twice',
+      'a repeated half hour',
       '45 * * * *',
       'Australia/Lord_Howe',
       '2026-04-04T14:00:00Z',
       ['2026-04-04T14:45Z', '2026-04-04T15:15Z', '2026-04-04T16:15Z'],
     ],
-  ])('%s', (_, schedule, timezone, after, expected) => {
+  ])('finds the next times: %s', (_, schedule, timezone, after, expected) => {
     expect(timesAfter(schedule, timezone, after, expected.length)).toEqual(expected);
   });
 
@@ -126,7 +126,7 @@ describe('times of a schedule', () => {
     );
   });
 
-  it.each(['Mars/Olympus', '+02:00', '', 'local', 'system'])('knows no zone %j', (zone) => {
+  it.each(['Mars/Olympus', '+02:00', '', 'local', 'system'])('refuses the time zone %j', (zone) => {
     expect(() => readSchedule('* * * * *', zone, 0)).toThrow(
       expect.objectContaining({ code: 'CRON_TIMEZONE_UNKNOWN' }),
     );
@@ -139,7 +139,7 @@ describe('times of a schedule', () => {
     ['0 0 29 2 *', '2020-02-29T00:00:00Z', '2026-04-22T00:00:00Z', '2024-02-29T00:00:00Z'],
     ['*/5 * * * *', '2026-04-22T10:15:00Z', '2026-04-22T10:19:59Z', '2026-04-22T10:15:00Z'],
     ['*/5 * * * *', '2026-04-22T10:15:00Z', '2026-04-22T10:20:00Z', '2026-04-22T10:20:00Z'],
-  ])('finds the last of %s from %s to %s', (schedule, from, until, expected) => {
+  ])('finds the latest time of %s from %s to %s', (schedule, from, until, expected) => {
     const times = readSchedule(schedule, null, at(from) - 1);
     expect(new Date(times.latest(at(from), at(until))).toISOString()).toBe(new Date(expected).toISOString());
   });

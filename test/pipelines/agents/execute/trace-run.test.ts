@@ -1,5 +1,5 @@
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { uuidv7 } from '../../../../infra/ids/uuid-v7.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { traceRuns } from '../../../../pipelines/agents/execute/trace-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
@@ -61,8 +61,8 @@ async function read({ runId }: EndedRun) {
   return { ...run, project: project.name };
 }
 
-describe('a run that ended', () => {
-  it('is a trace under its own id, in the project of its graph; a repeat is the same one', async () => {
+describe('the trace of an ended run', () => {
+  it('has the id of the run, in the project of its graph; a repeat writes the same trace', async () => {
     const run = ended();
     await trace(run);
     await trace(run);
@@ -81,7 +81,7 @@ describe('a run that ended', () => {
 
   it.each<[what: string, run: () => EndedRun, expected: object]>([
     [
-      'names a project',
+      'names a project of its own',
       () => ended({ langsmith_tracer: { project_name: 'chosen' } }),
       { project: 'chosen', inputs: { n: 1 } },
     ],
@@ -91,7 +91,7 @@ describe('a run that ended', () => {
       { status: 'error', error: 'TypeError: no' },
     ],
     [
-      'has no object for input',
+      'has an input that is not an object',
       () => ended({ input: ['a'] }, { values: '"b"' }),
       { inputs: { input: ['a'] }, outputs: { output: 'b' } },
     ],
@@ -101,17 +101,17 @@ describe('a run that ended', () => {
       { inputs: {}, project: 'burst' },
     ],
     [
-      'says what no trace may say',
+      'names an invalid project and example',
       () => ended({ langsmith_tracer: { project_name: 'p'.repeat(600), example_id: 'none' } }),
       { inputs: {}, project: 'default' },
     ],
     [
-      'a user of the project asked for',
+      'was created by an authenticated user',
       () => ended({ config: { configurable: { langgraph_auth_user_id: 'ada', api_key: 'secret' } } }),
       { extra: { metadata: { langgraph_auth_user_id: 'ada' } } },
     ],
     ['has no thread', () => ended({ temporary: true }), { inputs: {}, project: 'burst' }],
-  ])('that %s is a trace all the same', async (_what, make, expected) => {
+  ])('is stored if the run %s', async (_what, make, expected) => {
     const run = make();
     await trace(run);
     expect(await read(run)).toMatchObject(expected);

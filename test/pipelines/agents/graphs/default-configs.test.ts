@@ -9,7 +9,7 @@ const read = (LANGGRAPH_CONFIG?: string) =>
     env: LANGGRAPH_CONFIG === undefined ? {} : { LANGGRAPH_CONFIG },
   });
 
-it('gives graphs the config and the context that the variable names', () => {
+it('reads config and context of each graph from the variable', () => {
   const text = JSON.stringify({ a: { configurable: { model: 'm' }, recursion_limit: 7, context: { user: 'u' } } });
   expect([...read(text)]).toEqual([
     ['a', { config: { configurable: { model: 'm' }, recursion_limit: 7 }, context: { user: 'u' } }],
@@ -24,7 +24,7 @@ it.each([
   ['{"a": {"recursion_limit": 0}}', 'a.recursion_limit: must be >= 1'],
   ['{"a": {"maxConcurrency": 0}}', 'a'],
   ['{"c": {}}', "there is no graph 'c'"],
-])('%s is refused', (text, reason) => {
-  const place = expect.stringContaining(`env.LANGGRAPH_CONFIG: ${reason}`);
-  expect(() => read(text)).toThrow(expect.objectContaining({ code: 'GRAPHS_FILE_INVALID', message: place }));
+])('refuses %s', (text, reason) => {
+  const message = expect.stringContaining(`env.LANGGRAPH_CONFIG: ${reason}`);
+  expect(() => read(text)).toThrow(expect.objectContaining({ code: 'GRAPHS_FILE_INVALID', message }));
 });

@@ -17,7 +17,7 @@ const written = async (content: unknown) => {
   return file;
 };
 
-test('a whole file', async () => {
+test('reads a file with all sections', async () => {
   const graphs = { one: './a.ts:graph', two: { path: './b.js', description: 'B' }, three: '/abs/c.mjs:default' };
   const file = await readGraphsFile(
     await written({
@@ -44,20 +44,20 @@ test('a whole file', async () => {
   expect(file.checkpointer.ttl).toEqual({ strategy: 'keep_latest', default_ttl: 60 });
 });
 
-test('user interfaces of graphs, which are not served, are left out by name', async () => {
+test('lists user interface settings, which are not supported, as ignored', async () => {
   const file = await readGraphsFile(await written({ graphs: { a: './a.js:a' }, ui: { a: './ui.tsx' }, ui_config: {} }));
   expect(file.ignored).toEqual(['ui', 'ui_config']);
   expect((await readGraphsFile(await written({ graphs: { a: './a.js:a' } }))).ignored).toEqual([]);
 });
 
-test('a file of variables', async () => {
+test('reads variables from a file that env names', async () => {
   expect((await readGraphsFile(projectFile('faulty'))).env).toMatchObject({
     FROM_ENV_FILE: 'from the file',
     OTHER: 'second',
   });
 });
 
-test('what assistants of graphs have from the start', async () => {
+test('reads the default config and context of graphs', async () => {
   const file = await readGraphsFile(projectFile('faulty'));
   const config = { configurable: { style: 'dry' }, recursion_limit: 7 };
   expect([...file.defaults]).toEqual([['good', { config, context: { tone: 'warm' } }]]);
@@ -66,36 +66,36 @@ test('what assistants of graphs have from the start', async () => {
 const graphs = { a: './a.js:a' };
 const http = (settings: object) => ({ graphs, http: settings });
 const cors = (settings: object) => http({ cors: settings });
-describe('a file that cannot be used says where and why', () => {
+describe('refuses an unusable file with location and reason', () => {
   test.each([
-    ['no JSON', '{"graphs": ', 'the file', 'it is not JSON'],
+    ['invalid JSON', '{"graphs": ', 'the file', 'it is not JSON'],
     ['no graphs', {}, 'the file', 'graphs'],
     ['an empty list of graphs', { graphs: {} }, 'graphs', ''],
     ['a graph without a path', { graphs: { a: { description: 'x' } } }, 'graphs.a', 'path'],
-    ['a path that is no text', { graphs: { a: { path: 7 } } }, 'graphs.a.path', 'string'],
-    ['a file of variables that is not there', { graphs, env: './none.env' }, 'env', "'./none.env' cannot be read"],
+    ['a path that is not a string', { graphs: { a: { path: 7 } } }, 'graphs.a.path', 'string'],
+    ['a missing file of variables', { graphs, env: './none.env' }, 'env', "'./none.env' cannot be read"],
     ['a variable that is an object', { graphs, env: { A: {} } }, 'env.A', ''],
     [
-      'dimensions that are no number',
+      'dimensions that are not a number',
       { graphs, store: { index: { embed: 'x', dims: 'y' } } },
       'store.index.dims',
       'int',
     ],
     ['an unknown strategy', { graphs, checkpointer: { ttl: { strategy: 'x' } } }, 'checkpointer.ttl.strategy', ''],
     [
-      'sweeps without a pause',
+      'a sweep interval of zero',
       { graphs, store: { ttl: { sweep_interval_minutes: 0 } } },
       'store.ttl.sweep_interval_minutes',
       '',
     ],
     [
-      'origins that are no list',
+      'origins that are not a list',
       { graphs, http: { cors: { allow_origins: '*' } } },
       'http.cors.allow_origins',
       'array',
     ],
-    ['a header that is none', { graphs, http: { cors: { allow_headers: ['a b'] } } }, 'http.cors.allow_headers.0', ''],
-    ['a setting that is not known', { graphs, http: { disable_all: true } }, 'http.disable_all', 'unknown setting'],
+    ['an invalid header name', { graphs, http: { cors: { allow_headers: ['a b'] } } }, 'http.cors.allow_headers.0', ''],
+    ['an unknown setting', { graphs, http: { disable_all: true } }, 'http.disable_all', 'unknown setting'],
     [
       'an origin with a path',
       cors({ allow_origins: ['https://a.example/x'] }),
@@ -103,41 +103,41 @@ describe('a file that cannot be used says where and why', () => {
       'not an origin',
     ],
     [
-      'credentials for all',
+      'credentials for all origins',
       cors({ allow_origins: ['*'], allow_credentials: true }),
       'http.cors.allow_credentials',
       '*',
     ],
     [
-      'all headers with them',
+      'all headers with credentials',
       cors({ expose_headers: ['*'], allow_credentials: true }),
       'http.cors.expose_headers',
       '*',
     ],
-    ['a broken pattern', cors({ allow_origin_regex: '(' }), 'http.cors.allow_origin_regex', 'nterminated'],
+    ['an invalid pattern', cors({ allow_origin_regex: '(' }), 'http.cors.allow_origin_regex', 'nterminated'],
     [
-      'keys for graphs',
+      'API keys passed to graphs',
       http({ configurable_headers: { includes: ['X-Api-Key'] } }),
       'http.configurable_headers',
       'keys',
     ],
-    ['headers in the log', http({ logging_headers: { includes: ['a'] } }), 'http.logging_headers', 'never logged'],
+    ['logged headers', http({ logging_headers: { includes: ['a'] } }), 'http.logging_headers', 'never logged'],
     [
-      'middleware first',
+      'middleware before authentication',
       http({ middleware_order: 'middleware_first' }),
       'http.middleware_order',
       'after authentication',
     ],
-    ['a prefix', http({ mount_prefix: '/agents' }), 'http.mount_prefix', 'not supported yet'],
-  ])('%s', async (_what, content, place, reason) => {
+    ['a mount prefix', http({ mount_prefix: '/agents' }), 'http.mount_prefix', 'not supported yet'],
+  ])('%s', async (_what, content, location, reason) => {
     const file = await written(content);
     const error = await readGraphsFile(file).catch((thrown) => thrown);
     expect(error).toMatchObject({ code: 'GRAPHS_FILE_INVALID' });
-    expect(error.message).toContain(`${file} cannot be used: ${place}: `);
+    expect(error.message).toContain(`${file} cannot be used: ${location}: `);
     expect(error.message).toContain(reason);
   });
 
-  test('one that is not there', async () => {
+  test('a missing file', async () => {
     await expect(readGraphsFile(join(folder, 'none.json'))).rejects.toThrow('cannot be read (ENOENT)');
   });
 });
@@ -147,4 +147,4 @@ test.each([
   ['./a.ts', '/p/a.ts', 'default'],
   ['./a.ts:', '/p/a.ts', 'default'],
   ['../x/a.ts:g', '/x/a.ts', 'g'],
-])('%s', (text, path, name) => expect(parseReference('/p', text)).toEqual({ path, name }));
+])('parses the reference %s', (text, path, name) => expect(parseReference('/p', text)).toEqual({ path, name }));

@@ -19,7 +19,7 @@ test.each([
   ['1.4.0', true],
   ['1.10.2', true],
   ['2.0.0', false],
-])('a project with version %s', async (version, tested) => {
+])('library version %s is tested: %s', async (version, tested) => {
   const path = join(folder, 'node_modules/@langchain/langgraph');
   await mkdir(path, { recursive: true });
   await writeFile(join(path, 'package.json'), JSON.stringify({ version }));
@@ -27,6 +27,6 @@ test.each([
   expect(found).toEqual(tested ? [] : [{ path, version }]);
 });
 
-test('the copy that Runlake comes with is tested', async () => {
+test('the copy that Runlake ships is tested', async () => {
   expect(await untestedLibraries(await readGraphsFile(projectFile('basic')))).toEqual([]);
 });

@@ -22,7 +22,7 @@ const history = (threadId: string, graphId: string, more = {}) =>
   ask({ kind: 'history', thread: threadOf(threadId, graphId), limit: 10, ...more });
 
 describe('state', () => {
-  test('of a thread on which nothing ran', async () => {
+  test('of a thread without runs is empty', async () => {
     expect(await state(await under.threads.newThread(), 'steps')).toEqual({
       values: {},
       next: [],
@@ -35,7 +35,7 @@ describe('state', () => {
     });
   });
 
-  test('of one that waits for an answer', async () => {
+  test('of an interrupted thread contains the interrupt', async () => {
     const { threadId, runId } = await under.run('ask', { input: { question: 'Sure?' } });
     const interrupt = { id: expect.any(String), value: { question: 'Sure?' } };
     expect(await state(threadId, 'ask')).toMatchObject({
@@ -50,7 +50,7 @@ describe('state', () => {
     });
   });
 
-  test('at a checkpoint, and at one that is not there', async () => {
+  test('can be read at a checkpoint, and a missing checkpoint is refused', async () => {
     const { threadId } = await under.run('steps', { input: { steps: 2 } });
     const states = await history(threadId, 'steps');
     const { checkpoint_id } = states[1].checkpoint;
@@ -61,7 +61,7 @@ describe('state', () => {
     });
   });
 
-  test('of a subgraph that waits', async () => {
+  test('of an interrupted subgraph is included or addressed by namespace', async () => {
     const { threadId } = await under.run('parent', { input: { ask: true } });
     const short = await state(threadId, 'parent');
     const namespace = short.tasks[0].checkpoint.checkpoint_ns;
@@ -74,14 +74,14 @@ describe('state', () => {
     expect(insideHistory[0].checkpoint.checkpoint_ns).toBe(namespace);
   });
 
-  test('of another deployment is not there', async () => {
+  test('of another deployment is not visible', async () => {
     const { threadId } = await under.run('steps');
     const thread = { ...threadOf(threadId, 'steps'), deploymentId: randomUUID() };
     expect(await ask({ kind: 'state', thread, subgraphs: false })).toMatchObject({ values: {}, checkpoint: null });
   });
 });
 
-test('history: newest first, bounded, before a checkpoint, by metadata', async () => {
+test('history lists states newest first, with limit, before and metadata filter', async () => {
   const { threadId } = await under.run('steps', { input: { steps: 3 } });
   const states = await history(threadId, 'steps');
   expect(states.map(({ values }: { values: { count?: number } }) => values.count ?? 0)).toEqual([3, 2, 1, 0, 0]);
@@ -102,7 +102,7 @@ describe('an update of the state', () => {
     return ask({ kind: 'update-state', thread, leaseToken: row!.token, updates, ...more });
   };
 
-  test('as a node, on the head and on a checkpoint', async () => {
+  test('writes as a node, on the head and on a checkpoint', async () => {
     const { threadId } = await under.run('ask', { input: { question: 'Sure?' } });
     const updated = await update(threadId, 'ask', [[{ values: { answer: 'written' }, as_node: 'ask' }]]);
     expect(updated).toMatchObject({
@@ -118,7 +118,7 @@ describe('an update of the state', () => {
     expect(forked.state).toMatchObject({ values: { question: 'Other?' }, next: ['ask'] });
   });
 
-  test('of several super-steps on a thread without a state', async () => {
+  test('writes several super-steps on a thread without a state', async () => {
     const threadId = await under.threads.newThread();
     const { state: made } = await update(threadId, 'steps', [
       [{ values: { steps: 5 }, as_node: '__start__' }],
@@ -129,7 +129,7 @@ describe('an update of the state', () => {
   });
 
   test.each([
-    ['a node that is not there', [[{ values: {}, as_node: 'nowhere' }]]],
+    ['a node that does not exist', [[{ values: {}, as_node: 'nowhere' }]]],
     ['no updates', [[]]],
     ['no super-steps', []],
   ])('%s is refused', async (_what, updates) => {
@@ -137,7 +137,7 @@ describe('an update of the state', () => {
     await expect(update(threadId, 'ask', updates)).rejects.toMatchObject({ code: 'STATE_UPDATE_INVALID', status: 422 });
   });
 
-  test('without the token nothing is written', async () => {
+  test('without the lease token writes nothing', async () => {
     const { threadId } = await under.run('steps');
     const thread = threadOf(threadId, 'steps');
     const updates = [[{ values: { count: 9 }, as_node: 'step' }]];
@@ -148,8 +148,8 @@ describe('an update of the state', () => {
   });
 });
 
-describe('what a graph is', () => {
-  test('schemas, where they are known without a compiler', async () => {
+describe('graph metadata', () => {
+  test('returns schemas that are known at run time', async () => {
     const typed = await ask({ kind: 'schemas', graphId: 'typed', config: {} });
     expect(typed).toMatchObject({
       graph_id: 'typed',
@@ -161,20 +161,20 @@ describe('what a graph is', () => {
     expect(await ask({ kind: 'schemas', graphId: 'steps', config: {} })).toMatchObject({ input_schema: null });
   });
 
-  test('its drawing, also of what is inside', async () => {
+  test('returns the drawing, with xray also of subgraphs', async () => {
     const nodes = async (xray: boolean | number) =>
       (await ask({ kind: 'drawing', graphId: 'parent', config: {}, xray })).nodes.map(({ id }: { id: string }) => id);
     expect(await nodes(false)).toEqual(['__start__', 'outer', 'child', '__end__']);
     expect(await nodes(true)).toContain('child:inner');
   });
 
-  test('its subgraphs', async () => {
+  test('returns the subgraphs', async () => {
     const subgraphs = { kind: 'subgraphs', graphId: 'parent', config: {}, recurse: true } as const;
     expect(Object.keys(await ask(subgraphs))).toEqual(['child']);
     expect(await ask({ ...subgraphs, namespace: 'none' })).toEqual({});
   });
 
-  test('a function of config that throws', async () => {
+  test('reports an error of the graph factory', async () => {
     const config = { configurable: { node: 'refused' } };
     await expect(ask({ kind: 'drawing', graphId: 'tailored', config, xray: false })).rejects.toMatchObject({
       code: 'GRAPH_FAILED',

@@ -60,7 +60,7 @@ async function endTwo(result: RunResult) {
 
 const interrupt = (value: string) => ({ task: [{ id: 'i', value }] });
 
-describe('the answer of a run that a later run has followed', () => {
+describe('the answer of a run followed by a later run on its thread', () => {
   it.each<[string, RunResult, object]>([
     ['small values', { status: 'success', values: '{"a":1}' }, { a: 1 }],
     ['large values', { status: 'success', values: JSON.stringify({ large }) }, { large }],
@@ -74,17 +74,17 @@ describe('the answer of a run that a later run has followed', () => {
       { status: 'success', values: '{"a":1}', next: ['ask'], interrupts: interrupt(large) },
       { a: 1, __interrupt__: [{ id: 'i', value: large }] },
     ],
-  ])('has its own %s', async (_, result, expected) => {
+  ])('contains its own %s', async (_, result, expected) => {
     const { reader, answer } = await endTwo(result);
     expect(await answer(reader)).toEqual(expected);
   });
 
-  it('has its own large values also if the request attaches after the end, until they have expired', async () => {
+  it('contains its own large values also if the request attaches after the end, until they expire', async () => {
     const { reader, answer } = await endTwo({ status: 'success', values: JSON.stringify({ large }) });
     reader.close();
     await deleteExpiredFinalValues(database, deploymentId);
     expect(await answer()).toEqual({ large });
-    // As five minutes later.
+    // Simulates five minutes later.
     await database.execute(`UPDATE agents.final_values SET expires_at = expires_at - interval '5 minutes'`);
     expect(await deleteExpiredFinalValues(database, deploymentId)).toBeGreaterThan(0);
     expect(await answer()).toEqual({ of: 'the later run' });

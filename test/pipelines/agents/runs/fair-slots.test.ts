@@ -1,4 +1,4 @@
-/** Whose runs a claim starts, first by cases, then against a model with random steps. */
+/** How a claim shares slots between callers, first by cases, then against a model with random steps. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ClaimedRoom, claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(async () => rows?.stores.close());
 
-/** A deployment whose callers and runs have names. A run is named after its caller. */
+/** Opens a deployment whose callers and runs have names. A run is named after its caller. */
 async function openCallers() {
   const { database } = rows;
   const org = await rows.newDeployment();
@@ -35,7 +35,7 @@ async function openCallers() {
   return {
     org,
     nameOf: (run: ClaimedRun) => names.get(run.runId) as string,
-    /** Makes pending runs, each on a thread of its own, and names them. */
+    /** Creates pending runs, each on a new thread, and names them. */
     wait: async (callers: readonly string[]) => {
       const made: string[] = [];
       for (const caller of callers) {
@@ -72,60 +72,60 @@ describe('a claim', () => {
     starts: readonly string[];
   }>([
     {
-      name: 'gives a caller that is alone all slots, the oldest run first',
+      name: 'gives all slots to a single caller, the oldest run first',
       waiting: times(5, 'a'),
       room: { slots: 4 },
       starts: ['a1', 'a2', 'a3', 'a4'],
     },
     {
-      name: 'gives a caller that waits shortest its share',
+      name: 'gives each caller its share, also if its run is newest',
       waiting: [...times(5, 'a'), 'b', 'c'],
       room: { slots: 3 },
       starts: ['a1', 'b1', 'c1'],
     },
     {
-      name: 'goes by age between callers with as many',
+      name: 'orders by age between callers with equal counts',
       waiting: ['b', 'a', 'c'],
       room: { slots: 2 },
       starts: ['a1', 'b1'],
     },
     {
-      name: 'counts what runs',
+      name: 'counts running runs',
       running: ['a', 'a', 'b'],
       waiting: [...times(3, 'a'), ...times(3, 'b'), ...times(3, 'c')],
       room: { slots: 4 },
       starts: ['a3', 'b2', 'c1', 'c2'],
     },
     {
-      name: 'gives extra slots to who has none',
+      name: 'gives extra slots to callers without a running run',
       running: times(4, 'a'),
       waiting: [...times(3, 'a'), 'b', 'c'],
       room: { slots: 0, extraSlots: 3 },
       starts: ['b1', 'c1'],
     },
     {
-      name: 'gives extra slots up to the share',
+      name: 'gives extra slots up to the share of a caller',
       running: times(4, 'a'),
       waiting: times(3, 'b'),
       room: { slots: 0, extraSlots: 3 },
       starts: ['b1', 'b2'],
     },
     {
-      name: 'gives a caller that is alone no extra slot',
+      name: 'gives no extra slot to a single caller',
       running: times(4, 'a'),
       waiting: times(3, 'a'),
       room: { slots: 0, extraSlots: 3 },
       starts: [],
     },
     {
-      name: 'gives extra slots beyond those for all',
+      name: 'gives extra slots in addition to regular ones',
       running: times(3, 'a'),
       waiting: [...times(3, 'a'), ...times(3, 'b')],
       room: { slots: 1, extraSlots: 2 },
       starts: ['b1'],
     },
     {
-      name: 'gives many callers one each',
+      name: 'gives one slot each to many callers',
       running: times(2, 'a'),
       waiting: ['b', 'b', 'c', 'd', 'e', 'f'],
       room: { slots: 0, extraSlots: 4 },
@@ -138,7 +138,7 @@ describe('a claim', () => {
     expect(await callers.claim(room)).toEqual(starts);
   });
 
-  it('goes by the caller of the next run of a thread', async () => {
+  it('uses the caller of the next run of a thread', async () => {
     const { org, callerId, claim, run, wait } = await openCallers();
     await run(['a', 'a']);
     const threadId = await rows.newThread(org);
@@ -153,7 +153,7 @@ describe('a claim', () => {
     expect(await claim({ slots: 1 })).toEqual(['c1']);
   });
 
-  it('finds a run when it becomes due, and whose it is', async () => {
+  it('finds a run when it becomes due, and its caller', async () => {
     const { org, callerId, claim, run } = await openCallers();
     await run(['a', 'a']);
     const later = await rows.run(undefined, { callerId: callerId('b'), afterSeconds: 3_600 }, org);
@@ -169,7 +169,7 @@ describe('a claim', () => {
     ]);
   });
 
-  it('takes runs without a caller for those of one', async () => {
+  it('treats runs without a caller as runs of one caller', async () => {
     const { org, wait, claim } = await openCallers();
     for (let made = 0; made < 3; made += 1) await rows.run(undefined, {}, org);
     await wait(['b']);
@@ -189,7 +189,7 @@ describe('a claim', () => {
   });
 });
 
-it.each([3, 4, 5, 6])('starts what the model starts (seed %i)', async (seed) => {
+it.each([3, 4, 5, 6])('starts the same runs as the model (seed %i)', async (seed) => {
   const { database } = rows;
   const { wait, claimed, nameOf } = await openCallers();
   let state = seed;

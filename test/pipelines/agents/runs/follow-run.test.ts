@@ -28,13 +28,13 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-test('a run that has ended, whose end is not in the log yet, is followed to that end without a look at its row', async () => {
+test('follows an ended run to its unpublished end in the log, without reading its row again', async () => {
   const { database } = under.stores;
-  let asked = 0;
+  let queries = 0;
   const counted: typeof database = {
     ...database,
     query: (...query: Parameters<typeof database.query>) => {
-      asked += 1;
+      queries += 1;
       return database.query(...query) as never;
     },
   };
@@ -52,15 +52,15 @@ test('a run that has ended, whose end is not in the log yet, is followed to that
     all((await followRun({ deploymentId, database: counted, hub }, ids, from)).reader).then((events) =>
       events.map(idOf),
     );
-  // Whoever has the end already, or is said to have seen more than there is, waits for nothing.
+  // A reader at the end, or beyond the last attempt, ends at once.
   expect(await follow({ attempt: 1, seq: endSeq })).toEqual([]);
   expect(await follow({ attempt: 2, seq: 1 })).toEqual([]);
-  const places: RunReadFrom[] = ['start', { attempt: 1, seq: 1 }, { attempt: 1, seq: 2 }, { attempt: 1, seq: 3 }];
-  asked = 0;
-  const following = places.map(follow);
-  // Each reads the run, and whether its end is on the way.
-  await until('all to wait', () => asked === 2 * places.length);
+  const positions: RunReadFrom[] = ['start', { attempt: 1, seq: 1 }, { attempt: 1, seq: 2 }, { attempt: 1, seq: 3 }];
+  queries = 0;
+  const following = positions.map(follow);
+  // Each reader queries the run, and whether its end is still unpublished.
+  await until('all readers to wait', () => queries === 2 * positions.length);
   await under.publisher().publishEnd(endOf(stream));
   expect(await Promise.all(following)).toEqual([['1-1', '1-2', '1-end'], ['1-2', '1-end'], ['1-end'], ['1-end']]);
-  expect(asked).toBe(2 * places.length);
+  expect(queries).toBe(2 * positions.length);
 });

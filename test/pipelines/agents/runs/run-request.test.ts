@@ -20,7 +20,7 @@ const origin = { assistant, runId: 'run-1', threadId: 'thread-1', stateless: fal
 const read = (request: Omit<RunRequest, 'assistant_id'>, more: Partial<Parameters<typeof readRunRequest>[1]> = {}) =>
   readRunRequest({ assistant_id: 'graph-1', ...request }, { ...origin, ...more });
 
-describe('a request for a run', () => {
+describe('a run request', () => {
   it('has defaults', () => {
     const { kwargs, ...rest } = read({});
     expect(rest).toEqual({
@@ -37,13 +37,13 @@ describe('a request for a run', () => {
       expect(kwargs).not.toHaveProperty(absent);
   });
 
-  it('takes null for what is left out, but for input, which it tells to go on', () => {
+  it('treats null as absent, except for input, where null continues the thread', () => {
     const nulls = { command: null, config: null, metadata: null, stream_mode: null, checkpoint: null, webhook: null };
     expect(read(nulls)).toEqual(read({}));
     expect(read({ input: null }).kwargs).toHaveProperty('input', null);
   });
 
-  it('merges config and context over those of the assistant; the server says who and what it is', () => {
+  it('merges config and context over those of the assistant; the server sets identity and ids', () => {
     const { kwargs } = read({
       config: {
         tags: ['b', 'a'],
@@ -64,7 +64,7 @@ describe('a request for a run', () => {
     expect(kwargs.context).toEqual({ tone: 'warm', length: 1 });
   });
 
-  it('copies no header that nobody listed, but user-agent', () => {
+  it('copies no unlisted header except user-agent', () => {
     const headers = {
       'x-a': '1',
       'user-agent': 'me',
@@ -95,12 +95,12 @@ describe('a request for a run', () => {
     [{ excludes: ['user-*'] }, [], ['x-a', 'x-b-c', 'user-agent', 'x-api-key']],
     [{ includes: ['x.a'] }, [], ['x-a']],
     [null, ['user-agent'], ['x-a', 'accept', 'x-tenant-id', `x-${'a'.repeat(300)}`]],
-  ])('copies by %j', (choice, copied, left) => {
+  ])('copies headers by the rule %j', (choice, copied, left) => {
     const isCopied = headerRule(choice);
     expect([copied.filter(isCopied), left.filter(isCopied)]).toEqual([copied, []]);
   });
 
-  it('takes feedback_keys where there is an address for feedback, each once', () => {
+  it('accepts feedback_keys if a feedback address is set, without duplicates', () => {
     expect(read({ feedback_keys: ['a', 'b', 'a'] }, { takesFeedback: true }).kwargs.feedback_keys).toEqual(['a', 'b']);
     expect(read({ feedback_keys: [] }).kwargs).not.toHaveProperty('feedback_keys');
     expect(() => read({ feedback_keys: ['a'] })).toThrow(expect.objectContaining({ code: 'FEEDBACK_ADDRESS_UNSET' }));
@@ -128,12 +128,12 @@ describe('a request for a run', () => {
   it.each([
     [{}, true],
     [{ on_completion: 'keep' as const }, false],
-  ])('without a thread: %j is temporary: %s', (request, temporary) => {
+  ])('a stateless request %j is temporary: %s', (request, temporary) => {
     const { kwargs, ...rest } = read(request, { stateless: true });
     expect([rest.temporary, kwargs.temporary]).toEqual([temporary, temporary]);
   });
 
-  it('refuses what would have no effect, by its name', () => {
+  it('refuses fields without effect and names them', () => {
     const refused = (field: string) =>
       expect.objectContaining({ code: 'FIELD_NOT_BUILT', fields: [expect.objectContaining({ loc: ['body', field] })] });
     expect(() => read({ webhook: 'https://a.example' })).toThrow(refused('webhook'));

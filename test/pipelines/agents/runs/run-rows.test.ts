@@ -44,8 +44,8 @@ const ids = (run: { readonly thread_id: string; readonly run_id: string }) => ({
 });
 const goneRun = { code: 'RUN_NOT_FOUND', status: 404 };
 
-describe('making runs', () => {
-  it('makes the thread busy, notes graph and assistant on it, and keeps what it was given as it was', async () => {
+describe('creating runs', () => {
+  it('marks the thread busy, records graph and assistant on it, and stores the input unchanged', async () => {
     const threadId = await rows.newThread();
     const input = { text: 'nul \u0000, half \ud800' };
     const given = newRun(threadId, { metadata: { a: 1 } });
@@ -56,9 +56,9 @@ describe('making runs', () => {
   });
 
   it.each([
-    ['a thread that there is not', { ifNotExists: 'reject' as const }, 'THREAD_NOT_FOUND'],
+    ['a thread that does not exist', { ifNotExists: 'reject' as const }, 'THREAD_NOT_FOUND'],
     [
-      'metadata that cannot be searched',
+      'metadata that Postgres cannot store',
       { ifNotExists: 'create' as const, metadata: { a: '\u0000' } },
       'INVALID_REQUEST',
     ],
@@ -66,14 +66,14 @@ describe('making runs', () => {
     await expect(rows.run(randomUUID(), more)).rejects.toMatchObject({ code });
   });
 
-  it('makes a missing thread on request, once where two ask at once', async () => {
+  it('creates a missing thread on request, once for concurrent requests', async () => {
     const threadId = randomUUID();
     const made = await Promise.all([1, 2, 3].map(() => rows.run(threadId, { ifNotExists: 'create' })));
     expect(new Set(made.map(({ thread_id }) => thread_id))).toEqual(new Set([threadId]));
     expect(await listRuns(database, org, threadId, { limit: 10, offset: 0 })).toHaveLength(3);
   });
 
-  it('is part of the transaction that it is given', async () => {
+  it('runs in the given transaction', async () => {
     const threadId = await rows.newThread();
     const making = database.transaction(async (tx) => {
       await createRun(tx, org, newRun(threadId));
@@ -83,7 +83,7 @@ describe('making runs', () => {
     expect(await readThread(database, org, threadId)).toMatchObject({ status: 'idle' });
   });
 
-  it('leaves a run alone until it is due, and lets others of the thread go first', async () => {
+  it('does not start a run before it is due, and starts other runs of the thread first', async () => {
     const other = await rows.newDeployment();
     const threadId = await rows.newThread(other);
     const later = await rows.run(threadId, { afterSeconds: 3_600 }, other);
@@ -98,7 +98,7 @@ describe('making runs', () => {
     expect(await claimRuns(database, other, { slots: 9, processId })).toMatchObject([{ runId: later.run_id }]);
   });
 
-  it('starts a run where it makes it, as a claim would', async () => {
+  it('claims a run when it creates it, like a separate claim', async () => {
     const threadId = await rows.newThread();
     await rows.checkpoint(threadKey(org, threadId), '1');
     const input = { text: 'nul \u0000, half \ud800' };
@@ -108,7 +108,7 @@ describe('making runs', () => {
     expect(claimed).toMatchObject({ ...expected, kwargs: { input }, metadata: { a: 1 }, startedAt: run.created_at });
     expect(await readThread(database, org, threadId)).toMatchObject({ status: 'busy', metadata: given.assistant });
     expect(await readRun(database, org, ids(run))).toEqual({ ...run, status: 'running' });
-    // Nobody else gets it while it is held; afterwards it is read as it was given.
+    // No other claim gets the run during the lease; afterwards it is read as created.
     expect((await claimRuns(database, org, { slots: 100, processId })).map(({ runId }) => runId)).not.toContain(
       run.run_id,
     );
@@ -121,17 +121,20 @@ describe('making runs', () => {
   });
 
   it.each<[what: string, first: (threadId: string) => Promise<unknown>, more?: Partial<NewRun>]>([
-    ['another run of the thread waits', (threadId) => rows.run(threadId)],
-    ['another run waits for its time', (threadId) => rows.run(threadId, { afterSeconds: 3_600 })],
-    ['another run of the thread runs', (threadId) => createAndClaimRun(database, org, newRun(threadId), processId)],
-    ['somebody writes to the thread', (threadId) => leaseThread(database, org, threadId, leaseMs)],
-    ['its time has not come', async () => undefined, { afterSeconds: 3_600 }],
+    ['another run of the thread is pending', (threadId) => rows.run(threadId)],
+    ['another run of the thread is delayed', (threadId) => rows.run(threadId, { afterSeconds: 3_600 })],
     [
-      'it takes the place of another',
+      'another run of the thread is running',
+      (threadId) => createAndClaimRun(database, org, newRun(threadId), processId),
+    ],
+    ['the thread is leased by a writer', (threadId) => leaseThread(database, org, threadId, leaseMs)],
+    ['it is not due yet', async () => undefined, { afterSeconds: 3_600 }],
+    [
+      'it interrupts another run',
       (threadId) => createAndClaimRun(database, org, newRun(threadId), processId),
       { multitaskStrategy: 'interrupt' },
     ],
-  ])('starts no run where %s', async (_, first, more = {}) => {
+  ])('does not start a run if %s', async (_, first, more = {}) => {
     const threadId = await rows.newThread();
     await first(threadId);
     const { run, claimed } = await createAndClaimRun(database, org, newRun(threadId, more), processId);
@@ -139,7 +142,7 @@ describe('making runs', () => {
     expect(await readRun(database, org, ids(run))).toMatchObject({ status: 'pending' });
   });
 
-  it('starts a run on a thread whose writer is gone, and on one made for it', async () => {
+  it('starts a run on a thread with an expired write lease, and on a new thread', async () => {
     const threadId = await rows.newThread();
     await leaseThread(database, org, threadId, -1);
     expect((await createAndClaimRun(database, org, newRun(threadId), processId)).claimed).toMatchObject({ threadId });
@@ -147,7 +150,7 @@ describe('making runs', () => {
     expect(own.claimed).toMatchObject({ threadStart: 1, baseCheckpointId: undefined });
   });
 
-  it('gives nothing of another deployment', async () => {
+  it('hides runs from other deployments', async () => {
     const run = await rows.run(await rows.newThread());
     const { foreignOrg } = rows;
     expect(await claimRuns(database, foreignOrg, { slots: 9, processId })).toEqual([]);
@@ -167,8 +170,8 @@ describe('making runs', () => {
   });
 });
 
-describe('ends', () => {
-  it('write what clients see of the thread, NUL characters as they came', async () => {
+describe('run ends', () => {
+  it('update the visible state of the thread, including NUL characters', async () => {
     const threadId = await rows.newThread();
     const run = await rows.run(threadId);
     const values = JSON.stringify({ text: 'a\u0000b' });
@@ -186,7 +189,7 @@ describe('ends', () => {
     });
   });
 
-  it('of a rollback take back checkpoints and run, and leave the thread as it was', async () => {
+  it('of a rollback delete checkpoints and run, and restore the thread', async () => {
     const threadId = await rows.newThread();
     const key = threadKey(org, threadId);
     await rows.checkpoint(key, '1');
@@ -201,7 +204,7 @@ describe('ends', () => {
     const ended = await endRun(database, claimed, { status: 'interrupted' });
     expect(await rows.checkpointsOf(key)).toEqual(['1']);
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
-    // Its end is still to be told, also by another process.
+    // Its end is still to be published, by this or another process.
     expect(await claimUnpublishedEnds(database, org, 0)).toContainEqual(ended);
     await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     expect((await claimUnpublishedEnds(database, org, 0)).map(({ runId }) => runId)).not.toContain(run.run_id);
@@ -220,7 +223,7 @@ describe('ends', () => {
     ['after the outcome', 'success' as const, (run: Run) => cancelRun(database, org, ids(run), 'rollback')],
     ['before a failure', 'error' as const, (run: Run) => cancelRun(database, org, ids(run), 'rollback')],
     ['by the next run', 'success' as const, (run: Run) => rows.run(run.thread_id, { multitaskStrategy: 'rollback' })],
-  ])('carry out a rollback that was asked for %s', async (_, status, ask) => {
+  ])('carry out a rollback requested %s', async (_, status, ask) => {
     const threadId = await rows.newThread();
     const key = threadKey(org, threadId);
     await rows.checkpoint(key, '1');
@@ -236,7 +239,7 @@ describe('ends', () => {
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
   });
 
-  it('refuse a rollback afterwards, which could not be carried out', async () => {
+  it('refuse a later rollback', async () => {
     const run = await rows.run(await rows.newThread());
     await endRun(database, await claim(run.run_id), { status: 'success', values: '{}' });
     const refused = { code: 'RUN_ENDED', status: 409 };
@@ -245,7 +248,7 @@ describe('ends', () => {
     expect(await readRun(database, org, ids(run))).toMatchObject({ status: 'success' });
   });
 
-  it('of a temporary run leave nothing once they are told', async () => {
+  it('of a temporary run leave no rows once published', async () => {
     const run = await rows.run(undefined, { temporary: true });
     await expect(readThread(database, org, run.thread_id)).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
     const claimed = await claim(run.run_id);
@@ -261,7 +264,7 @@ describe('ends', () => {
     expect(left).toEqual([]);
   });
 
-  it('are told of runs whose thread was deleted, which write nothing more', async () => {
+  it('are published for runs of a deleted thread, which write nothing more', async () => {
     const threadId = await rows.newThread();
     const [running, waiting] = [await rows.run(threadId), await rows.run(threadId)];
     const claimed = await claim(running.run_id);
@@ -270,7 +273,7 @@ describe('ends', () => {
     expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
     expect(await rows.leases(org, [claimed.leaseToken])).toEqual([]);
     expect(await rows.checkpointsOf(threadKey(org, threadId))).toEqual([]);
-    // At once: no process is about to publish them.
+    // Claimable at once: no process is about to publish them.
     const ends = await claimUnpublishedEnds(database, org, 60_000);
     for (const run of [running, waiting]) {
       await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
@@ -279,13 +282,13 @@ describe('ends', () => {
       await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     }
     expect(await database.query('SELECT FROM agents.runs WHERE thread_id = $1', [threadId])).toEqual([]);
-    // The id may be used again meanwhile.
+    // The id can be reused meanwhile.
     await rows.run(threadId, { ifNotExists: 'create' });
     await deleteThread(database, org, threadId);
   });
 });
 
-it('late ends are claimed by one process, and by another one if that has not published them in time', async () => {
+it('claims unpublished ends for one process, and for another one after the claim expired', async () => {
   const other = await rows.newDeployment();
   const made = await Promise.all(
     Array.from({ length: 12 }, async () => rows.run(await rows.newThread(other), {}, other)),
@@ -295,7 +298,7 @@ it('late ends are claimed by one process, and by another one if that has not pub
   const claimed = claims.flat().map(({ runId }) => runId);
   expect(claimed.sort()).toEqual(made.map(({ run_id }) => run_id).sort());
   expect(await claimUnpublishedEnds(database, other, 60_000)).toEqual([]);
-  // As a minute later.
+  // Simulates a minute later.
   await database.execute(
     `UPDATE agents.runs SET end_claimed_until = end_claimed_until - interval '1 minute' WHERE deployment_id = $1`,
     [other],
@@ -321,7 +324,7 @@ describe('many runs', () => {
     expect(await list({ status: 'pending' })).toEqual([made[2], made[0]]);
   });
 
-  it('are cancelled together, or none of them where one is missing', async () => {
+  it('are cancelled together, or not at all if one is missing', async () => {
     const other = await rows.newDeployment();
     const threadId = await rows.newThread(other);
     const [first, second] = [await rows.run(threadId, {}, other), await rows.run(threadId, {}, other)];
@@ -336,7 +339,7 @@ describe('many runs', () => {
   });
 });
 
-it('claims by looking at threads with a run to start alone, however many runs have ended or wait', async () => {
+it('claims by scanning only threads with a run to start, however many runs have ended or are pending', async () => {
   const other = await rows.newDeployment();
   const busy = await rows.newThread(other);
   await rows.run(busy, {}, other);
@@ -351,7 +354,7 @@ it('claims by looking at threads with a run to start alone, however many runs ha
     [other, busy],
   );
   await database.execute('ANALYZE agents.threads, agents.runs');
-  // Of tables these are sequential scans. They are counted on a connection, also from before.
+  // For tables these are sequential scans. The counters are per connection, so the test compares before and after.
   const scansIn = async (tx: Sql) =>
     tx.query<{ of: string; scans: number }>(
       `SELECT relname AS of, pg_stat_get_xact_numscans(oid) AS scans FROM pg_class

@@ -8,7 +8,7 @@ import { freshStores } from '../../../engines/stores.ts';
 
 export const assistant = { assistant_id: randomUUID(), graph_id: 'echo' };
 export const leaseMs = 60_000;
-/** Claims in tests of rows; {@link openRows} keeps it alive. */
+/** The process that claims runs in these tests; {@link openRows} keeps its heartbeat valid. */
 export const processId = randomUUID();
 
 export const kwargs = (more: Partial<RunKwargs> = {}): RunKwargs => ({
@@ -33,7 +33,7 @@ export const newRun = (threadId: string | undefined, more: Partial<NewRun> = {})
   ...more,
 });
 
-/** A database with two deployments. */
+/** Opens a database with two deployments. */
 export async function openRows() {
   const stores = await freshStores();
   const { database } = stores;
@@ -50,18 +50,18 @@ export async function openRows() {
       (await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' })).thread_id,
     run: (threadId: string | undefined, more: Partial<NewRun> = {}, deploymentId = org) =>
       createRun(database, deploymentId, newRun(threadId, more)),
-    /** The process that holds the run is dead. */
+    /** Simulates the death of the process that leases the run. */
     expire: (leaseToken: string) =>
       database.execute(
         `UPDATE agents.runs SET process_id = gen_random_uuid() WHERE lease_token = $1 AND status = 'running'`,
         [leaseToken],
       ),
-    /** Those of the tokens that are held. */
+    /** The given tokens that are still valid. */
     leases: async (deploymentId: string, tokens: readonly string[]) =>
       (await renewHeartbeat(database, { deploymentId, processId }, leaseMs))
         .filter(({ leaseToken }) => tokens.includes(leaseToken))
         .map(({ leaseToken, cancelAction }) => ({ leaseToken, cancelAction })),
-    /** A checkpoint as a saver writes it. */
+    /** Writes a checkpoint as a saver does. */
     checkpoint: (key: string, id: string, runId: string | null = null) =>
       database.execute(
         `INSERT INTO agents.checkpoints (thread_id, checkpoint_ns, checkpoint_id, type, checkpoint, metadata)

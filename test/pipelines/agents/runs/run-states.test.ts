@@ -1,5 +1,5 @@
 /**
- * Rows of runs against a model of them: first one operation at a time, exactly; then several processes at once, by
+ * Rows of runs compared with a model: first one operation at a time, exactly; then several processes at once, by
  * invariants.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(async () => rows?.stores.close());
 
-/** Numbers from 0 to below `below`, the same for the same seed. */
+/** Deterministic random numbers from 0 to below `below`. */
 function dice(seed: number) {
   let state = seed;
   return (below: number) => {
@@ -35,7 +35,7 @@ function dice(seed: number) {
 interface ModelRun {
   readonly id: string;
   readonly thread: string;
-  readonly place: number;
+  readonly position: number;
   status: string;
   attempt: number;
   losses: number;
@@ -48,16 +48,16 @@ class Model {
   readonly rest = new Map<string, string>();
   readonly held = new Set<string>();
 
-  going = (thread: string) => this.runs.filter((run) => run.thread === thread && isGoing(run));
-  running = (thread: string) => this.going(thread).find((run) => run.status === 'running');
-  status = (thread: string) => (this.going(thread).length > 0 ? 'busy' : this.rest.get(thread));
-  /** Ended, or gone where it was rolled back. */
+  active = (thread: string) => this.runs.filter((run) => run.thread === thread && isActive(run));
+  running = (thread: string) => this.active(thread).find((run) => run.status === 'running');
+  status = (thread: string) => (this.active(thread).length > 0 ? 'busy' : this.rest.get(thread));
+  /** Ends a run, or removes it if it was rolled back. */
   end(run: ModelRun, status: string, { remove, rest }: { remove: boolean; rest?: string }): void {
     run.status = status;
     if (remove) this.runs = this.runs.filter((other) => other !== run);
     else if (rest !== undefined) this.rest.set(run.thread, rest);
   }
-  giveBack(run: ModelRun, countLoss: boolean): void {
+  release(run: ModelRun, countLoss: boolean): void {
     run.losses += countLoss ? 1 : 0;
     if (run.cancel !== null) this.end(run, 'interrupted', { remove: run.cancel === 'rollback', rest: 'idle' });
     else if (run.losses >= 3) this.end(run, 'error', { remove: false, rest: 'error' });
@@ -70,13 +70,13 @@ class Model {
   heads(threads: readonly string[]): ModelRun[] {
     return threads
       .filter((thread) => !this.held.has(thread) && this.running(thread) === undefined)
-      .flatMap((thread) => this.going(thread).slice(0, 1))
-      .sort((a, b) => a.place - b.place);
+      .flatMap((thread) => this.active(thread).slice(0, 1))
+      .sort((a, b) => a.position - b.position);
   }
 }
 
 const waiting = { status: 'pending', attempt: 0 };
-const isGoing = ({ status }: { readonly status: string }) => status === 'pending' || status === 'running';
+const isActive = ({ status }: { readonly status: string }) => status === 'pending' || status === 'running';
 
 async function stored(organization: string) {
   const { database } = rows;
@@ -94,7 +94,7 @@ async function stored(organization: string) {
 
 describe('one operation at a time', () => {
   it.each([11, 22])(
-    'does what the model does (seed %i)',
+    'matches the model (seed %i)',
     async (seed) => {
       const { database } = rows;
       const org = await rows.newDeployment();
@@ -102,32 +102,36 @@ describe('one operation at a time', () => {
       const threads = [await rows.newThread(org), await rows.newThread(org), await rows.newThread(org)];
       const model = new Model();
       for (const thread of threads) model.rest.set(thread, 'idle');
-      const holds = new Map<string, ThreadLease>();
-      const over: ClaimedRun[] = [];
+      const threadLeases = new Map<string, ThreadLease>();
+      const expired: ClaimedRun[] = [];
       const anyThread = () => threads[pick(threads.length)] as string;
       const anyRunning = () => {
         const running = model.runs.filter(({ status }) => status === 'running');
         return running[pick(running.length)];
       };
-      let place = 0;
+      let position = 0;
 
       const steps: (() => Promise<void>)[] = [
         async () => {
           const thread = anyThread();
           const strategy = multitaskStrategies[pick(4)] as (typeof multitaskStrategies)[number];
-          const going = model.going(thread);
+          const active = model.active(thread);
           const more = newRun(thread, { multitaskStrategy: strategy });
-          const making = createAndClaimRun(database, org, more, pick(2) === 0 ? processId : undefined);
-          if (strategy === 'reject' && going.length > 0) {
-            await expect(making).rejects.toMatchObject({ code: 'THREAD_BUSY', status: 409 });
+          const creating = createAndClaimRun(database, org, more, pick(2) === 0 ? processId : undefined);
+          if (strategy === 'reject' && active.length > 0) {
+            await expect(creating).rejects.toMatchObject({ code: 'THREAD_BUSY', status: 409 });
             return;
           }
-          const { run, claimed } = await making;
+          const { run, claimed } = await creating;
           const id = run.run_id;
-          if (strategy === 'interrupt' || strategy === 'rollback') for (const run of going) model.cancel(run, strategy);
+          if (strategy === 'interrupt' || strategy === 'rollback')
+            for (const run of active) model.cancel(run, strategy);
           const started = claimed && { status: 'running', attempt: claimed.attempt, claim: claimed };
-          if (started) expect([going, model.held.has(thread), claimed.attempt]).toEqual([[], false, 1]);
-          model.runs.push({ ...{ id, thread, place: place++, losses: 0, cancel: null }, ...(started ?? waiting) });
+          if (started) expect([active, model.held.has(thread), claimed.attempt]).toEqual([[], false, 1]);
+          model.runs.push({
+            ...{ id, thread, position: position++, losses: 0, cancel: null },
+            ...(started ?? waiting),
+          });
         },
         async () => {
           const slots = 1 + pick(3);
@@ -146,7 +150,7 @@ describe('one operation at a time', () => {
           const run = anyRunning();
           if (run === undefined) return;
           const kind = pick(4);
-          // The process that ends it knows nothing of what was asked.
+          // The process that ends the run does not know of a pending cancel.
           const outcome = kind === 0 ? 'error' : 'success';
           const next = kind === 1 ? ['ask'] : [];
           const error = kind === 0 ? { error: { error: 'E', message: 'm' } } : {};
@@ -160,7 +164,7 @@ describe('one operation at a time', () => {
           const interrupted = rollback || (run.cancel === 'interrupt' && outcome === 'success');
           const status = interrupted ? 'interrupted' : outcome;
           expect(ended).toMatchObject({ runId: run.id, status, removed: rollback });
-          over.push(run.claim as ClaimedRun);
+          expired.push(run.claim as ClaimedRun);
           const rest = outcome === 'error' ? 'error' : next.length > 0 ? 'interrupted' : 'idle';
           model.end(run, status, { remove: rollback, rest });
         },
@@ -169,29 +173,29 @@ describe('one operation at a time', () => {
           if (run === undefined) return;
           await rows.expire(run.claim?.leaseToken as string);
           expect(await sweepRuns(database, org)).toBe(1);
-          over.push(run.claim as ClaimedRun);
-          model.giveBack(run, true);
+          expired.push(run.claim as ClaimedRun);
+          model.release(run, true);
         },
         async () => {
           const run = anyRunning();
           if (run === undefined) return;
           const countLoss = pick(2) === 0;
           await releaseRun(database, run.claim as ClaimedRun, { alone: pick(2) === 0, countLoss });
-          over.push(run.claim as ClaimedRun);
-          model.giveBack(run, countLoss);
+          expired.push(run.claim as ClaimedRun);
+          model.release(run, countLoss);
         },
         async () => {
           const run = model.runs[pick(model.runs.length)];
           if (run === undefined) return;
           const action = pick(2) === 0 ? 'interrupt' : 'rollback';
           const cancelling = cancelRun(database, org, { threadId: run.thread, runId: run.id }, action);
-          if (action === 'rollback' && !isGoing(run)) {
+          if (action === 'rollback' && !isActive(run)) {
             await expect(cancelling).rejects.toMatchObject({ code: 'RUN_ENDED', status: 409 });
           } else await cancelling;
           model.cancel(run, action);
         },
         async () => {
-          const zombie = over[pick(over.length)];
+          const zombie = expired[pick(expired.length)];
           if (zombie === undefined) return;
           expect(await endRun(database, zombie, { status: 'success', values: '{"zombie":1}' })).toBeUndefined();
           expect(await rows.leases(org, [zombie.leaseToken])).toEqual([]);
@@ -202,15 +206,15 @@ describe('one operation at a time', () => {
         },
         async () => {
           const thread = anyThread();
-          const hold = holds.get(thread);
-          if (hold !== undefined) {
-            await hold.release();
-            holds.delete(thread);
+          const lease = threadLeases.get(thread);
+          if (lease !== undefined) {
+            await lease.release();
+            threadLeases.delete(thread);
             model.held.delete(thread);
-          } else if (model.going(thread).length > 0) {
+          } else if (model.active(thread).length > 0) {
             await expect(leaseThread(database, org, thread, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
           } else {
-            holds.set(thread, await leaseThread(database, org, thread, leaseMs));
+            threadLeases.set(thread, await leaseThread(database, org, thread, leaseMs));
             model.held.add(thread);
           }
         },
@@ -225,19 +229,19 @@ describe('one operation at a time', () => {
           }
         },
       ];
-      const often = [0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9];
+      const weighted = [0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9];
       for (let step = 0; step < 120; step += 1) {
-        const chosen = often[pick(often.length)] as number;
+        const chosen = weighted[pick(weighted.length)] as number;
         await steps[chosen]?.();
         const now = await stored(org);
-        const where = `step ${step}, operation ${chosen}`;
-        expect(now.runs, where).toEqual(
+        const context = `step ${step}, operation ${chosen}`;
+        expect(now.runs, context).toEqual(
           model.runs.map(({ id, status, attempt, losses, cancel }) => ({ id, status, attempt, losses, cancel })),
         );
         for (const thread of now.threads) {
-          expect(thread.status, where).toBe(model.status(thread.thread_id));
-          const waits = model.going(thread.thread_id).length > 0 && model.running(thread.thread_id) === undefined;
-          expect(thread.waits, where).toBe(waits);
+          expect(thread.status, context).toBe(model.status(thread.thread_id));
+          const waits = model.active(thread.thread_id).length > 0 && model.running(thread.thread_id) === undefined;
+          expect(thread.waits, context).toBe(waits);
         }
       }
     },
@@ -246,33 +250,33 @@ describe('one operation at a time', () => {
 });
 
 describe('several processes at once', () => {
-  it('never runs two of a thread, starts them in order, and leaves none behind', async () => {
+  it('never runs two runs of a thread at once, starts them in order, and completes all', async () => {
     const { database } = rows;
     const org = await rows.newDeployment();
     const pick = dice(5);
     const threads = await Promise.all(Array.from({ length: 6 }, () => rows.newThread(org)));
     const starts: ClaimedRun[] = [];
     const runningOn = new Map<string, string>();
-    let left = 80;
-    let making = 3;
+    let remaining = 80;
+    let activeMakers = 3;
 
     async function maker(): Promise<void> {
-      while (left > 0) {
-        left -= 1;
+      while (remaining > 0) {
+        remaining -= 1;
         const strategy = pick(8) === 0 ? 'interrupt' : pick(8) === 0 ? 'rollback' : 'enqueue';
         const thread = threads[pick(threads.length)] as string;
         const more = newRun(thread, { multitaskStrategy: strategy });
         const made = await createAndClaimRun(database, org, more, pick(3) === 0 ? processId : undefined);
         const runId = made.run.run_id;
-        const carriedOut = made.claimed && carryOut([made.claimed]);
-        if (pick(6) === 0) await cancelRun(database, org, { threadId: thread, runId }, 'rollback').catch(notGone);
-        await carriedOut;
+        const executed = made.claimed && execute([made.claimed]);
+        if (pick(6) === 0) await cancelRun(database, org, { threadId: thread, runId }, 'rollback').catch(expectGone);
+        await executed;
       }
-      making -= 1;
+      activeMakers -= 1;
     }
-    async function carryOut(claims: readonly ClaimedRun[]): Promise<void> {
+    async function execute(claims: readonly ClaimedRun[]): Promise<void> {
       for (const claim of claims) {
-        expect(runningOn.get(claim.threadId), 'two runs of a thread').toBeUndefined();
+        expect(runningOn.get(claim.threadId), 'a second concurrent run of the thread').toBeUndefined();
         runningOn.set(claim.threadId, claim.runId);
         starts.push(claim);
       }
@@ -280,7 +284,7 @@ describe('several processes at once', () => {
       await rows.leases(org, tokens);
       for (const claim of claims) {
         const fate = pick(5);
-        // Before it is over in the database: afterwards somebody else may have the next.
+        // Before the lease ends in the database: afterwards another worker may claim the next run.
         runningOn.delete(claim.threadId);
         if (fate === 0) await rows.expire(claim.leaseToken);
         else if (fate === 1) await releaseRun(database, claim, { alone: false, countLoss: false });
@@ -289,10 +293,10 @@ describe('several processes at once', () => {
     }
     async function worker(): Promise<void> {
       for (;;) {
-        const done = making === 0;
+        const done = activeMakers === 0;
         const claims = await claimRuns(database, org, { slots: 1 + pick(4), processId });
         await sweepRuns(database, org);
-        await carryOut(claims);
+        await execute(claims);
         const [row] = await database.query<{ going: number }>(
           `SELECT count(*) AS going FROM agents.runs WHERE deployment_id = $1 AND status IN ('pending', 'running')`,
           [org],
@@ -307,7 +311,7 @@ describe('several processes at once', () => {
       threads.map(() => ({ status: expect.stringMatching(/^(idle|error)$/), waits: false })),
     );
     expect(new Set(starts.map(({ leaseToken }) => leaseToken)).size).toBe(starts.length);
-    // A thread counts its starts, and each run its own.
+    // A thread counts its starts, and each run its attempts.
     const attempts = new Map<string, number>();
     for (const thread of threads) {
       const ofThread = starts
@@ -328,6 +332,6 @@ describe('several processes at once', () => {
   }, 60_000);
 });
 
-function notGone(error: unknown): void {
+function expectGone(error: unknown): void {
   expect(error).toMatchObject({ code: expect.stringMatching(/^RUN_(NOT_FOUND|ENDED)$/) });
 }

@@ -22,7 +22,7 @@ const newDeployment = () => addDeployment(threads.database);
 const open = async (rules = plain) => new AgentStore(threads.pool, await newDeployment(), rules);
 const keysOf = (items: readonly { key: string }[]) => items.map(({ key }) => key).sort();
 
-test('an item is put, read, put anew and deleted, with what JSON can hold', async () => {
+test('puts, reads, overwrites and deletes an item with any JSON value', async () => {
   const store = await open();
   const value = { text: 'nul \u0000 and ünïcode 😀', list: [1, { deep: null }], half: '\ud800', big: 1e300 };
   await store.put(['users', 'a_%:b'], 'k', value);
@@ -44,7 +44,7 @@ test('an item is put, read, put anew and deleted, with what JSON can hold', asyn
   expect(await store.get(['users', 'a_%:b'], 'k')).toBeNull();
 });
 
-test('a prefix is one of labels, not of text', async () => {
+test('matches prefixes by label, not by text', async () => {
   const store = await open();
   const all = [
     ['users', '1'],
@@ -106,17 +106,17 @@ describe('filters', () => {
     [{ s: { $gt: 'b' } }, ['ten', 'two']],
     [{ missing: { $ne: 1 } }, ['one', 'ten', 'text', 'two']],
     [{ "n' OR true --": 1 }, []],
-  ])('%j', async (filter, keys) => {
+  ])('match %j', async (filter, keys) => {
     expect(keysOf(await store.search(['f'], { filter }))).toEqual(keys);
   });
-  test('an operator that is none is refused', async () => {
+  test('refuse an unknown operator', async () => {
     await expect(store.search(['f'], { filter: { n: { $regex: '.' } } })).rejects.toMatchObject({
       code: 'STORE_FILTER_INVALID',
     });
   });
 });
 
-test('what cannot be a name is refused', async () => {
+test('refuses invalid namespaces and keys', async () => {
   const store = await open();
   const put = (namespace: string[], key = 'k') => store.batch([{ namespace, key, value: {} }]);
   for (const namespace of [[], [''], ['a.b'], ['a', ''], ['langgraph'], ['nul \u0000'], ['\ud800']])
@@ -124,7 +124,7 @@ test('what cannot be a name is refused', async () => {
   await expect(put(['a'], 'nul \u0000')).rejects.toMatchObject({ code: 'STORE_KEY_INVALID' });
 });
 
-test('two deployments have nothing of each other', async () => {
+test('isolates the items of two deployments', async () => {
   const [mine, other] = [await open(), await open()];
   await mine.put(['n'], 'k', { of: 'mine' });
   await other.put(['n'], 'k', { of: 'other' });
@@ -135,10 +135,10 @@ test('two deployments have nothing of each other', async () => {
   expect(await other.get(['n'], 'k')).toMatchObject({ value: { of: 'other' } });
 });
 
-test('a batch of many goes in few statements', async () => {
+test('executes a batch of many operations in few statements', async () => {
   const store = await open();
-  const asked = vi.spyOn(threads.pool, 'query');
-  const keys = Array.from({ length: 50 }, (_, place) => `${place}`);
+  const queries = vi.spyOn(threads.pool, 'query');
+  const keys = Array.from({ length: 50 }, (_, index) => `${index}`);
   await store.batch([
     ...keys.map((key) => ({ namespace: ['b', key], key, value: { key } })),
     { namespace: ['b', '0'], key: '0', value: { key: 'last' } },
@@ -148,15 +148,15 @@ test('a batch of many goes in few statements', async () => {
     ...keys.map((key) => ({ namespace: ['b', key], key })),
     { namespacePrefix: ['b'], limit: 100 },
   ]);
-  expect(asked.mock.calls.length).toBe(4);
-  asked.mockRestore();
+  expect(queries.mock.calls.length).toBe(4);
+  queries.mockRestore();
   expect(got[0]).toMatchObject({ value: { key: 'last' } });
   expect(got[1]).toBeNull();
   expect(got[49]).toMatchObject({ key: '49' });
   expect(got[50]).toHaveLength(49);
 });
 
-test('what has run out is gone; reading puts it off where that is wished', async () => {
+test('hides and deletes expired items; a read with refresh extends the TTL', async () => {
   const deploymentId = await newDeployment();
   const sql = threads.database;
   const rules: StoreRules = { refreshOnRead: false, defaultTtlMinutes: 60 };
@@ -196,13 +196,13 @@ test('what has run out is gone; reading puts it off where that is wished', async
   expect(await minutes()).toEqual({ default: 60, never: null, short: 90 });
 });
 
-describe('search by meaning', () => {
+describe('vector search', () => {
   /** Counts of the letters a, b and c. */
   const embed: Embed = async (texts) =>
-    texts.map((text) => ['a', 'b', 'c'].map((deadLetter) => text.split(deadLetter).length - 1));
+    texts.map((text) => ['a', 'b', 'c'].map((letter) => text.split(letter).length - 1));
   const rules: StoreRules = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };
 
-  test('the nearest comes first, by the best of its texts, and what has no text comes last', async () => {
+  test('ranks items by their best text, nearest first, and items without text last', async () => {
     const store = await open(rules);
     await store.put(['v'], 'a', { text: 'aaaa' });
     await store.put(['v'], 'ab', { text: 'aabb' });
@@ -229,12 +229,12 @@ describe('search by meaning', () => {
     expect(after.map(({ key }) => key)).toEqual(['ab', expect.stringMatching(/^(a|else)$/)]);
   });
 
-  test('ten thousand are compared, one more is refused', async () => {
+  test('compares ten thousand vectors, and refuses one more', async () => {
     const store = await open(rules);
-    const many = Array.from({ length: 10_000 }, (_, place) => ({
+    const many = Array.from({ length: 10_000 }, (_, index) => ({
       namespace: ['m'],
-      key: `${place}`,
-      value: { text: 'abc'.slice(place % 3) },
+      key: `${index}`,
+      value: { text: 'abc'.slice(index % 3) },
     }));
     await store.batch(many);
     expect((await store.search(['m'], { query: 'c' }))[0]).toMatchObject({ value: { text: 'c' }, score: 1 });
@@ -245,16 +245,16 @@ describe('search by meaning', () => {
 
   test.each<[string, Embed]>([
     ['too few vectors', async () => []],
-    ['of another length', async (texts) => texts.map(() => [1, 2])],
-    ['no number', async (texts) => texts.map(() => [1, 2, Number.NaN])],
-    ['boom', async () => Promise.reject(new Error('boom'))],
-  ])('an embedder that gives %s is an error, and nothing is stored', async (_, broken) => {
+    ['vectors of another length', async (texts) => texts.map(() => [1, 2])],
+    ['values that are not numbers', async (texts) => texts.map(() => [1, 2, Number.NaN])],
+    ['a rejection', async () => Promise.reject(new Error('boom'))],
+  ])('refuses an item if the embedder returns %s, and stores nothing', async (_, broken) => {
     const store = await open({ ...rules, index: { embed: broken, dims: 3, fields: ['text'] } });
     await expect(store.put(['v'], 'k', { text: 'a' })).rejects.toMatchObject({ code: 'STORE_EMBEDDER_UNUSABLE' });
     expect(await store.get(['v'], 'k')).toBeNull();
   });
 
-  test('an embedder is a function or an object of a module of the project', async () => {
+  test('loads an embedder that is a function or an object of a project module', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'runlake-embedder-'));
     try {
       await writeFile(

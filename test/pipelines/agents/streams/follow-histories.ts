@@ -1,7 +1,7 @@
 /**
- * Random histories of threads: runs with attempts that overlap, ends that come late or twice, stores that fail, readers
- * that come at any time, are slow, leave and come back where they were, and processes that serve them and are replaced.
- * What each reader gets is what a model says, which sees the log as it is written.
+ * Random histories of threads: runs with overlapping attempts, late or repeated ends, failing inserts, readers that
+ * attach at any time, are slow, disconnect and resume at their position, and server processes that are replaced.
+ * Each reader must receive the events of a model that reads the log as it is written.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
@@ -20,7 +20,7 @@ import { until } from '../../../infra/until.ts';
 import { uuidOf } from '../../runs/run-events.ts';
 import { chunk, endOf, idOf, newRun, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
 
-/** What a reader that is there all the time sees of each run. */
+/** The events of each run that a reader attached from the start receives. */
 class Model {
   readonly #events = new Map<string, StreamedEvent[]>();
   readonly #latest = new Map<string, number>();
@@ -48,7 +48,7 @@ class History {
   readonly #random: Random;
   readonly #model: Model;
   readonly #hubs: StreamHub[] = [];
-  /** When each event was written, by run and number. */
+  /** Logical time of each written event, by run and event id. */
   readonly #written = new Map<string, number>();
   #clock = 0;
   readonly readers: Promise<void>[] = [];
@@ -70,7 +70,7 @@ class History {
     await old?.close();
   }
 
-  /** A worker of each attempt writes; those that have lost their run go on for a while. */
+  /** One worker per attempt writes; workers that have lost their run continue for a while. */
   async thread(deploymentId: string, threadId: string, failing: boolean): Promise<void> {
     const random = this.#random;
     const starts: RunStreamStart[] = [];
@@ -78,8 +78,8 @@ class History {
     let threadStart = 0;
     const follows = this.#followThread({ deploymentId, threadId }, starts);
     for (let count = 0; count < 3; count++) {
-      // The last one is: else its end, by which the reader of the thread is known to be through, could be gone before
-      // it is taken.
+      // The last run is always kept: otherwise its end, which tells that the thread reader is done, could be evicted
+      // before it is read.
       const kept = count === 2 || random.chance(0.8);
       const run = newRun({ deploymentId, threadId, kept });
       if (!kept || random.chance(0.7)) this.#reader(this.#followNow(run));
@@ -133,7 +133,7 @@ class History {
     return readingOf(reader, () => this.#random.chance(0.5));
   }
 
-  /** A resumable run: whole, over however many connections. */
+  /** Follows a resumable run: complete, across any number of connections. */
   async #followFromStart(run: RunStreamStart, slow: boolean): Promise<void> {
     const seen: StreamedEvent[] = [];
     let from: RunReadFrom = 'start';
@@ -151,12 +151,12 @@ class History {
     expect(seen.map(textOf)).toEqual(this.#model.ofRun(run.runId).map(textOf));
   }
 
-  /** The model may read the log a little later than a reader does. */
+  /** Waits for the end in the model, which may read the log a little later than a reader does. */
   async #modelHasEnd(runId: string): Promise<void> {
-    await until('the end', () => this.#model.ofRun(runId).some(({ isEnd }) => isEnd));
+    await until('the end of the run', () => this.#model.ofRun(runId).some(({ isEnd }) => isEnd));
   }
 
-  /** What comes: an unbroken rest with all that was written after attaching, where nothing cut the reader off. */
+  /** Follows new events: a suffix without gaps that contains all events written after attaching; may be cut off. */
   async #followNow(run: RunStreamStart): Promise<void> {
     const reader = await this.#hub().readRun(run, 'now');
     const attachedAt = this.#clock;
@@ -178,8 +178,8 @@ class History {
   }
 
   /**
-   * A thread over its runs and over connections: all that is kept, in order. An end that comes late may be missed by
-   * coming back.
+   * Follows a thread across runs and connections: all kept events, in order. A reader that reconnects may miss a late
+   * end.
    */
   #followThread(thread: { readonly deploymentId: string; readonly threadId: string }, starts: RunStreamStart[]) {
     const seen: StreamedEvent[] = [];
@@ -199,7 +199,7 @@ class History {
             if (this.#random.chance(0.01)) break;
           }
         } catch (error) {
-          // Events of a run that are not kept can be gone before a reader takes them.
+          // Events of a run that are not kept can be evicted before a reader gets them.
           if (!isRunlakeError(error) || error.code !== 'STREAM_READER_TOO_SLOW') throw error;
         }
         await turn();
@@ -210,7 +210,7 @@ class History {
       failure = { reason };
     });
     return async (threadStart: number) => {
-      await until('the end of the thread', () => {
+      await until('the reader to receive the end of the thread', () => {
         if (failure) throw failure.reason;
         return seen.some(({ threadSeq }) => threadSeq === (threadStart + 1) * 2 ** 32 - 1);
       });
@@ -243,7 +243,7 @@ export function followHistories(
 ): void {
   const given = process.env.RUNLAKE_TEST_SEED;
   const seeds = given === undefined ? [...defaults, Date.now() % 1_000_000] : [Number(given)];
-  describe(`streams that are followed: ${name}`, () => {
+  describe(`following streams: ${name}`, () => {
     let under: StreamsUnderTest;
     beforeAll(async () => {
       under = await open();
@@ -253,7 +253,7 @@ export function followHistories(
     test.each(seeds)('history %i', async (seed) => {
       const random = new Random(seed);
       const model = new Model();
-      const tail = await under.log.follow(streamEvents, {
+      const follower = await under.log.follow(streamEvents, {
         onRecords: (records) => {
           for (const { value } of records) model.see(value);
         },
@@ -267,7 +267,7 @@ export function followHistories(
           await history.replaceHub();
         }
       })();
-      // Where an insert fails, what is sent again may stand behind an attempt that began meanwhile: one of the two at a time.
+      // A resent batch may follow an attempt that started meanwhile: failing inserts exclude overlapping attempts.
       const failing = random.chance(0.5);
       await Promise.all(
         [1, 2, 3].map((thread) =>
@@ -277,7 +277,7 @@ export function followHistories(
       writing = false;
       await replacing;
       await Promise.all(history.readers);
-      await tail.close();
+      await follower.close();
     });
   });
 }

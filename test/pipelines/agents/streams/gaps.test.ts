@@ -5,9 +5,9 @@ import { until } from '../../../infra/until.ts';
 import { chunk, endOf, idOf, newRun, openStreams, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
 
 /**
- * A process that is killed between a batch that the log lost after it had given it its place, and sending that again,
- * leaves a hole. Readers have a patience here that the test would not survive: what is known to be final is not waited
- * for.
+ * A process that is killed after the log lost a placed batch, and before it sends the batch again, leaves a gap.
+ * The store timeout of readers exceeds the test timeout here: the tests pass only if readers do not wait for a final
+ * gap.
  */
 
 let under: StreamsUnderTest;
@@ -18,7 +18,7 @@ afterAll(() => under?.close());
 
 const hubOf = () => under.hub({ storeTimeoutMs: 600_000 });
 
-/** A log that loses the calls of which it is said, whose process dies before it knows. */
+/** A log that loses the calls selected by `isLost`; their process dies before it knows. */
 function losing(isLost: (call: number) => boolean): Pick<EventLog, 'publish' | 'schemaId'> {
   let call = 0;
   return {
@@ -31,12 +31,12 @@ function losing(isLost: (call: number) => boolean): Pick<EventLog, 'publish' | '
   };
 }
 
-/** Writes each list of texts as a batch, of which the log loses some; and dies. */
+/** Writes each list of texts as a batch, of which the log loses some, and then stops. */
 async function writeAndDie(run: RunStreamStart, batches: readonly string[][], lost: readonly number[]): Promise<void> {
   const writer = under.publisher({ log: losing((call) => lost.includes(call)) }).open(run);
   for (const batch of batches) {
     await writer.write(batch.map((text) => chunk(text)));
-    // What is written later would go out in the same batch.
+    // Without this pause, the next chunks would join the same batch.
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
@@ -59,14 +59,14 @@ function reading(reader: StreamReader) {
   return { ids, ended, close: () => reader.close() };
 }
 
-describe.each([true, false])('a hole in an attempt (kept: %s)', (kept) => {
-  test('is nothing that readers wait for where another attempt follows: they have what came before it, then that one', async () => {
+describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
+  test('is skipped when another attempt follows: readers get the events before the gap, then that attempt', async () => {
     const run = newRun({ kept });
     const hub = await hubOf();
     const live = [await hub.readRun(run, 'now'), await hub.readRun(run, 'start')].map(reading);
     const inThread = [await hub.readThread(run, 'now'), await hub.readThread(run, 'start')].map(reading);
     await writeAndDie(run, [['a'], ['b', 'c'], ['d'], ['e']], [2]);
-    await until('the first', () => [...live, ...inThread].every(({ ids }) => ids.length > 0));
+    await until('the first event', () => [...live, ...inThread].every(({ ids }) => ids.length > 0));
     await writeToEnd({ ...run, attempt: 2, threadStart: 2 }, ['f', 'g']);
     const expected = ['1-1', '2-1', '2-2', '2-end'];
     for (const { ids, ended } of live) expect([await ended, ids]).toEqual(['end', expected]);
@@ -75,23 +75,23 @@ describe.each([true, false])('a hole in an attempt (kept: %s)', (kept) => {
       expect(ids).toEqual(expected);
     }
     if (!kept) return;
-    // In this process, and in another one, which has nothing but what is stored.
+    // In this process, and in another one, which has only the stored events.
     for (const at of [hub, await hubOf()]) {
       const back = [await at.readRun(run, 'start'), await at.readRun(run, { attempt: 1, seq: 1 })].map(reading);
       expect(await Promise.all(back.map(({ ended }) => ended))).toEqual(['end', 'end']);
       expect(back.map(({ ids }) => ids)).toEqual([expected, expected.slice(1)]);
       const threads = [await at.readThread(run, 'start'), await at.readThread(run, { threadSeq: 2 ** 32 + 1 })];
-      const told = threads.map(reading);
+      const threadReadings = threads.map(reading);
       await Promise.all(threads.map((reader) => reader.finish()));
-      expect(await Promise.all(told.map(({ ended }) => ended))).toEqual(['end', 'end']);
-      expect(told.map(({ ids }) => ids)).toEqual([expected, expected.slice(1)]);
-      // Who had seen what came behind the hole goes on with the next attempt, too.
+      expect(await Promise.all(threadReadings.map(({ ended }) => ended))).toEqual(['end', 'end']);
+      expect(threadReadings.map(({ ids }) => ids)).toEqual([expected, expected.slice(1)]);
+      // A reader that had seen events after the gap continues with the next attempt, too.
       const behind = reading(await at.readRun(run, { attempt: 1, seq: 5 }));
       expect([await behind.ended, behind.ids]).toEqual(['end', expected.slice(1)]);
     }
   });
 
-  test('is told of where the run ended with it, also before what comes after it in the thread', async () => {
+  test('is reported if the run ended with it, also before later runs of the thread', async () => {
     const run = newRun({ kept });
     const next = newRun({ threadId: run.threadId, kept, threadStart: 2 });
     const hub = await hubOf();
@@ -108,13 +108,13 @@ describe.each([true, false])('a hole in an attempt (kept: %s)', (kept) => {
     }
   });
 
-  test('that the same process fills is waited for by those who follow live', async () => {
+  test('that the same process fills delays live readers until then', async () => {
     const run = newRun({ kept });
     const hub = await hubOf();
     const readers = [reading(await hub.readRun(run, 'now')), reading(await hub.readThread(run, 'now'))];
     await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
-    await until('the first', () => readers.every(({ ids }) => ids.length > 0));
-    // The repeat: the batch that was lost, and all behind it.
+    await until('the first event', () => readers.every(({ ids }) => ids.length > 0));
+    // The resend: the lost batch, and all batches after it.
     await writeToEnd(run, ['a', 'b', 'c']);
     for (const { ids } of readers) {
       await until('the end', () => ids.includes('1-end'));
@@ -123,7 +123,7 @@ describe.each([true, false])('a hole in an attempt (kept: %s)', (kept) => {
   });
 });
 
-test('two attempts with holes, at their beginning too, are passed over one after the other', async () => {
+test('skips two attempts with gaps, also at the beginning, one after the other', async () => {
   const run = newRun();
   const hub = await hubOf();
   const live = reading(await hub.readRun(run, 'now'));

@@ -13,8 +13,8 @@ interface Published {
   fail(error: unknown): void;
 }
 
-/** A log whose answers the test gives. */
-function openAnswers() {
+/** A log whose results the test controls. */
+function openManualLog() {
   const calls: Published[] = [];
   return {
     calls,
@@ -31,8 +31,8 @@ function openAnswers() {
 const seqsOf = ({ messages }: Published) => messages.map(({ value }) => decodeStreamRecord(value)?.seq);
 const unavailable = () => runlakeError('EVENT_LOG_UNAVAILABLE');
 
-test('chunks gather while an earlier batch has no place, and do not wait for it to be durable', async () => {
-  const { calls, log } = openAnswers();
+test('chunks gather until the previous batch is placed, and do not wait for it to be durable', async () => {
+  const { calls, log } = openManualLog();
   const writer = createStreamPublisher({ log, keptMs: 1_000 }).open(newRun());
   for (let turn = 0; turn < 3; turn++) await writer.write([chunk('a'), chunk('b')]);
   expect(calls.map(seqsOf)).toEqual([[1, 2]]);
@@ -50,27 +50,27 @@ test('chunks gather while an earlier batch has no place, and do not wait for it 
   await settling;
 });
 
-test('a writer waits while too much is on its way', async () => {
-  const { calls, log } = openAnswers();
+test('a writer waits while the in-flight bytes exceed the limit', async () => {
+  const { calls, log } = openManualLog();
   const writer = createStreamPublisher({ log, keptMs: 1_000, maxBytesInFlight: 2_000 }).open(newRun());
   await writer.write([chunk('a', 500)]);
-  let went = false;
+  let isWritten = false;
   const waiting = writer.write([chunk('b', 1_500)]).then(() => {
-    went = true;
+    isWritten = true;
   });
   await until('the first batch', () => calls.length === 1);
-  expect(went).toBe(false);
+  expect(isWritten).toBe(false);
   calls[0]?.place();
   calls[0]?.done();
   await waiting;
 });
 
-test('a log that takes nothing now is tried again with the same; one that never will surfaces when all is to be settled', async () => {
-  const { calls, log } = openAnswers();
+test('retries the same batch on a temporary log failure; a permanent failure surfaces in settled', async () => {
+  const { calls, log } = openManualLog();
   const writer = createStreamPublisher({ log, keptMs: 1_000, retryTimeoutMs: 400 }).open(newRun());
   await writer.write([chunk('a')]);
   calls[0]?.fail(unavailable());
-  await until('another try', () => calls.length === 2);
+  await until('a retry', () => calls.length === 2);
   expect(calls[1]?.messages).toEqual(calls[0]?.messages);
   calls[1]?.done();
   await writer.settled();
@@ -79,25 +79,25 @@ test('a log that takes nothing now is tried again with the same; one that never 
   for (let call = 2; call < 10 && call <= calls.length; call++) {
     calls[call]?.fail(unavailable());
     await Promise.race([
-      until('another try', () => calls.length > call + 1, 2_000).catch(() => {}),
+      until('a retry', () => calls.length > call + 1, 2_000).catch(() => {}),
       writer.settled().catch(() => {}),
     ]);
   }
   await expect(writer.settled()).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
   const tries = calls.length;
-  // Nothing goes out behind what is missing.
+  // No batch is sent after a missing one.
   await writer.write([chunk('d')]);
   expect(calls).toHaveLength(tries);
   expect(calls.flatMap(seqsOf)).not.toContain(3);
 });
 
-test('a batch that fails goes out again with all that had their places behind it, once they have ended, in their order', async () => {
-  const { calls, log } = openAnswers();
+test('resends a failed batch and all batches placed after it, in order, once they have completed', async () => {
+  const { calls, log } = openManualLog();
   const writer = createStreamPublisher({ log, keptMs: 1_000 }).open(newRun());
-  for (const [place, text] of ['a', 'b', 'c'].entries()) {
+  for (const [index, text] of ['a', 'b', 'c'].entries()) {
     await writer.write([chunk(text)]);
-    await until('the batch', () => calls.length === place + 1);
-    calls[place]?.place();
+    await until('the batch', () => calls.length === index + 1);
+    calls[index]?.place();
   }
   calls[1]?.fail(unavailable());
   calls[0]?.done();
@@ -105,24 +105,24 @@ test('a batch that fails goes out again with all that had their places behind it
   await writer.write([chunk('d')]);
   expect(calls).toHaveLength(3);
   calls[2]?.done();
-  for (const place of [3, 4, 5]) {
-    await until('the next batch', () => calls.length === place + 1);
-    calls[place]?.place();
+  for (const index of [3, 4, 5]) {
+    await until('the next batch', () => calls.length === index + 1);
+    calls[index]?.place();
   }
   expect(calls.slice(3).map(seqsOf)).toEqual([[2], [3], [4]]);
   let settled = false;
   const settling = writer.settled().then(() => {
     settled = true;
   });
-  for (const place of [5, 4]) calls[place]?.done();
+  for (const index of [5, 4]) calls[index]?.done();
   await new Promise((resolve) => setImmediate(resolve));
   expect(settled).toBe(false);
   calls[3]?.done();
   await settling;
 });
 
-test('an end repeats itself byte for byte, after every event; an event that is too large says so and the run goes on', async () => {
-  const { calls, log } = openAnswers();
+test('publishes an end with identical bytes each time, after every event; replaces an oversized event with an error', async () => {
+  const { calls, log } = openManualLog();
   const publisher = createStreamPublisher({ log, keptMs: 1_000, maxEventBytes: 500 });
   const run = newRun({ attempt: 2, threadStart: 5 });
   const writer = publisher.open(run);

@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-/** Reads on in the background. */
+/** Reads all events in the background. */
 function reading(reader: StreamReader) {
   const events: StreamedEvent[] = [];
   const ended = (async () => {
@@ -20,7 +20,7 @@ function reading(reader: StreamReader) {
   return { events, ids: () => events.map(idOf), ended };
 }
 
-test('an event comes with all that was written of it, live and stored', async () => {
+test('delivers all fields of an event, live and stored', async () => {
   const [hub, publisher] = [await under.hub(), under.publisher()];
   const run = newRun({ attempt: 3, threadStart: 7 });
   const live = reading(await hub.readRun(run, 'now'));
@@ -56,7 +56,7 @@ test('an event comes with all that was written of it, live and stored', async ()
 });
 
 test.each([true, false])(
-  'readers do not wait for the store, nor does a run whose events are not kept (kept: %s)',
+  'live readers do not wait for storage, nor does a run whose events are not kept (kept: %s)',
   async (kept) => {
     const [hub, publisher] = [await under.hub(), under.publisher()];
     const run = newRun({ kept });
@@ -64,7 +64,7 @@ test.each([true, false])(
     const release = under.holdInserts();
     const writer = publisher.open(run);
     for (let turn = 0; turn < 5; turn++) await writer.write([chunk(`${turn}`)]);
-    await until('all of it', () => now.events.length === 5 && start.events.length === 5);
+    await until('all events', () => now.events.length === 5 && start.events.length === 5);
     let settled = false;
     const settling = writer.settled().then(() => {
       settled = true;
@@ -80,7 +80,7 @@ test.each([true, false])(
   },
 );
 
-test('one that comes now gets what comes; one that comes back goes on where it was, in another process too', async () => {
+test('a reader from now gets new events; a reconnecting reader resumes at its position, also in another process', async () => {
   const [hub, publisher] = [await under.hub(), under.publisher()];
   const run = newRun();
   const writer = publisher.open(run);
@@ -97,7 +97,7 @@ test('one that comes now gets what comes; one that comes back goes on where it w
   }
 });
 
-test('what an attempt writes after the next one has begun is seen by nobody, live or later', async () => {
+test('hides events that an attempt writes after the next one has started, live and stored', async () => {
   const [hub, publisher] = [await under.hub(), under.publisher()];
   const run = newRun();
   const live = reading(await hub.readRun(run, 'now'));
@@ -118,7 +118,7 @@ test('what an attempt writes after the next one has begun is seen by nobody, liv
   expect((await all(await (await under.hub()).readRun(run, 'start'))).map(idOf)).toEqual(expected);
 });
 
-test('a thread is read over its runs; the end of a run comes also where the next one has begun before it', async () => {
+test('reads a thread across its runs; delivers the end of a run also after the next run has started', async () => {
   const [hub, publisher] = [await under.hub(), under.publisher()];
   const first = newRun();
   const second = newRun({ threadId: first.threadId, threadStart: 2 });
@@ -132,7 +132,7 @@ test('a thread is read over its runs; the end of a run comes also where the next
   await publisher.publishEnd(endOf(first));
   await publisher.publishEnd(endOf(second));
   await writers[1].settled();
-  await until('the live ones', () => live.events.length === 5);
+  await until('the live events', () => live.events.length === 5);
   expect(live.events.map(({ seq, threadSeq }) => [threadSeq >= 2 ** 33 ? 2 : 1, seq % (2 ** 32 - 1)])).toEqual([
     [1, 1],
     [1, 2],
@@ -153,7 +153,7 @@ test('a thread is read over its runs; the end of a run comes also where the next
   }
 });
 
-test('a reader that is too slow costs nobody anything: stored events it reads later, others are lost to it alone', async () => {
+test('a slow reader does not affect others: it reads stored events later, and fails on events that are not kept', async () => {
   const [hub, publisher] = [await under.hub({ recentBytes: 50_000 }), under.publisher()];
   const runs = [newRun({ kept: true }), newRun({ kept: false })] as const;
   const slow = await Promise.all(runs.map((run) => hub.readRun(run, 'now')));
@@ -181,7 +181,7 @@ test('a reader that is too slow costs nobody anything: stored events it reads la
   expect(rest.slice(0, -1)).toEqual(Array.from({ length: 100 }, (_, index) => index + 2));
 });
 
-test('events that are missing for good are told of, not left out', async () => {
+test('reports events that are lost permanently instead of skipping them', async () => {
   const [hub, publisher] = [await under.hub({ storeTimeoutMs: 300 }), under.publisher()];
   const run = newRun();
   const writer = publisher.open(run);
@@ -200,18 +200,18 @@ test('events that are missing for good are told of, not left out', async () => {
     })(),
   ).rejects.toMatchObject({ code: 'STREAM_INCOMPLETE' });
   expect(events.map(({ seq }) => seq)).toEqual([1, 2, 3]);
-  // This process has them still.
+  // The ring buffer of this process still has them.
   await publisher.publishEnd(endOf(run));
   expect(await all(live)).toHaveLength(11);
 });
 
-test('a hole is filled as soon as it is stored', async () => {
+test('fills a gap as soon as the events are stored', async () => {
   const publisher = under.publisher();
   const run = newRun();
   const release = under.holdInserts();
   const writer = publisher.open(run);
   await writer.write([chunk('a'), chunk('b')]);
-  // Another process: it has not seen what waits to be stored.
+  // Another process: it has not seen the events that are not stored yet.
   const reader = reading(await (await under.hub()).readRun(run, 'start'));
   await writer.write([chunk('c')]);
   expect(reader.events).toHaveLength(0);
@@ -222,7 +222,7 @@ test('a hole is filled as soon as it is stored', async () => {
   expect(reader.ids()).toEqual(['1-1', '1-2', '1-3', '1-end']);
 });
 
-test('a reader that came after the end ends when it is told that nothing follows; closing ends it at once', async () => {
+test('a reader opened after the end ends on finish; close ends a reader at once', async () => {
   const [hub, publisher] = [await under.hub(), under.publisher()];
   const run = newRun({ kept: false });
   await publisher.open(run).write([chunk('a')]);
@@ -241,7 +241,7 @@ test('a reader that came after the end ends when it is told that nothing follows
   await left.ended;
 });
 
-test('streams of another deployment take no room: a reader that takes its time is not cut off for them', async () => {
+test('streams of another deployment use no ring buffer space: they do not disconnect a slow reader', async () => {
   const [hub, publisher] = [await under.hub({ recentBytes: 50_000 }), under.publisher()];
   const run = newRun({ kept: false });
   const other = newRun({ deploymentId: uuidOf('another deployment of streams'), kept: false });

@@ -35,7 +35,7 @@ export interface StreamsUnderTest {
 
 const logger = createLogger('silent', 'test');
 
-/** Log, sink and ClickHouse; hubs that are still open are closed at the end. */
+/** Opens log, sink and ClickHouse; `close` also closes hubs that are still open. */
 export async function openStreams(
   openLog: (database: Database) => Promise<EventLog> = inProcess,
 ): Promise<StreamsUnderTest> {
@@ -43,11 +43,11 @@ export async function openStreams(
   const log = await openLog(stores.database);
   const hubs: StreamHub[] = [];
   let failing = 0;
-  let held: Promise<void> = Promise.resolve();
+  let insertsHeld: Promise<void> = Promise.resolve();
   const clickhouse = {
     ...stores.clickhouse,
     async insertBody(insert: Parameters<typeof stores.clickhouse.insertBody>[0]) {
-      await held;
+      await insertsHeld;
       if (failing > 0) {
         failing--;
         throw new Error('this insert was made to fail');
@@ -77,7 +77,7 @@ export async function openStreams(
     },
     holdInserts() {
       let release = () => {};
-      held = new Promise((resolve) => {
+      insertsHeld = new Promise((resolve) => {
         release = resolve;
       });
       return release;
@@ -98,7 +98,7 @@ function inProcess(database: Database): Promise<EventLog> {
 let runs = 0;
 const ownDeployment = uuidOf('organization of streams');
 
-/** A run on a thread of its own, unless told otherwise. */
+/** A run on a new thread by default. */
 export function newRun(given: Partial<RunStreamStart> = {}): RunStreamStart {
   runs++;
   return {
@@ -128,7 +128,7 @@ export const endOf = (start: RunStreamStart, status = 'success') => ({
 export const idOf = ({ attempt, seq, isEnd }: Pick<StreamedEvent, 'attempt' | 'seq' | 'isEnd'>) =>
   isEnd ? `${attempt}-end` : `${attempt}-${seq}`;
 
-/** What a reader gives, by its iteration and, where `asksReady` says so, by what is ready between two of its steps. */
+/** Events of a reader, by iteration and, if `asksReady` returns true, by `ready` between two iteration steps. */
 export async function* readingOf(reader: StreamReader, asksReady = () => true): AsyncGenerator<StreamedEvent> {
   for await (const event of reader) {
     yield event;
@@ -140,7 +140,7 @@ export async function* readingOf(reader: StreamReader, asksReady = () => true): 
   }
 }
 
-/** All that a reader gives until it ends. */
+/** All events of a reader until it ends. */
 export async function all(reader: StreamReader): Promise<StreamedEvent[]> {
   const events: StreamedEvent[] = [];
   for await (const event of reader) events.push(event);

@@ -25,13 +25,13 @@ describe('paths', () => {
     ['metadata.graph_id', 'echo'],
     ['config.configurable', { user: 'u' }],
     ['interrupts.task[0].value', 'go?'],
-  ])('%s is %j', (path, expected) => {
+  ])('%s extracts %j', (path, expected) => {
     expect(() => checkPaths({ it: path })).not.toThrow();
     expect(extractPaths(thread, { it: path })).toEqual({ it: expected });
   });
 
   it.each(['', 'thread_id', 'valuesx', 'values.', 'values..a', 'values[x]', 'values[1', 'values.a]', 'secrets.a'])(
-    'are refused by name: %j',
+    'refuses the path %j and names it',
     (path) => {
       expect(() => checkPaths({ good: 'values.a', bad: path })).toThrow(
         expect.objectContaining({

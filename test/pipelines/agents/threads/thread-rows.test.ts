@@ -28,13 +28,13 @@ afterAll(async () => rows?.stores.close());
 
 const make = async (more: Partial<NewThread> = {}) =>
   createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });
-async function note(threadId: string, state: Parameters<typeof recordThreadState>[4]): Promise<void> {
-  const hold = await leaseThread(database, org, threadId, leaseMs);
-  await recordThreadState(database, org, threadId, hold.token, state);
-  await hold.release();
+async function recordState(threadId: string, state: Parameters<typeof recordThreadState>[4]): Promise<void> {
+  const lease = await leaseThread(database, org, threadId, leaseMs);
+  await recordThreadState(database, org, threadId, lease.token, state);
+  await lease.release();
 }
 const missing = { code: 'THREAD_NOT_FOUND', status: 404 };
-const ended = (threadId: string) =>
+const expireNow = (threadId: string) =>
   database.execute(`UPDATE agents.threads SET expires_at = now() - interval '1 s' WHERE thread_id = $1`, [threadId]);
 
 describe('threads', () => {
@@ -42,7 +42,7 @@ describe('threads', () => {
     org = await rows.newDeployment();
   });
 
-  it('are made once under an id, each in its deployment', async () => {
+  it('are created once per id, and visible in their deployment only', async () => {
     const threadId = randomUUID();
     const made = await make({ threadId: threadId.toUpperCase(), metadata: { a: 1 } });
     expect(made).toMatchObject({
@@ -71,7 +71,7 @@ describe('threads', () => {
     expect(await readThread(database, org, threadId)).toEqual(made);
   });
 
-  it('take changes of metadata by member, and refuse what cannot be searched', async () => {
+  it('merge metadata by member, and refuse text that Postgres cannot store', async () => {
     const { thread_id: id } = await make({ metadata: { a: 1, b: { c: 1 } } });
     const changed = await updateThread(database, org, id, { metadata: { b: 2, d: null } });
     expect(changed.metadata).toEqual({ a: 1, b: 2, d: null });
@@ -80,15 +80,15 @@ describe('threads', () => {
     await expect(updateThread(database, org, id, { metadata: { '\ud800': 1 } })).rejects.toMatchObject(refused);
   });
 
-  it('are held by one at a time, and by nobody while a run waits; no run starts meanwhile', async () => {
+  it('have one lease at a time, none while a run is pending; no run starts during the lease', async () => {
     const { thread_id: id } = await make();
-    const hold = await leaseThread(database, org, id, leaseMs);
+    const lease = await leaseThread(database, org, id, leaseMs);
     await expect(leaseThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
-    await recordThreadState(database, org, id, hold.token, { values: { n: 1 }, next: ['ask'], interrupts: {} });
+    await recordThreadState(database, org, id, lease.token, { values: { n: 1 }, next: ['ask'], interrupts: {} });
     expect(await readThread(database, org, id)).toMatchObject({ status: 'interrupted', values: { n: 1 } });
     const run = await rows.run(id, {}, org);
     expect(await claimRuns(database, org, { slots: 9, processId })).toEqual([]);
-    await hold.release();
+    await lease.release();
     await expect(leaseThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
     expect(await claimRuns(database, org, { slots: 9, processId })).toMatchObject([{ runId: run.run_id }]);
     const { thread_id: other } = await make();
@@ -96,26 +96,26 @@ describe('threads', () => {
     await (await leaseThread(database, org, other, leaseMs)).release();
   });
 
-  it('keep what the holder noted, whatever one whose hold is over writes', async () => {
+  it('keep the state recorded under the valid lease, and ignore writes under an expired one', async () => {
     const { thread_id: id } = await make();
-    const noted = (token: string, n: number) =>
+    const record = (token: string, n: number) =>
       recordThreadState(database, org, id, token, { values: { n }, next: [], interrupts: {} });
-    const over = await leaseThread(database, org, id, 0);
-    await noted(over.token, 1);
+    const expired = await leaseThread(database, org, id, 0);
+    await record(expired.token, 1);
     expect(await readThread(database, org, id)).toMatchObject({ values: null });
-    const hold = await leaseThread(database, org, id, leaseMs);
-    await noted(over.token, 2);
+    const lease = await leaseThread(database, org, id, leaseMs);
+    await record(expired.token, 2);
     expect(await readThread(database, org, id)).toMatchObject({ values: null });
-    await noted(hold.token, 3);
-    await hold.release();
-    await noted(hold.token, 4);
+    await record(lease.token, 3);
+    await lease.release();
+    await record(lease.token, 4);
     expect(await readThread(database, org, id)).toMatchObject({ values: { n: 3 } });
   });
 
-  it('are copied with state and history, without runs', async () => {
+  it('can be copied with state and history, without runs', async () => {
     const { thread_id: id } = await make({ metadata: { a: 1 } });
     await rows.checkpoint(threadKey(org, id), '1');
-    await note(id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
+    await recordState(id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
     await rows.run(id, {}, org);
     const copy = await copyThread(database, org, id);
     expect(copy).toMatchObject({ status: 'idle', values: { text: 'x\u0000' }, metadata: { a: 1 } });
@@ -126,7 +126,7 @@ describe('threads', () => {
     expect(await readThread(database, org, copy.thread_id)).toEqual(copy);
   });
 
-  it('are pruned as asked, busy ones only where they are to go', async () => {
+  it('can be pruned; busy threads only with the strategy delete', async () => {
     const [plain, busy] = [(await make()).thread_id, (await make()).thread_id];
     for (const id of [plain, busy]) for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, id), n);
     await rows.run(busy, {}, org);
@@ -144,39 +144,39 @@ describe('threads with a time to live', () => {
     org = await rows.newDeployment();
   });
 
-  it('say how long, and live longer with every change', async () => {
+  it('return their TTL, and restart it with every change', async () => {
     const { thread_id: id, ttl } = await make({ ttl: { minutes: 5, strategy: 'delete' } });
     expect(ttl).toMatchObject({ strategy: 'delete', ttl_minutes: 5 });
     expect((Date.parse(ttl?.expires_at as string) - Date.now()) / 60_000).toBeCloseTo(5, 0);
-    await ended(id);
+    await expireNow(id);
     expect((await updateThread(database, org, id, { metadata: { a: 1 } })).ttl?.ttl_minutes).toBe(5);
     expect(await expireThreads(database, org)).toBe(0);
     const longer = await updateThread(database, org, id, { ttl: { minutes: 0.5, strategy: 'keep_latest' } });
     expect(longer.ttl).toMatchObject({ strategy: 'keep_latest', ttl_minutes: 0.5 });
   });
 
-  it('go when it is over, but not while busy or held', async () => {
-    const [goes, stays, busy, held] = [
+  it('expire after the TTL, but not while busy or leased', async () => {
+    const [deleted, pruned, busy, leased] = [
       (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id,
       (await make({ ttl: { minutes: 9, strategy: 'keep_latest' } })).thread_id,
       (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id,
       (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id,
     ];
     await rows.run(busy, {}, org);
-    const hold = await leaseThread(database, org, held, leaseMs);
-    for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, stays), n);
-    for (const id of [goes, stays, busy, held]) await ended(id);
+    const lease = await leaseThread(database, org, leased, leaseMs);
+    for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, pruned), n);
+    for (const id of [deleted, pruned, busy, leased]) await expireNow(id);
     expect(await expireThreads(database, rows.foreignOrg)).toBe(0);
     expect(await expireThreads(database, org)).toBe(2);
     expect(await expireThreads(database, org)).toBe(0);
-    await expect(readThread(database, org, goes)).rejects.toMatchObject(missing);
-    expect(await rows.checkpointsOf(threadKey(org, stays))).toEqual(['2']);
-    // The end of its run gives it its time anew.
+    await expect(readThread(database, org, deleted)).rejects.toMatchObject(missing);
+    expect(await rows.checkpointsOf(threadKey(org, pruned))).toEqual(['2']);
+    // The end of its run restarts the TTL.
     const [claimed] = await claimRuns(database, org, { slots: 1, processId });
     await endRun(database, claimed as NonNullable<typeof claimed>, { status: 'success', values: '{}' });
-    await hold.release();
+    await lease.release();
     expect(await expireThreads(database, org)).toBe(1);
-    await expect(readThread(database, org, held)).rejects.toMatchObject(missing);
+    await expect(readThread(database, org, leased)).rejects.toMatchObject(missing);
     expect(await readThread(database, org, busy)).toMatchObject({ status: 'idle' });
   });
 });
@@ -189,21 +189,21 @@ describe('search', () => {
       const { thread_id: id } = await make({ metadata: { n, even: n % 2 === 0, deep: { list: [n, { m: n }] } } });
       ids.push(id);
       const values = { n, text: 'nul\u0000', messages: [{ id: `m${n}` }] };
-      await note(id, { values, next: n === 3 ? ['ask'] : [], interrupts: {} });
+      await recordState(id, { values, next: n === 3 ? ['ask'] : [], interrupts: {} });
     }
     await rows.run(ids[0], {}, org);
     await rows.run(undefined, { temporary: true }, org);
   });
 
   it.each([
-    ['all but hidden ones', {}, [3, 2, 1, 0]],
+    ['all but hidden threads', {}, [3, 2, 1, 0]],
     ['an empty filter', { metadata: {}, values: {} }, [3, 2, 1, 0]],
     ['metadata', { metadata: { even: true } }, [2, 0]],
     ['nested metadata', { metadata: { deep: { list: [{ m: 1 }] } } }, [1]],
     ['values', { values: { messages: [{ id: 'm2' }] } }, [2]],
     ['values that had a NUL character', { values: { text: 'nul', n: 1 } }, [1]],
-    ['interrupted ones', { status: 'interrupted' }, [3]],
-    ['busy ones', { status: 'busy' }, [0]],
+    ['interrupted threads', { status: 'interrupted' }, [3]],
+    ['busy threads', { status: 'busy' }, [0]],
     ['nothing', { metadata: { n: 9 } }, []],
     ['ascending', { sortOrder: 'asc' }, [0, 1, 2, 3]],
     ['by id, descending', { sortBy: 'thread_id' }, [3, 2, 1, 0]],
@@ -217,7 +217,7 @@ describe('search', () => {
     expect(total).toBe('limit' in search ? 4 : expected.length);
   });
 
-  it('finds named ones of the deployment alone', async () => {
+  it('finds threads by id in the own deployment only', async () => {
     const search = {
       ids: [ids[1] as string, randomUUID()],
       sortBy: 'status',

@@ -6,7 +6,7 @@ import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event
 import { graph as loop } from '../../../agents/projects/traced/loop.ts';
 import { graph as whole } from '../../../agents/projects/traced/whole.ts';
 
-/** What a worker collects, without stores. */
+/** The trace that a worker collects, without stores. */
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -22,25 +22,25 @@ const order: TraceOrder = {
   maxRunBytes: 1_000_000,
 };
 
-/** Runs of the trace by id, as the last of their events left them, and the last marks. */
+/** Runs a graph. @returns the final state of each traced run, and the last batch with its counters. */
 async function collect(graph: typeof loop | typeof whole, input: object, changed: Partial<TraceOrder> = {}) {
-  const handed: TracedRuns[] = [];
-  const tracer = openTracer({ ...order, ...changed }, (runs) => void handed.push(runs));
+  const batches: TracedRuns[] = [];
+  const tracer = openTracer({ ...order, ...changed }, (runs) => void batches.push(runs));
   const callbacks = tracer === undefined ? [] : [tracer.handler as never];
   await graph.invoke(input as never, { runId: rootId, callbacks, recursionLimit: 1_000 });
   tracer?.close('over');
   const runs = new Map<string, Record<string, unknown>>();
-  for (const { runId, location, members, values } of handed.flatMap((batch) => batch.runs)) {
+  for (const { runId, location, members, values } of batches.flatMap((batch) => batch.runs)) {
     runs.set(runId, { ...runs.get(runId), ...JSON.parse(`{${location},${members}${values}}`) });
   }
-  return { traced: tracer !== undefined, runs: [...runs.values()], marks: handed.at(-1) };
+  return { traced: tracer !== undefined, runs: [...runs.values()], marks: batches.at(-1) };
 }
 
 const hello = { messages: [{ role: 'human', content: 'hello' }] };
 
-describe('a project that says in its environment', () => {
+describe('tracing variables of the project', () => {
   it.each(['LANGSMITH_TRACING', 'LANGSMITH_TRACING_V2', 'LANGCHAIN_TRACING_V2'])(
-    '%s traces itself, or not at all',
+    '%s with any value disables the tracer of the worker',
     (name) => {
       vi.stubEnv(name, 'false');
       expect(openTracer(order, () => undefined)).toBeUndefined();
@@ -51,7 +51,7 @@ describe('a project that says in its environment', () => {
     },
   );
 
-  it('that inputs or outputs are hidden has neither in its runs', async () => {
+  it('LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS remove inputs and outputs from its runs', async () => {
     vi.stubEnv('LANGSMITH_HIDE_INPUTS', 'true');
     const { runs } = await collect(whole, hello);
     expect(runs.length).toBeGreaterThan(9);
@@ -63,14 +63,14 @@ describe('a project that says in its environment', () => {
 });
 
 describe('limits', () => {
-  // Each round is a node and the function that says where it goes on.
-  it('of runs: the rest is counted', async () => {
+  // Each round is a node and its routing function.
+  it('counts the runs beyond maxRuns as dropped', async () => {
     const { runs, marks } = await collect(loop, { rounds: 30 }, { maxRuns: 10 });
     expect(runs).toHaveLength(10);
     expect(marks).toMatchObject({ droppedRuns: 51, droppedValues: 0 });
   });
 
-  it('of characters: values beyond are left out and counted, the runs are there', async () => {
+  it('drops and counts values beyond maxCharacters, and keeps their runs', async () => {
     const { runs, marks } = await collect(loop, { rounds: 30 }, { maxCharacters: 500 });
     expect(runs).toHaveLength(61);
     const lacking = runs.filter(({ extra }) => 'values_left_out' in (extra as { metadata: object }).metadata);
@@ -79,7 +79,7 @@ describe('limits', () => {
   });
 });
 
-it('every run lies below the root, begins no earlier, and ends no earlier than it begins', async () => {
+it('places every run below the root, starting no earlier than it and ending no earlier than its start', async () => {
   const { runs } = await collect(whole, hello, { rootMicros: rootMicros + 3_600_000_000 });
   for (const run of runs as { dotted_order: string; trace_id: string; start_time: string; end_time: string }[]) {
     expect(run.dotted_order.startsWith(`${order.root}.`)).toBe(true);
@@ -91,14 +91,14 @@ it('every run lies below the root, begins no earlier, and ends no earlier than i
   }
 });
 
-it('what is open when a run of a graph ends, ends with the reason', () => {
-  const handed: TracedRuns[] = [];
-  const tracer = openTracer(order, (runs) => void handed.push(runs));
+it('ends open runs with the reason when the graph run ends', () => {
+  const batches: TracedRuns[] = [];
+  const tracer = openTracer(order, (runs) => void batches.push(runs));
   tracer?.handler.handleChainStart({ id: ['node'] }, { n: 1 }, randomUUID(), rootId);
   tracer?.close('the run was cancelled');
-  const [run] = handed.flatMap(({ runs }) => runs);
+  const [run] = batches.flatMap(({ runs }) => runs);
   expect(run).toMatchObject({ kind: 'post', open: false });
   expect(JSON.parse(`{${run?.members}}`)).toMatchObject({ name: 'node', error: 'the run was cancelled' });
   tracer?.handler.handleChainStart({ id: ['late'] }, {}, randomUUID(), rootId);
-  expect(handed).toHaveLength(1);
+  expect(batches).toHaveLength(1);
 });

@@ -89,7 +89,7 @@ function deps(changes: Partial<DeliveryDeps> = {}, guard: Partial<GuardOptions> 
   };
 }
 
-/** A run that ends with a webhook, and goes at once, as one without a thread does. */
+/** Ends a run with a webhook and deletes it at once, as a stateless run. */
 async function endRun(webhook: string | undefined, ended: { values?: string; error?: string } = {}): Promise<string> {
   const runId = randomUUID();
   await stores.database.transaction(async (tx) => {
@@ -112,9 +112,9 @@ async function endRun(webhook: string | undefined, ended: { values?: string; err
 }
 
 async function deliverDue(delivery: DeliveryDeps): Promise<number> {
-  const taken = await claimWebhooks(delivery, 100);
-  await Promise.all(taken.map((one) => deliverWebhook(delivery, one)));
-  return taken.length;
+  const claimed = await claimWebhooks(delivery, 100);
+  await Promise.all(claimed.map((one) => deliverWebhook(delivery, one)));
+  return claimed.length;
 }
 
 const stateOf = async (runId: string) => {
@@ -134,7 +134,7 @@ const stateOf = async (runId: string) => {
 };
 
 describe('a webhook', () => {
-  it('tells how the run ended, signed, once', async () => {
+  it('reports the end of the run once, with a signature', async () => {
     const runId = await endRun(hook(), { values: '{"n": 12345678901234567890, "text": "\\u0000"}' });
     await endRun(undefined);
     expect([await deliverDue(deps()), await deliverDue(deps())]).toEqual([1, 0]);
@@ -165,7 +165,7 @@ describe('a webhook', () => {
     expect(await stateOf(runId)).toBe('gone');
   });
 
-  it('tells failures, also to a path of this server', async () => {
+  it('reports failures, also to a path of this server', async () => {
     await endRun('/own?x=1', { error: 'it broke\0' });
     await deliverDue(deps());
     expect(received.map(({ path, body }) => [path, JSON.parse(body)])).toEqual([
@@ -181,7 +181,7 @@ describe('a webhook', () => {
     [429, [1, 5, 'it answered 429']],
     [500, [1, 5, 'it answered 500']],
     [503, [1, 5, 'it answered 503']],
-  ])('that is answered %i', async (status, expected) => {
+  ])('handles the answer %i', async (status, expected) => {
     answer = (response) => void response.writeHead(status, { location: `${ownUrl()}/elsewhere` }).end();
     const runId = await endRun(hook());
     await deliverDue(deps());
@@ -191,16 +191,20 @@ describe('a webhook', () => {
 
   it.each<[string, (response: ServerResponse) => void, unknown]>([
     ['is not answered', () => undefined, [1, 5, 'it did not answer within 300 ms']],
-    ['is cut off', (response) => void response.socket?.destroy(), [1, 5, 'the connection failed (ECONNRESET)']],
-    ['is answered without end', (response) => void response.writeHead(200).write('x'.repeat(1_000_000)), 'gone'],
-  ])('that %s', async (_, behaviour, expected) => {
+    ['is disconnected', (response) => void response.socket?.destroy(), [1, 5, 'the connection failed (ECONNRESET)']],
+    [
+      'is answered with an endless body',
+      (response) => void response.writeHead(200).write('x'.repeat(1_000_000)),
+      'gone',
+    ],
+  ])('handles a request that %s', async (_, behaviour, expected) => {
     answer = behaviour;
     const runId = await endRun(hook());
     await deliverDue(deps({ timeoutMs: 300 }));
     expect(await stateOf(runId)).toEqual(expected);
   });
 
-  it('is not sent where its name leads to an address that may not be reached', async () => {
+  it('is not sent if its host resolves to a forbidden address', async () => {
     const runId = await endRun(`http://hooks.example:${port()}/`);
     const lookup = ((_name: string, _options: object, callback: (error: null, found: unknown) => void) =>
       callback(null, [{ address: '127.0.0.1', family: 4 }])) as unknown as NonNullable<GuardOptions['lookup']>;
@@ -209,14 +213,14 @@ describe('a webhook', () => {
     expect(received).toEqual([]);
   });
 
-  it('is not sent where the rules have become stricter', async () => {
+  it('is not sent if the rules have become stricter', async () => {
     const runId = await endRun(hook());
     await deliverDue(deps({ rules: webhookRules({ allowPrivate: false }) }));
     expect(await stateOf(runId)).toEqual([1, 'given up', expect.stringContaining('loopback')]);
     expect(received).toEqual([]);
   });
 
-  it('is tried ten times within about an hour, then given up, and gone a day later', async () => {
+  it('is tried ten times within about an hour, then given up, and deleted a day later', async () => {
     answer = (response) => void response.writeHead(500).end();
     const runId = await endRun(hook());
     const startMs = clock.getTime();
@@ -239,26 +243,26 @@ describe('a webhook', () => {
     }
   });
 
-  it('is taken by one process, and by another when that one died with it', async () => {
+  it('is claimed by one process, and by another after that one died', async () => {
     const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(hook())));
     const [first, second] = [deps(), deps({ database: other })];
-    const taken = (await Promise.all([first, second, first, second].map((some) => claimWebhooks(some, 5)))).flat();
-    const ids = taken.map(({ run_id }) => run_id);
+    const claimed = (await Promise.all([first, second, first, second].map((some) => claimWebhooks(some, 5)))).flat();
+    const ids = claimed.map(({ run_id }) => run_id);
     expect([ids.length, new Set(ids).size]).toEqual([12, 12]);
     expect(await deliverDue(second)).toBe(0);
     clock = new Date(clock.getTime() + 16_000);
     expect(await claimWebhooks(second, 100)).toHaveLength(12);
-    // One that was thought dead comes back: what it says does not count.
+    // A process whose claim expired delivers late: its result is ignored.
     answer = (response) => void response.writeHead(404).end();
-    await deliverWebhook(first, taken[0]!);
-    expect(await stateOf(taken[0]!.run_id)).toEqual([2, 15, null]);
-    expect(runs).toContain(taken[0]!.run_id);
+    await deliverWebhook(first, claimed[0]!);
+    expect(await stateOf(claimed[0]!.run_id)).toEqual([2, 15, null]);
+    expect(runs).toContain(claimed[0]!.run_id);
   });
 
   it.each([
     ['behind', -1],
     ['ahead', 1],
-  ])('goes by the clock of Postgres if the clock of the process is %s', async (_, days) => {
+  ])('uses the clock of Postgres if the clock of the process is %s', async (_, days) => {
     const { now: __, ...withDatabaseClock } = deps();
     answer = (response) => void response.writeHead(500).end();
     const runId = await endRun(hook());
@@ -286,7 +290,7 @@ describe('a webhook', () => {
     }
   });
 
-  it('goes out by itself once it is noted', async () => {
+  it('is sent in the background after it is recorded', async () => {
     const { database, deploymentId, rules, ownUrl: own } = deps();
     const sender = startWebhooks({ database, deploymentId, rules, secret, ownUrl: own, logger, allowPrivate: true });
     try {

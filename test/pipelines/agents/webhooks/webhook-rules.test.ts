@@ -5,7 +5,7 @@ import {
   webhookRules,
 } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 
-const flawOf = (webhook: string, options: Partial<WebhookRuleOptions> = {}) => {
+const refusal = (webhook: string, options: Partial<WebhookRuleOptions> = {}) => {
   try {
     webhookRules({ allowPrivate: false, ...options }).check(webhook);
     return undefined;
@@ -16,7 +16,7 @@ const flawOf = (webhook: string, options: Partial<WebhookRuleOptions> = {}) => {
 };
 const url = (limits: NonNullable<WebhookSettings['url']>) => ({ settings: { url: limits } as const });
 
-describe('what may be a webhook', () => {
+describe('webhook rules', () => {
   it.each<[webhook: string, options?: Partial<WebhookRuleOptions>]>([
     ['https://hooks.example/a?b=c'],
     ['http://93.184.215.14:8080/'],
@@ -26,8 +26,8 @@ describe('what may be a webhook', () => {
     ['https://a.hooks.example/', url({ allowed_domains: ['*.hooks.example'] })],
     ['https://hooks.example/', url({ allowed_domains: ['other.example', 'HOOKS.example'], allowed_ports: [443] })],
     ['/x', url({ allowed_domains: ['hooks.example'], require_https: true })],
-  ])('%s', (webhook, options?) => {
-    expect(flawOf(webhook, options)).toBeUndefined();
+  ])('accept %s', (webhook, options?) => {
+    expect(refusal(webhook, options)).toBeUndefined();
   });
 
   it.each<[webhook: string, reason: string, options?: Partial<WebhookRuleOptions>]>([
@@ -51,15 +51,15 @@ describe('what may be a webhook', () => {
     ['https://evilhooks.example/', 'not allow the host', url({ allowed_domains: ['*.hooks.example'] })],
     ['https://hooks.example/long', '10 characters', url({ max_url_length: 10 })],
     ['/x', 'disables paths', url({ disable_loopback: true })],
-  ])('not %s: %s', (webhook, reason, options?) => {
-    expect(flawOf(webhook, options)).toContain(reason);
+  ])('refuse %s: %s', (webhook, reason, options?) => {
+    expect(refusal(webhook, options)).toContain(reason);
   });
 
-  it('does not tell credentials of an address', () => {
-    expect(flawOf('http://user:secret@127.0.0.1/')).not.toContain('secret');
+  it('leave credentials out of the error message', () => {
+    expect(refusal('http://user:secret@127.0.0.1/')).not.toContain('secret');
   });
 
-  it('fills headers with variables that may be told', () => {
+  it('fill headers only with variables that start with LG_WEBHOOK_', () => {
     const headers = {
       Authorization: `Bearer $\{{ env.LG_WEBHOOK_TOKEN }}`,
       'X-Other': `[$\{{ env.DATABASE_URL }}]`,

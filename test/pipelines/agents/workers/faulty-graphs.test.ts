@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
 
-test('graphs that cannot be loaded are faults of their own, and the others serve', async () => {
+test('reports each graph that cannot be loaded, and serves the others', async () => {
   const under = await openPoolUnderTest('faulty');
   try {
-    expect(under.pool.faults).toEqual({
+    expect(under.pool.loadErrors).toEqual({
       throwing: expect.stringContaining('Error: fails while it is imported, on purpose'),
       ending: expect.stringContaining('its module ended the process while it was imported: it ended with code 5'),
       missing: expect.stringContaining('none.js cannot be loaded'),
@@ -14,7 +14,7 @@ test('graphs that cannot be loaded are faults of their own, and the others serve
     });
     expect(await under.values('good')).toEqual({ seen: 'from the file' });
     expect((await under.run('throwing')).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable' });
-    // A process that was started anew imports no module again that ended another, and still knows why.
+    // A restarted process does not import a module that ended the previous process, and still reports the cause.
     const { outcome } = await under.run('ending');
     expect(outcome).toMatchObject({ kind: 'failed', message: expect.stringContaining('ended with code 5') });
     const ask = (graphId: string) => under.pool.ask({ kind: 'schemas', graphId, config: {} });

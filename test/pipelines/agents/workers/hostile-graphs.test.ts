@@ -5,7 +5,7 @@ import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-unde
 import { Random } from '../../../histories/random.ts';
 import { deferred } from '../../../infra/deferred.ts';
 
-const patiently = { timeout: 30_000, interval: 20 };
+const waitOptions = { timeout: 30_000, interval: 20 };
 
 let under: PoolUnderTest;
 const lines: string[] = [];
@@ -23,58 +23,62 @@ const attack = (how: string, more: object = {}, job = {}) =>
 const bytesOf = (frame: readonly Uint8Array[]) => Buffer.concat(frame).toString('base64');
 const message = (head: object, body: string | Buffer = '') => bytesOf(encodeFrame(head, [Buffer.from(body)]));
 
-/** A run in the other worker that waits meanwhile finishes, and so does one that comes afterwards. */
-async function besideAnother(attempt: () => Promise<void>): Promise<void> {
-  await vi.waitFor(() => expect(under.pool.freeSlots).toBe(2), patiently);
-  const { promise: waiting, resolve: goOn } = deferred();
+/** Runs `attempt`. @throws unless a concurrent run in the other worker and a later run finish. */
+async function withUnaffectedRuns(attempt: () => Promise<void>): Promise<void> {
+  await vi.waitFor(() => expect(under.pool.freeSlots).toBe(2), waitOptions);
+  const { promise: waiting, resolve: resume } = deferred();
   const other = await attack('none', {}, { take: () => waiting });
   await attempt();
-  goOn();
+  resume();
   expect(await other.handle.outcome).toMatchObject({ kind: 'finished' });
-  await vi.waitFor(() => expect(under.pool.freeSlots).toBe(2), patiently);
+  await vi.waitFor(() => expect(under.pool.freeSlots).toBe(2), waitOptions);
   const next = await attack('none');
   expect(await next.handle.outcome).toMatchObject({ kind: 'finished' });
 }
 
-test('the channel of Node is not there, so that nothing can be sent by it', () =>
-  besideAnother(async () => {
+test('a worker has no IPC channel of Node, so nothing can be sent on it', () =>
+  withUnaffectedRuns(async () => {
     const { handle } = await attack('send', { messages: [{ type: 'ready' }, null, 'x', [{ kind: 'ended', key: 1 }]] });
     expect(await handle.outcome).toMatchObject({ kind: 'finished', values: expect.stringContaining('"done":true') });
   }));
 
-describe('what no worker sends ends the one that sent it, with its run alone', () => {
+describe('an invalid message ends only the worker that sent it, and its run', () => {
   test.each<[string, string, string]>([
-    ['no frames', Buffer.alloc(4_096, 0xff).toString('base64'), 'a message of 4294967295 bytes'],
-    ['the end of a run elsewhere', message({ kind: 'ended', key: 1, outcome: { kind: 'fenced' } }), 'does not have'],
-    ['getting ready again', message({ kind: 'ready', faults: {}, routes: [], nodes: {} }), 'out of turn'],
-    ['an answer to no question', message({ kind: 'answer', key: 7 }, '{}'), 'of a worker for runs'],
+    ['bytes that are no frame', Buffer.alloc(4_096, 0xff).toString('base64'), 'a message of 4294967295 bytes'],
+    [
+      'the end of a run of another worker',
+      message({ kind: 'ended', key: 1, outcome: { kind: 'fenced' } }),
+      'does not have',
+    ],
+    ['a second ready message', message({ kind: 'ready', loadErrors: {}, routes: [], nodes: {} }), 'out of turn'],
+    ['an answer without a request', message({ kind: 'answer', key: 7 }, '{}'), 'of a worker for runs'],
   ])('%s', (_, bytes, reason) =>
-    besideAnother(async () => {
+    withUnaffectedRuns(async () => {
       const { handle } = await attack('write', { bytes });
-      const said = expect.stringContaining(reason);
-      expect(await handle.outcome).toEqual({ kind: 'lost', blame: 'self', message: said });
+      const reported = expect.stringContaining(reason);
+      expect(await handle.outcome).toEqual({ kind: 'lost', blame: 'self', message: reported });
     }),
   );
 
-  test('any bytes, whatever they are', () => {
+  test('random bytes', () => {
     const random = new Random(1_047);
-    return besideAnother(async () => {
+    return withUnaffectedRuns(async () => {
       for (let round = 0; round < 5; round += 1) {
         const frame = Buffer.concat(encodeFrame({ kind: 'ended', key: 1, outcome: { kind: 'finished', values: {} } }));
-        // Half of them keep the beginning of a frame that is right.
+        // Half of the rounds keep the beginning of a valid frame.
         const kept = random.chance(0.5) ? frame.subarray(0, random.between(1, frame.length)) : Buffer.alloc(0);
         const noise = Buffer.from(Array.from({ length: random.between(100, 5_000) }, () => random.between(0, 255)));
         const { handle } = await attack('write', { bytes: Buffer.concat([kept, noise]).toString('base64') });
-        // Fewer bytes than a frame says to have are waited for.
+        // The reader waits while a frame is shorter than its declared length.
         expect(await handle.outcome).toMatchObject({ kind: expect.stringMatching(/^(lost|finished)$/) });
       }
     });
   }, 120_000);
 
-  test('more messages than there is reason for', () =>
-    besideAnother(async () => {
-      const beats = bytesOf(Array.from({ length: 1_000 }, () => encodeFrame({ kind: 'heartbeat' })).flat());
-      const { handle } = await attack('write', { bytes: beats, times: 2_000 });
+  test('a flood of heartbeats', () =>
+    withUnaffectedRuns(async () => {
+      const heartbeats = bytesOf(Array.from({ length: 1_000 }, () => encodeFrame({ kind: 'heartbeat' })).flat());
+      const { handle } = await attack('write', { bytes: heartbeats, times: 2_000 });
       expect(await handle.outcome).toMatchObject({
         kind: 'lost',
         blame: 'self',
@@ -82,36 +86,36 @@ describe('what no worker sends ends the one that sent it, with its run alone', (
       });
     }));
 
-  test('a pipe that it closes', () =>
-    besideAnother(async () => {
+  test('a closed pipe', () =>
+    withUnaffectedRuns(async () => {
       const { handle } = await attack('close');
       expect(await handle.outcome).toMatchObject({ kind: 'lost', blame: 'self' });
     }));
 });
 
-test('many small events cost what they take: a run that streams more than may wait fails by itself', () =>
-  besideAnother(async () => {
-    const { promise: waiting, resolve: goOn } = deferred();
-    let held = 0;
+test('small events count with their overhead: a run that exceeds the stream buffer fails alone', () =>
+  withUnaffectedRuns(async () => {
+    const { promise: waiting, resolve: resume } = deferred();
+    let sent = 0;
     const take = async (chunks: readonly unknown[]) => {
-      held += chunks.length;
+      sent += chunks.length;
       await waiting;
     };
     const { handle } = await attack('events', {}, { take });
-    // Nothing is acknowledged until then.
-    await vi.waitFor(() => expect(lines).toContain('stopped'), patiently);
-    goOn();
+    // No event is acknowledged until then.
+    await vi.waitFor(() => expect(lines).toContain('stopped'), waitOptions);
+    resume();
     expect(await handle.outcome).toEqual({
       kind: 'failed',
       error: 'StreamBufferFull',
       message: expect.stringContaining('limit: 4194304'),
     });
-    // The send window of 4 MiB has room for no more.
-    expect(held).toBeLessThan((4 * 1024 * 1024) / 256 + 10);
+    // The send window of 4 MiB admits no more events.
+    expect(sent).toBeLessThan((4 * 1024 * 1024) / 256 + 10);
   }));
 
-test('what it prints in a loop does not fill the log', () =>
-  besideAnother(async () => {
+test('output printed in a loop is rate-limited in the log', () =>
+  withUnaffectedRuns(async () => {
     lines.length = 0;
     const beganMs = performance.now();
     const { handle } = await attack('print', { lines: 100_000 });

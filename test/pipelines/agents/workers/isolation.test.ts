@@ -14,10 +14,10 @@ import { openPoolUnderTest, type PoolUnderTest, projectFile } from '../../../age
 
 import { type Compose, composeData } from '../../../infra/docker/compose-file.ts';
 
-/** What graph code can reach of the server and of other workers, with the server's user id and with ones of its own. */
+/** Access of graph code to the server and other workers, with the server's user id and with isolated user ids. */
 
 const isRoot = process.platform === 'linux' && process.getuid?.() === 0;
-if (!isRoot) console.warn('not run: user ids of their own need a start as root on Linux');
+if (!isRoot) console.warn('skipped: isolated user ids require root on Linux');
 
 const logger = createLogger('silent', 'test');
 let dataDir: string;
@@ -45,8 +45,8 @@ afterAll(async () => {
 const spy = (under: PoolUnderTest, code: string, given: unknown = {}) =>
   under.values('spy', { input: { code, given } });
 
-/** Process ids of the other workers of the pool. */
-const beside = `
+/** Code that finds the process ids of the other workers of the pool. */
+const findSiblings = `
 const fs = require('node:fs');
 const read = (pid, name) => { try { return fs.readFileSync('/proc/' + pid + '/' + name, 'utf8'); } catch { return ''; } };
 const uidOf = (pid) => Number(/^Uid:\\s+(\\d+)/m.exec(read(pid, 'status'))?.[1]);
@@ -75,24 +75,24 @@ const attacks: readonly [string, string, RegExp][] = [
     /EACCES/,
   ],
   ['a signal to the server', `process.kill(process.ppid, 0)`, /EPERM/],
-  ['a signal to another worker', `${beside} process.kill(Number(siblings[0]), 0)`, /EPERM/],
+  ['a signal to another worker', `${findSiblings} process.kill(Number(siblings[0]), 0)`, /EPERM/],
   [
     'the memory of another worker',
-    `${beside} fs.closeSync(fs.openSync('/proc/' + siblings[0] + '/mem', 'r+'))`,
+    `${findSiblings} fs.closeSync(fs.openSync('/proc/' + siblings[0] + '/mem', 'r+'))`,
     /EACCES|EPERM/,
   ],
 ];
 
 describe.runIf(isRoot)('attacks of graph code', () => {
-  test.each(attacks)('%s', async (_, code, refused) => {
+  test.each(attacks)('isolation denies %s', async (_, code, refused) => {
     const before = await spy(shared, code, { dataDir });
     expect(before.failed, 'with the user id of the server').toBeUndefined();
     const after = await spy(isolated, code, { dataDir });
-    expect(after.failed, 'with a user id of its own').toMatch(refused);
+    expect(after.failed, 'with an isolated user id').toMatch(refused);
   });
 
-  test('folders of other workers', async () => {
-    const code = `${beside}
+  test('isolation denies folders of other workers', async () => {
+    const code = `${findSiblings}
       const parent = require('node:path').dirname(process.env.HOME);
       const tried = [parent, ...siblings.map((pid) => parent + '/' + uidOf(pid))].map((path) => {
         try { return fs.readdirSync(path) } catch (error) { return error.code } });
@@ -104,7 +104,7 @@ describe.runIf(isRoot)('attacks of graph code', () => {
     for (const path of [dirname(found.home), found.home]) expect(existsSync(path)).toBe(true);
   });
 
-  test('rights that are left: none', async () => {
+  test('a worker has no capabilities and no additional groups', async () => {
     const { found } = await spy(
       isolated,
       `const status = require('node:fs').readFileSync('/proc/self/status', 'utf8');
@@ -118,14 +118,14 @@ describe.runIf(isRoot)('attacks of graph code', () => {
     expect([CapPrm, CapEff, CapAmb].map((set) => Number.parseInt(set, 16))).toEqual([0, 0, 0]);
   });
 
-  test('each worker has a user id that no other one has', async () => {
-    const { found } = await spy(isolated, `${beside} return [process.getuid(), ...siblings.map(uidOf)]`);
-    // Two for runs and one for questions.
+  test('each worker has a unique user id', async () => {
+    const { found } = await spy(isolated, `${findSiblings} return [process.getuid(), ...siblings.map(uidOf)]`);
+    // Two workers for runs and one query worker.
     expect(found).toHaveLength(3);
     expect(new Set(found).size).toBe(3);
   });
 
-  test('when a worker goes, so do the processes that it started, and its folder', async () => {
+  test('the end of a worker removes its child processes and its folder', async () => {
     const { found } = await spy(
       isolated,
       `const child = require('node:child_process').spawn('sleep', ['600'], { detached: true, stdio: 'ignore' });
@@ -138,7 +138,7 @@ describe.runIf(isRoot)('attacks of graph code', () => {
       input: { code: `if (process.env.HOME === given) process.exit(1)`, given: found.home },
     });
     if (exit.outcome.kind === 'finished') {
-      // The other worker took that one.
+      // The other worker executed that run.
       const held = await isolated.start('spy', { input: { code: `await new Promise((r) => setTimeout(r, 2_000))` } });
       await isolated.run('spy', {
         input: { code: `if (process.env.HOME === given) process.exit(1)`, given: found.home },
@@ -150,7 +150,7 @@ describe.runIf(isRoot)('attacks of graph code', () => {
   });
 });
 
-/** Processes that were adopted and are not waited for stay as zombies. */
+/** Zombies count as dead: orphaned processes that their new parent does not reap remain as zombies. */
 function isAlive(pid: number): boolean {
   try {
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
@@ -159,7 +159,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-test.runIf(isRoot)('the custom app has a user id of its own, also after a restart', async () => {
+test.runIf(isRoot)('the custom app has its own user id, also after a restart', async () => {
   const file = await readGraphsFile(projectFile('spy'));
   const app = await openHttpApp({
     file: { ...file, app: file.app! },
@@ -190,8 +190,8 @@ test.runIf(isRoot)('the custom app has a user id of its own, also after a restar
   }
 });
 
-describe.runIf(isRoot)('what keeps a user id of its own from being used', () => {
-  test('a project that other users cannot read, and a secret that they can', async () => {
+describe.runIf(isRoot)('conditions of isolated user ids', () => {
+  test('are not met if other users cannot read the project, or can read a secret', async () => {
     const closed = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
     try {
       expect(await openProcessAccounts({ readable: [closed], closed: [] })).toBe(`other users cannot read ${closed}`);
@@ -203,7 +203,7 @@ describe.runIf(isRoot)('what keeps a user id of its own from being used', () => 
     }
   });
 
-  test('nothing, with the capabilities that docker-compose.yml leaves', async () => {
+  test('are met with the capabilities in docker-compose.yml', async () => {
     const { cap_add: added = [] } = (composeData as Compose).services.agents!;
     const program = `
       const { openProcessAccounts } = await import(process.argv[1]);
@@ -224,7 +224,7 @@ describe.runIf(isRoot)('what keeps a user id of its own from being used', () => 
     expect(stdout.trim()).toBe('isolated');
   });
 
-  test('the setting: off, auto and required', async () => {
+  test('decide together with the setting off, auto or required', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
     try {
       const file = { ...(await readGraphsFile(projectFile('spy'))), folder };

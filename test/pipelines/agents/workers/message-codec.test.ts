@@ -10,7 +10,7 @@ import type { Chunk } from '../../../../pipelines/agents/workers/worker-pool.ts'
 
 const maxEventBytes = 64 * 1024;
 
-/** What the front makes of bytes that arrive in pieces of `size`. */
+/** Decodes bytes as the parent process does, in reads of `size` bytes. */
 function read(bytes: Uint8Array, size = bytes.byteLength): FromWorker[] {
   const messages: FromWorker[] = [];
   const reader = new FrameReader(limitsOfWorker(maxEventBytes), (frame) => {
@@ -56,14 +56,14 @@ const message: fc.Arbitrary<FromWorker> = fc.oneof(
   }),
   fc.constant<FromWorker>({
     kind: 'ready',
-    faults: { one: 'missing' },
+    loadErrors: { one: 'missing' },
     routes: [{ method: 'GET', path: '/' }],
     nodes: { two: { names: new Set(['a']), targets: new Set() } },
   }),
 );
 const written = (messages: readonly FromWorker[]) => Buffer.concat(messages.flatMap((each) => encodeMessage(each)));
 
-test('messages arrive as they were sent, however the bytes are split', () => {
+test('decodes messages as encoded, however the bytes are split', () => {
   fc.assert(
     fc.property(fc.array(message, { maxLength: 6 }), fc.integer({ min: 1, max: 500 }), (messages, size) => {
       expect(read(written(messages), size)).toEqual(messages);
@@ -71,7 +71,7 @@ test('messages arrive as they were sent, however the bytes are split', () => {
   );
 });
 
-test('chunks come out as they went in, and cost the same on both sides', () => {
+test('unpacks chunks as packed, and computes the same cost on both sides', () => {
   fc.assert(
     fc.property(fc.array(chunk, { minLength: 1, maxLength: 60 }), (chunks) => {
       const packed = packChunks(chunks);
@@ -85,7 +85,7 @@ test('chunks come out as they went in, and cost the same on both sides', () => {
   );
 });
 
-/** Runs `work`, which may only be refused as a violation. @returns whether it was. */
+/** Runs `work`, whose only permitted error is a protocol violation. @returns whether it threw one. */
 function isViolation(work: () => void): boolean {
   try {
     work();
@@ -96,7 +96,7 @@ function isViolation(work: () => void): boolean {
   }
 }
 
-describe('whatever arrives is a message of the declared form or a violation', () => {
+describe('any input is a valid message or a protocol violation', () => {
   test('random bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 300 }), fc.integer({ min: 1, max: 300 }), (bytes, size) => {
@@ -106,7 +106,7 @@ describe('whatever arrives is a message of the declared form or a violation', ()
     );
   });
 
-  test('valid messages with bytes changed, taken away or added', () => {
+  test('valid messages with bytes changed, removed or added', () => {
     const change = fc.record({ at: fc.nat(4_000), bytes: fc.uint8Array({ maxLength: 4 }), removed: fc.nat(4) });
     fc.assert(
       fc.property(
@@ -131,7 +131,7 @@ describe('whatever arrives is a message of the declared form or a violation', ()
     );
   });
 
-  test('heads of any JSON', () => {
+  test('heads with arbitrary JSON', () => {
     const kind = fc.constantFrom(
       'loading',
       'ready',
@@ -174,25 +174,25 @@ describe('whatever arrives is a message of the declared form or a violation', ()
     ['data beyond the limit', lengths(2, 0xffff_ffff)],
     ['deep nesting', Buffer.concat([lengths(1_000_000, 0), Buffer.alloc(1_000_000, '[')])],
     ['a kind of the prototype', frame({ kind: 'constructor' })],
-    ['another message that Node knows', frame({ type: 'ready' })],
+    ['a message of the Node IPC protocol', frame({ type: 'ready' })],
     ['null', Buffer.concat([lengths(4, 0), Buffer.from('null')])],
-    ['an outcome of no kind', frame({ kind: 'ended', key: 1, outcome: { kind: 'won' } })],
+    ['an outcome of unknown kind', frame({ kind: 'ended', key: 1, outcome: { kind: 'won' } })],
     [
-      'a run that was lost by itself',
+      'a run reported lost by its worker',
       frame({ kind: 'ended', key: 1, outcome: { kind: 'lost', blame: 'self', message: '' } }),
     ],
     [
-      'a state that is no JSON',
+      'a state that is not JSON',
       frame({ kind: 'ended', key: 1, outcome: { kind: 'finished', next: [], interrupts: {} } }, '{'),
     ],
-    ['an error that is not there', frame({ kind: 'unusable', refusal: { code: 'toString', params: {} } })],
+    ['an unknown error code', frame({ kind: 'unusable', refusal: { code: 'toString', params: {} } })],
     ['a negative key', frame({ kind: 'answer', key: -1 }, '{}')],
     ['a negative count', events(-1)],
     ['more events than data', events(2_000_000_000)],
     ['an event that is too large', events(1, sizes(maxEventBytes + 1), Buffer.alloc(maxEventBytes + 1, '1'))],
     ['an event beyond the data', events(1, sizes(9), '1')],
-    ['data beyond the events', events(1, sizes(1), '11')],
-    ['an event that is no JSON', events(1, sizes(1), '{')],
+    ['more data than the events declare', events(1, sizes(1), '11')],
+    ['an event that is not JSON', events(1, sizes(1), '{')],
     ['an event of two lines', events(1, sizes(3), '[\n]')],
     [
       'a name of two lines',

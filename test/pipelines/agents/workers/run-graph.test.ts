@@ -14,7 +14,7 @@ interface Inside {
   readonly node?: (signal: AbortSignal | undefined) => Promise<void>;
 }
 
-/** Two steps, the second in a graph within, each with events of its own. */
+/** Two steps, the second in a subgraph, each with its own events. */
 function graphOf({ node = async () => undefined }: Inside = {}): CompiledGraph {
   const inner = new StateGraph(State)
     .addNode('deep', ({ count }) => {
@@ -37,32 +37,32 @@ function graphOf({ node = async () => undefined }: Inside = {}): CompiledGraph {
     .compile() as unknown as CompiledGraph;
 }
 
-/** Without the ids that each run makes anew. */
-const shown = (piece: unknown) =>
-  JSON.parse(JSON.stringify(piece).replace(/[\da-f]{8}-[\da-f-]{27}/g, 'id')) as unknown;
+/** Replaces ids, which differ between runs. */
+const shown = (chunk: unknown) =>
+  JSON.parse(JSON.stringify(chunk).replace(/[\da-f]{8}-[\da-f-]{27}/g, 'id')) as unknown;
 
 async function streamed(graph: CompiledGraph, options: object): Promise<unknown[]> {
-  const pieces: unknown[] = [];
-  for await (const piece of await graph.stream({ count: 1 }, options)) pieces.push(shown(piece));
-  return pieces;
+  const chunks: unknown[] = [];
+  for await (const chunk of await graph.stream({ count: 1 }, options)) chunks.push(shown(chunk));
+  return chunks;
 }
 
-describe('what a graph streams is handed on as its stream gives it', () => {
+describe('forwards the chunks of the graph unchanged', () => {
   test.each([
     ['one mode', { streamMode: ['custom'] }],
-    ['several', { streamMode: ['values', 'updates', 'custom', 'messages'] }],
-    ['of graphs within', { streamMode: ['values', 'custom', 'updates'], subgraphs: true }],
-    ['with none', { streamMode: [] }],
+    ['several modes', { streamMode: ['values', 'updates', 'custom', 'messages'] }],
+    ['subgraphs', { streamMode: ['values', 'custom', 'updates'], subgraphs: true }],
+    ['no mode', { streamMode: [] }],
   ])('%s', async (_, options) => {
-    const taken: unknown[] = [];
-    await runGraph(graphOf(), { count: 1 }, options, (piece) => void taken.push(shown(piece)));
-    expect(taken).toEqual(await streamed(graphOf(), options));
+    const received: unknown[] = [];
+    await runGraph(graphOf(), { count: 1 }, options, (chunk) => void received.push(shown(chunk)));
+    expect(received).toEqual(await streamed(graphOf(), options));
   });
 });
 
 const customOnly = { streamMode: ['custom'] };
 
-test('what a graph streams for long is taken as it comes', async () => {
+test('forwards chunks while the graph is running', async () => {
   const many = 50_000;
   const State = Annotation.Root({ done: Annotation<number> });
   const busy = new StateGraph(State)
@@ -76,42 +76,42 @@ test('what a graph streams for long is taken as it comes', async () => {
     .addEdge(START, 'busy')
     .compile() as unknown as CompiledGraph;
   let next = 0;
-  await runGraph(busy, {}, customOnly, (piece) => {
-    if ((piece as unknown[])[1] === next) next += 1;
+  await runGraph(busy, {}, customOnly, (chunk) => {
+    if ((chunk as unknown[])[1] === next) next += 1;
   });
   expect(next).toBe(many);
 });
 
-test('an abort ends it at once, whatever the graph does, and nothing is taken any more', async () => {
+test('an abort ends the run at once, whatever the graph does, and no further chunk is forwarded', async () => {
   const stop = new AbortController();
-  const { promise: waiting, resolve: goOn } = deferred();
-  const taken: unknown[] = [];
-  const running = runGraph(graphOf({ node: () => waiting }), {}, { ...customOnly, signal: stop.signal }, (piece) => {
-    taken.push(piece);
-    if (taken.length === 3) stop.abort(new Error('stopped'));
+  const { promise: waiting, resolve: resume } = deferred();
+  const received: unknown[] = [];
+  const running = runGraph(graphOf({ node: () => waiting }), {}, { ...customOnly, signal: stop.signal }, (chunk) => {
+    received.push(chunk);
+    if (received.length === 3) stop.abort(new Error('stopped'));
     return undefined;
   });
   await expect(running).rejects.toThrow('stopped');
-  goOn();
+  resume();
   await new Promise<void>((resolve) => setImmediate(resolve));
-  expect(taken).toHaveLength(3);
+  expect(received).toHaveLength(3);
 });
 
-test('one that is aborted before it begins takes nothing', async () => {
-  const taken: unknown[] = [];
+test('forwards nothing if aborted before the start', async () => {
+  const received: unknown[] = [];
   const options = { ...customOnly, signal: AbortSignal.abort(new Error('stopped')) };
-  await expect(runGraph(graphOf(), {}, options, (piece) => void taken.push(piece))).rejects.toThrow('stopped');
-  expect(taken).toEqual([]);
+  await expect(runGraph(graphOf(), {}, options, (chunk) => void received.push(chunk))).rejects.toThrow('stopped');
+  expect(received).toEqual([]);
 });
 
-test('what the graph throws comes after what it streamed', async () => {
-  const taken: unknown[] = [];
+test('rejects with the error of the graph after its chunks', async () => {
+  const received: unknown[] = [];
   const failing = graphOf({ node: () => Promise.reject(new Error('of the graph')) });
-  await expect(runGraph(failing, {}, customOnly, (piece) => void taken.push(piece))).rejects.toThrow('of the graph');
-  expect(taken).toHaveLength(3);
+  await expect(runGraph(failing, {}, customOnly, (chunk) => void received.push(chunk))).rejects.toThrow('of the graph');
+  expect(received).toHaveLength(3);
 });
 
-test('who cannot take a piece ends the graph', async () => {
+test('an error of the consumer aborts the graph', async () => {
   const { promise: isAborted, resolve: aborted } = deferred();
   const untilAborted = (signal: AbortSignal | undefined) =>
     new Promise<void>((_, reject) => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type JobUnderTest, openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 
-/** Attempts that follow on one that died where it was to stop: after its last write and before its run was ended. */
+/** Attempts after one that died at an interrupt: after its last write and before its run was ended. */
 
 let under: PoolUnderTest;
 beforeAll(async () => {
@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-/** What two attempts of a run come to, the second one begun as it would be. */
+/** Runs two attempts of a run; the second starts as the executor starts it. @returns the result of the second. */
 async function twice(graph: string, first: JobUnderTest, then: Pick<JobUnderTest, 'kwargs' | 'job'> = {}) {
   const died = await under.run(graph, first);
   const again = await under.run(graph, { ...first, job: { start: { kind: 'continue' } }, ...then, after: died });
@@ -18,7 +18,7 @@ async function twice(graph: string, first: JobUnderTest, then: Pick<JobUnderTest
   return outcome.kind === 'finished' ? { threadId, ...JSON.parse(outcome.values), next: outcome.next } : outcome;
 }
 
-/** How a second attempt begins where the first one left nothing on the thread itself. */
+/** The start of a second attempt if the first one wrote no checkpoint of the root graph. */
 async function fromHead(thread: string): Promise<Pick<JobUnderTest, 'job'>> {
   const [head] = await under.threads.database.query<{ id: string }>(
     `SELECT checkpoint_id AS id FROM agents.checkpoints WHERE thread_id = $1 AND checkpoint_ns = ''
@@ -28,7 +28,7 @@ async function fromHead(thread: string): Promise<Pick<JobUnderTest, 'job'>> {
   return { job: { start: { kind: 'input', checkpoint: { checkpoint_id: head!.id } } } };
 }
 
-test('stop where the run was to stop', async () => {
+test('the second attempt stops at the interrupts of the run', async () => {
   const stopping = (kwargs: NonNullable<JobUnderTest['kwargs']>) => ({ input: { steps: 3 }, kwargs });
   expect(await twice('steps', stopping({ interrupt_before: ['step'] }))).toMatchObject({ count: 0, next: ['step'] });
   expect(await twice('steps', stopping({ interrupt_after: '*' }))).toMatchObject({ count: 1, next: ['step'] });
@@ -37,7 +37,7 @@ test('stop where the run was to stop', async () => {
   expect(await twice('pausing', {})).toMatchObject({ answer: 'first', next: ['second'] });
 });
 
-test('are not held by what stops them elsewhere, or not at all', async () => {
+test('the second attempt ignores interrupts of other nodes', async () => {
   const kwargs = { interrupt_before: ['__start__'], interrupt_after: ['__start__'] };
   const first = { input: { steps: 3 }, kwargs: { interrupt_after: '*' } } as const;
   expect(await twice('steps', first, { kwargs })).toMatchObject({ count: 3, next: [] });
@@ -45,7 +45,7 @@ test('are not held by what stops them elsewhere, or not at all', async () => {
   expect(await twice('ask', ask, { kwargs: { interrupt_before: ['finish'] } })).toMatchObject({ next: ['ask'] });
 });
 
-test('stop where a graph within was to stop, and what runs beside it ends', async () => {
+test('the second attempt stops at the interrupts of a subgraph, and parallel nodes end', async () => {
   const inside = async (thread: string) => {
     const { database, deploymentId } = under.threads;
     const rows = await database.query<{ path: string }>(
@@ -60,11 +60,12 @@ test('stop where a graph within was to stop, and what runs beside it ends', asyn
   const { threadId: thread } = first;
   expect(await inside(thread)).toEqual([1]);
 
-  // Each goes on from a stop to the next one. The head of the thread is another run's: it begins as the first attempt did.
+  // Each run resumes from one interrupt to the next. The head of the thread belongs to another run, so the second
+  // attempt starts as the first did.
   const goesOn = { thread, input: null };
-  const begun = await fromHead(thread);
+  const startFromHead = await fromHead(thread);
   for (const step of [2, 3]) {
-    expect(await twice('resting', goesOn, begun)).toMatchObject({ next: ['between'] });
+    expect(await twice('resting', goesOn, startFromHead)).toMatchObject({ next: ['between'] });
     expect(await inside(thread)).toEqual([step]);
   }
   expect(await under.run('resting', goesOn)).toMatchObject({ outcome: { next: [] } });
@@ -73,22 +74,25 @@ test('stop where a graph within was to stop, and what runs beside it ends', asyn
   );
 });
 
-test.each([['by itself'], ['by the id of its question']])('give an answer to its question alone: %s', async (how) => {
-  const first = await under.run('inquiring');
-  const { threadId: thread } = first;
-  let { outcome } = first;
-  const open = () => (outcome.kind === 'finished' ? Object.values(outcome.interrupts).flat() : [outcome]);
-  for (const [answer, next] of Object.entries({ a: 'two?', b: 'three?', c: 'four?' })) {
-    const question = open()[0] as { id: string };
-    const resume = how === 'by itself' ? answer : { [question.id]: answer };
-    const asked = { thread, kwargs: { command: { resume } } };
-    const begun = await fromHead(thread);
-    const died = await under.run('inquiring', asked);
-    const isOwn = JSON.stringify(await fromHead(thread)) !== JSON.stringify(begun);
-    const job = isOwn ? { start: { kind: 'continue' } as const } : begun.job!;
-    ({ outcome } = await under.run('inquiring', { ...asked, job, after: died }));
-    expect(open(), next).toMatchObject([{ value: next }]);
-  }
-  const { path } = await under.values('inquiring', { thread, kwargs: { command: { resume: 'd' } } });
-  expect(path).toEqual(['one? a', 'two? b', 'three? c', 'four? d']);
-});
+test.each([['as a plain value'], ['by interrupt id']])(
+  'the second attempt resumes only the answered interrupt: %s',
+  async (how) => {
+    const first = await under.run('inquiring');
+    const { threadId: thread } = first;
+    let { outcome } = first;
+    const open = () => (outcome.kind === 'finished' ? Object.values(outcome.interrupts).flat() : [outcome]);
+    for (const [answer, next] of Object.entries({ a: 'two?', b: 'three?', c: 'four?' })) {
+      const question = open()[0] as { id: string };
+      const resume = how === 'as a plain value' ? answer : { [question.id]: answer };
+      const asked = { thread, kwargs: { command: { resume } } };
+      const startFromHead = await fromHead(thread);
+      const died = await under.run('inquiring', asked);
+      const isOwn = JSON.stringify(await fromHead(thread)) !== JSON.stringify(startFromHead);
+      const job = isOwn ? { start: { kind: 'continue' } as const } : startFromHead.job!;
+      ({ outcome } = await under.run('inquiring', { ...asked, job, after: died }));
+      expect(open(), next).toMatchObject([{ value: next }]);
+    }
+    const { path } = await under.values('inquiring', { thread, kwargs: { command: { resume: 'd' } } });
+    expect(path).toEqual(['one? a', 'two? b', 'three? c', 'four? d']);
+  },
+);

@@ -8,59 +8,64 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-const patiently = { timeout: 20_000 };
-const say = (text: string) => ({ messages: [{ role: 'user', content: text }] });
+const waitOptions = { timeout: 20_000 };
+const userMessage = (text: string) => ({ messages: [{ role: 'user', content: text }] });
 const stream = (...modes: string[]) => ({ stream_mode: modes });
 
 describe('modes', () => {
-  test('values is what is told when nothing else is asked for; messages are flat', async () => {
-    const { told, outcome } = await under.run('echo', { input: say('hi'), kwargs: stream() });
-    expect(told.map(({ event, mode }) => [event, mode])).toEqual([
+  test('streams values if no mode is requested; messages are flat', async () => {
+    const { received, outcome } = await under.run('echo', { input: userMessage('hi'), kwargs: stream() });
+    expect(received.map(({ event, mode }) => [event, mode])).toEqual([
       ['values', 'values'],
       ['values', 'values'],
     ]);
-    expect(told[1]?.data.messages).toMatchObject([
+    expect(received[1]?.data.messages).toMatchObject([
       { type: 'human', content: 'hi' },
       { type: 'ai', content: 'echo: hi' },
     ]);
     expect(outcome).toMatchObject({ kind: 'finished', next: [], interrupts: {} });
-    expect(outcome.kind === 'finished' && JSON.parse(outcome.values)).toEqual(told[1]?.data);
+    expect(outcome.kind === 'finished' && JSON.parse(outcome.values)).toEqual(received[1]?.data);
   });
 
-  test('messages-tuple: pieces of a message, each with where it comes from', async () => {
-    const { told } = await under.run('chat', { input: say('hi'), kwargs: stream('messages-tuple') });
-    expect(new Set(told.map(({ event, mode }) => `${event} ${mode}`))).toEqual(new Set(['messages messages-tuple']));
-    expect(told.map(({ data }) => data[0].content).join('')).toBe('Good day.');
-    expect(told[0]?.data).toMatchObject([{ type: 'AIMessageChunk' }, { langgraph_node: 'model' }]);
+  test('messages-tuple: chunks of a message, each with its metadata', async () => {
+    const { received } = await under.run('chat', { input: userMessage('hi'), kwargs: stream('messages-tuple') });
+    expect(new Set(received.map(({ event, mode }) => `${event} ${mode}`))).toEqual(
+      new Set(['messages messages-tuple']),
+    );
+    expect(received.map(({ data }) => data[0].content).join('')).toBe('Good day.');
+    expect(received[0]?.data).toMatchObject([{ type: 'AIMessageChunk' }, { langgraph_node: 'model' }]);
   });
 
-  test('messages: what is known of one, the one so far, the whole ones', async () => {
-    const { told } = await under.run('chat', { input: say('hi'), kwargs: stream('messages') });
-    const id = told[1] && Object.keys(told[1].data)[0];
-    expect(told.map(({ event }) => event)).toEqual([
+  test('messages: metadata, partial messages, complete messages', async () => {
+    const { received } = await under.run('chat', { input: userMessage('hi'), kwargs: stream('messages') });
+    const id = received[1] && Object.keys(received[1].data)[0];
+    expect(received.map(({ event }) => event)).toEqual([
       'messages/complete',
       'messages/metadata',
       ...Array<string>(9).fill('messages/partial'),
       'messages/complete',
     ]);
-    expect(told[1]?.data[id!].metadata).toMatchObject({ langgraph_node: 'model' });
-    expect(told.slice(2, 5).map(({ data }) => data[0].content)).toEqual(['G', 'Go', 'Goo']);
-    expect(told.at(-1)?.data).toMatchObject([{ content: 'Good day.', id }]);
+    expect(received[1]?.data[id!].metadata).toMatchObject({ langgraph_node: 'model' });
+    expect(received.slice(2, 5).map(({ data }) => data[0].content)).toEqual(['G', 'Go', 'Goo']);
+    expect(received.at(-1)?.data).toMatchObject([{ content: 'Good day.', id }]);
   });
 
-  test('several at once, each event under its own name', async () => {
-    const { told } = await under.run('steps', { input: { steps: 1 }, kwargs: stream('custom', 'updates', 'tasks') });
-    expect(told.map(({ event }) => event)).toEqual(['tasks', 'custom', 'updates', 'tasks']);
-    expect(told[2]?.data).toEqual({ step: { count: 1, log: ['step 1'] } });
-    expect(told[3]?.data).toMatchObject({ name: 'step', interrupts: [] });
+  test('several modes at once, each event under its own name', async () => {
+    const { received } = await under.run('steps', {
+      input: { steps: 1 },
+      kwargs: stream('custom', 'updates', 'tasks'),
+    });
+    expect(received.map(({ event }) => event)).toEqual(['tasks', 'custom', 'updates', 'tasks']);
+    expect(received[2]?.data).toEqual({ step: { count: 1, log: ['step 1'] } });
+    expect(received[3]?.data).toMatchObject({ name: 'step', interrupts: [] });
   });
 
-  test('checkpoints and debug tell where each state is kept, without machinery', async () => {
-    const { told, threadId } = await under.run('steps', {
+  test('checkpoints and debug name the checkpoint of each state, without internal configuration', async () => {
+    const { received, threadId } = await under.run('steps', {
       input: { steps: 1 },
       kwargs: stream('checkpoints', 'debug'),
     });
-    const checkpoints = told.filter(({ event }) => event === 'checkpoints').map(({ data }) => data);
+    const checkpoints = received.filter(({ event }) => event === 'checkpoints').map(({ data }) => data);
     expect(checkpoints.map(({ metadata }) => metadata.source)).toEqual(['input', 'loop', 'loop']);
     expect(checkpoints.at(-1)).toMatchObject({
       values: { count: 1, log: ['step 1'] },
@@ -69,34 +74,34 @@ describe('modes', () => {
       parent_checkpoint: checkpoints.at(-2)?.checkpoint,
     });
     expect(Object.keys(checkpoints[0].config.configurable)).toEqual(['thread_id', 'checkpoint_id', 'checkpoint_ns']);
-    const debug = told.filter(({ event }) => event === 'debug').map(({ data }) => data);
+    const debug = received.filter(({ event }) => event === 'debug').map(({ data }) => data);
     expect(debug.map(({ type }) => type)).toEqual(['checkpoint', 'checkpoint', 'task', 'task_result', 'checkpoint']);
     expect(debug.at(-1).payload.checkpoint).toEqual(checkpoints.at(-1).checkpoint);
-    expect(JSON.stringify(told)).not.toContain(`${under.threads.deploymentId}:`);
+    expect(JSON.stringify(received)).not.toContain(`${under.threads.deploymentId}:`);
   });
 
-  test('events: all that runs inside, beside the others', async () => {
-    const { told } = await under.run('chat', { input: say('hi'), kwargs: stream('events', 'values') });
-    const events = told.filter(({ event }) => event === 'events').map(({ data }) => data);
+  test('events: callbacks of all runs inside, together with other modes', async () => {
+    const { received } = await under.run('chat', { input: userMessage('hi'), kwargs: stream('events', 'values') });
+    const events = received.filter(({ event }) => event === 'events').map(({ data }) => data);
     const inside = events.map(({ event }) => event);
     const root = events.find(({ event }) => event === 'on_chain_start')?.run_id;
     expect(events.filter(({ event, run_id }) => event === 'on_chain_stream' && run_id === root)).toEqual([]);
     expect(root).toEqual(expect.any(String));
     expect(inside).toEqual(expect.arrayContaining(['on_chain_start', 'on_chat_model_stream', 'on_chain_end']));
-    expect(told.filter(({ event }) => event === 'values')).toHaveLength(2);
+    expect(received.filter(({ event }) => event === 'values')).toHaveLength(2);
   });
 
-  test('tools', async () => {
-    const { told } = await under.run('tools', { input: say('add'), kwargs: stream('tools') });
-    expect(told.map(({ data }) => [data.event, data.name])).toEqual([
+  test('tools: start and end of each tool call', async () => {
+    const { received } = await under.run('tools', { input: userMessage('add'), kwargs: stream('tools') });
+    expect(received.map(({ data }) => [data.event, data.name])).toEqual([
       ['on_tool_start', 'add'],
       ['on_tool_end', 'add'],
     ]);
   });
 
   test('subgraphs have a namespace', async () => {
-    const { told } = await under.run('parent', { kwargs: { ...stream('updates', 'custom'), subgraphs: true } });
-    expect(told.map(({ event, namespace }) => [event, namespace.split(':')[0]])).toEqual([
+    const { received } = await under.run('parent', { kwargs: { ...stream('updates', 'custom'), subgraphs: true } });
+    expect(received.map(({ event, namespace }) => [event, namespace.split(':')[0]])).toEqual([
       ['updates', ''],
       ['custom', 'child'],
       ['updates', 'child'],
@@ -106,14 +111,14 @@ describe('modes', () => {
   });
 });
 
-describe('what goes in', () => {
+describe('input', () => {
   test('an interrupt, and the command that resumes it', async () => {
     const first = await under.run('ask', { input: { question: 'Sure?' }, kwargs: stream('values', 'updates') });
     const { outcome, threadId } = first;
     expect(outcome).toMatchObject({ kind: 'finished', next: ['ask'] });
     const interrupts = outcome.kind === 'finished' ? Object.values(outcome.interrupts) : [];
     expect(interrupts).toMatchObject([[{ value: { question: 'Sure?' } }]]);
-    expect(first.told.at(-1)?.data.__interrupt__).toEqual(interrupts[0]);
+    expect(first.received.at(-1)?.data.__interrupt__).toEqual(interrupts[0]);
     expect(await under.values('ask', { thread: threadId, kwargs: { command: { resume: 'yes' } } })).toEqual({
       question: 'Sure?',
       answer: 'yes',
@@ -159,9 +164,12 @@ describe('what goes in', () => {
     expect(await under.values('steps', { thread: threadId, input: { steps: 2 } })).toMatchObject({ count: 4 });
   });
 
-  test('a fork, a start as if there were no state, and going on', async () => {
-    const { threadId: thread, told } = await under.run('steps', { input: { steps: 2 }, kwargs: stream('checkpoints') });
-    const afterOne = told.find(({ data }) => data.values.count === 1)?.data.checkpoint;
+  test('a fork, a start without the stored state, and a continuation', async () => {
+    const { threadId: thread, received } = await under.run('steps', {
+      input: { steps: 2 },
+      kwargs: stream('checkpoints'),
+    });
+    const afterOne = received.find(({ data }) => data.values.count === 1)?.data.checkpoint;
     const { checkpoint_id } = afterOne;
     expect(
       await under.values('steps', {
@@ -186,17 +194,17 @@ describe('what goes in', () => {
     expect(outcome).toMatchObject({ kind: 'failed', error: 'CheckpointNotFound' });
   });
 
-  test('context, config and functions of config', async () => {
+  test('context, config and graph factories', async () => {
     const context = { tone: 'dry' };
     expect(await under.values('typed', { input: { topic: 'rain' }, kwargs: { context } })).toMatchObject({
       joke: 'a dry joke about rain',
     });
     const config = (node: string) => ({ config: { configurable: { node, style: 'loud' } } });
-    const { told } = await under.run('tailored', {
+    const { received } = await under.run('tailored', {
       input: { text: 'x' },
       kwargs: { ...config('own'), ...stream('updates') },
     });
-    expect(told.map(({ data }) => data)).toEqual([{ own: { answer: 'loud: x' } }]);
+    expect(received.map(({ data }) => data)).toEqual([{ own: { answer: 'loud: x' } }]);
     const refused = await under.run('tailored', { kwargs: config('refused') });
     expect(refused.outcome).toMatchObject({ kind: 'failed', error: 'Error', message: 'no such node' });
     const endless = await under.run('steps', { input: { steps: 99 }, kwargs: { config: { recursion_limit: 3 } } });
@@ -204,11 +212,14 @@ describe('what goes in', () => {
     expect(endless.outcome.kind === 'failed' && JSON.parse(endless.outcome.values!)).toMatchObject({ count: 3 });
   });
 
-  test.each([['builder'], ['promised'], ['plain', 'default'], ['remembering']])('%s', async (graph, seen = graph) => {
-    expect(await under.values(graph)).toEqual({ seen });
-  });
+  test.each([['builder'], ['promised'], ['plain', 'default'], ['remembering']])(
+    'runs the graph %s',
+    async (graph, seen = graph) => {
+      expect(await under.values(graph)).toEqual({ seen });
+    },
+  );
 
-  test('graph code sees allowed variables and those of the file, and none of ours', async () => {
+  test('graph code sees allowed variables and those of the file, and none of Runlake', async () => {
     const { seen } = await under.values('environment');
     const names = seen.map((line: string) => line.split('=')[0]);
     expect(names).toContain('PATH');
@@ -217,31 +228,31 @@ describe('what goes in', () => {
   });
 });
 
-describe('what goes wrong in a graph', () => {
+describe('failures of a graph', () => {
   const misbehave = (how: string) => under.run('misbehave', { input: { how }, kwargs: stream('custom') });
 
   test('a node that throws', async () => {
-    const { outcome, told } = await misbehave('fail');
+    const { outcome, received } = await misbehave('fail');
     expect(outcome).toMatchObject({ kind: 'failed', error: 'TypeError', message: 'the node failed on purpose' });
-    expect(told).toMatchObject([{ data: { doing: 'fail' } }]);
+    expect(received).toMatchObject([{ data: { doing: 'fail' } }]);
   });
 
   test.each([
     ['large', 'EventTooLarge', 'the limit is'],
     ['circular', 'EventNotSerializable', 'circular'],
-  ])('an event that is %s is told as an error, and the run goes on', async (how, error, message) => {
-    const { outcome, told } = await misbehave(how);
+  ])('an event that is %s is replaced by an error event, and the run continues', async (how, error, message) => {
+    const { outcome, received } = await misbehave(how);
     expect(outcome.kind).toBe('finished');
-    expect(told[1]).toMatchObject({ event: 'error', data: { error, message: expect.stringContaining(message) } });
+    expect(received[1]).toMatchObject({ event: 'error', data: { error, message: expect.stringContaining(message) } });
   });
 
-  test('a graph that is not there', async () => {
+  test('a graph that does not exist', async () => {
     expect((await under.run('none')).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable' });
   });
 
-  test('a lease that was lost', async () => {
+  test('a lost lease', async () => {
     const started = await under.start('steps', { input: { steps: 50, pauseMs: 20 }, kwargs: stream('custom') });
-    await vi.waitFor(() => expect(started.told.length).toBeGreaterThan(1), patiently);
+    await vi.waitFor(() => expect(started.received.length).toBeGreaterThan(1), waitOptions);
     await under.threads.startAgain(started);
     expect(await started.handle.outcome).toEqual({ kind: 'fenced' });
     expect(under.pool.freeSlots).toBe(8);
@@ -249,33 +260,33 @@ describe('what goes wrong in a graph', () => {
 });
 
 describe('stopping', () => {
-  test('a cancel is heard at once', async () => {
-    const { handle, told } = await under.start('steps', { input: { pauseMs: 60_000 } });
-    await vi.waitFor(() => expect(told).toHaveLength(1), patiently);
+  test('a cancel takes effect at once', async () => {
+    const { handle, received } = await under.start('steps', { input: { pauseMs: 60_000 } });
+    await vi.waitFor(() => expect(received).toHaveLength(1), waitOptions);
     const startedAtMs = performance.now();
     handle.cancel();
     expect(await handle.outcome).toEqual({ kind: 'cancelled' });
     expect(performance.now() - startedAtMs).toBeLessThan(3_000);
-    // What the node still does ends no process.
+    // The node that is still running does not end the process.
     expect(await under.values('steps')).toMatchObject({ count: 3 });
     expect(under.pool.freeSlots).toBe(8);
   });
 
-  test('the time of a run', async () => {
+  test('the timeout of a run', async () => {
     const { outcome } = await under.run('steps', { input: { pauseMs: 60_000 }, job: { timeoutMs: 200 } });
     expect(outcome).toEqual({ kind: 'timeout' });
   });
 
-  test('a log that takes nothing more', async () => {
+  test('a failure of the event log', async () => {
     const take = () => Promise.reject(new Error('the log is gone'));
     const { outcome } = await under.run('burst', { input: { n: 2_000, pauseMs: 1 }, kwargs: stream('custom'), take });
     expect(outcome).toEqual({ kind: 'cancelled' });
   });
 });
 
-test('a log that is slow holds a graph back, and gets all of it in order', async () => {
+test('a slow event log exerts backpressure on the graph, and receives all events in order', async () => {
   const sizes: number[] = [];
-  const { told, outcome } = await under.run('burst', {
+  const { received, outcome } = await under.run('burst', {
     input: { n: 1_500, bytes: 10_000 },
     kwargs: stream('custom'),
     take: async (chunks) => {
@@ -284,11 +295,11 @@ test('a log that is slow holds a graph back, and gets all of it in order', async
     },
   });
   expect(outcome.kind).toBe('finished');
-  expect(told.map(({ data }) => data.i)).toEqual(Array.from({ length: 1_500 }, (_, i) => i));
+  expect(received.map(({ data }) => data.i)).toEqual(Array.from({ length: 1_500 }, (_, i) => i));
   expect(Math.max(...sizes)).toBeLessThanOrEqual(4 * 1024 * 1024 + 20_000);
 });
 
-test('a graph that writes much in each turn of the event loop is not slowed down by what waits', {
+test('the throughput does not drop with the number of events per turn of the event loop', {
   timeout: 180_000,
 }, async () => {
   const secondsFor = async (perTurn: number) => {

@@ -8,7 +8,7 @@ import { builtProgram } from '../../../built-program.ts';
 
 const workers = new URL('../../pipelines/agents/workers/', pathToFileURL(builtProgram)).href;
 
-test('a process that code of a TypeScript project starts reads TypeScript, too', () => {
+test('a child process of a TypeScript project can run TypeScript', () => {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-typescript-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const path = (name: string) => join(folder, name);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 
-const patiently = { timeout: 30_000, interval: 20 };
+const waitOptions = { timeout: 30_000, interval: 20 };
 const slots = 2;
 
 let under: PoolUnderTest;
@@ -13,32 +13,32 @@ afterAll(() => under?.close());
 const misbehave = (input: object, job = {}) =>
   under.start('misbehave', { input, kwargs: { stream_mode: ['custom'] }, job });
 
-describe('a worker that ends with one run in it', () => {
+describe('a worker that ends with a single run reports blame and reason', () => {
   test.each([
     ['exit', 'self', /code 3/],
     ['reject', 'self', /RangeError: rejected outside on purpose/],
-    // Which comes first is a matter of how fast the machine is.
+    // The order of the two depends on the speed of the machine.
     ['leak', 'self', /out of memory|its event loop did not turn for 2 s/],
     ['kill', 'outside', /SIGKILL/],
   ])('%s', async (how, blame, reason) => {
-    const { handle, told } = await misbehave({ how, afterMs: 50 });
+    const { handle, received } = await misbehave({ how, afterMs: 50 });
     expect(await handle.outcome).toEqual({ kind: 'lost', blame, message: expect.stringMatching(reason) });
-    expect(told).toMatchObject([{ data: { doing: how } }]);
+    expect(received).toMatchObject([{ data: { doing: how } }]);
   });
 });
 
-test('with several in it nobody is known to be to blame; alone each shows what it is', async () => {
-  // All slots of both workers.
+test('the blame is shared if a worker ends with several runs; each run alone in a worker shows the cause', async () => {
+  // All slots of both workers but one.
   const peaceful = await Promise.all(
     Array.from({ length: 2 * slots - 1 }, () => under.start('steps', { input: { steps: 1, pauseMs: 60_000 } })),
   );
-  await vi.waitFor(() => expect(peaceful.every(({ told }) => told.length === 1)).toBe(true), patiently);
+  await vi.waitFor(() => expect(peaceful.every(({ received }) => received.length === 1)).toBe(true), waitOptions);
   expect(under.pool.freeSlots).toBe(1);
   const killer = await misbehave({ how: 'exit' });
   expect(await killer.handle.outcome).toMatchObject({ kind: 'lost', blame: 'shared' });
-  const beside = await Promise.race(peaceful.map(({ handle }) => handle.outcome));
-  expect(beside).toMatchObject({ kind: 'lost', blame: 'shared' });
-  // Neither is put beside another, whether a worker is ready or not.
+  const neighbour = await Promise.race(peaceful.map(({ handle }) => handle.outcome));
+  expect(neighbour).toMatchObject({ kind: 'lost', blame: 'shared' });
+  // A run with `alone` never shares a worker, whether one is ready or not.
   const alone = { alone: true };
   const [good, bad] = await Promise.all([
     under.run('steps', { input: { steps: 2 }, job: alone }),
@@ -48,43 +48,43 @@ test('with several in it nobody is known to be to blame; alone each shows what i
   expect(bad).toMatchObject({ kind: 'lost', blame: 'self' });
   for (const { handle } of peaceful) handle.cancel();
   const outcomes = await Promise.all(peaceful.map(({ handle }) => handle.outcome));
-  // Those in the other worker were not touched.
+  // Runs in the other worker are not affected.
   expect(outcomes.filter(({ kind }) => kind === 'cancelled')).toHaveLength(slots);
 });
 
-test('a graph that holds the event loop is stopped in time; questions are answered meanwhile', async () => {
-  const { handle, told } = await misbehave({ how: 'loop' }, { timeoutMs: 1_000 });
-  await vi.waitFor(() => expect(told).toHaveLength(1), patiently);
+test('a graph that blocks the event loop is stopped at its timeout; requests are answered meanwhile', async () => {
+  const { handle, received } = await misbehave({ how: 'loop' }, { timeoutMs: 1_000 });
+  await vi.waitFor(() => expect(received).toHaveLength(1), waitOptions);
   const schemas = await under.pool.ask({ kind: 'schemas', graphId: 'typed', config: {} });
   expect(JSON.parse(schemas).input_schema).toMatchObject({ type: 'object' });
-  // Killed for its silence, after it was asked to stop.
+  // The worker is killed for missing heartbeats, after the request to stop.
   expect(await handle.outcome).toEqual({ kind: 'timeout' });
 });
 
-test('a run beside what a stopped run left is not the only suspect', async () => {
+test('the blame is shared if a cancelled run may still occupy the worker', async () => {
   const alone = await openPoolUnderTest('basic', { workers: 1, silentMs: 1_000 });
   try {
     const left = await alone.start('misbehave', {
       input: { how: 'loop', afterMs: 1_000 },
       kwargs: { stream_mode: ['custom'] },
     });
-    await vi.waitFor(() => expect(left.told).toHaveLength(1), patiently);
+    await vi.waitFor(() => expect(left.received).toHaveLength(1), waitOptions);
     left.handle.cancel();
     expect(await left.handle.outcome).toEqual({ kind: 'cancelled' });
     const next = await alone.start('steps', { input: { steps: 1, pauseMs: 60_000 } });
-    // The worker has a free slot; a run that is to be alone starts in a further one.
-    const apart = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });
-    expect(apart.outcome).toMatchObject({ kind: 'finished' });
+    // The worker has a free slot; a run with `alone` starts in an additional worker.
+    const separate = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });
+    expect(separate.outcome).toMatchObject({ kind: 'finished' });
     expect(await next.handle.outcome).toMatchObject({ kind: 'lost', blame: 'shared' });
   } finally {
     await alone.close();
   }
 });
 
-test('closing gives runs their time, then they are lost from outside', async () => {
+test('closing waits for runs up to the timeout, then ends them as lost from outside', async () => {
   const slow = await under.start('steps', { input: { steps: 1, pauseMs: 60_000 } });
   const quick = await under.start('steps', { input: { steps: 1, pauseMs: 200 } });
-  await vi.waitFor(() => expect(slow.told.length + quick.told.length).toBe(2), patiently);
+  await vi.waitFor(() => expect(slow.received.length + quick.received.length).toBe(2), waitOptions);
   await under.pool.close(5_000);
   expect(await quick.handle.outcome).toMatchObject({ kind: 'finished' });
   expect(await slow.handle.outcome).toMatchObject({ kind: 'lost', blame: 'outside' });

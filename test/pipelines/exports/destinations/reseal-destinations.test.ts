@@ -47,7 +47,7 @@ async function add(secretKey: string): Promise<string> {
 }
 
 describe('rotation of the secret key', () => {
-  it('opens what was sealed under a former key, seals it again, and then does without', async () => {
+  it('opens credentials sealed with the former key, reseals them, and then no longer needs that key', async () => {
     const [old, older, fresh, lost] = [await add('k1'), await add('k0'), await add('k2'), await add('forgotten')];
     const open = async (destinationId: string, using: ReturnType<typeof deps>) =>
       (await openDestination(using, { workspaceId, destinationId })).close();

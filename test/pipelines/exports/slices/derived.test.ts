@@ -70,27 +70,27 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
   });
 }
 
-describe('what rows do not hold', () => {
+describe('derived columns', () => {
   const runs = 2_300;
-  const runId = (place: number) => uuidOf('run', place);
-  /** Every fifth hangs on the one before it and did not say where it is. */
-  const isUnplaced = (place: number) => place % 5 === 4;
+  const runId = (index: number) => uuidOf('run', index);
+  /** Every fifth run is a child of the previous one and was sent without dotted_order. */
+  const isUnplaced = (index: number) => index % 5 === 4;
   beforeAll(async () => {
-    const events = Array.from({ length: runs }, (_, place) => {
-      const trace = runId(place - (place % 5));
+    const events = Array.from({ length: runs }, (_, index) => {
+      const trace = runId(index - (index % 5));
       return runEvent({
-        runId: runId(place),
+        runId: runId(index),
         traceId: trace,
-        traceTimeMicros: noonMicros + (place - (place % 5)) * 10,
-        startTimeMicros: noonMicros + place * 10,
-        values: place % 5 === 0 ? {} : { parentRunId: isUnplaced(place) ? runId(place - 1) : trace },
-        ...(isUnplaced(place) && { dottedOrder: undefined }),
+        traceTimeMicros: noonMicros + (index - (index % 5)) * 10,
+        startTimeMicros: noonMicros + index * 10,
+        values: index % 5 === 0 ? {} : { parentRunId: isUnplaced(index) ? runId(index - 1) : trace },
+        ...(isUnplaced(index) && { dottedOrder: undefined }),
       });
     });
     await insertEvents(exporting.reading.stores.clickhouse, events);
   });
 
-  it.each(['v1', 'v2_beta'] as const)('places alone, before there is any feedback: %s', async (version) => {
+  it.each(['v1', 'v2_beta'] as const)('derives locations alone while there is no feedback: %s', async (version) => {
     const parts = await exportParts(exporting, wholeDay, { ...everything, version }, { rows: 1_500, bytes: 1e9 });
     expect(parts.map(({ rows }) => rows)).toEqual([1_500, 800]);
     const rows = (await Promise.all(parts.map(({ path }) => rowsOf(path)))).flat();
@@ -98,7 +98,7 @@ describe('what rows do not hold', () => {
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toEqual([]);
   });
 
-  it('places and feedback, also of odd text, and of neither', async () => {
+  it('derives locations and feedback, also with unusual text and with neither', async () => {
     await giveFeedback([
       { runId: runId(0), key: 'quoted "key", with\ncomma', score: '1' },
       { runId: runId(0), key: 'other', score: '0.25', comment: '"line\\nend, \\"quotes\\" \u2028 é \\ud800"' },
@@ -110,7 +110,7 @@ describe('what rows do not hold', () => {
     const [part] = await exportParts(exporting, wholeDay, everything);
     const rows = await rowsOf(part!.path);
     const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
-    for (const [place, row] of rows.entries()) expect(row, `row ${place}`).toEqual(expected[place]);
+    for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toHaveLength(601);
   });
 

@@ -16,13 +16,13 @@ import { splitJson } from '../../../histories/json-text.ts';
 import { openReading, type Reading } from '../../runs/reading.ts';
 import { projectId, tenantId } from '../../runs/run-events.ts';
 
-/** Values as a reader of the files has them: text, numbers, booleans, lists of text; times as microseconds. */
+/** Values as the test compares them: text, numbers, booleans, lists of text; times as microseconds. */
 export type Row = Record<string, unknown>;
 
 export interface Exporting {
   readonly reading: Reading;
   readonly encoder: Encoder;
-  /** Empty, of this test alone. */
+  /** An empty folder that only this test uses. */
   folder(): Promise<string>;
   close(): Promise<void>;
 }
@@ -60,12 +60,12 @@ export async function openExporting(): Promise<Exporting> {
   };
 }
 
-/** A slice as a file. */
+/** Writes a slice to a file. */
 export async function makePart(deps: SliceDeps, request: SliceRequest, signal: AbortSignal) {
   return encodeSlice(deps, await readSlice(deps, request, signal), request, signal);
 }
 
-/** All slices of a scope as files, each in a folder of its own in which nothing else is left. */
+/** Writes all slices of a scope to files, each in its own folder, and checks that nothing else is left there. */
 export async function exportParts(
   exporting: Exporting,
   scope: ExportScope,
@@ -92,7 +92,7 @@ export async function metadataOf(path: string) {
   return { metadata, names: parquetSchema(metadata).children.map((child) => child.element.name) };
 }
 
-/** The rows of a file as a reader of another family than DuckDB reads them. */
+/** Reads the rows of a file with a Parquet implementation that is independent of DuckDB. */
 export async function rowsOf(path: string): Promise<Row[]> {
   const rows = (await parquetReadObjects({
     file: await bufferOf(path),
@@ -111,7 +111,7 @@ async function bufferOf(path: string): Promise<ArrayBuffer> {
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
 }
 
-/** What the run query answers on every run of the scope, as the files have to say it, in the order of the scope. */
+/** The answer of the run query for every run of the scope, in the form that the files must hold, in scope order. */
 export async function answeredRows(
   { reading }: Exporting,
   scope: ExportScope,
@@ -140,7 +140,7 @@ export async function answeredRows(
     if (next === null) break;
     cursor = next;
   }
-  // By the key time, which dotted_order ends with.
+  // By key time, the last part of dotted_order.
   return rows.filter((row) => {
     const time = String(row.dotted_order).slice(-58, -37);
     const until = formatTime(scope.window.untilMicrosExclusive).replace(/[-:.]/g, '');
@@ -172,12 +172,12 @@ function shownValue(
   return typeof value === 'string' ? wellFormed(value) : value;
 }
 
-/** Elements of a list that are no text stand there as their JSON text. */
+/** List elements that are not strings are exported as their JSON text. */
 function listed(json: string) {
   const texts = [...splitJson(json).values()].map((text) => text.trim());
   return (value: unknown, index: number) =>
     value === null ? null : typeof value === 'string' ? wellFormed(value) : texts[index];
 }
 
-/** What UTF-8 makes of half a surrogate pair. */
+/** UTF-8 encoding replaces an unpaired surrogate with this character. */
 const wellFormed = (text: string) => Buffer.from(text, 'utf8').toString('utf8');

@@ -28,12 +28,12 @@ interface Known {
   readonly isLate: boolean;
 }
 
-/** Runs of one day with many ties, some patched, some late, some deleted; besides, runs that are none of the scope's. */
+/** Runs of one day with many equal times, some patched, some late, some deleted, plus runs outside the scope. */
 async function fillDay(random: Random): Promise<Map<string, Known>> {
   await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
   const known = new Map<string, Known>();
-  const cuts: RunEvent[][] = [[], [], []];
-  const put = (event: RunEvent) => random.pick(cuts).push(event);
+  const batches: RunEvent[][] = [[], [], []];
+  const put = (event: RunEvent) => random.pick(batches).push(event);
   const values = (bytes: number) => ({ inputs: Buffer.from(`"${'x'.repeat(Math.max(bytes - 2, 0))}"`) });
   const times = Array.from({ length: random.between(1, 12) }, () =>
     random.pick([0, 1, 2, 3_600_000_000, random.int(8e10)]),
@@ -50,7 +50,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
     put(event);
     known.set(runId, { event, bytes, isMember: !isLate && !isDeleted, isLate: isLate && !isDeleted });
     if (random.chance(0.3)) {
-      // What comes later neither adds nor takes away a member.
+      // Events that arrive after the snapshot change no membership.
       put({ ...event, kind: 'patch', receivedAtMicros: receivedAtMicros + 5e9, values: values(50) });
       (known.get(runId) as Known).bytes += 50;
     }
@@ -65,7 +65,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
   ]) {
     put(runEvent(foreign));
   }
-  for (const cut of cuts) await insertEvents(clickhouse, cut);
+  for (const batch of batches) await insertEvents(clickhouse, batch);
   return known;
 }
 
@@ -94,7 +94,7 @@ async function slicesOf(limits: () => SliceLimits, between = async () => {}): Pr
 const seeds = Array.from({ length: 4 }, () => Math.floor(Math.random() * 2 ** 31));
 
 describe('slices', () => {
-  it.each(seeds)('tile the members of a window exactly: seed %i', async (seed) => {
+  it.each(seeds)('cover the members of a window exactly: seed %i', async (seed) => {
     const random = new Random(seed);
     const known = await fillDay(random);
     const members = [...known.values()].filter(({ isMember }) => isMember);
@@ -115,34 +115,34 @@ describe('slices', () => {
         return limits;
       });
       const found: string[] = [];
-      for (const [place, slice] of slices.entries()) {
+      for (const [index, slice] of slices.entries()) {
         const ids = (await membersOf(slice)).filter((id) => known.get(id)?.isMember);
         const bytes = ids.reduce((sum, id) => sum + (known.get(id) as Known).bytes, 0);
         expect({ rows: slice.rows, bytes: slice.bytes }).toEqual({ rows: ids.length, bytes });
         expect(slice.last.runId).toBe(ids.at(-1));
-        const limit = used[place] as SliceLimits;
+        const limit = used[index] as SliceLimits;
         expect(slice.rows).toBeLessThanOrEqual(limit.rows);
         if (slice.rows > 1) expect(slice.bytes).toBeLessThanOrEqual(limit.bytes);
         found.push(...ids);
-        const next = slices[place + 1];
+        const next = slices[index + 1];
         if (next === undefined) continue;
-        // It ended because no further run fitted.
+        // The slice ended because the next run did not fit.
         const [first] = (await membersOf({ after: slice.last, last: next.last })).filter(
           (id) => known.get(id)?.isMember,
         );
         const isFull = slice.rows === limit.rows || bytes + (known.get(first as string) as Known).bytes > limit.bytes;
-        expect(isFull, `slice ${place} could have held more`).toBe(true);
+        expect(isFull, `slice ${index} could have held more`).toBe(true);
       }
       expect(found).toHaveLength(members.length);
       expect(new Set(found)).toEqual(new Set(members.map(({ event }) => event.runId)));
     }
   });
 
-  it('runs that are deleted, or that come late, while it goes on: none twice, none of the others missing', async () => {
+  it('contain every other run once while runs are deleted or arrive late', async () => {
     const random = new Random(7);
     const known = await fillDay(random);
     const members = [...known.values()].filter(({ isMember }) => isMember);
-    const gone = new Set<string>();
+    const deletedIds = new Set<string>();
     const found: string[] = [];
     let after: ExportCursor | undefined;
     for (;;) {
@@ -151,7 +151,7 @@ describe('slices', () => {
       found.push(...(await membersOf(slice)).filter((id) => known.get(id)?.isMember));
       after = slice.last;
       const { event } = random.pick(members);
-      gone.add(event.runId);
+      deletedIds.add(event.runId);
       await insertEvents(clickhouse, [
         { ...event, kind: 'patch', values: {}, deletedAtMicros: madeMicros + 1e9 },
         runEvent({ startTimeMicros: event.startTimeMicros, receivedAtMicros: madeMicros + 1 }),
@@ -159,10 +159,10 @@ describe('slices', () => {
     }
     expect(new Set(found).size).toBe(found.length);
     const missing = members.map(({ event }) => event.runId).filter((id) => !found.includes(id));
-    expect(missing.filter((id) => !gone.has(id))).toEqual([]);
+    expect(missing.filter((id) => !deletedIds.has(id))).toEqual([]);
   });
 
-  it('an empty window has none, and an aborted signal ends the search', async () => {
+  it('does not find a slice in an empty window, and stops at an aborted signal', async () => {
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
     expect(await findSlice(clickhouse, scope, undefined, { rows: 10, bytes: 10 })).toBeUndefined();
     expect(await countMembers(clickhouse, scope)).toEqual({ members: 0, late: 0 });
@@ -172,7 +172,7 @@ describe('slices', () => {
     ).rejects.toBe(reason);
   });
 
-  it('more runs of one moment than fit into a slice', async () => {
+  it('splits runs of one moment that exceed a slice', async () => {
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
     await clickhouse.command({
       name: 'test',

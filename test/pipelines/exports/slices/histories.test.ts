@@ -31,32 +31,32 @@ const allDays: ExportScope = {
   window: { fromMicros: days[0] as number, untilMicrosExclusive: (days.at(-1) as number) + 40 * dayMicros },
 };
 
-/** Stores the events of some traces in a few cuts, in their order. */
+/** Stores the events of some traces in a few insert batches, in event order. */
 async function store(random: Random, traces: number): Promise<void> {
-  const cuts: RunEvent[][] = [[], [], []];
+  const batches: RunEvent[][] = [[], [], []];
   for (let trace = 0; trace < traces; trace++) {
-    const { drafts } = makeHistory(random, { workspace: 0, lane: 0, phases: cuts.length });
+    const { drafts } = makeHistory(random, { workspace: 0, client: 0, phases: batches.length });
     const traceTimeMicros = drafts[0]?.traceMicros as number;
-    // Of some traces no event tells its place.
+    // No event of some traces has a dotted_order.
     const isUnplaced = random.chance(0.2);
-    for (const draft of drafts) cuts[draft.phase]?.push(eventOf(draft, traceTimeMicros, isUnplaced));
+    for (const draft of drafts) batches[draft.phase]?.push(eventOf(draft, traceTimeMicros, isUnplaced));
   }
-  for (const cut of cuts) await insertEvents(exporting.reading.stores.clickhouse, cut);
+  for (const batch of batches) await insertEvents(exporting.reading.stores.clickhouse, batch);
 }
 
 function eventOf(draft: Draft, traceTimeMicros: number, isUnplaced: boolean): RunEvent {
-  const { kind, runId, traceId, keyMicros, parentId, dottedOrder, values: said } = draft;
+  const { kind, runId, traceId, keyMicros, parentId, dottedOrder, values: members } = draft;
   const values: RunValues = {};
   const texts = { name: 'name', runType: 'run_type', referenceExampleId: 'reference_example_id' } as const;
   for (const [key, name] of Object.entries(texts)) {
-    if (said[name] !== undefined) Object.assign(values, { [key]: JSON.parse(said[name]) });
+    if (members[name] !== undefined) Object.assign(values, { [key]: JSON.parse(members[name]) });
   }
   const times = { startedAtMicros: 'start_time', endedAtMicros: 'end_time' } as const;
   for (const [key, name] of Object.entries(times)) {
-    if (said[name] !== undefined) Object.assign(values, { [key]: parseTime(JSON.parse(said[name])) });
+    if (members[name] !== undefined) Object.assign(values, { [key]: parseTime(JSON.parse(members[name])) });
   }
   for (const name of ['inputs', 'outputs', 'extra', 'events', 'serialized', 'tags', 'error'] as const) {
-    if (said[name] !== undefined) values[name] = Buffer.from(said[name]);
+    if (members[name] !== undefined) values[name] = Buffer.from(members[name]);
   }
   const counts = {
     promptTokens: 'prompt_tokens',
@@ -64,8 +64,8 @@ function eventOf(draft: Draft, traceTimeMicros: number, isUnplaced: boolean): Ru
     totalTokens: 'total_tokens',
   } as const;
   for (const [key, name] of Object.entries(counts)) {
-    if (said[name] !== undefined)
-      Object.assign(values, { [key]: Number(said[name]), [key.replace('Tokens', 'Cost')]: `0.${said[name]}` });
+    if (members[name] !== undefined)
+      Object.assign(values, { [key]: Number(members[name]), [key.replace('Tokens', 'Cost')]: `0.${members[name]}` });
   }
   if (parentId !== undefined) values.parentRunId = parentId;
   return runEvent({
@@ -82,7 +82,7 @@ function eventOf(draft: Draft, traceTimeMicros: number, isUnplaced: boolean): Ru
 describe('histories of runs', () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
 
-  it(`the files of all days hold what the run query answers, for three readers: seed ${seed}`, {
+  it(`the files of all days match the run query in three readers: seed ${seed}`, {
     timeout: 300_000,
   }, async () => {
     const random = new Random(seed);
@@ -122,5 +122,5 @@ function compare(reader: string, rows: readonly Row[], expected: readonly Row[])
     rows.map(({ id }) => id),
     reader,
   ).toEqual(expected.map(({ id }) => id));
-  for (const [place, row] of rows.entries()) expect(row, `${reader}, row ${place}`).toEqual(expected[place]);
+  for (const [index, row] of rows.entries()) expect(row, `${reader}, row ${index}`).toEqual(expected[index]);
 }

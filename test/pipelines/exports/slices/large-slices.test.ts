@@ -35,16 +35,16 @@ async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicr
   });
 }
 
-/** Each group says between which times it lies, by which readers skip it; none begins before the last one ended. */
+/** Each row group has the time statistics that readers use to skip it; the groups do not overlap and are in order. */
 function expectSortedGroups({ row_groups }: FileMetaData): void {
   let before = 0;
   for (const { columns } of row_groups) {
     const column = columns.find(({ meta_data }) => meta_data?.path_in_schema.join() === 'start_time');
-    const { min_value: least, max_value: most, null_count: nulls } = column?.meta_data?.statistics ?? {};
-    expect([least, most, nulls]).toEqual([expect.any(Date), expect.any(Date), 0n]);
-    expect(Number(least)).toBeGreaterThanOrEqual(before);
-    expect(Number(most)).toBeGreaterThanOrEqual(Number(least));
-    before = Number(most);
+    const { min_value: min, max_value: max, null_count: nulls } = column?.meta_data?.statistics ?? {};
+    expect([min, max, nulls]).toEqual([expect.any(Date), expect.any(Date), 0n]);
+    expect(Number(min)).toBeGreaterThanOrEqual(before);
+    expect(Number(max)).toBeGreaterThanOrEqual(Number(min));
+    before = Number(max);
   }
 }
 
@@ -52,7 +52,7 @@ describe('row groups', () => {
   it.each([
     ['many small runs: 120,000 rows', 150_000, 1, [120_000, 124_096], 2],
     ['few large runs: about 32 MB', 1_500, 50_000, [400, 900], 3],
-  ] as const)('of %s', async (name, rows, rowBytes, [least, most], groups) => {
+  ] as const)('of %s', async (name, rows, rowBytes, [min, max], groups) => {
     const scope = scopeOf(name);
     await fill(scope, rows, rowBytes);
     const format = { ...everything, fields: ['id', 'start_time', 'inputs'] };
@@ -62,16 +62,16 @@ describe('row groups', () => {
     const facts = await exporting.encoder.inspect({ folder, source: 'part.parquet' });
     expect(facts.rows).toBe(rows);
     expect(facts.groups).toHaveLength(groups);
-    expect(facts.groups[0]?.rows).toBeGreaterThanOrEqual(least);
+    expect(facts.groups[0]?.rows).toBeGreaterThanOrEqual(min);
     for (const group of facts.groups) {
-      expect(group.rows).toBeLessThanOrEqual(most);
+      expect(group.rows).toBeLessThanOrEqual(max);
       expect(group.plainBytes).toBeLessThan(50_000_000);
     }
   });
 });
 
 describe('large runs among many small ones', () => {
-  it('do not take more memory than the encoder has', { timeout: 300_000 }, async () => {
+  it('stay within the memory limit of the encoder', { timeout: 300_000 }, async () => {
     const scope = scopeOf('mixed');
     await fill(scope, 20_000, 100, 0);
     await fill(scope, 400, 250_000, 100_000);
@@ -83,8 +83,10 @@ describe('large runs among many small ones', () => {
   });
 });
 
-describe('aborts and changes on the way', () => {
-  it('an abort at any moment leaves no file, and the next one is whole', { timeout: 300_000 }, async () => {
+describe('aborts and concurrent changes', () => {
+  it('leaves no file after an abort at any moment, and writes the next file completely', {
+    timeout: 300_000,
+  }, async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
     const scope = scopeOf('aborts');
@@ -109,22 +111,22 @@ describe('aborts and changes on the way', () => {
     }
   });
 
-  it('runs that are deleted after their slice was found are not in the file; where none is left there is none', async () => {
+  it('leaves out runs that are deleted after their slice was found; writes no file if none is left', async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
     const scope = scopeOf('deletions');
-    const events = [0, 1, 2].map((place) =>
+    const events = [0, 1, 2].map((index) =>
       runEvent({
         projectId: scope.projectId,
-        runId: uuidOf('deleted', place),
-        startTimeMicros: scope.window.fromMicros + place,
+        runId: uuidOf('deleted', index),
+        startTimeMicros: scope.window.fromMicros + index,
       }),
     );
     await insertEvents(clickhouse, events);
     const slice = await findSlice(clickhouse, scope, undefined, { rows: 10, bytes: 1e9 });
     expect(slice?.rows).toBe(3);
     const request = { scope, slice: slice!, format: everything };
-    const deletion = (place: number) => ({ ...events[place]!, kind: 'patch' as const, values: {}, deletedAtMicros: 1 });
+    const deletion = (index: number) => ({ ...events[index]!, kind: 'patch' as const, values: {}, deletedAtMicros: 1 });
     await insertEvents(clickhouse, [deletion(2)]);
     let folder = await exporting.folder();
     expect(await makePart({ clickhouse, encoder }, { ...request, folder }, never)).toMatchObject({ rows: 2 });
@@ -134,7 +136,7 @@ describe('aborts and changes on the way', () => {
     expect(await readdir(folder)).toEqual([]);
   });
 
-  it('a file that is not what was read is refused and removed', async () => {
+  it('refuses and removes a file that differs from the rows that were read', async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
     const scope = scopeOf('refused');

@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => exporting?.close());
 
-describe('odd values', () => {
+describe('unusual values', () => {
   const text = (value: string) => Buffer.from(value);
   const backslash = '\\';
   const values = [
@@ -52,8 +52,8 @@ describe('odd values', () => {
     { endedAtMicros: 0, referenceExampleId: uuidOf('example') },
   ];
   beforeAll(async () => {
-    const events = values.map((value, place) =>
-      runEvent({ runId: uuidOf('odd', place), startTimeMicros: noonMicros + place * 1_000, values: value }),
+    const events = values.map((value, index) =>
+      runEvent({ runId: uuidOf('odd', index), startTimeMicros: noonMicros + index * 1_000, values: value }),
     );
     const parent = uuidOf('odd', 0);
     const child = (name: string, more: object) =>
@@ -70,18 +70,18 @@ describe('odd values', () => {
   });
 
   it.each([{ version: 'v1' }, { version: 'v2_beta' }] as const)(
-    '$version says what the run query answers',
+    '$version matches the run query',
     async ({ version }) => {
       const [part] = await exportParts(exporting, wholeDay, { ...everything, version });
       const expected = await answeredRows(exporting, wholeDay, version);
       expect(expected).toHaveLength(values.length + 6);
       const rows = await rowsOf(part!.path);
       expect(rows.map((row) => row.id)).toEqual(expected.map((row) => row.id));
-      for (const [place, row] of rows.entries()) expect(row, `row ${place}`).toEqual(expected[place]);
+      for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     },
   );
 
-  it.each(exportFields)('%s alone', async (field) => {
+  it.each(exportFields)('field %s alone', async (field) => {
     const [part] = await exportParts(exporting, wholeDay, { ...everything, fields: [field] });
     const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
     expect((await metadataOf(part!.path)).names).toEqual([field]);

@@ -8,7 +8,7 @@ import type { Row } from './exporting.ts';
 const typesOf = (version: ExportFormat['version']) =>
   new Map(runParquetColumns.map(({ name, type }) => [name as string, type[version] as RunColumnType]));
 
-/** Rows of files that hold every column, in order, as DuckDB reads them. */
+/** Rows of files with all columns, in order, as DuckDB reads them. */
 export async function rowsOfDuckdb(paths: readonly string[], version: ExportFormat['version']): Promise<Row[]> {
   const types = typesOf(version);
   const columns = exportFields.map((name) =>
@@ -43,7 +43,7 @@ const clickhouseTypes: Readonly<Record<RunColumnType, string>> = {
   'TIMESTAMP WITH TIME ZONE': "Nullable(DateTime64(6, 'UTC'))",
 };
 
-/** The same as ClickHouse takes them in. It has no list that is null: such are empty. */
+/** The same as ClickHouse reads them. It has no nullable arrays: NULL becomes an empty array. */
 export async function rowsOfClickhouse(
   stores: FreshStores,
   paths: readonly string[],

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BodyBudget, type BodyShare } from '../../../../pipelines/ingest/body/body-budget.ts';
 
-/** A body whose client goes on sending; `displacedBy` is what it ended with. */
+/** A body whose client is still sending; `displacedBy` is the error that ended it. */
 function openBody(budget: BodyBudget, tenant: string, bytes = 0): { share: BodyShare; displacedBy?: Error } {
   const body: { share: BodyShare; displacedBy?: Error } = {
     share: budget.open(tenant, (error) => {
@@ -14,7 +14,7 @@ function openBody(budget: BodyBudget, tenant: string, bytes = 0): { share: BodyS
 }
 const overloaded = expect.objectContaining({ code: 'OVERLOADED', retryAfterSeconds: 1 });
 
-it('an organisation alone may hold everything, and no more', () => {
+it('a single organisation may use the whole budget, and no more', () => {
   const budget = new BodyBudget(100);
   openBody(budget, 'a', 60);
   const second = openBody(budget, 'a', 40);
@@ -23,18 +23,19 @@ it('an organisation alone may hold everything, and no more', () => {
   openBody(budget, 'a', 40);
 });
 
-it('bodies that still arrive make room for an organisation below its share, the largest first', () => {
+it('bodies that are still arriving make room for an organisation below its share, the largest first', () => {
   const budget = new BodyBudget(100);
   const flood = [20, 50, 30].map((bytes) => openBody(budget, 'a', bytes));
   const quiet = openBody(budget, 'b', 30);
   expect(flood.map(({ displacedBy }) => displacedBy)).toEqual([undefined, overloaded, undefined]);
-  // The share of each is 50 now: who would pass it is refused, and so is what comes of the body that was displaced.
+  // Each share is now 50: an organisation that would exceed it is refused, and so are further bytes of the displaced
+  // body.
   expect(() => flood[0]?.share.take(21)).toThrow(overloaded);
   expect(() => flood[1]?.share.take(1)).toThrow(overloaded);
   expect(quiet.displacedBy).toBeUndefined();
 });
 
-it('bodies that have arrived stay; a quarter more is there for organisations below their share', () => {
+it('received bodies stay; a quarter more is available for organisations below their share', () => {
   const budget = new BodyBudget(100);
   const arrived = openBody(budget, 'a', 100);
   arrived.share.isArriving = false;
@@ -46,7 +47,7 @@ it('bodies that have arrived stay; a quarter more is there for organisations bel
   quiet.share.take(75);
 });
 
-it('an organisation that holds more than half is slowed down, also where it is alone, and others are not', () => {
+it('an organisation above half of the budget is slowed down, even if it is alone, and others are not', () => {
   const budget = new BodyBudget(100);
   const first = openBody(budget, 'a', 50);
   const second = openBody(budget, 'a');
@@ -65,7 +66,7 @@ const step = fc.oneof(
   fc.record({ do: fc.constant('arrive' as const), which: fc.nat() }),
 );
 
-it('whatever comes: the bound holds, who is below its share is refused by the quarter alone, all is given back', () => {
+it('any sequence keeps the limit, refuses an organisation below its share only above the extra quarter, and releases everything', () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
       const budget = new BodyBudget(100);
@@ -89,7 +90,7 @@ it('whatever comes: the bound holds, who is below its share is refused by the qu
               chosen.body.share.take(next.bytes);
             } catch {
               expect(before.all + next.bytes).toBeGreaterThan(100);
-              // Three organisations at most, so a third is what each may have in any case.
+              // With at most three organisations, each may use a third in any case.
               const isBelowShare = before.own + next.bytes <= 33;
               if (isBelowShare) expect(sum() + next.bytes).toBeGreaterThan(125);
             }

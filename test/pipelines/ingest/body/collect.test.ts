@@ -15,8 +15,8 @@ const options = {
 const collect = (chunks: readonly Buffer[], contentEncoding?: string, maxBytes = options.maxBytes) =>
   collectBody(Readable.from(chunks, { objectMode: false }), { ...options, maxBytes, contentEncoding });
 
-/** Cuts bytes up as a network does. */
-function pieces(bytes: Buffer, size: number): Buffer[] {
+/** Splits bytes into random chunks, as a network does. */
+function chunks(bytes: Buffer, size: number): Buffer[] {
   return Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) =>
     bytes.subarray(index * size, (index + 1) * size),
   );
@@ -46,18 +46,18 @@ describe('bodies', () => {
     ['zstd in two frames', 'zstd', Buffer.concat([zstd, zstd]), Buffer.concat([content, content])],
     ['gzip over zstd', 'zstd, gzip', gzipSync(zstd), content],
     ['zstd named beside identity', 'identity, zstd', zstd, content],
-  ])('are read: %s', async (_, encoding, body, expected) => {
+  ])('are decoded: %s', async (_, encoding, body, expected) => {
     for (const size of [11, 997, 65_536]) {
-      expect((await collect(pieces(body, size), encoding)).equals(expected)).toBe(true);
+      expect((await collect(chunks(body, size), encoding)).equals(expected)).toBe(true);
     }
   });
 
-  it('arrive slowly while their organisation holds much of the memory', async () => {
+  it('may arrive slowly while their organisation holds much of the memory', async () => {
     const budget = new BodyBudget(1_000_000);
     budget.open('a', () => undefined).take(600_000);
     const share = budget.open('a', () => undefined);
     const startedAtMs = performance.now();
-    const body = await collectBody(Readable.from(pieces(zeros, 50_000), { objectMode: false }), {
+    const body = await collectBody(Readable.from(chunks(zeros, 50_000), { objectMode: false }), {
       ...options,
       contentEncoding: undefined,
       share,
@@ -67,7 +67,7 @@ describe('bodies', () => {
     expect(performance.now() - startedAtMs).toBeGreaterThan(100);
   });
 
-  it('are taken up to the limit and not beyond, before and after decompression', async () => {
+  it('are read up to the limit and not beyond, before and after decompression', async () => {
     const limit = { code: 'BODY_TOO_LARGE', message: 'The body is larger than 300000 bytes (RUNLAKE_MAX_BODY_BYTES).' };
     expect(await collect([zeros], undefined, 300_000)).toHaveLength(300_000);
     await expect(collect([zeros, Buffer.alloc(1)], undefined, 300_000)).rejects.toMatchObject(limit);
@@ -81,39 +81,39 @@ describe('bodies', () => {
   });
 });
 
-describe('faults', () => {
+describe('errors', () => {
   it.each<[string, string, Buffer, string]>([
-    ['gzip cut short', 'gzip', gzipSync(content).subarray(0, -9), 'unexpected end of file'],
-    ['gzip of which the trailer is cut', 'gzip', gzipSync(content).subarray(0, -1), 'unexpected end of file'],
+    ['truncated gzip', 'gzip', gzipSync(content).subarray(0, -9), 'unexpected end of file'],
+    ['gzip with a truncated trailer', 'gzip', gzipSync(content).subarray(0, -1), 'unexpected end of file'],
     [
-      'gzip with a second member cut short',
+      'gzip with a truncated second member',
       'gzip',
       Buffer.concat([gzipSync('a'), gzipSync('b').subarray(0, -3)]),
       'unexpected end of file',
     ],
-    ['gzip that is none', 'gzip', content, 'incorrect header check'],
+    ['invalid gzip', 'gzip', content, 'incorrect header check'],
     [
       'gzip with a wrong checksum',
       'gzip',
       Buffer.concat([gzipSync(content).subarray(0, -8), Buffer.alloc(8)]),
       'incorrect data check',
     ],
-    ['gzip that is empty', 'gzip', Buffer.alloc(0), 'unexpected end of file'],
-    ['deflate that is none', 'deflate', content, 'incorrect header check'],
-    ['deflate cut short', 'deflate', deflateSync(content).subarray(0, -1), 'unexpected end of file'],
-    ['zstd cut short', 'zstd', zstd.subarray(0, -1), 'the stream ends early'],
+    ['empty gzip', 'gzip', Buffer.alloc(0), 'unexpected end of file'],
+    ['invalid deflate', 'deflate', content, 'incorrect header check'],
+    ['truncated deflate', 'deflate', deflateSync(content).subarray(0, -1), 'unexpected end of file'],
+    ['truncated zstd', 'zstd', zstd.subarray(0, -1), 'the stream ends early'],
     [
-      'zstd with a second frame cut short',
+      'zstd with a truncated second frame',
       'zstd',
       Buffer.concat([zstd, zstd.subarray(0, -1)]),
       'the stream ends early',
     ],
-    ['zstd that is none', 'zstd', content, 'no frame begins where one is expected'],
-    ['zstd that is empty', 'zstd', Buffer.alloc(0), 'the stream is empty'],
-    ['zstd inside intact gzip, cut short', 'zstd, gzip', gzipSync(zstd.subarray(0, -1)), 'the stream ends early'],
+    ['invalid zstd', 'zstd', content, 'no frame begins where one is expected'],
+    ['empty zstd', 'zstd', Buffer.alloc(0), 'the stream is empty'],
+    ['truncated zstd inside intact gzip', 'zstd, gzip', gzipSync(zstd.subarray(0, -1)), 'the stream ends early'],
   ])('%s', async (_, encoding, body, reason) => {
     for (const size of [100, 65_536]) {
-      await expect(collect(pieces(body, size), encoding)).rejects.toMatchObject({
+      await expect(collect(chunks(body, size), encoding)).rejects.toMatchObject({
         code: 'INVALID_COMPRESSION',
         status: 422,
         message: expect.stringContaining(reason),
@@ -131,7 +131,7 @@ describe('faults', () => {
         status: 415,
         remedy: 'Send the body plain, with gzip or with zstd.',
       });
-      // The rest is read and dropped.
+      // The remaining bytes are read and discarded.
       for (let chunk = 0; chunk < 100; chunk++) stream.write(Buffer.alloc(65_536));
       stream.end();
       await new Promise((resolve) => stream.once('end', resolve));
@@ -145,7 +145,7 @@ describe('faults', () => {
       code: 'REQUEST_TIMEOUT',
       message: 'The request did not arrive within 50 ms.',
     });
-    stream.destroy(new Error('later, and heard by nobody'));
+    stream.destroy(new Error('later, without listeners'));
   });
 
   it('a body that is displaced', async () => {
@@ -159,7 +159,7 @@ describe('faults', () => {
     expect(stream.listenerCount('data')).toBe(0);
   });
 
-  it('a body that arrives slowly, but fast enough, is taken', async () => {
+  it('a body that arrives slowly, but fast enough, is accepted', async () => {
     const stream = new PassThrough();
     const progress = { bytes: 2, windowMs: 200 };
     const answer = collectBody(stream, { ...options, contentEncoding: undefined, progress });
@@ -171,7 +171,7 @@ describe('faults', () => {
     expect(await answer).toHaveLength(80);
   });
 
-  it.each([undefined, 'gzip', 'zstd'])('a client that goes away (%s)', async (contentEncoding) => {
+  it.each([undefined, 'gzip', 'zstd'])('a client that disconnects (%s)', async (contentEncoding) => {
     for (const error of [undefined, new Error('reset')]) {
       const stream = new PassThrough();
       const answer = collectBody(stream, { ...options, contentEncoding });
@@ -180,13 +180,13 @@ describe('faults', () => {
       await expect(answer).rejects.toMatchObject({ code: 'BAD_REQUEST' });
       expect(stream.listenerCount('data')).toBe(0);
     }
-    const gone = new PassThrough();
-    gone.destroy();
-    await expect(collectBody(gone, { ...options, contentEncoding })).rejects.toMatchObject({ code: 'BAD_REQUEST' });
+    const closed = new PassThrough();
+    closed.destroy();
+    await expect(collectBody(closed, { ...options, contentEncoding })).rejects.toMatchObject({ code: 'BAD_REQUEST' });
   });
 });
 
-describe('bombs', () => {
+describe('decompression bombs', () => {
   const endless = (first: Buffer, again: Buffer) => {
     let sent = 0;
     const stream = Readable.from(
@@ -204,20 +204,17 @@ describe('bombs', () => {
     ['zstd', sample('zeros')],
   ];
 
-  it.each(bombs)(
-    'of %s that have no end are stopped at the limit of what may arrive',
-    async (contentEncoding, bomb) => {
-      const { stream, sent } = endless(bomb, bomb);
-      let sentAtStop = -1;
-      const answer = collectBody(stream, { ...options, maxBytes: 100_000, contentEncoding }).catch((error) => {
-        sentAtStop = sent();
-        return error;
-      });
-      expect(await answer).toMatchObject({ code: 'BODY_TOO_LARGE' });
-      expect(sentAtStop).toBeLessThan(5_000);
-      stream.destroy();
-    },
-  );
+  it.each(bombs)('of endless %s are stopped at the limit for received bytes', async (contentEncoding, bomb) => {
+    const { stream, sent } = endless(bomb, bomb);
+    let sentAtStop = -1;
+    const answer = collectBody(stream, { ...options, maxBytes: 100_000, contentEncoding }).catch((error) => {
+      sentAtStop = sent();
+      return error;
+    });
+    expect(await answer).toMatchObject({ code: 'BODY_TOO_LARGE' });
+    expect(sentAtStop).toBeLessThan(5_000);
+    stream.destroy();
+  });
 
   it.each(bombs)('of %s are decompressed up to the limit and no further', async (contentEncoding, bomb) => {
     const share = new BodyBudget(100_000_000).open('a', () => undefined);
@@ -230,7 +227,7 @@ describe('bombs', () => {
     expect(share.bytes).toBe(0);
   });
 
-  it.each(bombs)('of %s whose end is withheld hold no more than has arrived', async (contentEncoding, bomb) => {
+  it.each(bombs)('of %s with a withheld end hold no more memory than has arrived', async (contentEncoding, bomb) => {
     const share = new BodyBudget(100_000_000).open('a', () => undefined);
     const stream = new PassThrough();
     const answer = collectBody(stream, {
@@ -245,27 +242,27 @@ describe('bombs', () => {
     expect(stream.listenerCount('data')).toBe(0);
   });
 
-  it('of zstd leave the event loop its turns', async () => {
+  it('of zstd do not block the event loop', async () => {
     let turns = 0;
-    let longestMs = 0;
+    let maxMs = 0;
     const startMs = performance.now();
     let last = startMs;
     const ticking = setInterval(() => {
       turns++;
-      longestMs = Math.max(longestMs, performance.now() - last);
+      maxMs = Math.max(maxMs, performance.now() - last);
       last = performance.now();
     }, 1);
     const bytes = Buffer.concat(new Array<Buffer>(10).fill(sample('repeats')));
     expect(await collect([bytes], 'zstd', 300_000_000)).toHaveLength(200_000_000);
     clearInterval(ticking);
     expect(turns).toBeGreaterThan(10);
-    // Not a number of milliseconds: a machine with much else to do takes longer for all of it.
-    expect(longestMs).toBeLessThan((performance.now() - startMs) / 2);
+    // Not an absolute time: a busy machine takes longer for everything.
+    expect(maxMs).toBeLessThan((performance.now() - startMs) / 2);
   });
 });
 
 describe('over HTTP', () => {
-  it('answers a body that is too large, while it is still being sent', async () => {
+  it('rejects a body that is too large while the client is still sending it', async () => {
     const server = http.createServer(async (request, response) => {
       const body = await collectBody(request, {
         ...options,

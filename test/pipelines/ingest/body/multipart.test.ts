@@ -15,15 +15,15 @@ const parse = (text: string | Buffer, type = contentType, maxParts = 100) => {
   });
 };
 
-describe('bodies that are taken', () => {
-  it('that of the JavaScript SDK: a length beside the type', () => {
+describe('valid bodies', () => {
+  it('body of the JavaScript SDK: length beside the type', () => {
     const text = `${part('Content-Disposition: form-data; name="post.1"\r\nContent-Type: application/json; length=7', '{"a":1}')}--b0und--\r\n`;
     expect(parse(text)).toEqual([
       { name: 'post.1', contentType: 'application/json', filename: undefined, content: '{"a":1}' },
     ]);
   });
 
-  it('that of the Python SDK: a length as a header', () => {
+  it('body of the Python SDK: length as a header', () => {
     const text = `${part('Content-Disposition: form-data; name="post.1.inputs"\r\nContent-Type: application/json\r\nContent-Length: 5', '"é"x')}--b0und--\r\n`;
     expect(parse(text)).toMatchObject([{ name: 'post.1.inputs', contentType: 'application/json', content: '"é"x' }]);
   });
@@ -44,7 +44,7 @@ describe('bodies that are taken', () => {
     ],
     ['with line ends in the content', `${named('a', '\r\n\r\n--\r\n')}${end}`, ['\r\n\r\n--\r\n']],
     [
-      'with nearly the boundary in the content',
+      'almost the boundary in the content',
       `${named('a', 'x--b0und\n\r\n--b0un\r\n-b0und')}${end}`,
       ['x--b0und\n\r\n--b0un\r\n-b0und'],
     ],
@@ -78,7 +78,7 @@ describe('bodies that are taken', () => {
     expect(only?.name).toBe(name);
   });
 
-  it('a file name is told', () => {
+  it('the file name is returned', () => {
     expect(parse(`${named('a', 'x', '; filename="b l\\"ob"')}${end}`)).toMatchObject([
       { name: 'a', filename: 'b l"ob' },
     ]);
@@ -107,7 +107,7 @@ describe('bodies that are taken', () => {
     expect(parse(text, type)).toMatchObject([{ name: 'a', content: 'x' }]);
   });
 
-  it('whatever bytes the parts have', () => {
+  it('any bytes in the parts', () => {
     const contents = fc.array(fc.uint8Array({ maxLength: 60 }), { maxLength: 8 });
     const noisy = fc.array(fc.constantFrom('\r\n', '--', 'b0un', 'd', '\r', '\n', '-'), { maxLength: 30 });
     fc.assert(
@@ -132,7 +132,7 @@ describe('bodies that are taken', () => {
   });
 });
 
-describe('bodies that are refused', () => {
+describe('invalid bodies', () => {
   const whole = `${named('a', 'x')}${named('b', 'y')}--b0und--\r\n`;
 
   it.each<[string, string, number, string]>([
@@ -151,10 +151,15 @@ describe('bodies that are refused', () => {
       'a line end is expected after the boundary',
     ],
     ['no closing boundary', whole.slice(0, -11), 112, 'the body ends before the closing boundary'],
-    ['a body cut in the content', named('a', 'xyz').slice(0, -3), 55, 'the body ends before the closing boundary'],
-    ['a body cut in the headers', named('a', 'x').slice(0, 40), 40, 'the body ends within the headers of a part'],
-    ['a body cut after the boundary', '--b0und', 7, 'the body ends before the closing boundary'],
-    ['a body cut within the line end', '--b0und\r', 8, 'the body ends before the closing boundary'],
+    [
+      'a body truncated in the content',
+      named('a', 'xyz').slice(0, -3),
+      55,
+      'the body ends before the closing boundary',
+    ],
+    ['a body truncated in the headers', named('a', 'x').slice(0, 40), 40, 'the body ends within the headers of a part'],
+    ['a body truncated after the boundary', '--b0und', 7, 'the body ends before the closing boundary'],
+    ['a body truncated within the line end', '--b0und\r', 8, 'the body ends before the closing boundary'],
     ['one dash after the last boundary', `${named('a', 'x')}--b0und-`, 64, 'the body ends before the closing boundary'],
     [
       'a part without headers',
@@ -220,7 +225,7 @@ describe('bodies that are refused', () => {
       'the name of a part is longer than 1024 characters',
     ],
     [
-      'a stock part with such a name',
+      'an SDK part with such a name',
       `${named('n'.repeat(1_025), 'x', '\r\nContent-Type: application/json')}--b0und--`,
       9,
       'the name of a part is longer than 1024 characters',
@@ -256,7 +261,7 @@ describe('bodies that are refused', () => {
       "the part 'a' has 3 bytes, but its headers state 4",
     ],
     [
-      'a length that is no number',
+      'a length that is not a number',
       `${named('a', 'xyz', '\r\nContent-Length: 3 bytes')}--b0und--`,
       9,
       "the part 'a' has 3 bytes, but its headers state 3 bytes",
@@ -297,9 +302,9 @@ describe('bodies that are refused', () => {
     },
   );
 
-  it('more parts than may be, at the first of them', () => {
+  it('too many parts, at the first part above the limit', () => {
     expect(parse(whole, contentType, 2)).toHaveLength(2);
-    // What is wrong after it is not looked at.
+    // Errors after it are not detected.
     const tooMany = `${whole.slice(0, -11)}--b0und\r\nbroken`;
     expect(() => parse(tooMany, contentType, 2)).toThrow(
       expect.objectContaining({ code: 'TOO_MANY_PARTS', status: 413, message: expect.stringContaining('2 parts') }),

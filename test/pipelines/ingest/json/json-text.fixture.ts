@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 
-/** JSON text as writers of all kinds make it: with white space, escapes, and numbers that no writer of ours would write. */
+/** JSON text in many styles: with white space, escapes, and numbers that our own writers would not produce. */
 export const jsonText: fc.Arbitrary<string> = fc.letrec<{ value: string }>((tie) => {
   const space = fc.constantFrom('', '', '', ' ', '\n', '\t\r ');
   const string = fc.oneof(
@@ -28,7 +28,7 @@ export const jsonText: fc.Arbitrary<string> = fc.letrec<{ value: string }>((tie)
   };
 }).value;
 
-/** The bytes of `text` with one to three bytes changed, put in, left out or cut off. */
+/** The bytes of `text` with one to three bytes changed, inserted, removed or truncated. */
 export function mutated(text: string): fc.Arbitrary<Buffer> {
   const byte = fc.oneof(
     fc.constantFrom(...Buffer.from('{}[]",:\\0-+.eEtfn u/ \n\0\x1f\x7f')),
@@ -37,8 +37,8 @@ export function mutated(text: string): fc.Arbitrary<Buffer> {
   const change = fc.tuple(fc.constantFrom('set', 'insert', 'delete', 'cut', 'swap'), fc.nat(), byte);
   return fc.array(change, { minLength: 1, maxLength: 3 }).map((changes) => {
     let bytes = [...Buffer.from(text)];
-    for (const [kind, place, value] of changes) {
-      const at = bytes.length === 0 ? 0 : place % bytes.length;
+    for (const [kind, position, value] of changes) {
+      const at = bytes.length === 0 ? 0 : position % bytes.length;
       if (kind === 'set') bytes[at] = value;
       else if (kind === 'insert') bytes.splice(at, 0, value);
       else if (kind === 'delete') bytes.splice(at, 1);

@@ -10,7 +10,7 @@ const scan = (text: string | Buffer, maxDepth = 1_000) => {
   return scanValue(bytes, 0, bytes.length, { ...options, maxDepth });
 };
 
-describe('what is JSON', () => {
+describe('syntax', () => {
   const valid: [string, string][] = [
     ['an empty object', '{}'],
     ['an empty array', '[]'],
@@ -39,7 +39,7 @@ describe('what is JSON', () => {
     ['noncharacters', '"\uffff\ufdd0"'],
     ['the last code point', '"\u{10ffff}"'],
   ];
-  it.each(valid)('takes %s', (_, text) => {
+  it.each(valid)('accepts %s', (_, text) => {
     expect(parses(text)).toBe(true);
     const { start, end } = scan(text);
     expect(Buffer.from(text).toString('utf8', start, end)).toBe(text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, ''));
@@ -73,7 +73,7 @@ describe('what is JSON', () => {
     ['an escaped closing quote', '"abc\\"', 6, 'the text ends inside a string'],
     ['a backslash at the end', '"abc\\', 5, 'the text ends inside a string'],
     ['half of a \\u escape', '"\\u12', 5, 'the text ends inside a string'],
-    ['an escape that there is not', '"\\x41"', 1, 'an escape that JSON does not define'],
+    ['an unknown escape', '"\\x41"', 1, 'an escape that JSON does not define'],
     ['an escaped quote of the other kind', '"\\\'"', 1, 'an escape that JSON does not define'],
     ['a capital U', '"\\U0041"', 1, 'an escape that JSON does not define'],
     ['a \\u escape of three digits', '"\\u041"', 1, 'a \\u escape without four hexadecimal digits'],
@@ -88,8 +88,8 @@ describe('what is JSON', () => {
     ['a plus', '+1', 0, "'+' where a value is expected"],
     ['a minus alone', '-', 1, 'the text ends where a digit is expected'],
     ['a minus before a letter', '-a', 1, "'a' where a digit is expected"],
-    ['a point first', '.5', 0, "'.' where a value is expected"],
-    ['a point last', '1.', 2, 'the text ends where a digit is expected'],
+    ['a leading decimal point', '.5', 0, "'.' where a value is expected"],
+    ['a trailing decimal point', '1.', 2, 'the text ends where a digit is expected'],
     ['an exponent without digits', '[1e]', 3, "']' where a digit is expected"],
     ['an exponent with a sign only', '1e-', 3, 'the text ends where a digit is expected'],
     ['hexadecimal', '0x1', 1, 'text after the end of the value'],
@@ -126,7 +126,7 @@ describe('what is JSON', () => {
   });
 });
 
-describe('where the text lies', () => {
+describe('position of the text', () => {
   it('counts offsets from the start of the part, and reads nothing beyond its end', () => {
     const bytes = Buffer.from('xx[1,2]}}');
     expect(scanValue(bytes, 2, 7, options)).toEqual({ kind: 'array', start: 2, end: 7 });
@@ -149,7 +149,7 @@ describe('where the text lies', () => {
     }
   });
 
-  it('takes a string of 10 MB', () => {
+  it('accepts a string of 10 MB', () => {
     const bytes = Buffer.from(JSON.stringify({ text: `${'ä"\n'.repeat(1_000_000)}${'plain '.repeat(1_000_000)}` }));
     expect(scanValue(bytes, 0, bytes.length, options)).toEqual({ kind: 'object', start: 0, end: bytes.length });
   });
@@ -157,7 +157,7 @@ describe('where the text lies', () => {
 
 describe('depth', () => {
   const nested = (depth: number) => `${'[{"a":'.repeat(depth / 2)}1${'}]'.repeat(depth / 2)}`;
-  it.each([2, 1_000, 5_000, 1_000_000])('takes %d levels and refuses one more', (maxDepth) => {
+  it.each([2, 1_000, 5_000, 1_000_000])('accepts %d levels and refuses one more', (maxDepth) => {
     expect(scan(nested(maxDepth), maxDepth).kind).toBe('array');
     expect(thrownBy(() => scan(`[${nested(maxDepth)}]`, maxDepth))).toMatchObject({
       code: 'TOO_DEEP',
@@ -165,7 +165,7 @@ describe('depth', () => {
     });
   });
 
-  it('counts containers, not siblings, and from the outermost one', () => {
+  it('counts containers, not siblings, from the outermost one', () => {
     expect(scan('[[],[],{"a":[]}]', 3).kind).toBe('array');
     expect(() => scan('[[],[],{"a":[]}]', 2)).toThrow('nested deeper than 2');
     const bytes = Buffer.from('{"a":[]}');
@@ -177,7 +177,7 @@ describe('depth', () => {
     expect(() => scan('[]', 0)).toThrow('nested deeper than 0');
   });
 
-  it('forgets the levels of a scan that failed', () => {
+  it('resets the depth after a failed scan', () => {
     expect(() => scan('[[[[')).toThrow();
     expect(scan('{"a":[1]}').kind).toBe('object');
   });
@@ -195,12 +195,12 @@ describe('members and items', () => {
   it.each<[string, string, (string[] | undefined)[]]>([
     ['none', ' { } ', [undefined, undefined, undefined, undefined, undefined]],
     [
-      'only those asked for',
+      'only the requested members',
       '{"x":1, "id" : "a" ,"idx":2}',
       [['string', '"a"'], undefined, undefined, undefined, undefined],
     ],
     [
-      'the last of repeats',
+      'the last of repeated keys',
       '{"id":1,"name":true,"id":{ }}',
       [['object', '{ }'], undefined, ['true', 'true'], undefined, undefined],
     ],
@@ -219,11 +219,11 @@ describe('members and items', () => {
       '{"gr\\u00f6\\u00dfe":1,"größe":false}',
       [undefined, undefined, undefined, undefined, ['false', 'false']],
     ],
-  ])('gives %s', (_, text, expected) => {
+  ])('returns %s', (_, text, expected) => {
     expect(members(text)).toEqual(expected);
   });
 
-  it('gives what JSON.parse sees, member by member and item by item', () => {
+  it('agrees with JSON.parse, member by member and item by item', () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(fc.string({ unit: 'binary' }), jsonText)), (pairs) => {
         const text = ` {${pairs.map(([key, value]) => `${JSON.stringify(key)} : ${value}`).join(',')}} `;
@@ -231,11 +231,11 @@ describe('members and items', () => {
         const parsed = new Map(Object.entries(JSON.parse(text) as object));
         const all = new KeySet([...parsed.keys()]);
         const ranges = scanObject(bytes, 0, bytes.length, all, options);
-        const heard = new Map<string | undefined, unknown>();
+        const members = new Map<string | undefined, unknown>();
         scanJson(bytes, 0, bytes.length, options, (_kind, start, end, key) => {
-          heard.set(key, JSON.parse(bytes.toString('utf8', start, end)));
+          members.set(key, JSON.parse(bytes.toString('utf8', start, end)));
         });
-        expect(heard).toEqual(parsed);
+        expect(members).toEqual(parsed);
         for (const [index, key] of all.keys.entries()) {
           const { start, end } = ranges[index]!;
           expect(JSON.parse(bytes.toString('utf8', start, end))).toEqual(parsed.get(key));
@@ -250,10 +250,10 @@ describe('members and items', () => {
     ['a scalar', ' 1', "'1' where an object is expected"],
     ['nothing', '', 'the text ends where an object is expected'],
     ['text after it', '{} x', 'text after the end of the value'],
-    ['a fault in a member not asked for', '{"x":tru}', "'}' where the rest of 'true' is expected"],
+    ['an error in a member that was not requested', '{"x":tru}', "'}' where the rest of 'true' is expected"],
     ['a comma too many', '{"x":1,}', "'}' where a key is expected"],
-    ['an open end', '{"x":1', "the text ends where ',' or '}' is expected"],
-  ])('refuses %s where an object has to be', (_, text, reason) => {
+    ['an unclosed object', '{"x":1', "the text ends where ',' or '}' is expected"],
+  ])('refuses %s when an object is required', (_, text, reason) => {
     expect(() => members(text)).toThrow(reason);
   });
 });

@@ -2,16 +2,16 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseRange, textOfString } from '../../../../pipelines/ingest/json/text.ts';
 
-describe('text of a JSON string', () => {
+describe('the text of a JSON string', () => {
   it.each(['""', '"a"', '"größe"', '"\\u0000\\n\\/"', '"\\ud800"', '"\\ud83d\\ude00"', '"a\\\\"'])(
-    'is that of %s',
+    'is decoded like %s',
     (json) => {
       const bytes = Buffer.from(`[${json}]`);
       expect(textOfString(bytes, 1, bytes.length - 1)).toBe(JSON.parse(json));
     },
   );
 
-  it('is whatever was written', () => {
+  it('round-trips any string', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         const bytes = Buffer.from(JSON.stringify(text));
@@ -21,7 +21,7 @@ describe('text of a JSON string', () => {
   });
 });
 
-it('parses a range', () => {
+it('parses a range of a text', () => {
   const bytes = Buffer.from('{"usage": {"input_tokens": 3} }');
   expect(parseRange(bytes, 10, 29)).toEqual({ input_tokens: 3 });
 });

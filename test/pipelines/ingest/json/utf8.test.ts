@@ -20,7 +20,7 @@ describe('invalid UTF-8', () => {
     ['a byte that never occurs', [0xc3, 0xa9, 0xff], 2],
     ['a lead byte cut short by text', [0xc3, 0x61], 0],
     ['a third byte that does not continue', [0x61, 0x61, 0xe2, 0x82, 0x61], 2],
-  ])('is found: %s', (_, bytes, offset) => {
+  ])('finds %s', (_, bytes, offset) => {
     expect(isUtf8(Buffer.from(bytes))).toBe(false);
     const padded = Buffer.from([0xff, ...bytes, 0xff]);
     expect(invalidUtf8Offset(padded, 1, 1 + bytes.length)).toBe(1 + offset);
@@ -30,7 +30,7 @@ describe('invalid UTF-8', () => {
     );
   });
 
-  it('is where isUtf8 says that text stops being valid', () => {
+  it('reports the position at which isUtf8 stops accepting the text', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.uint8Array({ maxLength: 6 }), (text, tail) => {
         const bytes = Buffer.concat([Buffer.from(text), tail]);

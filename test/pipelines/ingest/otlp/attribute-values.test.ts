@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { draftOf, metadataOf, readBoth, request, span, texts } from './requests.ts';
 
-/** The text of metadata `a`, for an attribute with this AnyValue in OTLP/JSON text. */
+/** The text of metadata `a` for an attribute with this AnyValue in OTLP/JSON text. */
 function metadataText(anyValue: string): string {
   const json = request([span()]).replace('"kind":1', `"kind":1,"attributes":[{"key":"a","value":${anyValue}}]`);
   const { drafts, rejected } = readBoth(json);
@@ -16,15 +16,15 @@ const values: ReadonlyArray<readonly [name: string, anyValue: string, json: stri
   ['empty text', '{"stringValue":""}', '""'],
   ['text with escapes', '{"stringValue":"\\"\\\\\\n\\u0000\\u001f\\u007f"}', '"\\"\\\\\\n\\u0000\\u001f\u007f"'],
   ['text beyond ASCII', '{"stringValue":"žluť 🐎 \\u2028"}', '"žluť 🐎 \u2028"'],
-  ['a lone surrogate, which UTF-8 has not', '{"stringValue":"\\ud800"}', '"\ufffd"'],
+  ['a lone surrogate, which UTF-8 cannot represent', '{"stringValue":"\\ud800"}', '"\ufffd"'],
   ['true', '{"boolValue":true}', 'true'],
   ['false', '{"boolValue":false}', 'false'],
   ['an integer as text', '{"intValue":"42"}', '42'],
   ['an integer as number', '{"intValue":42}', '42'],
   ['zero', '{"intValue":"0"}', '0'],
-  ['the largest integer', '{"intValue":"9223372036854775807"}', '9223372036854775807'],
-  ['the largest integer as number', '{"intValue":9223372036854775807}', '9223372036854775807'],
-  ['the smallest integer', '{"intValue":"-9223372036854775808"}', '-9223372036854775808'],
+  ['the maximum integer', '{"intValue":"9223372036854775807"}', '9223372036854775807'],
+  ['the maximum integer as number', '{"intValue":9223372036854775807}', '9223372036854775807'],
+  ['the minimum integer', '{"intValue":"-9223372036854775808"}', '-9223372036854775808'],
   ['an integer beyond doubles', '{"intValue": 9007199254740993 }', '9007199254740993'],
   ['a negative integer', '{"intValue":-1}', '-1'],
   ['a double', '{"doubleValue":0.1}', '0.1'],
@@ -58,7 +58,7 @@ test('an attribute without a value, and one without a key, are kept', () => {
   expect(metadataOf(draft.values)).toEqual({ none: null, '': 1 });
 });
 
-test('of two attributes with one name the first counts, so that keys stay unique', () => {
+test('the first of two attributes with the same name wins, so that keys stay unique', () => {
   const attributes = [
     { key: 'twice', value: { intValue: 1 } },
     { key: 'twice', value: { intValue: 2 } },
@@ -66,7 +66,7 @@ test('of two attributes with one name the first counts, so that keys stay unique
   expect(texts(draftOf({ attributes }).values).extra).toBe('{"metadata":{"twice":1}}');
 });
 
-test('names that objects inherit are names like any other', () => {
+test('names of inherited object properties are ordinary names', () => {
   const attributes = ['__proto__', 'constructor', 'langsmith.metadata.__proto__'].map((key, index) => ({
     key,
     value: { intValue: index },
@@ -74,7 +74,7 @@ test('names that objects inherit are names like any other', () => {
   expect(texts(draftOf({ attributes }).values).extra).toBe('{"metadata":{"__proto__":2,"constructor":1}}');
 });
 
-/** An AnyValue in text: arrays and lists of keys in turn. */
+/** An AnyValue as text: arrays and key lists alternate. */
 function nested(levels: number): string {
   const open: string[] = [];
   const close: string[] = [];

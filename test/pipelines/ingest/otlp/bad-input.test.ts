@@ -62,14 +62,14 @@ test.each([
   ['application/json; charset=utf-8', '{}'],
   ['application/json', '{"resourceSpans":[{"scopeSpans":[{"spans":[]}]}],"unknown":[1]}'],
   ['application/json', '{"resource_spans":null}'],
-])('an empty request as %s is taken: %j', (contentType, body) => {
+])('an empty request as %s is accepted: %j', (contentType, body) => {
   expect(atOnce(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000 }))).toEqual({
     drafts: [],
     rejected: [],
   });
 });
 
-test('a resource of the wrong type refuses its spans, not those of others', () => {
+test('a resource of the wrong type causes its spans to be refused, and no others', () => {
   const bad = { resource: { attributes: [5] }, scopeSpans: [{ spans: [span(), span()] }] };
   const good = { scopeSpans: [{ spans: [span()] }] };
   const body = Buffer.from(JSON.stringify({ resourceSpans: [bad, good] }));
@@ -128,7 +128,7 @@ const rich = atOnce(
   ),
 ).body;
 
-/** Reads damaged bytes; they are refused with a caller's fault, or what comes out is whole JSON. */
+/** Reads damaged bytes; the result is either a client error or valid JSON. */
 function readDamaged(body: Buffer): void {
   let runs: OtlpRuns;
   try {
@@ -147,7 +147,7 @@ test('every prefix of a request is refused or read', () => {
   for (let length = 0; length < rich.length; length++) readDamaged(rich.subarray(0, length));
 });
 
-test('damaged requests are refused or read, never more', () => {
+test('damaged requests are refused or read, and cause no other error', () => {
   const damage = fc.array(fc.tuple(fc.nat(rich.length - 1), fc.integer({ min: 0, max: 255 })), {
     minLength: 1,
     maxLength: 6,
@@ -190,12 +190,12 @@ test.each([
   ['application/json', Buffer.from(request([span(), span(), span()])), 2, 3],
   [protobuf, Buffer.from('0a0812061200120012000a06120412001200', 'hex'), 4, 5],
   [protobuf, Buffer.from('0a000a000a00', 'hex'), 2, 3],
-])('in %s more parts than the limit are TOO_MANY_PARTS', (contentType, body, most, enough) => {
+])('%s with more parts than the limit is TOO_MANY_PARTS', (contentType, body, tooMany, enough) => {
   const read = (maxParts: number) => atOnce(readOtlp({ body, contentType, maxDepth: 16, maxParts }));
   const refusal = expect.objectContaining({
     code: 'TOO_MANY_PARTS',
     message: expect.stringContaining('the limit of one request'),
   });
-  expect(() => read(most)).toThrow(refusal);
+  expect(() => read(tooMany)).toThrow(refusal);
   expect(() => read(enough)).not.toThrow();
 });

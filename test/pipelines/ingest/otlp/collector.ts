@@ -7,10 +7,10 @@ export interface CapturedRequest {
   readonly body: Buffer;
 }
 
-/** A server that keeps the bodies that exporters send, and answers as the product does. */
+/** A server that records the bodies that exporters send, and answers as the product does. */
 export interface Collector {
   readonly origin: string;
-  /** Where exporters send traces. */
+  /** The URL that exporters send traces to. */
   readonly url: string;
   readonly requests: CapturedRequest[];
   close(): Promise<void>;
@@ -26,7 +26,7 @@ export async function startCollector(
     request.on('end', () => {
       const contentType = request.headers['content-type'] ?? '';
       if (request.method !== 'POST') {
-        // Clients ask for /info first.
+        // Clients request /info first.
         response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
         return;
       }

@@ -90,18 +90,18 @@ describe('usage', () => {
     expect([run.promptCost, run.totalCost]).toEqual(['0.0000012', '1.5']);
   });
 
-  test('only model calls carry tokens of their own; others keep them in the metadata', () => {
+  test('only model calls have tokens of their own; other spans keep them in the metadata', () => {
     const draft = draftOf({ attributes: attributes({ 'gen_ai.usage.input_tokens': 3 }) });
     expect(draft.values.promptTokens).toBeUndefined();
     expect(metadataOf(draft.values)).toEqual({ usage_metadata: { input_tokens: 3 } });
   });
 
-  test('what is no count stays an attribute', () => {
+  test('a value that is not a count stays an attribute', () => {
     const draft = draftOf({ attributes: attributes({ 'gen_ai.usage.input_tokens': 'many' }) });
     expect(metadataOf(draft.values)).toEqual({ 'gen_ai.usage.input_tokens': 'many' });
   });
 
-  test('the first token is told by an event', () => {
+  test('the time of the first token comes from an event', () => {
     const events = [
       { name: 'ai.stream.firstChunk', timeUnixNano: String(startNanos + 5_000_000n) },
       { name: 'new_token', timeUnixNano: String(startNanos + 9_000_000n) },
@@ -150,8 +150,8 @@ describe('errors', () => {
   });
 });
 
-describe('metadata and the rest', () => {
-  test('every attribute ends in one place', () => {
+describe('metadata and other attributes', () => {
+  test('every attribute is stored in exactly one field', () => {
     const values = {
       'langsmith.metadata.user': 'ada',
       'langsmith.metadata.object': '{"a":[1]}',
@@ -188,7 +188,7 @@ describe('metadata and the rest', () => {
     );
   });
 
-  test('scope before resource, and the span before both', () => {
+  test('a span attribute overrides its scope, and the scope overrides the resource', () => {
     const own = attributes({ shared: 'span' });
     const draft = draftOf(
       { attributes: own },

@@ -19,7 +19,7 @@ describe('inputs and outputs', () => {
       '{"output":"\\"x\\""}',
     ],
     [
-      'text that says it is text',
+      'text marked as text',
       { 'input.value': '{"a":1}', 'input.mime_type': 'text/plain' },
       '{"input":"{\\"a\\":1}"}',
       undefined,
@@ -105,7 +105,7 @@ describe('inputs and outputs', () => {
       '{"embeddings":[{"text":"one","vector":[0.5,-1.5]}]}',
     ],
     [
-      'embeddings that the value repeats',
+      'embeddings repeated in the value',
       { 'output.value': '{"data":[[0.5]]}', 'embedding.embeddings.0.embedding.vector': [{ doubleValue: 0.5 }] },
       undefined,
       '{"data":[[0.5]]}',
@@ -124,7 +124,7 @@ describe('inputs and outputs', () => {
     for (const json of [inputs, outputs]) if (json !== undefined) expect(() => JSON.parse(json)).not.toThrow();
   });
 
-  test('an embedding span of OpenInference says its model, parameters and tokens, and no vectors in its metadata', () => {
+  test('an embedding span of OpenInference has its model, parameters and tokens, and no vectors in its metadata', () => {
     const draft = draftOf({
       attributes: attributes({
         'openinference.span.kind': 'EMBEDDING',
@@ -150,14 +150,14 @@ describe('inputs and outputs', () => {
     expect(JSON.parse(texts(draft.values).extra as string)).toMatchObject({ invocation_params: { dimensions: 2 } });
   });
 
-  test('a name that runs into another one stays metadata', () => {
+  test('a name that collides with another one stays metadata', () => {
     const values = { 'gen_ai.prompt.0.content': 'text', 'gen_ai.prompt.0.content.type': 'odd' };
     const draft = draftOf({ attributes: attributes(values) });
     expect(texts(draft.values).inputs).toBe('{"messages":[{"content":"text"}]}');
     expect(metadataOf(draft.values)).toEqual({ 'gen_ai.prompt.0.content.type': 'odd' });
   });
 
-  test('messages and choices that came as events', () => {
+  test('messages and choices sent as events', () => {
     const event = (name: string, values: Record<string, unknown>) => ({ name, attributes: attributes(values) });
     const { inputs, outputs, events } = texts(
       draftOf({

@@ -72,7 +72,7 @@ function run(name: string): OtlpDraft {
   return found;
 }
 
-test('three runs of one trace, in the project and the tree that the SDK knows', () => {
+test('three runs of one trace, in the project and tree of the SDK', () => {
   expect(runs).toHaveLength(3);
   const root = run('agent');
   expect(new Set(runs.map(({ traceId }) => traceId)).size).toBe(1);
@@ -82,11 +82,11 @@ test('three runs of one trace, in the project and the tree that the SDK knows', 
   expect(run('tool').values.parentRunId).toBe(root.runId);
 });
 
-test('the root has the id by which the client gives feedback', () => {
+test('the root has the id that the client uses for feedback', () => {
   expect(run('agent').runId).toBe(rootIdOfClient);
 });
 
-test('inputs, outputs, tags and metadata come back', () => {
+test('inputs, outputs, tags and metadata are preserved', () => {
   expect(texts(run('agent').values)).toMatchObject({
     runType: 'chain',
     inputs: '{"text":"hi"}',
@@ -96,7 +96,7 @@ test('inputs, outputs, tags and metadata come back', () => {
   expect(metadataOf(run('agent').values)).toMatchObject({ user: 'ada', nested: { deep: [1] } });
 });
 
-test('the model call carries its usage', () => {
+test('the model call has its usage', () => {
   const { values } = run('model');
   expect(texts(values)).toMatchObject({
     runType: 'llm',
@@ -110,7 +110,7 @@ test('the model call carries its usage', () => {
   expect(metadataOf(values)).toMatchObject({ ls_model_name: 'gpt-4o', ls_provider: 'openai' });
 });
 
-test("the error is the run's own text", () => {
+test('the error is the text that the run reported', () => {
   expect(texts(run('tool').values).error).toMatch(/^"Error: out of order/);
   expect(run('model').values.error).toBeUndefined();
 });

@@ -10,7 +10,7 @@ test.each([
   ['application/x-protobuf', 'application/x-protobuf', ''],
   ['application/json; charset=utf-8', 'application/json', '{}'],
   [undefined, 'application/x-protobuf', ''],
-])('full success for %s leaves partial_success out', (contentType, answered, body) => {
+])('full success for %s omits partial_success', (contentType, answered, body) => {
   const answer = otlpResponse(contentType, 0, '');
   expect([answer.contentType, answer.body.toString()]).toEqual([answered, body]);
 });
@@ -28,7 +28,7 @@ test('a failure is a google.rpc.Status', () => {
   expect([contentType, body.toString('hex')]).toEqual(['application/x-protobuf', '1282808080006e6f']);
 });
 
-describe('the exporters understand it', () => {
+describe('the exporters parse it', () => {
   afterEach(() => diag.disable());
 
   const exporters: ReadonlyArray<readonly [string, (url: string) => SpanExporter]> = [
@@ -36,9 +36,9 @@ describe('the exporters understand it', () => {
     ['JSON', (url) => new JsonExporter({ url })],
   ];
   test.each(exporters)('%s', async (_name, exporterFor) => {
-    const said: string[] = [];
-    const note = (message: string, ...rest: unknown[]) => said.push([message, ...rest].map(String).join(' '));
-    const logger = { error: note, warn: note, info: note, debug: note, verbose: note };
+    const logged: string[] = [];
+    const log = (message: string, ...rest: unknown[]) => logged.push([message, ...rest].map(String).join(' '));
+    const logger = { error: log, warn: log, info: log, debug: log, verbose: log };
     diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
     const collector = await startCollector((contentType) => otlpResponse(contentType, 3, 'the reason'));
     try {
@@ -50,7 +50,7 @@ describe('the exporters understand it', () => {
     } finally {
       await collector.close();
     }
-    expect(said.join('\n')).toContain('the reason');
-    expect(said.join('\n')).toMatch(/"rejectedSpans":"?3/);
+    expect(logged.join('\n')).toContain('the reason');
+    expect(logged.join('\n')).toMatch(/"rejectedSpans":"?3/);
   });
 });

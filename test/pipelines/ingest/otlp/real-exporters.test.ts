@@ -16,7 +16,7 @@ let ids: { trace: string; root: string; model: string; tool: string };
 
 const at = (ms: number) => new Date(1_764_000_000_000 + ms);
 
-/** One trace: a root, a model call that fails, and a tool call in it. */
+/** One trace: a root, a failing model call, and a tool call inside it. */
 function record(provider: BasicTracerProvider): typeof ids {
   const tracer = provider.getTracer('demo', '1.2.3');
   const root = tracer.startSpan('agent', {
@@ -81,7 +81,7 @@ beforeAll(async () => {
 
 afterAll(() => collector?.close());
 
-test('both exporters give the same runs, none rejected', () => {
+test('both exporters produce the same runs, none rejected', () => {
   const readable = ({ drafts, rejected }: OtlpRuns) => ({
     rejected,
     drafts: drafts.map((draft) => ({ ...draft, values: texts(draft.values) })),
@@ -103,7 +103,7 @@ test('ids, tree, times and project of the trace', () => {
   expect(tool?.values.endedAtMicros).toBe(at(30).getTime() * 1000);
 });
 
-test('what the model call says', () => {
+test('values of the model call', () => {
   const model = fromProtobuf.drafts[1]?.values ?? {};
   const { inputs, outputs, error, extra } = texts(model);
   expect(model).toMatchObject({ runType: 'llm', promptTokens: 11, completionTokens: 4, totalTokens: 15 });
@@ -135,7 +135,7 @@ test('what the model call says', () => {
   });
 });
 
-test('what the tool call says', () => {
+test('values of the tool call', () => {
   const { inputs, events, outputs, error, runType } = texts(fromProtobuf.drafts[0]?.values ?? {});
   expect([runType, inputs, outputs, error]).toEqual(['tool', '{"q":1}', undefined, undefined]);
   expect(JSON.parse(events as string)).toEqual([
@@ -143,7 +143,7 @@ test('what the tool call says', () => {
   ]);
 });
 
-test("a span's own attribute wins over the resource's", () => {
+test('a span attribute overrides the resource attribute', () => {
   const metadata = metadataOf(fromProtobuf.drafts[2]?.values ?? {});
   expect(metadata).toMatchObject({
     'service.name': 'of the span',

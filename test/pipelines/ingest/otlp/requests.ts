@@ -13,7 +13,7 @@ export const startMicros = 1_764_000_000_123_456;
 
 type Json = Record<string, unknown>;
 
-/** A valid span in OTLP/JSON, with `fields` over its own. */
+/** A valid span in OTLP/JSON, overridden with `fields`. */
 export function span(fields: Json = {}): Json {
   return {
     traceId: traceHex,
@@ -26,7 +26,10 @@ export function span(fields: Json = {}): Json {
   };
 }
 
-/** Attributes in OTLP/JSON: text as stringValue, whole numbers as intValue, and so on; objects are AnyValues already. */
+/**
+ * Attributes in OTLP/JSON: text as stringValue, integers as intValue, and so on; objects are passed through as
+ * AnyValues.
+ */
 export function attributes(values: Json): Json[] {
   return Object.entries(values).map(([key, value]) => ({ key, value: anyValue(value) }));
 }
@@ -43,7 +46,7 @@ export function request(spans: Json[], resource?: Json, scope?: Json): string {
   return JSON.stringify({ resourceSpans: [{ resource, scopeSpans: [{ scope, spans }] }] });
 }
 
-/** Reads a request in OTLP/JSON, and as protobuf, and demands that both give the same. */
+/** Reads a request as OTLP/JSON and as protobuf, and asserts that both results are equal. */
 export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   const body = Buffer.from(json);
   const fromJson = atOnce(readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 }));
@@ -71,7 +74,7 @@ export function draftOf(fields: Json, resource?: Json, scope?: Json): OtlpDraft 
   return drafts[0] as OtlpDraft;
 }
 
-/** The draft of a span with these attributes, its JSON as text. */
+/** The draft of a span with these attributes, with its JSON as text. */
 export function textsOf(values: Json, fields: Json = {}) {
   return texts(draftOf({ attributes: attributes(values), ...fields }).values);
 }

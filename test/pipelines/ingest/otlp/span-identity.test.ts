@@ -23,8 +23,8 @@ const ownSegment = `20251124T160001000002Z${ownRun}`;
 const parent = 'aaaaaaaaaaaaaaaa';
 const parentUuid = '00000000-0000-0000-aaaa-aaaaaaaaaaaa';
 
-describe('ids of a span by itself', () => {
-  test('follow from the OTel ids', () => {
+describe('ids of a single span', () => {
+  test('are derived from the OTel ids', () => {
     const draft = draftOf({ parentSpanId: parent });
     expect(draft).toMatchObject({ runId, traceId, startTimeMicros: startMicros, traceTimeMicros: startMicros });
     expect(draft.values).toMatchObject({ parentRunId: parentUuid, startedAtMicros: startMicros });
@@ -43,7 +43,7 @@ describe('ids of a span by itself', () => {
     expect(draftOf({ endTimeUnixNano: undefined }).values.endedAtMicros).toBeUndefined();
   });
 
-  test('attributes of the SDK replace them, and the OTel ids are kept beside', () => {
+  test('SDK attributes replace them, and the OTel ids are kept as well', () => {
     const values = {
       'langsmith.span.id': ownRun.toUpperCase(),
       'langsmith.trace.id': ownTrace,
@@ -66,7 +66,7 @@ describe('ids of a span by itself', () => {
     );
   });
 
-  test('a dotted order alone gives the ids', () => {
+  test('a dotted order alone determines the ids', () => {
     const values = { 'langsmith.span.dotted_order': `${rootSegment}.${ownSegment}` };
     const draft = draftOf({ attributes: attributes(values) });
     expect(draft).toMatchObject({ runId: ownRun, traceId: ownTrace });
@@ -76,7 +76,7 @@ describe('ids of a span by itself', () => {
   test.each([
     ['a dotted order of one segment', { 'langsmith.span.dotted_order': rootSegment }],
     ['a run that is its own trace', { 'langsmith.span.id': ownTrace, 'langsmith.trace.id': ownTrace }],
-    ['a span that the SDK marks', { 'langsmith.is_root': true }],
+    ['a span marked by the SDK', { 'langsmith.is_root': true }],
   ])('%s is a root, whatever its OTel parent', (_name, values) => {
     expect(draftOf({ attributes: attributes(values), parentSpanId: parent }).values.parentRunId).toBeUndefined();
   });
@@ -86,7 +86,7 @@ describe('spans of one request', () => {
   const child = (fields = {}) => span({ spanId: 'bbbbbbbbbbbbbbbb', parentSpanId: spanHex, ...fields });
   const later = { startTimeUnixNano: String(startNanos + 1_000_000n) };
 
-  test('the root gives time and project to those that came before it', () => {
+  test('earlier spans take time and project from the root that follows', () => {
     const root = span({ attributes: attributes({ 'langsmith.trace.session_name': 'shop' }) });
     const { drafts } = readBoth(request([child(later), root]));
     expect(drafts.map(({ traceTimeMicros }) => traceTimeMicros)).toEqual([startMicros, startMicros]);
@@ -94,7 +94,7 @@ describe('spans of one request', () => {
     expect(drafts[0]?.startTimeMicros).toBe(startMicros + 1_000);
   });
 
-  test('without the root the earliest span gives the time, and any span the project', () => {
+  test('without the root, the time is that of the earliest span, and the project that of any span', () => {
     const first = child({ spanId: 'cccccccccccccccc' });
     const named = child({ ...later, attributes: attributes({ 'langsmith.trace.session_name': 'shop' }) });
     const { drafts } = readBoth(request([named, first]));
@@ -102,18 +102,18 @@ describe('spans of one request', () => {
     expect(drafts.map(({ projectName }) => projectName)).toEqual(['shop', 'shop']);
   });
 
-  test('a project of its own stands', () => {
+  test('a span keeps its own project', () => {
     const root = span({ attributes: attributes({ 'langsmith.trace.session_name': 'shop' }) });
     const other = child({ attributes: attributes({ 'langsmith.trace.session_name': 'other' }) });
     expect(readBoth(request([root, other])).drafts.map(({ projectName }) => projectName)).toEqual(['shop', 'other']);
   });
 
-  test('a parent that names its own run id is found by it', () => {
+  test('a span finds a parent that sets its own run id', () => {
     const root = span({ attributes: attributes({ 'langsmith.span.id': ownRun }) });
     expect(readBoth(request([child(), root])).drafts[0]?.values.parentRunId).toBe(ownRun);
   });
 
-  test('how spans are split over requests changes no id', () => {
+  test('ids do not depend on how spans are split over requests', () => {
     const spans = [child(later), span(), child({ spanId: 'dddddddddddddddd', parentSpanId: 'bbbbbbbbbbbbbbbb' })];
     const keys = (drafts: ReturnType<typeof readBoth>['drafts']) =>
       drafts.map(({ runId: id, traceId: trace, startTimeMicros, values }) => [
@@ -128,7 +128,7 @@ describe('spans of one request', () => {
   });
 });
 
-describe('a span that cannot be taken leaves the others', () => {
+describe('an invalid span does not affect the others', () => {
   const notUuid = attributes({ 'langsmith.span.id': 'x' });
   const order = (text: string, more = {}) => attributes({ 'langsmith.span.dotted_order': text, ...more });
   test.each([
@@ -176,7 +176,7 @@ describe('a span that cannot be taken leaves the others', () => {
     ]);
   });
 
-  test('text that is not UTF-8 is named with its offset', () => {
+  test('text that is not UTF-8 is reported with its offset', () => {
     const json = request([span({ attributes: attributes({ k: 'MARK' }) }), span({ spanId: parent })]);
     const { body } = atOnce(decodeJson(Buffer.from(json), 64, 1_000_000));
     const at = body.indexOf('MARK');

@@ -19,7 +19,7 @@ function read(body: Buffer, contentType: string): string {
   }
 }
 
-/** The best of three: the others may have waited for a processor. */
+/** Best of three: the others may have waited for a CPU. */
 function timeMs(work: () => void): number {
   const timesMs = Array.from({ length: 3 }, () => {
     const startMs = performance.now();
@@ -29,7 +29,7 @@ function timeMs(work: () => void): number {
   return Math.min(...timesMs);
 }
 
-/** `before`, then `element` so often, separated by commas, then `after`. */
+/** `before`, then `element` that many times, separated by commas, then `after`. */
 function many(before: string, element: string, count: number, after: string): Buffer {
   return Buffer.concat([
     Buffer.from(before),
@@ -38,7 +38,7 @@ function many(before: string, element: string, count: number, after: string): Bu
   ]);
 }
 
-/** One message of protobuf around another, from the inside out. */
+/** Nested protobuf messages, from the inside out. */
 function wrap(inner: Buffer, ...tags: number[]): Buffer {
   return tags.reduce((body, tag) => {
     const head = [tag];
@@ -115,14 +115,14 @@ test('unknown fields with very many distinct keys cost no more than a few scans'
   expect(readMs).toBeLessThan(10 * scanMs + 200);
 });
 
-test('one resource under very many scopes is not read for each without end', () => {
+test('one resource shared by very many scopes is not read again for each of them', () => {
   const resource = wrap(Buffer.alloc(20_000, '\n\0'), 0x0a);
   const scope = wrap(wrap(Buffer.alloc(0), 0x12), 0x12);
   const body = wrap(Buffer.concat([resource, ...Array.from({ length: 5_000 }, () => scope)]), 0x0a);
   expect(read(body, protobuf)).toMatch(/^TOO_MANY_PARTS: .*attributes, events and links/);
 });
 
-test('a large request of ordinary spans is taken', () => {
+test('a large request of ordinary spans is accepted', () => {
   const values = Object.fromEntries(
     Array.from({ length: 20 }, (_, index) => [`http.header.${index}`, `value ${index}`]),
   );
@@ -134,13 +134,13 @@ test('a large request of ordinary spans is taken', () => {
   expect(limited().drafts).toHaveLength(count);
 }, 60_000);
 
-test('a span with thousands of attributes is taken whatever the limit on parts', () => {
+test('a span with thousands of attributes is read completely, whatever the limit on parts', () => {
   const values = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`a.${index}`, index]));
   const body = Buffer.from(request([span({ attributes: attributes(values) })]));
   expect(atOnce(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1 })).drafts).toHaveLength(1);
 });
 
-test('JSON that is too deep is told the setting as it was set', () => {
+test('the error for JSON that is too deep names the configured limit', () => {
   const deep = Buffer.from(`{"resourceSpans":${'['.repeat(30_000)}${']'.repeat(30_000)}}`);
   expect(read(deep, json)).toBe(
     'TOO_DEEP: The JSON in the body is nested deeper than 5000 (the limit of all JSON bodies).',

@@ -19,7 +19,7 @@ it('formats a segment', () => {
 });
 
 describe('parseDottedOrder', () => {
-  it('reads a root', () => {
+  it('parses a root', () => {
     expect(parseDottedOrder(root)).toEqual({
       text: root,
       runId: ids[0],
@@ -30,7 +30,7 @@ describe('parseDottedOrder', () => {
     });
   });
 
-  it('reads a child of a child, with ids in lower case', () => {
+  it('parses a child of a child, with ids in lower case', () => {
     const text = `${root}.${child}.${leaf}`;
     const expected = {
       text,
@@ -44,7 +44,7 @@ describe('parseDottedOrder', () => {
     expect(parseDottedOrder(text.toUpperCase())).toEqual(expected);
   });
 
-  it('reads 1,000 segments and no more', () => {
+  it('parses 1,000 segments and no more', () => {
     expect(parseDottedOrder(`${`${root}.`.repeat(999)}${leaf}`)).toMatchObject({ runId: ids[2], parentId: ids[0] });
     expect(parseDottedOrder(`${`${root}.`.repeat(1_000)}${leaf}`)).toEqual({ reason: 'has more than 1000 segments' });
     expect(parseDottedOrder('.'.repeat(10_000_000))).toEqual({ reason: 'has more than 1000 segments' });
@@ -66,7 +66,7 @@ describe('parseDottedOrder', () => {
     ['a UUID without dashes', root.slice(0, 22) + ids[0].replaceAll('-', ''), length(54, 1)],
     ['no T', root.replace('T', ' '), noTime(1)],
     ['no Z', `${root}.${child.replace('Z', 'z')}`, noTime(2)],
-    ['a date that there is not', `${root}.${leaf.replace('0228', '0230')}`, noTime(2)],
+    ['a date that does not exist', `${root}.${leaf.replace('0228', '0230')}`, noTime(2)],
     ['year 0', root.replace('2026', '0000'), noTime(1)],
     ['hour 24', root.replace('T12', 'T24'), noTime(1)],
     ['minute 60', root.replace('T1230', 'T1260'), noTime(1)],
@@ -74,8 +74,8 @@ describe('parseDottedOrder', () => {
     ['a letter in the time', root.replace('123456Z', '12345xZ'), noTime(1)],
     ['a UUID with another letter', `${root}.${leaf.replace('abc', 'xyz')}`, 'has no UUID in segment 2'],
     ['dashes elsewhere', root.replace('0192f0c1-', '0192f0c-1'), 'has no UUID in segment 1'],
-    ['letters that only look like digits', `${root.slice(0, -1)}\u0661`, 'has no UUID in segment 1'],
-  ])('says what is wrong with %s', (_, text, reason) => {
+    ['letters that look like digits', `${root.slice(0, -1)}\u0661`, 'has no UUID in segment 1'],
+  ])('reports the error in %s', (_, text, reason) => {
     expect(parseDottedOrder(text)).toEqual({ reason });
   });
 });

@@ -10,7 +10,7 @@ describe('parseTime', () => {
     ['no fraction', '2026-02-28T12:30:45Z', noon],
     ['three digits', '2026-02-28T12:30:45.123Z', noon + 123_000],
     ['one digit', '2026-02-28T12:30:45.1', noon + 100_000],
-    ['nine digits, cut off', '2026-02-28T12:30:45.123456999Z', noon + 123_456],
+    ['nine digits, truncated', '2026-02-28T12:30:45.123456999Z', noon + 123_456],
     ['a fraction of zeros', '2026-02-28T12:30:45.000000Z', noon],
     ['a comma', '2026-02-28T12:30:45,5Z', noon + 500_000],
     ['no zone', '2026-02-28T12:30:45.123456', noon + 123_456],
@@ -26,12 +26,12 @@ describe('parseTime', () => {
     ['a leap day', '2024-02-29T00:00:00Z', Date.UTC(2024, 1, 29) * 1_000],
     ['the leap day of 2000', '2000-02-29T00:00:00Z', Date.UTC(2000, 1, 29) * 1_000],
     ['before 1970', '1969-12-31T23:59:59.999999Z', -1],
-    ['the first moment', '0001-01-01T00:00:00Z', -62_135_596_800_000_000],
-    ['the last moment, as near as a double is', '9999-12-31T23:59:59.999999Z', 253_402_300_800_000_000],
+    ['the minimum time', '0001-01-01T00:00:00Z', -62_135_596_800_000_000],
+    ['the maximum time, to the precision of a double', '9999-12-31T23:59:59.999999Z', 253_402_300_800_000_000],
     ['milliseconds', 1_772_281_845_123, 1_772_281_845_123_000],
     ['zero', 0, 0],
     ['negative milliseconds', -1, -1_000],
-  ])('reads %s', (_, value, micros) => {
+  ])('parses %s', (_, value, micros) => {
     expect(parseTime(value)).toBe(micros);
   });
 
@@ -87,7 +87,7 @@ describe('parseTime', () => {
     expect(parseTime(value)).toBeUndefined();
   });
 
-  it('agrees with Date on every day of four centuries, and refuses every day that there is not', () => {
+  it('agrees with Date on every day of four centuries, and refuses every day that does not exist', () => {
     for (let year = 1_800; year < 2_200; year++) {
       for (let month = 1; month <= 12; month++) {
         for (let day = 28; day <= 31; day++) {
@@ -110,12 +110,12 @@ describe('formatTime', () => {
     [Date.UTC(2024, 1, 29, 23, 59, 59, 999) * 1_000 + 999, '2024-02-29T23:59:59.999999'],
     [-62_135_596_800_000_000, '0001-01-01T00:00:00.000000'],
     [253_402_300_799_000_000, '9999-12-31T23:59:59.000000'],
-  ])('writes %d', (micros, text) => {
+  ])('formats %d', (micros, text) => {
     expect(formatTime(micros)).toBe(text);
     expect(formatTimeWithZone(micros)).toBe(`${text}+00:00`);
   });
 
-  it('writes what Date writes, and what parseTime reads back', () => {
+  it('equals the output of Date, and parseTime parses it back', () => {
     const years = fc.integer({ min: Date.UTC(1690, 0), max: Date.UTC(2250, 0) });
     fc.assert(
       fc.property(years, fc.integer({ min: 0, max: 999 }), (milliseconds, rest) => {
@@ -130,7 +130,7 @@ describe('formatTime', () => {
     );
   });
 
-  it('holds from the year 1 to the year 9999', () => {
+  it('works from the year 1 to the year 9999', () => {
     fc.assert(
       fc.property(fc.integer({ min: -62_135_596_800, max: 253_402_300_799 }), (seconds) => {
         expect(formatTime(seconds * 1_000_000)).toBe(`${new Date(seconds * 1_000).toISOString().slice(0, 19)}.000000`);

@@ -10,11 +10,11 @@ describe('parseUuid', () => {
     '0192F0c1-2345-7Abc-8dEf-0123456789aB',
     id.replaceAll('-', ''),
     id.replaceAll('-', '').toUpperCase(),
-  ])('takes %s', (text) => {
+  ])('accepts %s', (text) => {
     expect(parseUuid(text)).toBe(id);
   });
 
-  it('takes every version, also the nil one', () => {
+  it('accepts every version, and the nil UUID', () => {
     const nil = '00000000-0000-0000-0000-000000000000';
     expect(parseUuid(nil)).toBe(nil);
   });

@@ -1,4 +1,4 @@
-/** A topic → table mapping is data: one entry, one schema and its table are all that a further topic takes. */
+/** A topic → table mapping is data: a further topic needs only one entry, one schema and its table. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
@@ -70,7 +70,7 @@ function measurement(id: string, degrees: number, { dayOf = 0, wanted = true } =
   return { key: id, value: Buffer.from(writer.since(0)) };
 }
 
-test('its records are stored, merged, stamped and left out, its hours are noted, its poison is put aside', async () => {
+test('its records are stored, merged, stamped and filtered, its hours are marked dirty, its poison records go to the dead-letter queue', async () => {
   const [one, two, unwanted, garbled] = [randomUUID(), randomUUID(), randomUUID(), 'z'.repeat(36)];
   const batch = [
     measurement(one, 1),
@@ -98,7 +98,7 @@ test('its records are stored, merged, stamped and left out, its hours are noted,
   ]);
 });
 
-test('a batch over more days than an insert may meet is cut', async () => {
+test('a batch with more days than an insert may have is split', async () => {
   const many = Array.from({ length: 120 }, (_, index) => measurement(randomUUID(), 0, { dayOf: -index }));
   await under.deliver(measurements, atOffset(100, many));
   const [stored] = await under.stores.clickhouse.query<{ rows: number }>({

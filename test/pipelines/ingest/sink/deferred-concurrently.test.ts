@@ -26,24 +26,24 @@ const patchOf = (of: RunEvent): RunEvent => ({
   values: { outputs: json('patched') },
 });
 
-test('an event that is being parked while those of another partition join theirs joins its trace, too', async () => {
+test('an event that is deferred while another partition releases those of its trace is released, too', async () => {
   const [first, second] = [runEvent(), runEvent()];
   const deliver = (offset: number, partition: number, event: RunEvent) =>
     sink.deliver(runEvents, atOffset(offset, [messageOf(event)], partition));
   await deliver(0, 0, patchOf(first));
 
-  // Whoever parks at that offset waits until this transaction has ended.
+  // A transaction that defers at that offset waits until this one has ended.
   await other.query('BEGIN');
   await other.query('INSERT INTO deferred_offsets (topic, partition, log_offset, salt) VALUES ($1, 1, 0, $2)', [
     runEvents.name,
     '',
   ]);
-  const parking = deliver(0, 1, patchOf(second));
+  const deferring = deliver(0, 1, patchOf(second));
   const waiting = 'SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))';
-  await until('it to be about to be parked', async () => ((await other.query(waiting)).rowCount ?? 0) > 0);
+  await until('the event to be about to be deferred', async () => ((await other.query(waiting)).rowCount ?? 0) > 0);
   await deliver(1, 0, first);
   await other.query('ROLLBACK');
-  await parking;
+  await deferring;
 
   await deliver(1, 1, second);
   const outputs = await sink.stores.clickhouse.query<{ outputs: string | null }>({

@@ -25,9 +25,9 @@ function counting(): { readonly database: Database; statements(): number } {
           (tx) =>
             work({
               ...tx,
-              query: (...asked) => {
+              query: (...query) => {
                 count++;
-                return tx.query(...asked);
+                return tx.query(...query);
               },
             }),
           options,
@@ -36,7 +36,7 @@ function counting(): { readonly database: Database; statements(): number } {
   };
 }
 
-test('a thousand events take one statement; each is there once, as it came, in the order of the log', async () => {
+test('deferring a thousand events takes one statement; each is stored once, unchanged, in log order', async () => {
   const traceId = randomUUID();
   const records = Array.from(
     { length: 2_500 },
@@ -55,13 +55,13 @@ test('a thousand events take one statement; each is there once, as it came, in t
   expect(statements()).toBe(4);
   const claimed = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
   expect(claimed.map(({ record }) => record)).toEqual(records);
-  // Released meanwhile: none is parked a second time.
+  // Released meanwhile: none is deferred again.
   await stores.database.query('DELETE FROM deferred_events');
   await deferEvents(database, from, records);
   expect(await stores.database.query('SELECT FROM deferred_events')).toEqual([]);
 });
 
-test('large events go in statements of bounded size', async () => {
+test('large events are written in statements of bounded size', async () => {
   const records = Array.from(
     { length: 3 },
     (_, offset): LogRecord => ({

@@ -11,9 +11,9 @@ import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 export interface DrivenSink {
   readonly stores: FreshStores;
   readonly log: EventLog;
-  /** Hands `records` to the sink as one batch, as a log does that has them at those offsets. */
+  /** Delivers `records` to the sink as one batch, as a log that has them at those offsets. */
   deliver(topic: Topic, records: readonly LogRecord[]): Promise<void>;
-  /** The next insert fails: before anything is stored, or after everything is. */
+  /** Makes the next insert fail: before anything is stored, or after everything is. */
   failNextInsert(when: 'before' | 'after'): void;
   close(): Promise<void>;
 }
@@ -21,11 +21,11 @@ export interface DrivenSink {
 export interface DrivenOptions {
   readonly config?: Partial<Config>;
   readonly topics?: readonly Topic[];
-  /** Ids of the log beyond those of `topics`. */
+  /** Schema ids of the log in addition to those of `topics`. */
   readonly schemas?: Readonly<Record<number, string>>;
 }
 
-/** A sink on real stores whose offsets, batches and repeats the test decides. */
+/** A sink on real stores whose offsets, batches and repeats the test controls. */
 export async function openDrivenSink(options: DrivenOptions = {}): Promise<DrivenSink> {
   const { config = {}, topics = allTopics, schemas = {} } = options;
   const stores = await freshStores();
@@ -77,7 +77,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
   };
 }
 
-/** Messages as they stand in the log from `offset` on. */
+/** Messages at consecutive log offsets, starting at `offset`. */
 export function atOffset(offset: number, messages: readonly LogMessage[], partition = 0): LogRecord[] {
   return messages.map((message, index) => ({ headers: {}, ...message, partition, offset: offset + index }));
 }

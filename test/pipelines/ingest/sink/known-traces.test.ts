@@ -11,28 +11,31 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-// Two sinks that have a partition at the same time may each place a trace.
+// Two sinks that have a partition at the same time may each assign a trace location.
 test.each([
   ['first', 0, 1],
   ['last', 1, 0],
-])('a trace that was placed twice lies where the event accepted first put it, inserted %s', async (_when, one, two) => {
-  const first = runEvent({ receivedAtMicros: noonMicros + 1 });
-  const second = runEvent({
-    traceId: first.traceId,
-    receivedAtMicros: noonMicros + 2,
-    projectId: otherProjectId,
-    traceTimeMicros: noonMicros - 7,
-  });
-  const events = [first, second] as const;
-  const ofEach = async () => {
-    const key = traceKey(tenantId, first.traceId);
-    const place = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse)).get(key);
-    expect(place).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros });
-    expect(await locateTrace(stores.clickhouse, tenantId, first.traceId)).toEqual([projectId]);
-  };
-  await insertEvents(stores.clickhouse, [events[one] as typeof first]);
-  await insertEvents(stores.clickhouse, [events[two] as typeof first]);
-  await ofEach();
-  await stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE trace_locations FINAL' });
-  await ofEach();
-});
+])(
+  'a trace with two assigned locations keeps that of the event accepted first, inserted %s',
+  async (_when, one, two) => {
+    const first = runEvent({ receivedAtMicros: noonMicros + 1 });
+    const second = runEvent({
+      traceId: first.traceId,
+      receivedAtMicros: noonMicros + 2,
+      projectId: otherProjectId,
+      traceTimeMicros: noonMicros - 7,
+    });
+    const events = [first, second] as const;
+    const ofEach = async () => {
+      const key = traceKey(tenantId, first.traceId);
+      const location = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse)).get(key);
+      expect(location).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros });
+      expect(await locateTrace(stores.clickhouse, tenantId, first.traceId)).toEqual([projectId]);
+    };
+    await insertEvents(stores.clickhouse, [events[one] as typeof first]);
+    await insertEvents(stores.clickhouse, [events[two] as typeof first]);
+    await ofEach();
+    await stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE trace_locations FINAL' });
+    await ofEach();
+  },
+);

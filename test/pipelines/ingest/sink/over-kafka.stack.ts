@@ -1,4 +1,4 @@
-/** The sink on the real log: what the other suites show of it where the log is a table and the test decides its batches. */
+/** The sink on Kafka: repeats what the other suites test with the in-process log and batches that the test chooses. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { DeadLetter } from '../../../../infra/event-log/dead-letters.ts';
@@ -70,7 +70,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     await start();
   }
 
-  /** Events as the API puts them into the log; bytes that name this release's schema name it by its id in the registry. */
+  /** Events as the API writes them to the log; bytes that name this release's schema get its id in the registry. */
   const publish = (...events: (RunEvent | Buffer)[]) => {
     const messages = events.map((event) => {
       const { value, ...message } = messageOf(event);
@@ -108,7 +108,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     }
   };
 
-  test('poison of every kind goes to the dead letters once and as it came, without the good ones of its batch, also where that comes again', async () => {
+  test('poison records of every kind go to the dead-letter queue once and unchanged, without the good ones of their batch, also after redelivery', async () => {
     failAfterNextInsert = true;
     const good: RunEvent[] = [];
     const poison = poisonCases.map(([what, step, make], index) => {
@@ -128,7 +128,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     expect(await stores.database.query('SELECT FROM in_flight_inserts')).toEqual([]);
   });
 
-  test('a patch before its trace waits over a restart and joins it', async () => {
+  test('a patch before its trace stays deferred across a restart and is released by its trace', async () => {
     const root = runEvent();
     const patch: RunEvent = {
       ...root,
@@ -137,19 +137,19 @@ describe.runIf(servers)('the sink over Kafka', () => {
       receivedAtMicros: root.receivedAtMicros + 1,
       values: { outputs: json('later') },
     };
-    const parked = async () => (await stores.database.query('SELECT FROM deferred_events')).length;
+    const deferred = async () => (await stores.database.query('SELECT FROM deferred_events')).length;
     await publish(patch);
-    await until('the patch to be parked', async () => (await parked()) === 1, timeoutMs);
+    await until('the patch to be deferred', async () => (await deferred()) === 1, timeoutMs);
     await restart();
     await publish(root);
     await untilStored([root]);
-    await until('the patch to have joined', async () => (await parked()) === 0, timeoutMs);
+    await until('the patch to be released', async () => (await deferred()) === 0, timeoutMs);
     expect(await rows(`SELECT patch_outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([
       { patch_outputs: '"later"' },
     ]);
   });
 
-  test('an insert that was done and failed comes again and is stored once', async () => {
+  test('an insert that was stored but failed is redelivered and stored once', async () => {
     const events = Array.from({ length: 20 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
     failAfterNextInsert = true;
     await publish(...events);
@@ -163,7 +163,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     expect(await deadLetters(0)).toEqual([]);
   });
 
-  test('records of an older and a newer release stand among ours; none is lost, none goes to the dead letters', async () => {
+  test('records of an older and a newer release are mixed with current ones; none is lost or goes to the dead-letter queue', async () => {
     type Schema = { fields: unknown[] };
     const schemaWith = (change: (fields: unknown[]) => unknown[]): string => {
       const schema = JSON.parse(runEvents.schema) as Schema;
@@ -208,7 +208,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     expect(await deadLetters(1)).toMatchObject([{ step: 'schema', value: unknown }]);
   });
 
-  test('stream events have their place in Kafka, are stored once and only where they are to be kept; poison is put aside', async () => {
+  test('stream events have their Kafka offset, and are stored once and only if marked for storage; poison records go to the dead-letter queue', async () => {
     sink.stop();
     await kafka.close();
     kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 3 });
@@ -238,7 +238,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const allRead = async () => (await Promise.all(threads.map(read))).every(({ length }) => length === 2);
     await until('the stream events to be stored', allRead, timeoutMs);
     expect(failAfterNextInsert).toBe(false);
-    // Where each stands for the first time.
+    // The first position of each event.
     const locationOf = (value: Buffer | undefined) => {
       const { partition, offset } = inKafka.find((each) => each.value?.equals(value as Buffer)) ?? {};
       return { partition, offset };

@@ -1,18 +1,18 @@
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { damaged, framed } from './sink-under-test.ts';
 
-/** Looks like a UUID and is none. */
+/** Looks like a UUID but is invalid. */
 export const garbled = 'zzzzzzzz-zzzz-4zzz-8zzz-zzzzzzzzzzzz';
-/** One that no log or registry gives. */
+/** No log or registry assigns this id. */
 export const unknownSchemaId = 2 ** 31 - 5;
 
-/** What is wrong with a record, the step at which it is found out, and the record made of a good event. */
+/** The defect of a record, the step that detects it, and the record made from a valid event. */
 export const poisonCases: readonly (readonly [what: string, step: string, make: (event: RunEvent) => Buffer])[] = [
   ['another framing', 'framing', (event) => damaged(event, (bytes) => void bytes.writeUInt8(1, 0))],
   ['no room for a schema id', 'framing', () => Buffer.from([0, 0, 0])],
   ['nothing at all', 'framing', () => Buffer.alloc(0)],
   [
-    'a schema id that nobody knows',
+    'an unknown schema id',
     'schema',
     (event) => damaged(event, (bytes) => void bytes.writeUInt32BE(unknownSchemaId, 1)),
   ],
@@ -30,7 +30,7 @@ export const poisonCases: readonly (readonly [what: string, step: string, make: 
     'key',
     (event) => framed({ ...event, startTimeMicros: Date.UTC(1978, 10) * 1_000 }),
   ],
-  ['a start ahead of time', 'key', (event) => framed({ ...event, startTimeMicros: Date.UTC(2090, 1) * 1_000 })],
+  ['a trace time of 1970', 'key', (event) => framed({ ...event, startTimeMicros: Date.UTC(2090, 1) * 1_000 })],
   ['a trace time of 1970', 'key', (event) => framed({ ...event, traceTimeMicros: 1 })],
   ['an identifier that is too short', 'key', (event) => framed({ ...event, traceId: event.traceId.slice(1) })],
   ['a tenant that is no UUID', 'key', (event) => framed({ ...event, tenantId: garbled })],

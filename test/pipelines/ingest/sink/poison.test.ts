@@ -15,7 +15,7 @@ const readDeadLetters = () =>
     'SELECT value, headers, reason, step FROM dead_letters',
   );
 
-describe('a record that can never be stored goes to the dead letters alone', () => {
+describe('a record that can never be stored goes to the dead-letter queue alone', () => {
   test.each(poisonCases)('%s', async (_what, step, make) => {
     await under.stores.database.query('DELETE FROM dead_letters');
     const [before, after] = [runEvent(), runEvent()];
@@ -24,13 +24,13 @@ describe('a record that can never be stored goes to the dead letters alone', () 
     const [deadLetter, ...others] = await readDeadLetters();
     expect(others).toEqual([]);
     expect(deadLetter).toMatchObject({ step, headers: { from: 'test' } });
-    expect(deadLetter?.value.equals(poison), 'its bytes are those that came').toBe(true);
+    expect(deadLetter?.value.equals(poison), 'its bytes are unchanged').toBe(true);
     expect(deadLetter?.reason).not.toBe('');
     const stored = await under.rows<{ id: string }>('SELECT id FROM runs');
     expect(stored.map(({ id }) => id)).toEqual(expect.arrayContaining([before.runId, after.runId]));
   });
 
-  test('many among many: each found, in one batch', async () => {
+  test('many poison records among many others: each is found, in one batch', async () => {
     await under.stores.database.query('DELETE FROM dead_letters');
     const events = Array.from({ length: 200 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
     const bad = new Set([0, 7, 8, 99, 199]);
@@ -44,7 +44,7 @@ describe('a record that can never be stored goes to the dead letters alone', () 
   });
 });
 
-test('poison that was moved to the place of its trace is put aside with the bytes that came', async () => {
+test('a poison record that was moved to the location of its trace keeps its original bytes in the dead-letter queue', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   const root = runEvent();
   const elsewhere = runEvent({ traceId: root.traceId, traceTimeMicros: noonMicros + 7, projectId: randomUUID() });
@@ -55,13 +55,13 @@ test('poison that was moved to the place of its trace is put aside with the byte
   expect(deadLetters[0]?.value.equals(poison)).toBe(true);
 });
 
-test('only poison in a batch: it is acknowledged', async () => {
+test('a batch of poison records only is acknowledged', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   await under.publish(Buffer.from('no'), framed(runEvent({ userId: garbled })));
   expect(await readDeadLetters()).toHaveLength(2);
 });
 
-test('poison that names no project waits for nobody', async () => {
+test('a poison record without a project is not deferred', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   const nil = '00000000-0000-0000-0000-000000000000';
   await under.publish(framed(runEvent({ projectId: nil, traceId: garbled, runId: randomUUID() })));
@@ -69,7 +69,7 @@ test('poison that names no project waits for nobody', async () => {
   expect(await under.stores.database.query('SELECT FROM deferred_events')).toEqual([]);
 });
 
-test('very many refused records: the inserts are bounded, and none is lost', async () => {
+test('very many refused records: the inserts are bounded, and no record is lost', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   const insertsBefore = under.inserts.length;
   const good = Array.from({ length: 200 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
@@ -79,14 +79,14 @@ test('very many refused records: the inserts are bounded, and none is lost', asy
   const deadLetters = await readDeadLetters();
   const put = new Set(deadLetters.map(({ value }) => value.toString('latin1')));
   expect(bad.every((value) => put.has(value.toString('latin1')))).toBe(true);
-  // What was in one part with refused records is there too, to be replayed.
+  // Records that shared a bisected range with refused ones are there too, and can be replayed.
   const ids = new Set((await under.rows<{ id: string }>('SELECT id FROM runs')).map(({ id }) => id));
   expect(good.every((event) => ids.has(event.runId) || put.has(framed(event).toString('latin1')))).toBe(true);
   expect(deadLetters.length - bad.length).toBeLessThan(100);
   expect(deadLetters.some(({ reason }) => /one of \d+ records that were inserted together/.test(reason))).toBe(true);
 });
 
-test('a refused record of a full batch is found alone, with the last ones of a batch too', async () => {
+test('a refused record of a full batch is isolated, also with the last ones of a batch', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   const events = Array.from({ length: 2_000 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
   const bad = new Set([3, 1_000, 1_999]);

@@ -1,4 +1,4 @@
-/** A client that lost an answer sends its event again; the repeat must not win over what came in between. */
+/** A client that did not receive the answer sends its event again; the repeat must not override newer events. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
@@ -15,13 +15,13 @@ const patch = (outputs: string, changes: Partial<RunEvent> = {}): RunEvent => ({
   values: { outputs: json(outputs), endedAtMicros: post.startTimeMicros + 5 },
   ...changes,
 });
-/** As a second acceptance of the same request makes it, also by another API process. */
+/** The same request accepted a second time, possibly by another API process. */
 const again = (event: RunEvent, seconds = 1): RunEvent => ({
   ...event,
   receivedAtMicros: event.receivedAtMicros + seconds * 1_000_000,
 });
 
-describe('in the sink', () => {
+describe('repeats in the sink', () => {
   let under: SinkUnderTest;
   beforeEach(async () => {
     under = await openSink();
@@ -36,7 +36,7 @@ describe('in the sink', () => {
   };
 
   test.each<[string, RunEvent[][]]>([
-    ['in batches of their own', [[post], [patch('v1')], [patch('v2')], [again(patch('v1'))]]],
+    ['in separate batches', [[post], [patch('v1')], [patch('v2')], [again(patch('v1'))]]],
     ['all in one batch', [[post, patch('v1'), patch('v2'), again(patch('v1'))]]],
     [
       'many times',
@@ -46,15 +46,15 @@ describe('in the sink', () => {
       'accepted by a process that names the project',
       [[post, patch('v1'), patch('v2')], [again(patch('v1', { projectId }))]],
     ],
-    ['of a trace that was not known then', [[patch('v1'), patch('v2')], [again(patch('v1'))], [post]]],
+    ['of a trace that was unknown at first', [[patch('v1'), patch('v2')], [again(patch('v1'))], [post]]],
     ['of a trace that became known meanwhile', [[patch('v1'), patch('v2')], [post], [again(patch('v1'))]]],
-  ])('v1, v2 and v1 again read back v2: %s', async (_what, batches) => {
+  ])('v1, v2 and a repeat of v1 result in v2: %s', async (_what, batches) => {
     for (const batch of batches) await under.publish(...batch);
     expect(await read()).toEqual({ inputs: '"in"', outputs: '"v2"' });
     expect(await under.stores.database.query('SELECT 1 FROM deferred_events')).toEqual([]);
   });
 
-  test('a post sent again does not win over a newer post', async () => {
+  test('a repeated post does not override a newer post', async () => {
     await under.publish(post, { ...post, values: { inputs: json('newer') } });
     await under.publish(again(post));
     expect(await read()).toMatchObject({ inputs: '"newer"' });
@@ -63,13 +63,13 @@ describe('in the sink', () => {
   test.each<[string, RunEvent]>([
     ['another end', patch('v1', { values: { outputs: json('v1'), endedAtMicros: post.startTimeMicros + 6 } })],
     ['another key', again(patch('v1', { keyId: uuidOf('another key') }))],
-    ['sent when the window was over', again(patch('v1'), repeatWindowMicros / 1_000_000 + 1)],
-  ])('v1 on purpose is a new patch: %s', async (_what, event) => {
+    ['sent after the window', again(patch('v1'), repeatWindowMicros / 1_000_000 + 1)],
+  ])('v1 sent on purpose is a new patch: %s', async (_what, event) => {
     await under.publish(post, patch('v1'), patch('v2'), event);
     expect(await read()).toMatchObject({ outputs: '"v1"' });
   });
 
-  test('an event that was not stored is no repeat: the batch before it failed', async () => {
+  test('an event whose first batch failed is not a repeat', async () => {
     await under.publish(post);
     under.aroundNextInsert(async () => {
       throw new Error('ClickHouse is away');
@@ -86,7 +86,7 @@ describe('in the sink', () => {
     expect(await read()).toMatchObject({ outputs: '"v1"' });
   });
 
-  test('events of another workspace or trace place are their own', async () => {
+  test('events of another workspace or trace location are not repeats', async () => {
     const other = { ...post, tenantId: uuidOf('another tenant'), projectId: otherProjectId };
     await under.publish(post, again(other));
     const rows = await under.rows(`SELECT DISTINCT tenant_id FROM runs WHERE id = '${post.runId}'`);
@@ -94,14 +94,14 @@ describe('in the sink', () => {
   });
 });
 
-describe('what is remembered', () => {
+describe('recent events', () => {
   const recordOf = (event: RunEvent, offset: number, partition = 0): { record: LogRecord } => ({
     record: { partition, offset, key: 'k', value: framed(event), headers: {} },
   });
   const none = new Set<LogRecord>();
   const check = (recent: RecentEvents, event: { record: LogRecord }) => recent.withoutRepeats([event]).repeats === 1;
 
-  test('a redelivered event and a replayed dead-letter record are no repeats', () => {
+  test('do not treat a redelivered event or a replayed dead-letter record as a repeat', () => {
     const recent = new RecentEvents();
     recent.withoutRepeats([recordOf(patch('v1'), 7)]).remember(none);
     expect(check(recent, recordOf(patch('v1'), 7))).toBe(false);
@@ -111,7 +111,7 @@ describe('what is remembered', () => {
     expect(check(recent, recordOf(again(patch('v1')), 9, 1))).toBe(false);
   });
 
-  test('the bytes of an event stay as they are, and a refused event is forgotten', () => {
+  test('do not change the bytes of an event, and forget a refused event', () => {
     const recent = new RecentEvents();
     const event = recordOf(patch('v1', { projectId }), 7);
     const before = Buffer.from(event.record.value);
@@ -120,7 +120,7 @@ describe('what is remembered', () => {
     expect(check(recent, recordOf(again(patch('v1')), 9))).toBe(false);
   });
 
-  test('memory is bounded: at least the last events are remembered, and at most twice as many', () => {
+  test('are bounded: at least the last events are remembered, and at most twice as many', () => {
     const recent = new RecentEvents(400);
     const some = 100;
     const events = (name: string) =>

@@ -1,4 +1,4 @@
-/** Records of this release, of an older and of a newer one stand in one log; the sink reads them all. */
+/** One log contains records of this release, an older one and a newer one; the sink reads them all. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { runEvent } from '../../runs/run-events.ts';
@@ -29,7 +29,7 @@ const schemas = {
   [ids.newerStream]: withFields(streamEvents, (fields) => [...fields, newField]),
   [ids.movedStart]: withFields(runEvents, ([first, second, ...rest]) => [second!, first!, ...rest]),
   [ids.retypedStart]: withFields(runEvents, ([first, ...rest]) => [{ ...first!, type: 'bytes' }, ...rest]),
-  // What a registry may make of it: the same, told in other words.
+  // A registry may return the same schema as different text.
   [ids.otherText]: withFields(runEvents, (fields) => fields.map(({ doc: _words, ...field }) => field)),
   [ids.broken]: '{"type": "record"',
 };
@@ -62,7 +62,7 @@ test('old, new and present records in one batch, each with the columns that it h
     named('present too'),
   ];
   const batch = values.map((value) => ({ key: 'any', value }));
-  // Twice: what a schema needs is found anew, or known.
+  // Twice: first with an empty schema cache, then with a filled one.
   for (const offset of [0, 100]) await under.deliver(runEvents, atOffset(offset, batch));
   const rows = await under.stores.clickhouse.query({
     name: 'test',
@@ -79,7 +79,7 @@ test('old, new and present records in one batch, each with the columns that it h
   expect(await under.stores.database.query('SELECT FROM dead_letters')).toEqual([]);
 });
 
-test('a newer stream event is stamped like any other', async () => {
+test('a newer stream event gets its offset like any other', async () => {
   const present = streamMessage(streamEvent({ seq: 1 }), under.log);
   const newer = streamMessage(streamEvent({ seq: 2 }), under.log);
   await under.deliver(
@@ -97,11 +97,11 @@ test('a newer stream event is stamped like any other', async () => {
 });
 
 test.each<[string, number]>([
-  ['another order at its start, where the sink reads and writes', ids.movedStart],
-  ['another type at its start', ids.retypedStart],
+  ['a different order in the prefix that the sink reads and writes', ids.movedStart],
+  ['a different type in that prefix', ids.retypedStart],
   ['another topic', 2],
-  ['text that is no schema', ids.broken],
-])('a record under a schema of %s is poison, and its neighbours are stored', async (_, schemaId) => {
+  ['text that is not a schema', ids.broken],
+])('a record under a schema of %s is a poison record, and its neighbours are stored', async (_, schemaId) => {
   await under.stores.database.query('DELETE FROM dead_letters');
   const name = `beside ${schemaId}`;
   const batch = [named(name), as(schemaId, named('poison')), named(name)].map((value) => ({ key: 'any', value }));

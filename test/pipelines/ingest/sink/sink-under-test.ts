@@ -16,24 +16,24 @@ export interface SinkUnderTest {
   readonly stores: FreshStores;
   readonly log: InProcessLog;
   readonly sink: Sink;
-  /** Inserts that were tried, in order. */
+  /** Inserts that were attempted, in order. */
   readonly inserts: InsertBody[];
-  /** What happens around the next insert, in place of the insert itself; used up by it. */
+  /** Runs once in place of the next insert, which it may call. */
   aroundNextInsert(around: (insert: () => Promise<void>) => Promise<void>): void;
-  /** Publishes run events; resolves when the sink has handled them. */
+  /** Publishes run events; resolves when the sink has processed them. */
   publish(...events: (RunEvent | Buffer)[]): Promise<void>;
   rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
-  /** Hours that wait to be counted, as ISO text, sorted. */
-  notedHours(): Promise<string[]>;
-  /** Log and sink anew, as after a crash, on the same stores. */
+  /** Dirty hours as ISO text, sorted. */
+  dirtyHours(): Promise<string[]>;
+  /** Reopens log and sink on the same stores, as after a crash. */
   restarted(): Promise<SinkUnderTest>;
   close(): Promise<void>;
 }
 
-/** Start times of the tests lie anywhere. */
+/** The start times of the tests lie anywhere. */
 const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 
-/** A log and a sink on real stores; faults are put between sink and ClickHouse by the test. */
+/** A log and a sink on real stores; the test injects errors between sink and ClickHouse. */
 export async function openSink(config: Partial<Config> = {}, stores?: FreshStores): Promise<SinkUnderTest> {
   const own = stores ?? (await freshStores());
   const { database } = own;
@@ -70,11 +70,11 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
     },
     publish: (...events) => log.publish(runEvents, events.map(messageOf)),
     rows: (sql) => own.clickhouse.query({ name: 'test', sql }),
-    async notedHours() {
-      const notes = await database.query<{ hour: Date | string }>(
+    async dirtyHours() {
+      const dirtyHours = await database.query<{ hour: Date | string }>(
         'SELECT DISTINCT hour FROM usage_dirty_hours ORDER BY hour',
       );
-      return notes.map(({ hour }) => new Date(hour).toISOString());
+      return dirtyHours.map(({ hour }) => new Date(hour).toISOString());
     },
     async restarted() {
       sink.stop();
@@ -88,7 +88,7 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
   };
 }
 
-/** An event as the API puts it into the log; bytes stay as they are. */
+/** An event as the API writes it to the log; a Buffer is written unchanged. */
 export function messageOf(event: RunEvent | Buffer): LogMessage {
   if (Buffer.isBuffer(event)) return { key: 'any', value: event, headers: { from: 'test' } };
   return { key: `${event.tenantId}:${event.traceId}`, value: framed(event) };
@@ -102,7 +102,7 @@ export function framed(event: RunEvent): Buffer {
   return Buffer.from(writer.since(0));
 }
 
-/** The same bytes with `change` made to a copy. */
+/** A copy of the same bytes with `change` applied. */
 export function damaged(event: RunEvent, change: (copy: Buffer) => Buffer | undefined): Buffer {
   const copy = framed(event);
   return change(copy) ?? copy;

@@ -33,13 +33,13 @@ const stored = (ofTrace = root) =>
   );
 const count = async (table: string) =>
   (await under.stores.database.query<{ count: number }>(`SELECT count(*)::int AS count FROM ${table}`))[0]?.count;
-const deadOfDeferred = async () => {
+const expiredDeferredEvents = async () => {
   const { values } = await deadLetters.get();
-  return values.find(({ labels }) => labels.step === 'park')?.value ?? 0;
+  return values.find(({ labels }) => labels.step === 'defer')?.value ?? 0;
 };
 const hourOf = (micros: number) => new Date(Math.floor(micros / hourMicros) * 3_600_000).toISOString();
 
-describe('the first event of a trace that names a project decides for all of it', () => {
+describe('the first event of a trace that names a project determines the project of the whole trace', () => {
   const later = noonMicros + 5 * hourMicros;
 
   test.each<[string, () => RunEvent[][]]>([
@@ -47,18 +47,21 @@ describe('the first event of a trace that names a project decides for all of it'
     ['in a later batch', () => [[root], [child(root, { projectId: otherProjectId, traceTimeMicros: later })]]],
     ['a patch that names none', () => [[root], [patchOf(child(root), { traceTimeMicros: later })]]],
     ['a patch before it in its batch', () => [[patchOf(child(root), { traceTimeMicros: later }), root]]],
-    ['a patch in a batch before, which waits', () => [[patchOf(child(root), { traceTimeMicros: later })], [root]]],
+    [
+      'a patch in an earlier batch, which is deferred',
+      () => [[patchOf(child(root), { traceTimeMicros: later })], [root]],
+    ],
   ])('%s', async (_what, batches) => {
     for (const batch of batches()) await under.publish(...batch);
     const rows = await stored();
     expect(rows).toHaveLength(2);
     for (const row of rows) expect(row).toMatchObject({ session_id: projectId, micros: root.traceTimeMicros });
-    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+    expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
     expect(await under.rows('SELECT hour FROM traces FINAL')).toHaveLength(1);
     expect(await count('deferred_events')).toBe(0);
   });
 
-  test('also after a restart, and where the trace is no longer remembered', async () => {
+  test('also after a restart, and if the trace is no longer cached', async () => {
     await under.publish(root);
     under = await under.restarted();
     await under.publish(child(root, { projectId: otherProjectId, traceTimeMicros: later }), patchOf(root));
@@ -67,19 +70,19 @@ describe('the first event of a trace that names a project decides for all of it'
     expect(await under.rows('SELECT trace_id FROM trace_locations FINAL')).toHaveLength(1);
   });
 
-  test('in another workspace the same trace is another one', async () => {
+  test('the same trace id in another workspace is another trace', async () => {
     await under.publish(root, { ...root, tenantId: otherProjectId, projectId: otherProjectId });
     expect(await under.rows('SELECT DISTINCT tenant_id, session_id FROM runs')).toHaveLength(2);
   });
 });
 
-describe('events that wait for their trace', () => {
-  test('survive a restart, and join in the order of the log, before the event that placed them', async () => {
+describe('deferred events of a trace', () => {
+  test('survive a restart, and are released in log order, before the event that assigned the location', async () => {
     await under.publish(patchOf(root, { values: { outputs: json('first') } }));
     await under.publish(patchOf(root, { values: { outputs: json('second') } }));
     expect(await stored()).toEqual([]);
     expect(await count('deferred_events')).toBe(2);
-    expect(await under.notedHours()).toEqual([]);
+    expect(await under.dirtyHours()).toEqual([]);
 
     under = await under.restarted();
     await under.publish(root, patchOf(root, { values: { inputs: json('third') } }));
@@ -88,13 +91,13 @@ describe('events that wait for their trace', () => {
     expect(await count('in_flight_inserts')).toBe(0);
   });
 
-  test('are older than a later patch that says otherwise', async () => {
+  test('are older than a later patch with other values', async () => {
     await under.publish(patchOf(root, { values: { outputs: json('old') } }));
     await under.publish(patchOf(root, { projectId, values: { outputs: json('new') } }));
     expect(await stored()).toMatchObject([{ outputs: '"new"' }]);
   });
 
-  test('one that ClickHouse refuses does not keep the others back', async () => {
+  test('do not block each other if ClickHouse refuses one', async () => {
     const garbled = 'zzzzzzzz-zzzz-4zzz-8zzz-zzzzzzzzzzzz';
     await under.publish(framed(patchOf(root, { userId: garbled })), patchOf(root));
     await under.publish(root);
@@ -103,7 +106,7 @@ describe('events that wait for their trace', () => {
     expect(await count('dead_letters')).toBe(1);
   });
 
-  test('stay, where the insert that they join fails, and join with the next', async () => {
+  test('stay deferred if the insert that releases them fails, and are released by the next', async () => {
     await under.publish(patchOf(root));
     under.aroundNextInsert(async (insert) => {
       await insert();
@@ -116,27 +119,27 @@ describe('events that wait for their trace', () => {
     expect(await count('deferred_events')).toBe(0);
   });
 
-  test('go to the dead letters when they waited too long, the others stay', async () => {
+  test('go to the dead-letter queue after the maximum wait, the others stay', async () => {
     const { database } = under.stores;
     const old = patchOf(root);
     await under.publish(old);
     await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
     await under.publish(patchOf(runEvent()));
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
-    const dead = await deadOfDeferred();
+    const dead = await expiredDeferredEvents();
     expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(1);
-    expect(await deadOfDeferred()).toBe(dead + 1);
+    expect(await expiredDeferredEvents()).toBe(dead + 1);
     expect(await count('deferred_events')).toBe(1);
     const deadLetters = await database.query<{ value: Buffer; step: string }>('SELECT value, step FROM dead_letters');
-    expect(deadLetters).toMatchObject([{ step: 'park' }]);
+    expect(deadLetters).toMatchObject([{ step: 'defer' }]);
     expect(deadLetters[0]?.value.equals(framed(old))).toBe(true);
     expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
   });
 
-  test('goes one way where it turns stale while it joins its trace', async () => {
+  test('have one outcome if they expire while their trace releases them', async () => {
     const { database } = under.stores;
     const late = runEvent();
-    const before = await deadOfDeferred();
+    const before = await expiredDeferredEvents();
     await under.publish(patchOf(late));
     await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
@@ -148,7 +151,7 @@ describe('events that wait for their trace', () => {
     expect(await count('dead_letters')).toBe(0);
     expect(await count('deferred_events')).toBe(0);
     expect(await stored(late)).toMatchObject([{ outputs: JSON.stringify({ done: true }) }]);
-    expect(await deadOfDeferred()).toBe(before);
+    expect(await expiredDeferredEvents()).toBe(before);
   });
 });
 
@@ -158,29 +161,32 @@ describe('an insert that fails half-way', () => {
   test.each<[string, (insert: () => Promise<void>) => Promise<void>, number]>([
     ['before anything was stored', () => Promise.reject(unavailable()), 0],
     ['after everything was stored', (insert) => insert().then(() => Promise.reject(unavailable())), 1],
-  ])('%s: refused, its hour counted all the same, mended by the retry', async (_what, around, rows) => {
-    under.aroundNextInsert(around);
-    await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
-    expect(await stored()).toHaveLength(rows);
-    expect(await count('in_flight_inserts')).toBe(1);
-    // Without a restart too: the sink looks after it by itself.
-    await until('the cut to be forgotten', async () => (await count('in_flight_inserts')) === 0);
-    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+  ])(
+    '%s: is reported as failed, its hour is counted all the same, and the retry completes it',
+    async (_what, around, rows) => {
+      under.aroundNextInsert(around);
+      await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
+      expect(await stored()).toHaveLength(rows);
+      expect(await count('in_flight_inserts')).toBe(1);
+      // Also without a restart: the sink cleans up by itself.
+      await until('the insert batch to be forgotten', async () => (await count('in_flight_inserts')) === 0);
+      expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
 
-    await under.publish(root);
-    expect(await stored()).toHaveLength(1);
-    expect(await under.rows('SELECT trace_id FROM traces FINAL')).toHaveLength(1);
-  });
+      await under.publish(root);
+      expect(await stored()).toHaveLength(1);
+      expect(await under.rows('SELECT trace_id FROM traces FINAL')).toHaveLength(1);
+    },
+  );
 
-  test('and the process with it: the next start notes the hour', async () => {
+  test('and its process dies: the next start marks the hour dirty', async () => {
     under.aroundNextInsert((insert) => insert().then(() => Promise.reject(unavailable())));
     await expect(under.publish(root)).rejects.toThrow();
     under = await under.restarted();
     expect(await count('in_flight_inserts')).toBe(0);
-    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+    expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
   });
 
-  test('and still runs on the server when the next process starts: it is ended first', async () => {
+  test('and still runs on the server when the next process starts: it is killed first', async () => {
     const { clickhouse, database } = under.stores;
     const token = 'runs:runlake.runs:0:1-1:1:stray';
     await database.query("INSERT INTO in_flight_inserts (topic, partition, token, batch) VALUES ('runs', 0, $1, $2)", [
@@ -207,7 +213,7 @@ describe('an insert that fails half-way', () => {
     expect(await Promise.all(ends)).toEqual(['ended', 'written']);
   });
 
-  test('after `runs`, before the tables behind its views: they are completed, by the next batch already', async () => {
+  test('after `runs`, before the tables behind its views: the next batch already completes them', async () => {
     const { clickhouse } = under.stores;
     const views = ['traces', 'run_locator', 'trace_spans', 'trace_locations'];
     const contents = (table: string) => under.rows(`SELECT * FROM ${table} FINAL ORDER BY ALL`);
@@ -223,7 +229,7 @@ describe('an insert that fails half-way', () => {
       receivedAtMicros: root.receivedAtMicros + 5,
     });
     await expect(under.publish(lost)).rejects.toThrow();
-    // A sink that remembers nothing: only the tables can tell where the trace lies.
+    // A sink with an empty cache: only the tables have the trace location.
     under = await under.restarted();
     const after = await Promise.all(views.map(contents));
     expect(after[0]).toEqual(before[0]?.filter((row) => row.trace_id === root.traceId));
@@ -232,7 +238,7 @@ describe('an insert that fails half-way', () => {
     for (const row of await stored()) expect(row).toMatchObject({ session_id: projectId });
   });
 
-  test('in the middle of several cuts: what comes again is stored once', async () => {
+  test('between several insert batches: redelivered events are stored once', async () => {
     await under.close();
     under = await openSink({ insertBatchRows: 2 });
     const events = [root, child(root), child(root), child(root), child(root)];
@@ -250,16 +256,16 @@ describe('an insert that fails half-way', () => {
   });
 });
 
-test('a batch over three years is cut so that no insert meets more than fifty weeks', async () => {
+test('a batch over three years is split so that no insert has more than fifty weeks', async () => {
   const week = 7 * 24 * hourMicros;
   const events = Array.from({ length: 120 }, (_, index) => runEvent({ startTimeMicros: noonMicros - index * week }));
   await under.publish(...events);
   expect(under.inserts).toHaveLength(3);
   expect(await under.rows('SELECT id FROM runs')).toHaveLength(120);
-  expect(await under.notedHours()).toHaveLength(120);
+  expect(await under.dirtyHours()).toHaveLength(120);
 });
 
-test('a batch is cut at so many rows and so many bytes', async () => {
+test('a batch is split at the row limit and at the byte limit', async () => {
   await under.close();
   under = await openSink({ insertBatchRows: 10, insertBatchBytes: 20_000 });
   const large = Array.from({ length: 5 }, () => runEvent({ values: { inputs: json('x'.repeat(9_000)) } }));
@@ -269,7 +275,7 @@ test('a batch is cut at so many rows and so many bytes', async () => {
   expect(await under.rows('SELECT id FROM runs')).toHaveLength(30);
 });
 
-test('where schema and table disagree the sink says so and puts nothing aside', async () => {
+test('if schema and table disagree, the sink reports an error and sends nothing to the dead-letter queue', async () => {
   const alter = (sql: string) => under.stores.clickhouse.command({ name: 'test', sql: `ALTER TABLE runs ${sql}` });
   await alter('RENAME COLUMN patch_bytes TO something_else');
   await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });

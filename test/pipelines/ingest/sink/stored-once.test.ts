@@ -26,7 +26,7 @@ function record(topic: Topic, encode: (writer: AvroWriter) => void): LogMessage 
   return { key: 'any', value: Buffer.from(writer.since(0)) };
 }
 
-/** Four events of each kind, as they lie in the log. */
+/** Four events of each kind, as they are in the log. */
 const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> = {
   runs: {
     topic: runEvents,
@@ -81,8 +81,8 @@ const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> =
   },
 };
 
-/** Every table that an insert of the sink reaches, and what fills it. A new one fails here until it is proved too. */
-const reached: Record<string, keyof typeof eventsOf> = {
+/** Every table that an insert of the sink writes to, and its source. A new table fails here until it is tested too. */
+const writtenTables: Record<string, keyof typeof eventsOf> = {
   runs: 'runs',
   traces: 'runs',
   run_locator: 'runs',
@@ -94,12 +94,12 @@ const reached: Record<string, keyof typeof eventsOf> = {
 };
 const notFromTheSink = new Set(['usage_hourly', 'usage_daily', 'runlake_migrations']);
 
-test('the tables are those of the migrations', async () => {
+test('the list contains every table of the migrations', async () => {
   const tables = await under.rows<{ name: string }>(
     "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree'",
   );
   const names = tables.map(({ name }) => name).filter((name) => !notFromTheSink.has(name));
-  expect(names.sort()).toEqual(Object.keys(reached).sort());
+  expect(names.sort()).toEqual(Object.keys(writtenTables).sort());
 });
 
 function asRecords(messages: readonly LogMessage[], firstOffset: number): LogRecord[] {
@@ -116,11 +116,11 @@ async function insert(topic: Topic, records: readonly LogRecord[]): Promise<void
   const schemaId = under.log.schemaId(topic);
   const { clickhouse, database } = under.stores;
   const good = records.map((each) => ({ record: each, schemaId }));
-  const cut = { topic, partition: 0, schema: topic, records: good, begin: async () => {} };
-  await insertBatch(cut, { log: under.log, clickhouse, database, inFlight: new Set() });
+  const batch = { topic, partition: 0, schema: topic, records: good, begin: async () => {} };
+  await insertBatch(batch, { log: under.log, clickhouse, database, inFlight: new Set() });
 }
 
-describe.each(Object.entries(reached))('%s', (table, kind) => {
+describe.each(Object.entries(writtenTables))('%s', (table, kind) => {
   const { topic, messages } = eventsOf[kind] as (typeof eventsOf)[string];
   const contents = async (final = '') => {
     const rows = await under.stores.clickhouse.queryText({
@@ -131,14 +131,14 @@ describe.each(Object.entries(reached))('%s', (table, kind) => {
     return rows.toString().split('\n').slice(0, -1);
   };
 
-  test('the same cut three times is stored once, unmerged', async () => {
+  test('an insert batch delivered three times is stored once, without merges', async () => {
     const before = (await contents()).length;
     const records = asRecords(messages(), 100);
     for (let time = 0; time < 3; time++) await insert(topic, records);
     expect(await contents()).toHaveLength(before + 4);
   });
 
-  test('a cut that comes again after many others is still known', async () => {
+  test('an insert batch repeated after many others is still deduplicated', async () => {
     const records = asRecords(messages(), 200);
     await insert(topic, records);
     for (let other = 0; other < 20; other++) await insert(topic, asRecords(messages().slice(0, 1), 300 + other));
@@ -147,7 +147,7 @@ describe.each(Object.entries(reached))('%s', (table, kind) => {
     expect(await contents()).toEqual(before);
   });
 
-  test('cut in another way it is stored once when read', async () => {
+  test('a repeat with other batch boundaries is stored once when read', async () => {
     const records = asRecords(messages(), 400);
     await insert(topic, records);
     const before = await contents('FINAL');

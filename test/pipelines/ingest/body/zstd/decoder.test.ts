@@ -29,7 +29,7 @@ function block(type: number, size: number, content: readonly number[], isLast = 
 
 const compressed = (...content: number[]) => frame(block(2, content.length, content));
 
-describe('what the reference encoder writes', () => {
+describe('output of the reference encoder', () => {
   it.each(Object.keys(samples))('decodes %s', (name) => {
     const content = samples[name]!.content();
     expect(decode(sample(name)).equals(content)).toBe(true);
@@ -40,19 +40,19 @@ describe('what the reference encoder writes', () => {
     expect(decode(sample('json-3'), 1).equals(samples['json-3']!.content())).toBe(true);
   });
 
-  it('decodes frames one after the other, over skippable ones', () => {
+  it('decodes consecutive frames, and skips skippable ones', () => {
     const both = Buffer.concat([skippable, sample('single-segment'), skippable, sample('empty'), sample('json-1')]);
     const content = Buffer.concat([samples['single-segment']!.content(), samples['json-1']!.content()]);
     for (const chunkBytes of [1, 7, both.length]) expect(decode(both, chunkBytes).equals(content)).toBe(true);
   });
 
-  it('takes a stream of skippable frames for empty', () => {
+  it('decodes a stream of skippable frames as empty', () => {
     expect(decode(skippable)).toHaveLength(0);
   });
 });
 
 describe('damage', () => {
-  it.each(['json-1', 'json-19', 'single-segment', 'skewed'])('a cut in %s is noticed wherever it is', (name) => {
+  it.each(['json-1', 'json-19', 'single-segment', 'skewed'])('truncation of %s is detected at any position', (name) => {
     const whole = sample(name);
     fc.assert(
       fc.property(fc.integer({ min: 0, max: whole.length - 1 }), (length) => {
@@ -62,13 +62,13 @@ describe('damage', () => {
     );
   });
 
-  it('is a fault of the caller or goes unnoticed, and never costs much', () => {
+  it('causes a client error or goes undetected, and is always cheap', () => {
     const names = fc.constantFrom('json-1', 'json-19', 'json-small-window', 'single-segment', 'skewed', 'zeros');
     const changes = fc.array(fc.tuple(fc.nat(), fc.integer({ min: 0, max: 255 })), { minLength: 1, maxLength: 4 });
     fc.assert(
-      fc.property(names, changes, (name, places) => {
+      fc.property(names, changes, (name, replacements) => {
         const bytes = sample(name);
-        for (const [place, value] of places) bytes[place % bytes.length] = value;
+        for (const [position, value] of replacements) bytes[position % bytes.length] = value;
         try {
           decode(bytes);
         } catch (error) {
@@ -116,23 +116,23 @@ describe('damage', () => {
     ],
     ['an empty compressed block', compressed(), 'a block has no literals section'],
     ['literals beyond the block', compressed(0x50, 1), 'the literals of a block do not fit it'],
-    ['a tree that never came', compressed(0x03, 0, 0, 0), 'a block reuses a Huffman tree, but none precedes it'],
+    ['a missing tree', compressed(0x03, 0, 0, 0), 'a block reuses a Huffman tree, but none precedes it'],
     ['no sequences section', compressed(0x08, 0x61), 'a block has no sequences section'],
     ['bytes after the last section', compressed(0x08, 0x61, 0, 0), 'a block without sequences has data'],
-    ['tables that never came', compressed(0x08, 0x61, 1, 0xfc, 1), 'a block reuses a table, but none precedes it'],
+    ['missing tables', compressed(0x08, 0x61, 1, 0xfc, 1), 'a block reuses a table, but none precedes it'],
     ['a reserved bit in a block', compressed(0x08, 0x61, 1, 0x01, 1), 'a reserved bit is set in a block'],
     ['a stream without end mark', compressed(0x08, 0x61, 1, 0x54, 0, 0, 0, 0), 'a bit stream has no end mark'],
     ['a match before the start', compressed(0x08, 0x61, 1, 0x54, 1, 3, 0, 0x08), 'reaches back before the start'],
-    ['sequences that go on', compressed(0x08, 0x61, 1, 0x54, 1, 0, 0, 0x02), 'do not fit it'],
-    ['a symbol that there is not', compressed(0x08, 0x61, 1, 0x54, 36, 0, 0, 1), 'a table has an invalid symbol'],
-  ])('is named: %s', (_, bytes, reason) => {
+    ['sequences without end', compressed(0x08, 0x61, 1, 0x54, 1, 0, 0, 0x02), 'do not fit it'],
+    ['an undefined symbol', compressed(0x08, 0x61, 1, 0x54, 36, 0, 0, 1), 'a table has an invalid symbol'],
+  ])('is reported: %s', (_, bytes, reason) => {
     expect(() => decode(bytes)).toThrow(reason);
   });
 });
 
 describe('bombs', () => {
   it('yields no more than 128 KiB a block, however many sequences it claims', () => {
-    // 98,047 sequences of no bits each would repeat 65,539 bytes or more each.
+    // 98,047 sequences of no bits, each of which would repeat 65,539 bytes or more.
     const bits = new Array<number>(20_000).fill(0xff);
     for (const matchCode of [52, 51, 0]) {
       const start = performance.now();
@@ -142,7 +142,7 @@ describe('bombs', () => {
     }
   });
 
-  it('decodes many tiny blocks under a large window at a steady cost', () => {
+  it('decodes many tiny blocks with a large window at a constant cost', () => {
     const header = Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3]);
     const tiny = block(1, 1, [0x61], false);
     const bytes = Buffer.concat([header, ...new Array<Buffer>(200_000).fill(tiny), block(0, 0, [])]);

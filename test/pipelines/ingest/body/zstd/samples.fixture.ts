@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** Bytes that are the same on every machine. */
+/** The same bytes on every machine. */
 function generator(seed: number): () => number {
   let state = seed;
   return () => {
@@ -28,7 +28,7 @@ function skewed(size: number): Buffer {
   return Buffer.from(Array.from({ length: size }, () => (next() < 0.9 ? 0x61 : 0x62 + Math.floor(next() * 6))));
 }
 
-/** Repeats of 20,000 bytes with a change here and there, so that matches reach far back. */
+/** Repeats of 20,000 bytes with occasional changes, so that matches reach far back. */
 function repeats(size: number): Buffer {
   const next = generator(13);
   const base = Buffer.from(Array.from({ length: 20_000 }, () => Math.floor(next() * 256)));
@@ -39,8 +39,8 @@ function repeats(size: number): Buffer {
 }
 
 /**
- * What the reference encoder (zstd 1.5.4) made of generated content: `zstd <flags> -c -q <input >samples/<name>.zst`. With
- * `--stream-size` the header says how long the content is.
+ * Output of the reference encoder (zstd 1.5.4) for generated content: `zstd <flags> -c -q <input
+ * >samples/<name>.zst`. With `--stream-size` the header has the content size.
  */
 export const samples: Record<string, { flags: string; content: () => Buffer }> = {
   'json-1': { flags: '-1', content: () => json(60_000) },

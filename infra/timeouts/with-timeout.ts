@@ -1,0 +1,24 @@
+/** Result of {@link withTimeout} after the timeout. */
+export const timedOut = Symbol('timed out');
+
+/**
+ * Settles like `work`, or resolves with {@link timedOut} after `timeoutMs`. `work` then continues, and its outcome is
+ * ignored.
+ */
+export async function withTimeout<Result>(work: Promise<Result>, timeoutMs: number): Promise<Result | typeof timedOut> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<typeof timedOut>((resolve) => {
+    timer = setTimeout(resolve, Math.max(0, timeoutMs), timedOut);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Waits for `work` at most `timeoutMs`. @returns whether it settled in time, fulfilled or rejected. */
+export async function settlesBeforeTimeout(work: Promise<unknown>, timeoutMs: number): Promise<boolean> {
+  const settled = work.catch(() => undefined);
+  return (await withTimeout(settled, timeoutMs)) !== timedOut;
+}

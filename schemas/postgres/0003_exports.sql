@@ -1,0 +1,113 @@
+-- Where exports are written to. Credentials are sealed; `credentials_keys` names those that were given. Without any,
+-- the storage client finds its own.
+CREATE TABLE bulk_export_destinations (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  destination_type text NOT NULL,
+  display_name text NOT NULL,
+  config jsonb NOT NULL,
+  sealed_credentials text,
+  credentials_keys text[] NOT NULL DEFAULT '{}',
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  deleted_at timestamptz
+);
+CREATE INDEX bulk_export_destinations_by_workspace ON bulk_export_destinations (workspace_id, created_at, id)
+  WHERE deleted_at IS NULL;
+
+-- One-off exports, schedules (interval_hours, no end_time), and exports that a schedule created
+-- (source_bulk_export_id).
+CREATE TABLE bulk_exports (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  destination_id uuid NOT NULL REFERENCES bulk_export_destinations (id),
+  project_id uuid NOT NULL REFERENCES projects (id),
+  created_by_key_id uuid,
+  start_time timestamptz NOT NULL,
+  end_time timestamptz,
+  interval_hours integer,
+  format text NOT NULL,
+  format_version text NOT NULL,
+  compression text NOT NULL,
+  export_fields text[],
+  filter text,
+  status text NOT NULL,
+  -- Why the export has this status, for its owner.
+  status_reason text,
+  source_bulk_export_id uuid REFERENCES bulk_exports (id),
+  -- Of a schedule: start of the next interval.
+  next_start_time timestamptz,
+  -- Log-end offsets at creation; the events before them must be stored first. Null: nothing to wait for.
+  log_position jsonb,
+  -- Runs that were first received later are not members.
+  members_until timestamptz NOT NULL,
+  -- When the export left CREATED; its time limit counts from here.
+  started_at timestamptz,
+  -- When the manifest was written. Null at the end: the set of files is not complete.
+  manifest_at timestamptz,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  finished_at timestamptz
+);
+CREATE INDEX bulk_exports_by_workspace ON bulk_exports (workspace_id, created_at, id);
+CREATE INDEX bulk_exports_live ON bulk_exports (status, created_at) WHERE finished_at IS NULL;
+CREATE INDEX bulk_exports_by_destination ON bulk_exports (destination_id) WHERE finished_at IS NULL;
+-- A schedule creates one export per interval.
+CREATE UNIQUE INDEX bulk_exports_by_source ON bulk_exports (source_bulk_export_id, start_time);
+
+-- Export runs: one UTC day of an export, clipped to its range. The row decides the work; a job only wakes a worker.
+CREATE TABLE bulk_export_runs (
+  id uuid PRIMARY KEY,
+  bulk_export_id uuid NOT NULL REFERENCES bulk_exports (id),
+  workspace_id uuid NOT NULL,
+  start_time timestamptz NOT NULL,
+  end_time timestamptz NOT NULL,
+  status text NOT NULL,
+  -- Fencing token. Each claim raises it; only the worker with the latest token may write.
+  fence bigint NOT NULL DEFAULT 0,
+  -- The worker that has the lease renews it. Past or null: no worker has it, whatever the other columns say.
+  lease_until timestamptz,
+  -- Start of the attempt that has not ended. Null while the export run is pending.
+  attempt_started_at timestamptz,
+  -- A pending export run is not claimed before this time.
+  next_attempt_at timestamptz NOT NULL DEFAULT now(),
+  retry_number integer NOT NULL DEFAULT 0,
+  -- retry_0, retry_1, …: the error of each attempt.
+  errors jsonb,
+  -- Number of members, counted at the first claim.
+  rows_total bigint,
+  rows_written bigint NOT NULL DEFAULT 0,
+  bytes_written bigint NOT NULL DEFAULT 0,
+  -- Runs in the range that were received after the export was created.
+  late_runs bigint,
+  -- Key of the last run of the last recorded file: {startTimeMicros, traceId, runId}.
+  latest_cursor jsonb,
+  -- The part that is about to be written, or that was written and not recorded: {part, after, last, rows, bytes,
+  -- path, uploadId}.
+  pending_upload jsonb,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  finished_at timestamptz,
+  UNIQUE (bulk_export_id, start_time)
+);
+CREATE INDEX bulk_export_runs_live ON bulk_export_runs (bulk_export_id, start_time) WHERE finished_at IS NULL;
+-- Uploads of finished export runs, to be aborted or deleted.
+CREATE INDEX bulk_export_runs_untidy ON bulk_export_runs (finished_at)
+  WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL;
+
+-- Files that are complete in the bucket.
+CREATE TABLE bulk_export_files (
+  bulk_export_run_id uuid NOT NULL REFERENCES bulk_export_runs (id),
+  part integer NOT NULL,
+  -- As the owner of the bucket sees it: bucket, prefix and the rest.
+  path text NOT NULL,
+  rows bigint NOT NULL,
+  bytes bigint NOT NULL,
+  sha256 text NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  -- ETag that the store returned for the file; null if it could not be read.
+  etag text,
+  -- When the check before the manifest found the file in the bucket.
+  checked_at timestamptz,
+  PRIMARY KEY (bulk_export_run_id, part)
+);

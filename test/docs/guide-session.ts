@@ -1,0 +1,178 @@
+/**
+ * Runs the steps of a page as a reader does, in one terminal: in a folder with the content of a checkout, with the command
+ * `runlake`, and with exported variables that last from one step to the next. It changes no text of the page; it sets the
+ * ports, the home and temporary folders, and the log level through the environment.
+ */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { freePorts } from '../../infra/embedded/free-port.ts';
+import { builtProgram } from '../built-program.ts';
+import { until } from '../infra/until.ts';
+import { endOfBlock, type GuideStep, isOutput, programText } from './guide-page.ts';
+
+const checkout = fileURLToPath(new URL('../../', import.meta.url));
+const stepWithinMs = 180_000;
+const stopWithinMs = 60_000;
+
+export class GuideSession {
+  readonly #folder: string;
+  #environment: Record<string, string>;
+  #workFolder: string;
+  /** Process groups of all steps: what a step leaves in the background belongs to its group. */
+  readonly #groups: number[] = [];
+
+  private constructor(folder: string, environment: Record<string, string>) {
+    this.#folder = folder;
+    this.#environment = environment;
+    this.#workFolder = join(folder, 'checkout');
+  }
+
+  static async open(): Promise<GuideSession> {
+    const folder = mkdtempSync(join(tmpdir(), 'runlake-guide-'));
+    // Processes of graph code have user ids of their own.
+    chmodSync(folder, 0o755);
+    for (const name of ['bin', 'checkout', 'home', 'tmp', 'steps']) mkdirSync(join(folder, name));
+    for (const name of readdirSync(checkout).filter((entry) => !entry.startsWith('.')))
+      symlinkSync(join(checkout, name), join(folder, 'checkout', name));
+    const command = join(folder, 'bin', 'runlake');
+    writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${builtProgram}' "$@"\n`, { mode: 0o755 });
+    const [port, agentsPort] = await freePorts(2);
+    return new GuideSession(folder, {
+      PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
+      HOME: join(folder, 'home'),
+      TMPDIR: join(folder, 'tmp'),
+      LANG: 'C.UTF-8',
+      RUNLAKE_PORT: String(port),
+      RUNLAKE_AGENTS_PORT: String(agentsPort),
+      RUNLAKE_LOG_LEVEL: 'warn',
+      RUNLAKE_AGENTS_TYPES_SECONDS: '0',
+    });
+  }
+
+  /** Sets variables that the reader would set. */
+  export(variables: Readonly<Record<string, string>>): void {
+    Object.assign(this.#environment, variables);
+  }
+
+  /**
+   * Runs a step until its process ends.
+   *
+   * @throws an error with everything that it wrote, if it fails or if a block prints something else than the page shows.
+   */
+  async run(page: string, step: GuideStep, python = 'python3'): Promise<void> {
+    const [{ line }] = step.blocks as [GuideStep['blocks'][number]];
+    const file = join(this.#folder, 'checkout', `${page}-${line}.${step.language === 'python' ? 'py' : step.language}`);
+    writeFileSync(file, programText(step));
+    const state = join(this.#folder, 'steps', 'environment');
+    const keepState = 'source "$0"; env -0 > "$1"';
+    const [program, ...words] = {
+      sh: ['bash', '-euo', 'pipefail', '-c', keepState, file, state],
+      ts: [process.execPath, '--import', 'tsx', file],
+      python: [python, file],
+    }[step.language] as [string, ...string[]];
+    const written = join(this.#folder, 'steps', `${page}-${line}`);
+    const { code, output, errors } = await this.#spawn(program, words, written);
+    const report = `${page}.md, line ${line}: exit code ${code}\n${output.replaceAll(endOfBlock, '')}${errors}`;
+    if (code !== 0) throw new Error(`${report}${this.#logs()}`);
+    const outputs = output.split(endOfBlock);
+    for (const [index, block] of step.blocks.entries()) {
+      if (block.output === undefined || isOutput(outputs[index] ?? '', block.output)) continue;
+      throw new Error(
+        `${page}.md, line ${block.line}, prints:\n${outputs[index]}${errors}\nThe page shows:\n${block.output}`,
+      );
+    }
+    if (step.language === 'sh') this.#takeState(state);
+  }
+
+  /** Waits until everything that the steps started has ended. @throws if something is left running. */
+  async ended(withinMs = stopWithinMs): Promise<void> {
+    await until('the processes of the page to end', () => this.#processes() === '', withinMs).catch(() => {
+      throw new Error(`The page leaves processes running: it must stop what it starts.\n${this.#processes()}`);
+    });
+  }
+
+  async close(): Promise<void> {
+    for (const group of this.#groups) signal(group, 'SIGTERM');
+    await this.ended().catch(() => undefined);
+    for (const group of this.#groups) signal(group, 'SIGKILL');
+    rmSync(this.#folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  }
+
+  async #spawn(program: string, words: string[], written: string) {
+    // Files, because a process in the background would keep pipes open.
+    const files = [openSync(`${written}.out`, 'w'), openSync(`${written}.err`, 'w')] as const;
+    const child = spawn(program, words, {
+      cwd: this.#workFolder,
+      env: this.#environment,
+      stdio: ['ignore', ...files],
+      detached: true,
+    });
+    for (const file of files) closeSync(file);
+    if (child.pid !== undefined) this.#groups.push(child.pid);
+    const code = await exitCode(child);
+    return { code, output: readFileSync(`${written}.out`, 'utf8'), errors: readFileSync(`${written}.err`, 'utf8') };
+  }
+
+  #takeState(file: string): void {
+    const variables = readFileSync(file, 'utf8')
+      .split('\0')
+      .filter((entry) => entry !== '')
+      .map((entry) => entry.split(/=(.*)/s, 2) as [string, string]);
+    const { _: _last, SHLVL: _level, OLDPWD: _former, PWD: workFolder, ...environment } = Object.fromEntries(variables);
+    this.#environment = environment;
+    this.#workFolder = workFolder ?? this.#workFolder;
+  }
+
+  /** Processes of the page that have not ended: those of its groups, and the engines, whose arguments name its folder. */
+  #processes(): string {
+    return execFileSync('ps', ['-eo', 'pgid=,stat=,args='], { encoding: 'utf8' })
+      .split('\n')
+      .filter((line) => {
+        const [, group, state = ''] = /^\s*(\d+)\s+(\S+)/.exec(line) ?? [];
+        return !state.startsWith('Z') && (this.#groups.includes(Number(group)) || line.includes(this.#folder));
+      })
+      .join('\n');
+  }
+
+  #logs(): string {
+    const file = join(this.#folder, 'checkout', 'runlake.log');
+    return existsSync(file) ? `\nrunlake.log:\n${readFileSync(file, 'utf8').slice(-4_000)}` : '';
+  }
+}
+
+function exitCode(child: ChildProcess): Promise<number | null | string> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => {
+      if (child.pid !== undefined) signal(child.pid, 'SIGKILL');
+      resolve(`none within ${stepWithinMs / 1_000} s`);
+    }, stepWithinMs);
+    child.once('error', (error) => resolve(error.message));
+    child.once('exit', (code, by) => {
+      clearTimeout(timer);
+      resolve(code ?? by);
+    });
+  });
+}
+
+function signal(group: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(-group, name);
+  } catch {
+    // It has ended.
+  }
+}

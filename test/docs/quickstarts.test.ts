@@ -1,0 +1,3 @@
+import { describeGuidePage, guidePages } from './run-guide.ts';
+
+for (const page of guidePages.filter((name) => name.startsWith('quickstart-'))) describeGuidePage(page);

@@ -1,0 +1,91 @@
+// House rule: identifiers, comments, messages and docs use the terms of docs/reference/glossary.md. This check refuses the
+// words that the glossary replaces and that no sentence needs otherwise.
+import { readFileSync } from 'node:fs';
+import ts from 'typescript';
+import { filesLike, judge, textsOf } from './source-texts.mjs';
+
+/** Names: each pattern is applied to the words of an identifier, in lower case and separated by spaces. */
+const names = [
+  ['warehouse', 'clickhouse'],
+  ['park|parked|unpark', 'defer'],
+  ['(?<!dead )letters?', 'dead letter'],
+  ['faults?', 'error'],
+  ['touched', 'dirty'],
+  ['(?<!a11y )lanes?', 'partition queue'],
+  ['holes?', 'gap'],
+  ['desks?|seats?', 'process, worker slot'],
+  ['patience', 'timeout'],
+  ['^(most|least|longest|usual) \\w+', 'max, min, default'],
+  ['\\w+ ports$', 'deps'],
+];
+/** Texts: comments, messages and pages. */
+const texts = [
+  ['warehouse', 'ClickHouse'],
+  ['(un)?parked|unparks?|parks', 'deferred'],
+  ['bur(y|ies|ied)', 'move to the dead-letter queue'],
+  ['(question|auth) desks?|kept workers?', 'query worker, auth process, supervised worker'],
+  ['patience', 'timeout'],
+  ['whoever|somebody', 'the process or client by name'],
+  ['(a|the|each|every|one|its) cuts?(?! of)', 'insert batch'],
+  ['usage notes?', 'dirty hours'],
+  ['let go|lets go|gives? way|takes? up|took up|taken up', 'release, requeue, claim'],
+];
+/** Proper names, and words with another meaning. */
+const exempt = [
+  /^test\/house\/check-glossary\.mjs$/,
+  /^docs\/reference\/glossary\.md$/,
+  // Fault injection is what the field calls it, and ports of the network are ports.
+  /^test\/crash\/(chaos|fault-proxy)/,
+];
+const allowedNames = /^(free|on free|allowed|broker|exposed) ports$|fault proxy|chaos fault|any fault|least loaded/;
+
+const isExempt = (file) => exempt.some((pattern) => pattern.test(file));
+const sources = filesLike(/^(schemas|infra|pipelines|api|docs)\/.*\.(ts|mts|mjs|cjs)$/).filter(
+  (file) => !isExempt(file),
+);
+const pages = filesLike(/\.(md|sql)$/).filter((file) => !isExempt(file));
+
+const words = (identifier) =>
+  identifier
+    .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replaceAll(/[_$#]+/g, ' ')
+    .toLowerCase();
+
+function identifiersOf(file) {
+  const tree = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest, true);
+  const found = [];
+  const visit = (node) => {
+    if (ts.isIdentifier(node) || ts.isPrivateIdentifier(node)) {
+      const line = tree.getLineAndCharacterOfPosition(node.getStart()).line + 1;
+      found.push({ file, line, text: words(node.text).trim() });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(tree);
+  return found;
+}
+
+/** Comments of a source file, line by line. */
+function commentsOf(file) {
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .map((text, index) => ({ file, line: index + 1, text }))
+    .filter(({ text }) => /^\s*(\/\/|\/?\*)/.test(text));
+}
+
+const linesOf = (file) =>
+  readFileSync(file, 'utf8')
+    .split('\n')
+    .map((text, index) => ({ file, line: index + 1, text }));
+
+const rulesOf = (list, flags) =>
+  list.map(([pattern, instead]) => {
+    const expression = new RegExp(`(?<![\\w-])(?:${pattern})(?![\\w-])`, flags);
+    return { rule: `use "${instead}" (glossary)`, breaks: (text) => !allowedNames.test(text) && expression.test(text) };
+  });
+
+judge(rulesOf(names, ''), sources.flatMap(identifiersOf));
+judge(rulesOf(texts, 'i'), [
+  ...sources.flatMap((file) => [...commentsOf(file), ...textsOf(file)]),
+  ...pages.flatMap(linesOf),
+]);
