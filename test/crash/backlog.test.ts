@@ -26,9 +26,7 @@ const observedMs = 4_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
   test('of 120 MiB while ClickHouse is away takes a sink that may hold 8 MiB little memory, and is stored whole', async () => {
-    const { pipeline, close } = await openOnStack(
-      testSettings({ maxFetchedBytes, publishTimeoutMs: 30_000 }),
-    );
+    const { pipeline, close } = await openOnStack(testSettings({ maxFetchedBytes, publishTimeoutMs: 30_000 }));
     const ledger = new Ledger();
     const sent: Entry[] = [];
     const send = async (count: number, inputs: string) => {

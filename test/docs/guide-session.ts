@@ -23,6 +23,7 @@ import { fileURLToPath } from 'node:url';
 import { freePorts } from '../../infra/embedded/free-port.ts';
 import { builtProgram } from '../built-program.ts';
 import { until } from '../infra/until.ts';
+import { testSettings } from '../test-settings.ts';
 import { endOfBlock, type GuideStep, isOutput, programText } from './guide-page.ts';
 
 const checkout = fileURLToPath(new URL('../../', import.meta.url));
@@ -60,7 +61,7 @@ export class GuideSession {
       RUNLAKE_PORT: String(port),
       RUNLAKE_AGENTS_PORT: String(agentsPort),
       RUNLAKE_LOG_LEVEL: 'warn',
-      RUNLAKE_AGENTS_TYPES_SECONDS: '0',
+      ...testSettings({ agentsTypesSeconds: 0 }),
     });
   }
 

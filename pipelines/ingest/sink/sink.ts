@@ -9,7 +9,7 @@
  *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
  *   3. Insert the deferred events of traces that this batch has events of, before the batch's own events, because they
  *      are older. Drop events of either kind that repeat stored ones (`recent-events.ts`).
- *   4. Split the batch into insert batches and insert them one after the other (`insert-cut.ts`).
+ *   4. Split the batch into insert batches and insert them one after the other (`insert-batch.ts`).
  *   5. Cache the locations of new traces and wake the usage roll-up.
  *   6. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
  *      redelivered while ClickHouse is down does not write a dead-letter record each time.
