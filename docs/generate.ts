@@ -1,6 +1,6 @@
 /**
- * `npm run docs`: writes `docs/reference` from the code. `npm run docs -- --check` writes nothing and fails where a
- * page is not what the code says.
+ * `npm run docs`: generates `docs/reference` from the code. `npm run docs -- --check` writes nothing and fails if a
+ * page is out of date.
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -16,8 +16,9 @@ const stale = [...pages].filter(([file, text]) => !present.has(file) || readFile
 const left = [...present].filter((file) => !pages.has(file) && !handwrittenPages.includes(file));
 
 if (check) {
-  for (const [file] of stale) console.error(`docs/reference/${file} is not what the code says: run \`npm run docs\``);
-  for (const file of left) console.error(`docs/reference/${file} is made from nothing: run \`npm run docs\``);
+  for (const [file] of stale) console.error(`docs/reference/${file} is out of date: run \`npm run docs\``);
+  for (const file of left)
+    console.error(`docs/reference/${file} is not generated from any source: run \`npm run docs\``);
   if (stale.length + left.length > 0) process.exitCode = 1;
 } else {
   for (const [file, text] of stale) writeFileSync(folder + file, text);

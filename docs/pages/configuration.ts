@@ -14,9 +14,10 @@ export function configurationPage(): Page {
     'configuration.md',
     'Configuration',
     'infra/config/settings.ts',
-    'Everything that Runlake can be told, it is told through variables of the environment. They are read once, at the start; ' +
-      'all faults are reported together. There are at most 60 settings; other limits and intervals are constants in the code. An empty variable counts as not set. `runlake config` prints every setting with ' +
-      'the source of its value; one that begins with `RUNLAKE_` and is none of these is an error that names the nearest setting.',
+    'Environment variables configure Runlake. It reads them once, at the start, and reports all errors together. ' +
+      'There are at most 60 settings; other limits and intervals are constants in the code. An empty variable counts as not set. ' +
+      '`runlake config` prints every setting with the source of its value. A variable that begins with `RUNLAKE_` and is not a ' +
+      'setting is an error that names the nearest setting.',
     table(['Variable', 'Value', 'Default', 'Unit', 'Meaning'], rows),
   );
 }

@@ -1,4 +1,4 @@
-/** A test by its file and its title, or the name of its row where a test runs over a table. */
+/** A test: its file and its title, or the name of a table row for a test that runs over a table. */
 export interface Proof {
   readonly file: string;
   readonly name: string;
@@ -11,7 +11,8 @@ export interface CrashRow {
   readonly proofs: readonly Proof[];
 }
 
-const proofs =
+/** The tests of `names` in `file`. */
+export const proofs =
   (file: string) =>
   (...names: readonly string[]): Proof[] =>
     names.map((name) => ({ file, name }));
@@ -27,85 +28,92 @@ const members = proofs('test/crash/members.test.ts');
 const onKafka = proofs('test/infra/event-log/kafka/sink-on-kafka.test.ts');
 const outage = proofs('test/infra/event-log/kafka/outage.test.ts');
 const sdk = proofs('test/crash/sdk.test.ts');
-const exportWorker = proofs('test/crash/exports.test.ts');
-const inBuckets = proofs('test/pipelines/exports/in-buckets.stack.ts');
 
-/** Where processes die along the path, in its order; Kafka is the log. */
+/** Crashes of processes at each step of the ingest path, in its order. The event log is Kafka. */
 export const stepRows: readonly CrashRow[] = [
   {
     where: 'api',
-    what: 'Dies before Kafka has the events',
-    happens: 'The client hears nothing and sends again. Nothing was stored.',
+    what: 'Crashes before Kafka has the events',
+    happens: 'The client gets no response and sends the request again. Nothing was stored.',
     proofs: steps('api before Kafka has the events'),
   },
   {
     where: 'api',
-    what: 'Dies after Kafka has the events, before it answers',
-    happens: 'The client hears nothing and sends again. The repeat merges with what is stored; the trace counts once.',
-    proofs: steps('api after Kafka has the events, before it knows and answers'),
+    what: 'Crashes after Kafka has the events, before it responds',
+    happens:
+      'The client gets no response and sends the request again. The repeat merges with the stored events; the trace counts once.',
+    proofs: steps('api after Kafka has the events, before it receives the ack'),
   },
   {
     where: 'sink',
-    what: 'Dies before it knows the places of the traces',
+    what: 'Crashes before it knows the trace locations',
     happens: 'The next process reads the same events again.',
-    proofs: steps('sink before it asks for the places of traces'),
+    proofs: steps('sink before it queries trace locations'),
   },
   {
     where: 'sink',
-    what: 'Dies before, while and after it parks an event whose trace nobody knows',
-    happens: 'The event is parked once, whatever comes again, and joins its trace when that appears.',
+    what: 'Crashes before, while or after it defers an event whose trace is not known',
+    happens: 'The event is deferred once, whatever is redelivered, and released when its trace arrives.',
     proofs: steps(
-      'sink before an event is parked',
-      'sink while an event is parked, before that is committed',
-      'sink after an event was parked, before its offset is committed',
+      'sink before it defers an event',
+      'sink while it defers an event, before Postgres commits',
+      'sink after it defers an event, before it commits the offset',
     ),
   },
   {
     where: 'sink',
-    what: 'Dies before the cut is written down',
-    happens: 'Nothing of the cut is stored. The next process may divide its events otherwise.',
-    proofs: steps('sink before the cut is written down'),
+    what: 'Crashes before it begins an insert batch',
+    happens: 'Nothing of the batch is stored. The next process may divide the events into other batches.',
+    proofs: steps('sink before it begins an insert batch'),
   },
   {
     where: 'sink',
-    what: 'Dies after the cut is written down, before the insert',
-    happens: 'The next process gathers exactly this cut and inserts it under the same token.',
+    what: 'Crashes after it begins an insert batch, before the insert',
+    happens: 'The next process collects exactly the same batch and inserts it under the same token.',
     proofs: [
-      ...steps('sink after the cut is written down, before it knows', 'sink between cut and insert'),
+      ...steps(
+        'sink after it begins an insert batch, before it receives the response',
+        'sink after it begins an insert batch, before the insert',
+      ),
       ...onKafka('before the insert'),
     ],
   },
   {
     where: 'sink',
-    what: 'Dies during the insert',
+    what: 'Crashes during the insert',
     happens:
-      'What ClickHouse stored of it is recognised by the token; the repeat completes it, in the derived tables too.',
+      'ClickHouse recognises by the token what it has stored; the repeat completes the batch, in the derived tables too.',
     proofs: steps('sink during the insert, half of it sent', 'sink during the insert, all of it sent'),
   },
   {
     where: 'sink',
-    what: 'Dies after the insert, before the hours are noted for the usage count',
-    happens: 'The cut comes again, changes nothing, and its hours are noted then.',
+    what: 'Crashes after the insert, before it marks the hours dirty',
+    happens: 'The next process repeats the batch, which changes nothing, and marks its hours dirty.',
     proofs: [
-      ...steps('sink after the insert, before it knows', 'sink between insert and the note of its hours'),
+      ...steps(
+        'sink after the insert, before it receives the response',
+        'sink after the insert, before it marks the hours dirty',
+      ),
       ...onKafka('after the insert'),
     ],
   },
   {
     where: 'sink',
-    what: 'Dies between insert and commit, or right after the commit',
-    happens: 'Before the commit the cut comes again and changes nothing; after it the next one goes on behind it.',
-    proofs: steps('sink between insert and commit', 'sink after the commit, before it knows'),
+    what: 'Crashes between the insert and the commit, or right after the commit',
+    happens:
+      'Before the commit, the next process repeats the batch, which changes nothing; after it, the next process continues behind the batch.',
+    proofs: steps('sink between the insert and the commit', 'sink after the commit, before it receives the response'),
   },
   {
     where: 'sink',
-    what: 'Processes join and leave; one that lost its partition goes on late',
-    happens: 'Its commits are refused, its insert is a repeat. Every value is that of the newest event.',
+    what: 'Processes join and leave the group; one that lost its partition continues late',
+    happens:
+      'Kafka refuses the commits of the late process, and its insert is a repeat. Every value is that of the newest event.',
     proofs: [
-      ...members('join, leave and are killed under load: nothing is lost, nothing doubled'),
+      ...members('join, leave and are killed under load: no run is lost or duplicated'),
       {
         file: 'test/infra/event-log/kafka/rebalance.test.ts',
-        name: 'nothing is lost, nothing doubled, and the newest value of every run stands',
+        name: 'no run is lost or duplicated, and every run has its newest value',
       },
     ],
   },
@@ -113,41 +121,45 @@ export const stepRows: readonly CrashRow[] = [
     where: 'sink',
     what: 'An event can never be stored',
     happens:
-      'It goes to the dead letters with its bytes and headers, and what lies around it is stored. A sink that dies between the letter and its commit writes the letter again.',
-    proofs: onKafka('strangers and damage go to the dead letters as they came; what lies between them is stored'),
+      'The sink writes it to the dead-letter queue with its bytes and headers, and stores the events around it. A sink that crashes between the dead-letter record and the commit writes the record again.',
+    proofs: onKafka(
+      'foreign and damaged records go to the dead-letter queue unchanged; the records between them are stored',
+    ),
   },
   {
     where: 'sink',
-    what: 'An event can never be stored, and cannot be put to the dead letters either',
-    happens: 'Its partition waits: nothing from it on is committed until the letter is durable.',
-    proofs: onKafka('where a dead letter cannot be written its offset is not committed, and is once it can'),
+    what: 'An event can never be stored, and its dead-letter record cannot be written either',
+    happens:
+      'Its partition waits: the sink commits neither the event nor later ones until the dead-letter record is durable.',
+    proofs: onKafka('if a dead-letter record cannot be written, its offset is not committed until the write succeeds'),
   },
   {
     where: 'sink',
-    what: 'Its position in Kafka is lost or set back by hand',
-    happens: 'Everything from there is stored anew in order; the newest values stand, and no trace counts twice.',
-    proofs: onKafka('set back by hand', 'gone'),
+    what: 'Its committed offset in Kafka is lost or moved back manually',
+    happens:
+      'The sink stores all events from there again, in order; the newest values remain, and no trace counts twice.',
+    proofs: onKafka('moved back manually', 'deleted'),
   },
   {
     where: 'roll-up',
-    what: 'Dies while it counts hours, between hours and days, or before it deletes its notes',
-    happens: 'The notes are still there; the next pass counts the same hours again, whole.',
+    what: 'Crashes while it counts hours, between hours and days, or before it deletes the dirty hours',
+    happens: 'The dirty hours are still stored; the next roll-up run counts the same hours again, completely.',
     proofs: steps(
-      'roll-up while hours are counted',
-      'roll-up half-way, hours counted and days not',
-      'roll-up after the count, before its notes are deleted',
+      'roll-up while it counts hours',
+      'roll-up after it counts hours, before it counts days',
+      'roll-up after the count, before it deletes the dirty hours',
     ),
   },
 ];
 
-/** What becomes of each server, and of the way to it. */
+/** Failures of each server, and of the connections to it. */
 export const serverRows: readonly CrashRow[] = [
   {
     where: 'any role',
-    what: 'Starts while servers are away, or a server goes away during the start',
+    what: 'Starts while servers are down, or a server goes down during the start',
     happens:
-      'The role waits and logs which server it waits for. Its port listens: `/ok` answers 200, `/ready` 503 with the servers that are ' +
-      'down, other requests 503 `STARTING`. SIGTERM ends the wait. A refused password or schema ends the process with that error.',
+      'The role waits and logs which server it waits for. Its port listens: `/ok` returns 200, `/ready` 503 with the servers that are ' +
+      'down, other requests 503 `STARTING`. SIGTERM ends the wait. If a server refuses the password or the schema, the process exits with that error.',
     proofs: [
       'all servers are down; they come up one after the other, and every role becomes ready and works',
       '%s: SIGTERM ends the wait for servers that accept connections and never answer',
@@ -157,99 +169,105 @@ export const serverRows: readonly CrashRow[] = [
   },
   {
     where: 'Kafka',
-    what: 'Dies and is started again',
+    what: 'Crashes and is restarted',
     happens:
-      'Requests get 503 with `Retry-After` within 10 s for each 16 MiB. Batches under way go in once, in their place; sinks go on by themselves.',
-    proofs: [...servers('Kafka is killed and started again'), ...outage('it is killed and started again: the same')],
+      'Requests get 503 with `Retry-After` within 10 s for each 16 MiB. Kafka appends each in-flight batch once, in order; sinks continue without intervention.',
+    proofs: [...servers('Kafka is killed and restarted'), ...outage('kill and restart: the same as for a stall')],
   },
   {
     where: 'Kafka',
-    what: 'Stalls: for the API longer than a publish may take, for the sink longer than a session',
+    what: 'Stalls for longer than the publish timeout of the API and the session timeout of the sink',
     happens:
-      'The API answers 503 in time; what waits is bounded in bytes, and beyond it requests are refused at once. The sink joins again and repeats the cut that it had begun.',
+      'The API returns 503 in time; pending events are bounded in bytes, and beyond that limit requests are refused at once. The sink rejoins the group and repeats the insert batch that it had begun.',
     proofs: [
-      ...stalls('api and Kafka, longer than a publish may take', 'sink and Kafka, longer than a session and a request'),
+      ...stalls(
+        'api and Kafka, longer than the publish timeout',
+        'sink and Kafka, longer than the session and request timeouts',
+      ),
       ...outage(
-        'it stalls: refused in time; afterwards nothing taken is missing, nothing old comes late, and a tail has each record once',
-        'what waits meanwhile is bounded, later requests are refused at once, and none of it waits for ever',
+        'stall: events are refused in time; afterwards no accepted event is missing, no older copy follows a newer event, and a follower receives each record once',
+        'stall: pending events are bounded, later requests are refused at once, and every request ends',
       ),
     ],
   },
   {
     where: 'Kafka',
-    what: 'Is away for as long as the retries of the stock SDKs last, and for longer',
+    what: 'Is down for less than, or longer than, the retries of the stock SDKs last',
     happens:
-      'Within them the SDK delivers once Kafka is back. After them it gives its runs up; each refusal was counted in `runlake_runs_rejected_total` by its error code.',
+      'While its retries last, the SDK delivers when Kafka is back. After them it gives up its runs; the API has counted each refusal in `runlake_runs_rejected_total` by its error code.',
     proofs: sdk(
-      'an outage that fits its retries: it delivers once Kafka is back',
-      'an outage that fits the retries of the Python SDK: it delivers too',
-      'an outage longer than its retries, here one: the SDK gives up, the API has counted each refusal, and later runs are taken',
+      'an outage shorter than the retries of the SDK: the SDK delivers when Kafka is back',
+      'an outage shorter than the retries of the Python SDK: the SDK delivers, too',
+      'an outage longer than the retries of the SDK, here one: the SDK gives up, the API counts each refusal, and later runs are accepted',
     ),
   },
   {
     where: 'ClickHouse',
-    what: 'Is away under load',
+    what: 'Is down under load',
     happens:
-      'The API goes on accepting. Events wait in Kafka, so memory stays bounded; the lag (`runlake_event_log_lag_events`) drains once it is back. Reads get 503.',
+      'The API continues to accept. Events wait in Kafka, so memory stays bounded; the lag (`runlake_event_log_lag_events`) drains when ClickHouse is back. Reads get 503.',
     proofs: [
-      ...servers('ClickHouse is away under load: the API goes on accepting, lag drains'),
+      ...servers('ClickHouse is down under load: the API continues to accept, and the lag drains'),
       ...backlog(
-        'of 120 MiB while ClickHouse is away takes a sink that may hold 8 MiB little memory, and is stored whole',
+        'of 120 MiB while ClickHouse is down: a sink with a fetch limit of 8 MiB needs little memory and stores all events',
       ),
     ],
   },
   {
     where: 'ClickHouse',
-    what: 'Stalls: for the sink longer than an insert may take, for the API longer than a query',
+    what: 'Stalls for longer than the insert timeout of the sink and the query timeout of the API',
     happens:
-      'The insert is given up and repeated under its token until it is known to be stored; the sink keeps its partitions meanwhile. Runs are accepted; reads get 503 in time, and so do patches by id alone, but for runs that came one by one and lately.',
+      'The sink aborts the insert and repeats it under its token until it is known to be stored; it keeps its partitions meanwhile. Runs are accepted; reads get 503 in time, and so do patches by id alone, except patches of runs that were recently posted one by one.',
     proofs: stalls(
-      'sink and ClickHouse, longer than an insert may take',
-      'api and ClickHouse, longer than a query may take',
+      'sink and ClickHouse, longer than the insert timeout',
+      'api and ClickHouse, longer than the query timeout',
     ),
   },
   {
     where: 'Postgres',
-    what: 'Dies and is started again, or stalls for longer than a query may take',
+    what: 'Crashes and is restarted, or stalls for longer than the query timeout',
     happens:
-      'Requests that need it (a key or a project that is not remembered) get 503 in time. The sink waits with the cut that it had begun.',
+      'Requests that need it (a key or a project that is not cached) get 503 in time. The sink waits with the insert batch that it had begun.',
     proofs: [
-      ...servers('Postgres is killed and started again'),
-      ...stalls('api and Postgres, longer than a query may take', 'sink and Postgres, longer than a query may take'),
+      ...servers('Postgres is killed and restarted'),
+      ...stalls('api and Postgres, longer than the query timeout', 'sink and Postgres, longer than the query timeout'),
     ],
   },
   {
     where: 'Schema registry',
-    what: 'Is gone, or stalls, while everything runs',
-    happens: 'Nobody notices: each process knows the schemas that it uses.',
+    what: 'Is down, or stalls, while all roles run',
+    happens: 'No effect: each process has the schemas that it uses in memory.',
     proofs: [
-      ...servers('the registry is gone while everything runs, and nobody notices'),
-      ...stalls('api and the schema registry, longer than a request may take'),
+      ...servers('the registry is down while all roles run: runs are accepted and stored'),
+      ...stalls('api and the schema registry, longer than the request timeout'),
     ],
   },
   {
     where: 'Schema registry',
-    what: 'Is gone when a role starts',
-    happens: 'The role waits, and `/ready` names the registry. It starts once the registry is there.',
-    proofs: servers('the registry is gone at the start: a role that starts waits for it'),
+    what: 'Is down when a role starts',
+    happens: 'The role waits, and `/ready` names the registry. The role starts when the registry is up.',
+    proofs: servers('the registry is down at the start: a role that starts waits for it'),
   },
   {
     where: 'Redis',
-    what: 'Dies and is started again',
-    happens: 'Traces do not pass through it. Jobs that were taken are done once it is back.',
-    proofs: servers('Redis is killed and started again: a job that was taken is done'),
+    what: 'Crashes and is restarted',
+    happens: 'Traces do not pass through Redis. Accepted jobs are done when it is back.',
+    proofs: servers('Redis is killed and restarted: a deletion that was requested meanwhile is done'),
   },
   {
     where: 'Redis',
-    what: 'Stalls for longer than a job may take to be queued',
-    happens: 'Traces go on. A request that queues a job gets 503 in time; what it had begun is done afterwards.',
-    proofs: stalls('between all roles and Redis: traces go on, a job is refused in time and done afterwards'),
+    what: 'Stalls for longer than the timeout for queueing a job',
+    happens:
+      'Ingest continues. A request that queues a job gets 503 in time; the work that it had begun is done afterwards.',
+    proofs: stalls(
+      'stalled between all roles and Redis: ingest continues, a job is refused in time and done afterwards',
+    ),
   },
   {
     where: 'Kafka, ClickHouse, Postgres',
     what: 'The disk is full for a while',
     happens:
-      'As where the server is away: what cannot be made durable is refused with 503. A Kafka that ended for it has to be started again; the others go on by themselves once there is room.',
+      'As when the server is down: requests whose data cannot be made durable get 503. The operator must restart a Kafka that exited because of the full disk; ClickHouse and Postgres continue without intervention when there is free space.',
     proofs: servers(
       'the disk of Kafka is full for a while',
       'the disk of ClickHouse is full for a while',
@@ -258,135 +276,74 @@ export const serverRows: readonly CrashRow[] = [
   },
   {
     where: 'Kafka, ClickHouse, Postgres',
-    what: 'One connection falls silent while others work: an answer never comes',
-    happens: 'The request runs into its limit, its connection is given up, and it is repeated on another one.',
-    proofs: stalls('a commit of the sink', 'an insert of the sink', 'a note of hours'),
+    what: 'One connection stops responding while others work: a response never arrives',
+    happens: 'The request times out, the client discards its connection, and repeats the request on another one.',
+    proofs: stalls('a commit of the sink', 'an insert of the sink', 'an insert of dirty hours'),
   },
   {
-    where: 'Everything',
-    what: 'Random faults, one after the other and two at a time',
-    happens: 'All of the above.',
+    where: 'All components',
+    what: 'Random faults, one after another and two at a time',
+    happens: 'Everything above holds.',
     proofs: proofs('test/crash/chaos.test.ts')(
-      'random faults, strung together under load from the stock SDK: what was accepted is there once, and counted',
+      'random faults under load from the stock SDK: every accepted run is stored once and counted',
     ),
   },
 ];
 
-/** Without Kafka: `runlake all` with the log in the process. */
+/** Without Kafka: `runlake all` with the in-process event log. */
 export const embeddedRows: readonly CrashRow[] = [
   {
     where: 'runlake all',
-    what: 'Dies under load',
-    happens:
-      'What was answered with 202 is in ClickHouse, or parked in Postgres. The rest is sent again by its clients.',
-    proofs: embedded('kill -9 under load: what the SDK was told to be taken is there once, and counted'),
+    what: 'Crashes under load',
+    happens: 'Runs that got a 202 are stored in ClickHouse, or deferred in Postgres. Clients send the rest again.',
+    proofs: embedded('kill -9 under load: every run that was acknowledged to the SDK is stored once and counted'),
   },
   {
     where: 'runlake all',
-    what: 'Dies between writing the cut down and the insert, or between insert and note',
-    happens: 'The next start notes the hours of every cut that was written down. Nobody was answered; a repeat merges.',
+    what: 'Crashes between the begin of an insert batch and the insert, or between the insert and marking the hours dirty',
+    happens:
+      'The next start marks the hours of every begun insert batch dirty. The clients got no response; a repeat merges.',
     proofs: embedded(
-      'killed between writing the cut down and the insert: each run is there or not, counted once; the retry mends it',
-      'killed between the insert and the note of its hour: the next start counts it, though nobody sends again',
+      'kill -9 between the begin of an insert batch and the insert: each run is stored or not, counted once; the retry completes it',
+      'kill -9 after the insert, before its hour is marked dirty: the next start counts the run without a repeated request',
     ),
   },
   {
     where: 'runlake all',
-    what: 'Dies while a patch waits for its trace',
-    happens: 'It is parked in Postgres and joins later.',
-    proofs: embedded('a patch that waits for its trace survives kill -9 and joins later'),
+    what: 'Crashes while a patch is deferred',
+    happens: 'The patch is stored in Postgres and is released when its trace arrives.',
+    proofs: embedded('a deferred patch survives kill -9 and is released when its trace arrives'),
   },
   {
     where: 'runlake all',
-    what: 'Dies and leaves engines behind, or is started twice on a folder',
-    happens: 'The engines end by themselves; the second one is refused in one sentence.',
-    proofs: embedded('no process outlives kill -9, and a second one on the folder is refused in one sentence'),
+    what: 'Crashes and leaves engines behind, or is started twice on a data folder',
+    happens: 'The engines exit without intervention; the second process is refused with one sentence.',
+    proofs: embedded(
+      'no process outlives kill -9, and a second process on the data folder is refused with one sentence',
+    ),
   },
   {
     where: 'runlake all',
     what: 'Gets SIGTERM during an insert',
-    happens: 'The insert is finished and answered; new requests get 503.',
+    happens: 'The insert completes and its request gets a response; new requests get 503.',
     proofs: engines(
-      'SIGTERM while an insert is under way: it is finished, others are told to come back, and the exit is clean',
+      'SIGTERM during an insert: the insert completes, other requests get 503 with Retry-After, and the exit code is 0',
     ),
   },
   {
     where: 'Embedded ClickHouse, embedded Postgres',
-    what: 'Dies under load',
-    happens: 'It is started again on its data; requests meanwhile get 503 with `Retry-After`.',
-    proofs: engines('kill -9 of %s under load: clients are told to wait, nothing is lost or doubled'),
+    what: 'Crashes under load',
+    happens: 'Runlake restarts it on its data; requests meanwhile get 503 with `Retry-After`.',
+    proofs: engines('kill -9 of %s under load: clients get 503 with Retry-After, and no run is lost or duplicated'),
   },
   {
     where: 'Embedded ClickHouse, embedded Postgres',
-    what: 'Stops answering, while its process runs',
+    what: 'Stops responding while its process runs',
     happens:
-      'After three liveness probes in a row without an answer (15 to 45 s) it is stopped and started again on its data.',
+      'After three consecutive liveness probes without a response (15 to 45 s) Runlake stops it and restarts it on its data.',
     proofs: [
-      ...clickhouse('a server that does not answer is started again, on the same address with its data'),
-      ...postgres('a server that does not answer is ended, another comes up'),
+      ...clickhouse('a server that does not respond is restarted on the same address with its data'),
+      ...postgres('a server that does not respond is stopped and another one started'),
     ],
-  },
-];
-
-/** Bulk exports: the rows in Postgres are the truth, the queue only says which of them to look at. */
-export const exportRows: readonly CrashRow[] = [
-  {
-    where: 'A worker of an export',
-    what: 'Dies at any step of a run: counting, finding, reading, encoding, uploading, recording',
-    happens:
-      'Its lease runs out, another worker takes the run up behind the last recorded file. A part that was on its way is written ' +
-      'again, over whatever is there. It costs no retry.',
-    proofs: exportWorker('$when $step: another one goes on, and nothing finished is done twice'),
-  },
-  {
-    where: 'A worker of an export',
-    what: 'Dies while a file is on its way to a bucket: before, in and after an upload in parts, and before the end of the export',
-    happens:
-      'No object is half there. Uploads that it began are taken back as far as rights allow, also one whose id it could not note ' +
-      'any more, where uploads may be listed.',
-    proofs: exportWorker('%s: it is whole as if nothing had happened'),
-  },
-  {
-    where: 'Redis, ClickHouse, Postgres',
-    what: 'Dies while an export works, and is started again',
-    happens:
-      'The export goes on by itself behind the last recorded file. Only where ClickHouse was away does it cost a retry. A queue ' +
-      'that was lost is rebuilt from the rows.',
-    proofs: [
-      ...proofs('test/crash/export-servers.test.ts')(
-        '$server is killed $when a $step and started again: the export goes on by itself and is whole',
-      ),
-      ...proofs('test/pipelines/exports/coordinate-export.test.ts')(
-        'a lost queue is rebuilt from the rows: exports that wait, that run, and runs that are due',
-      ),
-    ],
-  },
-  {
-    where: 'The bucket',
-    what: 'Answers with 503, breaks connections, stands still, or loses an answer',
-    happens: 'The client tries again, then the run does, behind the last recorded file. No upload in parts is left.',
-    proofs: inBuckets(
-      '%s: is tried again, and goes on behind the last file',
-      'an answer that is lost, to %s: nothing is there twice, and nothing is left',
-      'goes on behind the last file, and is whole',
-    ),
-  },
-  {
-    where: 'The bucket',
-    what: 'Is deleted, or its key loses its rights or expires, while an export works',
-    happens:
-      'The run and its export fail at once, with the cause. Finished files that are still there remain, and are listed.',
-    proofs: inBuckets('%s: fails at once, with its siblings'),
-  },
-  {
-    where: 'The owner',
-    what: 'Cancels an export while a file is on its way',
-    happens:
-      'The upload ends within two seconds and is taken back, once the store answers. Finished files remain, and are listed.',
-    proofs: inBuckets(
-      'cancelled: the upload ends within two seconds and is taken back, finished files stay',
-      'cancelled while the store hangs: what is left there goes once it answers',
-      'cancelled: finished files stay, and so does what may not be taken back',
-    ),
   },
 ];

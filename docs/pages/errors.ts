@@ -19,21 +19,21 @@ export function errorsPage(): Page {
     'errors.md',
     'Errors',
     'infra/errors/catalogue.ts',
-    'Every error that Runlake answers, logs or prints. An answer carries `code` and `remedy` beside the text: `{"detail": …}`, or ' +
-      '`{"error": …}` from ingest; a 422 lists `{loc, msg, type}`. Texts in braces stand for what the case at hand fills in.',
+    'Every error that Runlake returns, logs or prints. A response contains `code` and `remedy` next to the text: `{"detail": …}`, or ' +
+      '`{"error": …}` from ingest; a 422 lists `{loc, msg, type}`. Texts in braces are placeholders for the values of the case.',
     table(
-      ['Class', 'Whose fault', 'What to do'],
+      ['Class', 'Cause', 'What to do'],
       [
-        ['caller', 'the request', 'Correct it: sent again unchanged it fails again.'],
-        ['transient', 'some part is down or busy', 'Send it again, after the time in `Retry-After`.'],
-        ['terminal', 'the installation', 'The operator has to act.'],
+        ['caller', 'the request', 'Correct the request; unchanged, it fails again.'],
+        ['transient', 'a component is down or busy', 'Send the request again after the time in `Retry-After`.'],
+        ['terminal', 'the installation', 'The operator must act.'],
       ],
     ),
-    table(['Code', 'Status', 'Class', 'Retry', 'Message', 'Remedy', 'Where'], rows),
+    table(['Code', 'Status', 'Class', 'Retry', 'Message', 'Remedy', 'Operations'], rows),
   );
 }
 
-/** Which operations answer with the error; others come up at start, in commands or in work without a request. */
+/** The operations that return the error. Other errors occur at the start, in commands or in background work. */
 function answeredBy(name: ErrorCode): string {
   if (errorsOfAnyRequest.includes(name)) return 'any request';
   const ids = operations

@@ -1,5 +1,5 @@
-// Metrics are made by the modules that keep them. A role loads what it needs when it starts (`load-parts.ts`); these
-// bring in all of it.
+// Modules register their metrics when they are imported. A role imports only what it needs (`load-parts.ts`); these
+// imports load all of them.
 import '../../api/command-line/run-role.ts';
 import '../../api/command-line/serve-role.ts';
 import '../../api/command-line/answering-services.ts';

@@ -8,13 +8,13 @@ export function exportColumnsPage(): Page {
     'export-columns.md',
     'Columns of exported runs',
     'schemas/parquet/run-columns.ts',
-    'Bulk exports write these columns, or those of them that `export_fields` names, in its order. Values are those that ' +
-      '`POST /runs/query` answers at the moment when the file is made; `tenant_id` and `is_root` are of exports alone.',
-    'Types are given in the words of DuckDB. In Parquet, `VARCHAR` is a string, `VARCHAR[]` a list of strings, `BIGINT` INT64, ' +
-      '`TIMESTAMP` a timestamp in microseconds that is UTC by agreement, and `TIMESTAMP WITH TIME ZONE` one that says so itself.',
+    'Bulk exports write these columns, or the subset that `export_fields` lists, in the order of `export_fields`. Values are those that ' +
+      '`POST /runs/query` returns at the moment when the file is written; `tenant_id` and `is_root` exist only in exports.',
+    'Types are DuckDB types. In Parquet, `VARCHAR` is a string, `VARCHAR[]` a list of strings, `BIGINT` INT64, ' +
+      '`TIMESTAMP` a timestamp in microseconds that is UTC by convention, and `TIMESTAMP WITH TIME ZONE` one that is marked as UTC.',
     'Files are sorted by the start time in `dotted_order`, ties by trace and id. A row group has 120,000 rows or about 32 MB, ' +
-      'whichever is less. `v1` files lie below `runs/year=…/month=…/day=…`, those of `v2_beta` below ' +
-      '`resource=runs/year=…/month=…/day=…`, which a reader of Hive layouts takes as columns.',
+      'whichever is less. `v1` files are stored under `runs/year=…/month=…/day=…`, `v2_beta` files under ' +
+      '`resource=runs/year=…/month=…/day=…`, which readers of Hive partitioning expose as columns.',
     ...groups.flatMap((group) => [
       `## ${group}`,
       table(

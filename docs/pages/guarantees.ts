@@ -1,10 +1,11 @@
 import { agentRows } from './agent-crash-table.ts';
-import { type CrashRow, embeddedRows, exportRows, serverRows, stepRows } from './crash-table.ts';
+import { type CrashRow, embeddedRows, serverRows, stepRows } from './crash-table.ts';
+import { exportRows } from './export-crash-table.ts';
 import { code, type Page, page, table } from './markdown.ts';
 
 const tableOf = (rows: readonly CrashRow[]) =>
   table(
-    ['Where', 'What', 'What happens', 'Proof'],
+    ['Component', 'Failure', 'Effect', 'Test'],
     rows.map(({ where, what, happens, proofs }) => [
       where,
       what,
@@ -17,81 +18,84 @@ export function guaranteesPage(): Page {
   return page(
     'guarantees.md',
     'Guarantees',
-    'docs/pages/crash-table.ts',
-    'What Runlake promises about traces and their usage when processes die, servers go away and networks stall, what it does not ' +
-      'promise, and the test behind each line.',
-    '## Promised',
+    'docs/pages/*crash-table.ts',
+    'What Runlake guarantees for traces and their usage when processes crash, servers go down and networks stall, what it does not ' +
+      'guarantee, and the test for each failure.',
+    '## Guaranteed',
     [
-      '- **Nothing accepted is lost.** A 2xx is answered only after all events of the request are in all in-sync replicas of Kafka. ' +
-        'Without Kafka: after ClickHouse has them, or Postgres has those that wait for their trace.',
-      '- **Nothing is counted twice.** A trace counts once: however often it is sent, accepted, read from the log, inserted or ' +
-        'counted, by however many processes.',
-      '- **Values are those of the newest event.** Of one run, in the order in which its events were accepted. A request that is sent ' +
-        'again, by a client that lost the answer for example, does not undo a later patch: an event that repeats a stored one byte for ' +
-        'byte, under the same API key, is dropped. That holds if it is accepted within ten minutes of the first, while the same sink ' +
-        'process has the partition (without Kafka: until Runlake is started again) and has stored fewer than 100,000 events since. ' +
-        'Otherwise the repeat is the newest event, and so is one that was deferred and released meanwhile by another process. A patch ' +
-        'that is meant to bring old values back has to differ in anything, `end_time` for example.',
-      '- **Nothing is acknowledged that is not durable.** An answer that never came, or a 503, promises nothing: the runs may be ' +
-        'there or not. Whoever sends them again, under the same ids, gets each of them once.',
-      '- **Nobody waits for ever.** Each request is answered: taken, refused for what it is (4xx), or told to come back (503 with ' +
-        '`Retry-After`), within 10 s for each 16 MiB that goes to Kafka and 30 s for each query.',
-      '- **Memory is bounded** while servers are away: by shares of `RUNLAKE_MEMORY_BYTES`, of which the API has half ' +
-        'for bodies and a quarter for events that wait for the log, and the sink a quarter for events that it fetched.',
-      '- **Shares under contention.** Queries, the memory for bodies, the batches of the in-process log and the workers of exports are shared by organisation while they ' +
-        'are short; an organisation alone may use all of them.',
-      '- **Shares of run slots.** A deployment has run slots of its own, in its own processes. Its callers share them: end users ' +
-        'under custom authentication, else API keys. A caller alone may use all of them. The next slot is given to the caller with ' +
-        'the fewest running graph runs. While all slots are used, a caller below its share (running graph runs divided by callers) ' +
-        'gets one of the extra slots, a quarter of `RUNLAKE_AGENTS_RUNS_PER_WORKER`, rounded down. So a graph run of a caller that ' +
-        'has none starts within a second, whatever another caller runs, unless the extra slots are used as well: then it is next when ' +
-        'any graph run ends. With fewer than four graph runs per worker there are no extra slots. With more than 50 callers ' +
-        'waiting, a claim considers 50 of them, from a random place.',
+      '- **No accepted event is lost.** Runlake returns a 2xx only after all events of the request are in all in-sync replicas of ' +
+        'Kafka. Without Kafka: after ClickHouse has stored them, or Postgres those that are deferred.',
+      '- **No trace counts twice.** A trace counts once, however often it is sent, accepted, read from the log, inserted or ' +
+        'counted, and by however many processes.',
+      '- **Values are those of the newest event** of a run, in the order in which its events were accepted. A request that is sent ' +
+        'again, for example by a client that lost the response, does not undo a later patch: the sink drops an event that repeats a ' +
+        'stored one byte for byte, under the same API key. This holds if the repeat is accepted within ten minutes of the first event, ' +
+        'while the same sink process has the partition (without Kafka: until Runlake is restarted) and has stored fewer than 100,000 ' +
+        'events since. Otherwise the repeat is the newest event, and so is one that another process deferred and released meanwhile. ' +
+        'A patch that is meant to restore old values must differ in some field, for example `end_time`.',
+      '- **Only durable events are acknowledged.** A 503 or a missing response promises nothing: the runs may be stored or not. A ' +
+        'client that sends them again, under the same ids, gets each of them once.',
+      '- **No request waits without a limit.** Each request gets a response: accepted, rejected (4xx), or 503 with `Retry-After`, ' +
+        'within 10 s for each 16 MiB that goes to Kafka and 30 s for each query.',
+      '- **Memory is bounded** while servers are down, by shares of `RUNLAKE_MEMORY_BYTES`: the API uses half of it for bodies and a ' +
+        'quarter for events that wait for the log; the sink uses a quarter for fetched events.',
+      '- **Fair shares between organisations.** While queries, the memory for bodies, the batches of the in-process log or the workers ' +
+        'of exports are scarce, Runlake divides them between organisations. A single active organisation may use all of them.',
+      '- **Fair shares of run slots.** Each deployment has its own run slots, in its own processes. Its callers share them: end users ' +
+        'under custom authentication, otherwise API keys. A single active caller may use all of them. The next slot goes to the caller ' +
+        'with the fewest running graph runs. While all slots are used, a caller below its share (running graph runs divided by callers) ' +
+        'gets one of the extra slots, a quarter of `RUNLAKE_AGENTS_RUNS_PER_WORKER`, rounded down. A graph run of a caller that has ' +
+        'none running therefore starts within a second, whatever another caller runs, unless the extra slots are used as well: then it ' +
+        'is next when any graph run ends. With fewer than four graph runs per worker there are no extra slots. If more than 50 ' +
+        'callers wait, a claim considers 50 of them, starting at a random position.',
     ].join('\n'),
-    '## Not promised',
+    '## Not guaranteed',
     [
-      '- **What clients give up.** The stock SDKs repeat a refused batch for about 15 s: JavaScript four times, 1, 2, 4 and 8 s ' +
-        'apart, each of them stretched at random up to twofold; Python up to three times at each of three attempts, as ' +
-        '`Retry-After` tells. An outage of Kafka (or, without it, of ClickHouse) that lasts longer loses the runs that they held, in ' +
-        'the client; both write that to their log, and keep the runs in a folder of yours where `LANGSMITH_FAILED_TRACES_DIR` is ' +
-        'set. The API has counted every refusal in `runlake_runs_rejected_total`, by error code: `EVENT_LOG_UNAVAILABLE` where the ' +
-        'log did not take it, `OVERLOADED` where too much waited. A run that was refused and delivered later is in that count too.',
-      '- **Power loss.** Kafka and ClickHouse answer when data is with the operating system, not when it is on disk. A machine that ' +
-        'loses power can lose its last seconds. Against that: three brokers or more in places of their own ' +
-        '(`RUNLAKE_KAFKA_REPLICATION=3`; topics that Runlake creates then want two in-sync replicas). ' +
-        'What a ClickHouse lost can be stored anew while Kafka still has it: end the `ingest` processes, set the offsets of the ' +
-        'group `sink-runs` back, start them again. One broker, as in `make stack`, survives the death of every process, not that ' +
-        'of the machine.',
-      '- **What Kafka deletes.** Events that are older than the retention of the topic before a sink stored them are gone; they are ' +
-        'counted in `runlake_event_log_lost_events_total`. Keep the retention longer than the longest outage of ClickHouse.',
-      '- **Events that arrive long after their workspace is deleted.** The data of a deleted workspace is deleted at once and again an hour ' +
-        'later. What a sink stores after that stays in ClickHouse; no request reads it. Kafka keeps its records until their retention ends.',
-      '- **Order between traces.** Events of a trace keep their order; those of two traces have none.',
-      '- **A moment.** What was accepted can be read a little later, usually within a second; usage follows. ' +
-        '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` say how much later.',
-      '- **A trace that nobody names a project for.** Its events wait for 24 hours, then go to the dead letters.',
+      '- **Runs that clients give up.** The stock SDKs repeat a refused batch for about 15 s: JavaScript four times, after 1, 2, 4 and ' +
+        '8 s, each delay multiplied by a random factor of up to two; Python up to three times in each of three attempts, after the ' +
+        'delay in `Retry-After`. An outage of Kafka (or, without it, of ClickHouse) that lasts longer loses, in the client, the runs ' +
+        'that the client holds; both SDKs log this, and store the runs in the folder `LANGSMITH_FAILED_TRACES_DIR` if it is set. The ' +
+        'API has counted every refusal in `runlake_runs_rejected_total`, by error code: `EVENT_LOG_UNAVAILABLE` if the log did not ' +
+        'accept the runs, `OVERLOADED` if too many bytes were pending. The count includes runs that were refused and delivered later.',
+      '- **Power loss.** Kafka and ClickHouse respond when the operating system has the data, not when it is on disk. A machine that ' +
+        'loses power can lose the data of its last seconds. As protection, run three or more brokers in separate locations ' +
+        '(`RUNLAKE_KAFKA_REPLICATION=3`; topics that Runlake creates then require two in-sync replicas). ' +
+        'Data that a ClickHouse lost can be stored again while Kafka still has it: stop the `ingest` processes, move the offsets of the ' +
+        'group `sink-runs` back, and start the processes again. One broker, as in `make stack`, survives the crash of every process, ' +
+        'but not of the machine.',
+      '- **Events that Kafka deletes.** An event that exceeds the retention of its topic before a sink stores it is lost; ' +
+        '`runlake_event_log_lost_events_total` counts it. Keep the retention longer than the longest outage of ClickHouse.',
+      '- **Events that arrive long after their workspace is deleted.** Runlake deletes the data of a deleted workspace at once, and ' +
+        'again an hour later. Data that a sink stores after that stays in ClickHouse; no request reads it. Kafka keeps its records ' +
+        'until their retention ends.',
+      '- **Order between traces.** Events of a trace keep their order; events of two traces have no order.',
+      '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. ' +
+        '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later.',
+      '- **A trace without a project.** If no event of a trace names a project, its events are deferred for 24 hours and then moved to ' +
+        'the dead-letter queue.',
     ].join('\n'),
     '## Each step of the path, with Kafka',
-    'Each role is held at the step by a proxy and killed there with SIGKILL. After that, and after everything below: every accepted ' +
-      'run is there once with the values that were sent, every usage figure equals a count of what was sent, and requests that were ' +
-      'held heard nothing.',
+    'A proxy blocks each role at the step, and the test kills the role there with SIGKILL. After that, and after each failure in the ' +
+      'tables below: every accepted run is stored once with the values that were sent, every usage figure equals a count of what was ' +
+      'sent, and the blocked requests got no response.',
     tableOf(stepRows),
-    '## Each server, and the way to it',
+    '## Each server, and the connections to it',
     tableOf(serverRows),
     '## Without Kafka',
     tableOf(embeddedRows),
     '## Bulk exports',
-    'A file that is recorded is whole in the bucket, was read back before it went up, and holds its members once. The manifest is ' +
-      'written last, after each recorded file was found in the bucket with its size and ETag: a file that is gone or has other content ' +
-      'fails the export without a retry. Files that may not be read (`s3:GetObject` is optional) are not checked; `unchecked_files` of ' +
-      'the manifest counts them. A worker that stalled and lost its lease cannot write over a file on a store that knows conditional ' +
-      'writes (`If-None-Match`, `If-Match`); on others its late write is found by the check, if it comes before the manifest. What belongs to an export, and what its values are, says docs/decisions/0050.',
+    'A recorded file is complete in the bucket, was read back before its upload, and contains each of its runs once. Runlake writes the ' +
+      'manifest last, after it has found each recorded file in the bucket with its size and ETag: a file that is missing or has other ' +
+      'content fails the export without a retry. Files that the key may not read (`s3:GetObject` is optional) are not checked; ' +
+      '`unchecked_files` of the manifest counts them. A worker that stalled and lost its lease cannot overwrite a file on a store with ' +
+      'conditional writes (`If-None-Match`, `If-Match`); on other stores the check finds its late write, if it comes before the ' +
+      'manifest. docs/decisions/0050 defines which runs belong to an export, and their values.',
     tableOf(exportRows),
     '## Agents',
-    'At most one process writes for a run: the one that holds its lease, by the clock of Postgres. What becomes of a run is written ' +
-      'before its readers are told of the end.',
+    'At most one process writes for a graph run: the one that holds its lease, by the clock of Postgres. Runlake stores the outcome of a ' +
+      'graph run before it publishes the end to readers.',
     tableOf(agentRows),
-    'The tests on servers run where `make stack` can run. `make chaos` runs those of this page that take their time for longer: ' +
-      'ClickHouse is away for a minute, random faults go on for `MINUTES=10`, and a printed `SEED` brings the same ones again.',
+    'The tests with servers run on machines that can run `make stack`. `make chaos` runs the tests of this page that depend on time for ' +
+      'longer: ClickHouse is down for a minute, random faults run for `MINUTES=10`, and a printed `SEED` selects the same faults again.',
   );
 }

@@ -14,8 +14,8 @@ export async function metricsPage(): Promise<Page> {
     'metrics.md',
     'Metrics',
     'infra/telemetry/metrics.ts` and its users, `pipelines/**` and `api/**',
-    '`/metrics` shows these in the text format of Prometheus, besides those of the process (memory, CPU, event loop, garbage ' +
-      'collection), which begin with `runlake_process_` and `runlake_nodejs_`.',
+    '`/metrics` serves these metrics in the Prometheus text format, and those of the process (memory, CPU, event loop, garbage ' +
+      'collection), whose names begin with `runlake_process_` and `runlake_nodejs_`.',
     table(
       ['Metric', 'Type', 'Labels', 'Meaning'],
       metrics

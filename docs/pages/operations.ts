@@ -8,8 +8,8 @@ export function operationsPage(): Page {
     'operations.md',
     'Operations',
     'api/main/operations.ts',
-    'Every path under `/api/v1` also answers under `/api` and under `/`, with or without a slash at the end. Parameters, bodies and ' +
-      'answers are in the API description that a running Runlake serves: `/docs` for people, `/openapi.json` for programs.',
+    'Every path under `/api/v1` is also served under `/api` and under `/`, with or without a trailing slash. The API description that ' +
+      'a running Runlake serves defines parameters, bodies and responses: `/docs` for people, `/openapi.json` for programs.',
     'An operation on a workspace needs a key of that workspace, or one of the organisation together with `X-Tenant-Id`.',
     ...tablesOf(operations),
   );
@@ -20,9 +20,9 @@ export function agentOperationsPage(): Page {
     'agent-operations.md',
     'Operations of the agent server',
     'api/agent-server/operations.ts',
-    'The agent server has an address of its own, `RUNLAKE_AGENTS_PORT`, and no prefix. Parameters, bodies and answers are in the API ' +
-      'description that it serves: `/docs` for people, `/openapi.json` for programs.',
-    'Any key of the organisation that owns the agent server is let in, those of its workspaces too.',
+    'The agent server has its own port, `RUNLAKE_AGENTS_PORT`, and no path prefix. The API description that it serves defines ' +
+      'parameters, bodies and responses: `/docs` for people, `/openapi.json` for programs.',
+    'The agent server accepts any key of the organisation that owns it, and any key of its workspaces.',
     ...tablesOf(agentOperations),
   );
 }

@@ -7,10 +7,10 @@ export function permissionsPage(): Page {
     'permissions.md',
     'Permissions',
     'pipelines/tenants/permissions.ts',
-    'What an API key may do. A key never gets more than the key that makes it. A read-only key has only those that read; one that ' +
-      'belongs to some workspaces, not to the whole organisation, lacks those that change the organisation.',
+    'The permissions of API keys. A key never gets more permissions than the key that creates it. A read-only key has only the ' +
+      'permissions that read. A key of some workspaces, not of the whole organisation, lacks the permissions that change the organisation.',
     table(
-      ['Permission', 'Reaches', 'Reads only', 'Allows', 'Operations'],
+      ['Permission', 'Scope', 'Read-only', 'Allows', 'Operations'],
       permissions.map(({ name, scope, reads, about }) => [
         code(name),
         scope,

@@ -8,10 +8,10 @@ import { agentOperationsPage, operationsPage } from './operations.ts';
 import { permissionsPage } from './permissions.ts';
 import { thirdPartyPage } from './third-party.ts';
 
-/** Pages of `docs/reference` that are written by hand; `npm run docs` leaves them alone. */
+/** Handwritten pages of `docs/reference`; `npm run docs` does not change them. */
 export const handwrittenPages: readonly string[] = ['glossary.md'];
 
-/** Every generated page of `docs/reference`, from the code. */
+/** Generates every page of `docs/reference` that is not handwritten. */
 export async function referencePages(): Promise<Page[]> {
   return [
     configurationPage(),

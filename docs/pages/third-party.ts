@@ -7,10 +7,10 @@ interface Entry {
   readonly dev?: boolean;
 }
 
-/** Packages whose manifest names no licence: it is in their licence file. */
+/** Licences of packages whose manifest names none, from their licence files. */
 const licences: Readonly<Record<string, string>> = { '@kafkajs/confluent-schema-registry': 'MIT' };
 
-/** Packages that Runlake runs with, those of tests and tools left out. */
+/** Packages that Runlake needs at run time, without those of tests and tools. */
 export function thirdPartyPage(): Page {
   const { packages } = JSON.parse(readFileSync(new URL('../../package-lock.json', import.meta.url), 'utf8')) as {
     packages: Readonly<Record<string, Entry>>;
@@ -28,7 +28,7 @@ export function thirdPartyPage(): Page {
     'third-party.md',
     'Third-party packages',
     'package-lock.json',
-    'Packages that Runlake is installed with and their licences, by SPDX identifier. Each package holds its own licence text.',
+    'Packages that are installed with Runlake, and their licences by SPDX identifier. Each package contains its own licence text.',
     table(
       ['Package', 'Version', 'Licence'],
       [...rows].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, row]) => row),

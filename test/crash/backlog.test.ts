@@ -25,7 +25,7 @@ const maxGrowthMiB = 60;
 const observedMs = 4_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
-  test('of 120 MiB while ClickHouse is away takes a sink that may hold 8 MiB little memory, and is stored whole', async () => {
+  test('of 120 MiB while ClickHouse is down: a sink with a fetch limit of 8 MiB needs little memory and stores all events', async () => {
     const { pipeline, close } = await openOnStack(testSettings({ maxFetchedBytes, publishTimeoutMs: 30_000 }));
     const ledger = new Ledger();
     const sent: Entry[] = [];

@@ -12,7 +12,7 @@ shareInstance((opened) => {
 });
 
 test.each(['clickhouse', 'postgres'] as const)(
-  'kill -9 of %s under load: clients are told to wait, nothing is lost or doubled',
+  'kill -9 of %s under load: clients get 503 with Retry-After, and no run is lost or duplicated',
   async (engine) => {
     const since = await instance.since();
     const { url, apiKey } = instance.runlake;
@@ -55,7 +55,7 @@ test.each(['clickhouse', 'postgres'] as const)(
   },
 );
 
-test('SIGTERM while an insert is under way: it is finished, others are told to come back, and the exit is clean', async () => {
+test('SIGTERM during an insert: the insert completes, other requests get 503 with Retry-After, and the exit code is 0', async () => {
   const since = await instance.since();
   const before = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [before] })).status).toBe(202);

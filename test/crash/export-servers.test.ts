@@ -77,7 +77,7 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
     { server: 'postgres', step: 'record', when: 'after', time: 2, hasDetected: sweepFails, retries: 0 },
   ];
   test.each(someOf(killings, 1 / 2))(
-    '$server is killed $when a $step and started again: the export goes on by itself and is whole',
+    '$server is killed $when a $step and restarted: the export continues without intervention and is complete',
     async (killing) => {
       const { server, step, when, time, hasDetected } = killing;
       const { id } = await create();

@@ -34,7 +34,7 @@ describe('kill -9 of the worker', () => {
   /** Each step once: differences by the number of finished parts are tested without a process. */
   const killed = deaths.filter(({ step, time }) => time === (step === 'count' ? 1 : 2));
   test.each(someOf(killed, 1 / 3))(
-    '$when $step: another one goes on, and nothing finished is done twice',
+    '$when $step: another worker continues, and no recorded file is written again',
     async (death) => {
       const made = await shop.create();
       expect(await workers.start({ at: death, does: 'die' }).exited).toBe('SIGKILL');
@@ -81,22 +81,25 @@ describe.runIf(stack)('kill -9 of the worker during the upload of a file to a bu
     ['after the single upload of the next file, before it is recorded', onResponse(requests('PUT', 3)), 2],
     ['after the upload of the manifest, before the export is COMPLETED', onResponse(/^PUT .*_manifest\.json/), 3],
   ] as const;
-  test.each(someOf(moments, 1 / 3))('%s: it is whole as if nothing had happened', async (_what, moment, filesDone) => {
-    const made = await bucket.create();
-    const first = workers.start();
-    moment(bucket.way, async () => {
-      first.kill();
-      await first.exited;
-    });
-    expect(await first.exited).toBe('SIGKILL');
-    const recorded = await shop.recorded(made.id);
-    expect(recorded).toHaveLength(filesDone);
-    await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() WHERE lease_until IS NOT NULL`);
-    await sweepExports(shop.deps);
-    await shop.work();
-    await bucket.expectWhole(made.id);
-    expect(await shop.read(made.id)).toMatchObject({ retries: 0 });
-    expect((await shop.recorded(made.id)).slice(0, filesDone)).toEqual(recorded);
-    expect(await bucket.uploads(made.id)).toEqual([]);
-  });
+  test.each(someOf(moments, 1 / 3))(
+    '%s: the export is complete, as without the kill',
+    async (_what, moment, filesDone) => {
+      const made = await bucket.create();
+      const first = workers.start();
+      moment(bucket.way, async () => {
+        first.kill();
+        await first.exited;
+      });
+      expect(await first.exited).toBe('SIGKILL');
+      const recorded = await shop.recorded(made.id);
+      expect(recorded).toHaveLength(filesDone);
+      await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() WHERE lease_until IS NOT NULL`);
+      await sweepExports(shop.deps);
+      await shop.work();
+      await bucket.expectWhole(made.id);
+      expect(await shop.read(made.id)).toMatchObject({ retries: 0 });
+      expect((await shop.recorded(made.id)).slice(0, filesDone)).toEqual(recorded);
+      expect(await bucket.uploads(made.id)).toEqual([]);
+    },
+  );
 });

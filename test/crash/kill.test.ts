@@ -41,7 +41,7 @@ function sendUntilStopped() {
   };
 }
 
-test('kill -9 under load: what the SDK was told to be taken is there once, and counted', async () => {
+test('kill -9 under load: every run that was acknowledged to the SDK is stored once and counted', async () => {
   const since = await instance.since();
   const load = sendUntilStopped();
   for (const enough of [30, 60]) {
@@ -57,7 +57,7 @@ test('kill -9 under load: what the SDK was told to be taken is there once, and c
   expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
 });
 
-test('no process outlives kill -9, and a second one on the folder is refused in one sentence', async () => {
+test('no process outlives kill -9, and a second process on the data folder is refused with one sentence', async () => {
   const { dataDir } = instance.runlake;
   const second = startRunlake({ dataDir });
   await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake process \(\d+\)/);
@@ -67,7 +67,7 @@ test('no process outlives kill -9, and a second one on the folder is refused in 
   expect((await instance.send('POST', '/runs', rootRun())).status).toBe(202);
 });
 
-test('killed between writing the cut down and the insert: each run is there or not, counted once; the retry mends it', async () => {
+test('kill -9 between the begin of an insert batch and the insert: each run is stored or not, counted once; the retry completes it', async () => {
   const since = await instance.since();
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
@@ -93,7 +93,7 @@ test('killed between writing the cut down and the insert: each run is there or n
   expect(await since.countedTraces()).toBe(1);
 });
 
-test('killed between the insert and the note of its hour: the next start counts it, though nobody sends again', async () => {
+test('kill -9 after the insert, before its hour is marked dirty: the next start counts the run without a repeated request', async () => {
   const since = await instance.since();
   const { default: pg } = await import('pg');
   const blocker = new pg.Client(instance.runlake.stores().databaseUrl);
@@ -114,7 +114,7 @@ test('killed between the insert and the note of its hour: the next start counts 
   expect(await since.countedTraces()).toBe(1);
 });
 
-test('a patch that waits for its trace survives kill -9 and joins later', async () => {
+test('a deferred patch survives kill -9 and is released when its trace arrives', async () => {
   const since = await instance.since();
   const id = randomUUID();
   const ids = { id, trace_id: id, dotted_order: dottedOrder(id) };

@@ -12,7 +12,7 @@ import { deadlineMs, metricOf } from './pipeline.ts';
 vi.setConfig({ testTimeout: 300_000 });
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('ingest processes', () => {
-  test('join, leave and are killed under load: nothing is lost, nothing doubled', async () => {
+  test('join, leave and are killed under load: no run is lost or duplicated', async () => {
     const { pipeline, close } = await openOnStack({ RUNLAKE_KAFKA_PARTITIONS: '4' });
     const more: RoleProcess[] = [];
     const join = async () => {

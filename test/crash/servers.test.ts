@@ -60,14 +60,14 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     }
   };
 
-  test('Kafka is killed and started again', async () => {
+  test('Kafka is killed and restarted', async () => {
     await own.kafka.kill();
     await untilRefuses();
     await own.kafka.start();
     await expectAllStored();
   });
 
-  test('ClickHouse is away under load: the API goes on accepting, lag drains', async () => {
+  test('ClickHouse is down under load: the API continues to accept, and the lag drains', async () => {
     await own.clickhouse.kill();
     const before = loading.answers.length;
     await pause(clickhouseAwayMs);
@@ -82,7 +82,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await until('the lag to drain', noLag, deadlineMs);
   });
 
-  test('Postgres is killed and started again', async () => {
+  test('Postgres is killed and restarted', async () => {
     await own.postgres.kill();
     await pause(2_000);
     await own.postgres.start();
@@ -90,7 +90,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await expectAllStored();
   });
 
-  test('the registry is gone at the start: a role that starts waits for it', async () => {
+  test('the registry is down at the start: a role that starts waits for it', async () => {
     await pipeline.kill('api');
     pipeline.ways.api.registry.away(true);
     const starting = pipeline.start('api');
@@ -104,7 +104,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await expectAllStored();
   });
 
-  test('the registry is gone while everything runs, and nobody notices', async () => {
+  test('the registry is down while all roles run: runs are accepted and stored', async () => {
     // It stays down: no later test needs it.
     await own.registry.kill();
     await untilAccepts(100);
@@ -150,7 +150,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await expectAllStored();
   });
 
-  test('Redis is killed and started again: a job that was taken is done', async () => {
+  test('Redis is killed and restarted: a deletion that was requested meanwhile is done', async () => {
     await loading.stop();
     const gone = new Ledger();
     const runsToDelete = Array.from({ length: 20 }, () => ({ ...gone.newRun(), project: 'doomed' }));

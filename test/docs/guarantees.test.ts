@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { agentRows } from '../../docs/pages/agent-crash-table.ts';
-import { embeddedRows, exportRows, serverRows, stepRows } from '../../docs/pages/crash-table.ts';
+import { embeddedRows, serverRows, stepRows } from '../../docs/pages/crash-table.ts';
+import { exportRows } from '../../docs/pages/export-crash-table.ts';
 
 const root = new URL('../../', import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, root), 'utf8');

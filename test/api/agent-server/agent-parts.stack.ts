@@ -71,7 +71,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server proces
     expect(workers[0]?.output()).not.toContain('Runlake runs agents at');
   });
 
-  it('a run of a worker that is killed goes on in another', async () => {
+  it('another worker process continues the graph run of a killed one', async () => {
     const { thread_id: threadId } = await client.threads.create();
     const { run_id: runId } = await client.runs.create(threadId, 'steps', {
       input: { steps: 20, pauseMs: 100, text: 'b' },
@@ -89,7 +89,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server proces
     expect((await client.threads.getState<{ log: string[] }>(threadId)).values.log).toHaveLength(20);
   });
 
-  it('a front that is killed costs runs nothing, and their readers come back at another one', async () => {
+  it('the kill of a front process does not affect graph runs, and their readers reconnect to another front process', async () => {
     const { thread_id: threadId } = await client.threads.create();
     const next = await startFront();
     const { run_id: runId } = await client.runs.create(threadId, 'burst', {

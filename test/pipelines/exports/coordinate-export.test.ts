@@ -210,7 +210,7 @@ describe('with queues and workers', () => {
     }
   }
 
-  it('a lost queue is rebuilt from the rows: exports that wait, that run, and runs that are due', async () => {
+  it('a lost queue is rebuilt from the rows: waiting exports, running exports, and export runs that are due', async () => {
     await open({ exportRetryDelayMs: 100, exportRunsAtOnce: 3 });
     const ids = await shop.store(25, at);
     // None of these jobs was ever queued.

@@ -66,13 +66,13 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   }
 
   const temporary: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
-    ['a storm of 503', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the response was 503 SlowDown/],
-    ['connections that are reset', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
+    ['repeated 503 responses', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the response was 503 SlowDown/],
+    ['reset connections', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
     // Requests in flight at that moment arrive long after the upload was aborted.
-    ['a network that stands still', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
+    ['a stalled network', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
   ];
   it.each(someOf(temporary, 1 / 3))(
-    '%s: is tried again, and goes on behind the last file',
+    '%s: the export run is retried and continues after the last recorded file',
     async (_what, inject, cause) => {
       const { exportId, runId } = await started();
       bucket.way.when(halfWay, () => inject(bucket.way));
@@ -99,25 +99,22 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   );
 
   it.each([
-    ['its beginning', requests('POST', 2, 'uploads')],
-    ['its end', requests('POST', 2, 'uploadId')],
-    ['a file in one go', requests('PUT', 3)],
-  ] as const)(
-    'an answer that is lost, to %s: nothing is there twice, and nothing is left',
-    async (_what, recognises) => {
-      const { exportId, runId } = await started();
-      bucket.way.whenAnswered(recognises, () => {
-        bucket.way.away(true);
-        bucket.way.away(false);
-      });
-      await shop.worker().attempt(runId);
-      // If the store has no such upload any more, the worker writes the file again.
-      if ((await runOf(exportId)).retryNumber > 0) await shop.worker().attempt(runId);
-      await bucket.expectWhole(exportId);
-      expect(seen(exportId, requests('PUT', 1))).toBe(1);
-      expect(await bucket.uploads(exportId)).toEqual([]);
-    },
-  );
+    ['the start of a multipart upload', requests('POST', 2, 'uploads')],
+    ['the completion of a multipart upload', requests('POST', 2, 'uploadId')],
+    ['a single upload', requests('PUT', 3)],
+  ] as const)('a lost response to %s: no object is duplicated, and no upload is left', async (_what, recognises) => {
+    const { exportId, runId } = await started();
+    bucket.way.whenAnswered(recognises, () => {
+      bucket.way.away(true);
+      bucket.way.away(false);
+    });
+    await shop.worker().attempt(runId);
+    // If the store has no such upload any more, the worker writes the file again.
+    if ((await runOf(exportId)).retryNumber > 0) await shop.worker().attempt(runId);
+    await bucket.expectWhole(exportId);
+    expect(seen(exportId, requests('PUT', 1))).toBe(1);
+    expect(await bucket.uploads(exportId)).toEqual([]);
+  });
 
   interface PermanentFailure {
     readonly when?: RegExp;
@@ -128,7 +125,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   }
   const permanent: readonly (readonly [what: string, runlakeError: PermanentFailure])[] = [
     [
-      'a bucket that is deleted',
+      'a deleted bucket',
       {
         // While parts are being stored, the store may return a different error.
         when: requests('POST', 2, 'uploadId'),
@@ -139,7 +136,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       },
     ],
     [
-      'a key that may only read any more',
+      'a key that lost its write permission',
       {
         inject: () => bucket.deny('s3:PutObject'),
         restore: () => bucket.allow(),
@@ -147,7 +144,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       },
     ],
     [
-      'a session token that has expired, in the words of S3: real stores give out none for less than a quarter of an hour',
+      'an expired session token (simulated: real stores issue none for less than 15 minutes)',
       {
         inject: () => bucket.way.storm({ status: 400, code: 'ExpiredToken' }),
         cause: /^Access denied: the session token has expired \(step upload, /,
@@ -155,7 +152,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     ],
   ];
   it.each(someOf(permanent, 1 / 3))(
-    '%s: fails at once, with its siblings',
+    '%s: the export run and its export fail at once, and the other runs are cancelled',
     async (_what, { when = halfWay, inject, restore, hasFiles = true, cause }) => {
       const { exportId, runId } = await started(2);
       bucket.way.when(when, async () => void (await inject()));
@@ -184,7 +181,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     },
   );
 
-  it('cancelled: the upload ends within two seconds and is taken back, finished files stay', async () => {
+  it('cancelled: the upload ends within two seconds and is aborted, and finished files remain', async () => {
     const { exportId, runId } = await started(2);
     const { arrived, resume } = holdHalfWay();
     const working = shop.worker().attempt(runId);
@@ -200,7 +197,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     await until('the upload to be aborted', async () => (await bucket.uploads(exportId)).length === 0);
   });
 
-  it('cancelled while the store hangs: what is left there goes once it answers', async () => {
+  it('cancelled while the store hangs: the pending upload is aborted when the store responds', async () => {
     const { exportId, runId } = await started();
     bucket.way.when(halfWay, () => bucket.way.hang());
     const working = shop.worker().attempt(runId);
@@ -219,7 +216,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   describe('with permission to write only', () => {
     const optional = ['GetObject', 'DeleteObject', 'AbortMultipartUpload', 'ListBucketMultipartUploads'];
 
-    it('goes on behind the last file, and is whole', async () => {
+    it('continues after the last recorded file, and the export is complete', async () => {
       await bucket.deny(...optional.map((action) => `s3:${action}`));
       const { exportId, runId } = await started();
       bucket.way.when(halfWay, () => bucket.way.away(true));
@@ -234,7 +231,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       expect(await bucket.uploads(exportId)).toHaveLength(1);
     });
 
-    it('cancelled: finished files stay, and so does what may not be taken back', async () => {
+    it('cancelled: finished files remain, and so does an upload that the key may not abort', async () => {
       await bucket.deny(...optional.map((action) => `s3:${action}`));
       const { exportId, runId } = await started();
       const { arrived, resume } = holdHalfWay();

@@ -66,7 +66,7 @@ it('restarts on the same address with its data after a crash', async () => {
   await expect.poll(() => serverPid(folder)).not.toBe(crashed);
 });
 
-describe('a server that does not answer is started again, on the same address with its data', () => {
+describe('a server that does not respond is restarted on the same address with its data', () => {
   it.each([
     ['it stopped listening', () => askClickhouse(engine?.url ?? '', 'SYSTEM STOP LISTEN HTTP')],
     ['its process is suspended', (folder: string) => process.kill(serverPid(folder), 'SIGSTOP')],

@@ -66,7 +66,7 @@ describe('a crash', () => {
     expect(postmasterPid(join(folder, 'postgres', 'data'))).not.toBe(crashed);
   });
 
-  it('a server that does not answer is ended, another comes up', async () => {
+  it('a server that does not respond is stopped and another one started', async () => {
     const folder = temporaryFolder();
     const data = join(folder, 'postgres', 'data');
     const { url } = await start({ folder, probeEveryMs: 100 });

@@ -134,7 +134,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
     }
   }
 
-  test('it stalls: refused in time; afterwards nothing taken is missing, nothing old comes late, and a tail has each record once', async () => {
+  test('stall: events are refused in time; afterwards no accepted event is missing, no older copy follows a newer event, and a follower receives each record once', async () => {
     await survivesOutage(
       'stall',
       () => broker.freeze(true),
@@ -142,7 +142,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
     );
   }, 180_000);
 
-  test('it is killed and started again: the same', async () => {
+  test('kill and restart: the same as for a stall', async () => {
     await survivesOutage(
       'kill',
       () => broker.kill(),
@@ -150,7 +150,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
     );
   }, 180_000);
 
-  test('what waits meanwhile is bounded, later requests are refused at once, and none of it waits for ever', async () => {
+  test('stall: pending events are bounded, later requests are refused at once, and every request ends', async () => {
     await broker.freeze(true);
     onTestFinished(() => broker.freeze(false));
     const large = 'x'.repeat(300_000);

@@ -11,7 +11,7 @@ const servers = kafkaServers();
 const runsOfRound = 40;
 
 describe.runIf(servers)('members join and leave the group while events are stored', () => {
-  test('nothing is lost, nothing doubled, and the newest value of every run stands', async () => {
+  test('no run is lost or duplicated, and every run has its newest value', async () => {
     const stores = await freshStores();
     const kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4, insertBatchMs: 20 });
     const api = await kafka.open({}, [runEvents]);

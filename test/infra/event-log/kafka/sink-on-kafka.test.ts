@@ -123,10 +123,10 @@ describe.runIf(servers)('the sink on Kafka', () => {
 
   test.each<[string, (name: string, topic: string) => Promise<unknown>]>([
     [
-      'set back by hand',
+      'moved back manually',
       (groupId, topic) => kafka.admin.setOffsets({ groupId, topic, partitions: [{ partition: 0, offset: '1' }] }),
     ],
-    ['gone', (groupId) => kafka.admin.deleteGroups([groupId])],
+    ['deleted', (groupId) => kafka.admin.deleteGroups([groupId])],
   ])(
     'with a committed offset that is %s, all events are replayed in order, and the newest value remains',
     async (_what, reset) => {
@@ -154,7 +154,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     120_000,
   );
 
-  test('strangers and damage go to the dead letters as they came; what lies between them is stored', async () => {
+  test('foreign and damaged records go to the dead-letter queue unchanged; the records between them are stored', async () => {
     const good = [runEvent(), runEvent(), runEvent()];
     const [a, b, c] = good.map((event) => logged(log, event)) as [never, never, never];
     const unknownId = Buffer.from((a as { value: Buffer }).value);
@@ -195,7 +195,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     await deadLetters.close();
   }, 120_000);
 
-  test('where a dead letter cannot be written its offset is not committed, and is once it can', async () => {
+  test('if a dead-letter record cannot be written, its offset is not committed until the write succeeds', async () => {
     const deadLetterTopic = `${kafka.nameOf(runEvents)}-dead-letters`;
     const good = [runEvent(), runEvent()].map((event) => logged(log, event));
     const stranger = { key: 'stranger', value: Buffer.from('not a record') };
