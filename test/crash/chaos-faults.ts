@@ -10,7 +10,7 @@ import { isBatchBegun, isBatchCompleted, isProduce, says } from './protocol.ts';
 export interface ChaosFault {
   readonly what: string;
   /** Faults with the same target never overlap. */
-  readonly touches: string;
+  readonly target: string;
   happen(): Promise<void>;
 }
 
@@ -51,8 +51,8 @@ function killedRole({ random, pipeline }: Scene): ChaosFault {
   const role = random.pick<PipelineRole>(['api', 'ingest']);
   const awayMs = random.int(1_500);
   return {
-    what: `${role} is killed, for ${awayMs} ms`,
-    touches: role,
+    what: `${role} is killed, and restarted after ${awayMs} ms`,
+    target: role,
     async happen() {
       await pipeline.kill(role);
       await pause(awayMs);
@@ -65,10 +65,10 @@ function killedRole({ random, pipeline }: Scene): ChaosFault {
 function pickStep({ random, pipeline }: Scene) {
   const { topicPrefix } = pipeline;
   const steps: readonly (readonly [string, PipelineRole, keyof Ways, (message: Buffer) => boolean])[] = [
-    ['a batch for Kafka', 'api', 'kafka', isProduce(`${topicPrefix}run-events`)],
-    ['the metadata of an insert batch', 'ingest', 'kafka', isBatchBegun],
+    ['a publish', 'api', 'kafka', isProduce(`${topicPrefix}run-events`)],
+    ['the begin of an insert batch', 'ingest', 'kafka', isBatchBegun],
     ['an insert', 'ingest', 'clickhouse', says(/INSERT INTO runs /)],
-    ['dirty hours', 'ingest', 'postgres', says(/INSERT INTO usage_dirty_hours/)],
+    ['an insert of dirty hours', 'ingest', 'postgres', says(/INSERT INTO usage_dirty_hours/)],
     ['a commit', 'ingest', 'kafka', isBatchCompleted],
     ['a roll-up', 'ingest', 'clickhouse', says(/INSERT INTO usage_(hourly|daily)/)],
   ];
@@ -80,7 +80,7 @@ function lostResponse(scene: Scene): ChaosFault {
   const proxy = scene.pipeline.ways[role][way];
   return {
     what: `the response to ${what} of ${role} is lost`,
-    touches: role,
+    target: role,
     async happen() {
       await Promise.race([proxy.hold('sent', recognises), pause(5_000)]);
       proxy.letPass();
@@ -94,8 +94,8 @@ function killedAtStep(scene: Scene): ChaosFault {
   const [what, role, way, recognises] = pickStep(scene);
   const at = random.pick<GateAt>(['before', 'half', 'sent', 'answered']);
   return {
-    what: `${role} is killed at ${what} (${at})`,
-    touches: role,
+    what: `${role} is killed at ${what}, gate '${at}'`,
+    target: role,
     async happen() {
       await Promise.race([ways[role][way].hold(at, recognises), pause(5_000)]);
       ways[role][way].letPass();
@@ -109,8 +109,8 @@ function killedServer({ random, own }: Scene): ChaosFault {
   const name = random.pick(['kafka', 'clickhouse', 'postgres', 'registry', 'redis'] as const);
   const awayMs = random.int(6_000);
   return {
-    what: `${name} is killed, for ${awayMs} ms`,
-    touches: name,
+    what: `${name} is killed, and restarted after ${awayMs} ms`,
+    target: name,
     async happen() {
       await own[name].kill();
       await pause(awayMs);
@@ -130,8 +130,8 @@ function stalledConnection({ random, pipeline }: Scene): ChaosFault {
   // Usually shorter than the timeouts, sometimes longer than all of them.
   const stallMs = random.chance(0.2) ? 20_000 : random.int(6_000);
   return {
-    what: `${role} and ${name} stall for ${stallMs} ms`,
-    touches: `${role} to ${name}`,
+    what: `connections from ${role} to ${name} stall for ${stallMs} ms`,
+    target: `${role} to ${name}`,
     async happen() {
       pipeline.ways[role][name].stall(true);
       await pause(stallMs);
@@ -145,7 +145,7 @@ function brokenConnection({ random, pipeline }: Scene): ChaosFault {
   const awayMs = random.int(5_000);
   return {
     what: `${role} cannot reach ${name} for ${awayMs} ms`,
-    touches: `${role} to ${name}`,
+    target: `${role} to ${name}`,
     async happen() {
       pipeline.ways[role][name].away(true);
       await pause(awayMs);
@@ -158,8 +158,8 @@ function secondSink({ random, pipeline }: Scene): ChaosFault {
   const staysMs = random.between(2_000, 10_000);
   const signal = random.pick<NodeJS.Signals>(['SIGTERM', 'SIGKILL']);
   return {
-    what: `a second ingest joins for ${staysMs} ms and ends by ${signal}`,
-    touches: 'second ingest',
+    what: `a second ingest process joins, and gets ${signal} after ${staysMs} ms`,
+    target: 'second ingest',
     async happen() {
       const second = await startRole('ingest', pipeline.environmentOf('ingest')).catch(() => undefined);
       await pause(staysMs);

@@ -42,11 +42,11 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       const injectFaults = async () => {
         while (performance.now() < end) {
           const fault = pickFault(scene);
-          if (!activeTargets.has(fault.touches)) {
-            activeTargets.add(fault.touches);
+          if (!activeTargets.has(fault.target)) {
+            activeTargets.add(fault.target);
             happened.push(`${Math.round((end - performance.now()) / 1_000)} s before the end: ${fault.what}`);
             await fault.happen();
-            activeTargets.delete(fault.touches);
+            activeTargets.delete(fault.target);
           }
           await pause(random.int(2_000));
         }
