@@ -29,7 +29,7 @@ export function makeStackFolder(folder: string): void {
 export async function clearStack(folder: string): Promise<void> {
   const { parts, state, exports } = stackFiles(folder);
   await Promise.all(stackParts.map((name) => endLeftover(processNote(join(parts, name)))));
-  const elsewhere = readFileIfThere(join(parts, 'postgres.place'))?.trim();
+  const elsewhere = readFileIfThere(join(parts, 'postgres.location'))?.trim();
   await endPostgres(join(elsewhere ?? join(parts, 'postgres'), 'data'));
   await untilGone(() => killAll(markedProcesses(parts)), exitTimeoutMs);
   if (elsewhere !== undefined) rmSync(elsewhere, { recursive: true, force: true });

@@ -4,7 +4,7 @@
  * If Runlake runs as an ordinary user, Postgres runs as that user, from the npm package, in `<data folder>/postgres`.
  * Postgres refuses to run as root. So if Runlake runs as root, Postgres runs as the owner of existing data, otherwise
  * as `nobody`. If that account cannot access the package, the binaries are copied to a shared folder. If it cannot
- * access the data folder, its data go to a new folder in the shared folder, whose path is recorded in `postgres.place`
+ * access the data folder, its data go to a new folder in the shared folder, whose path is recorded in `postgres.location`
  * in the data folder.
  */
 import { execFileSync } from 'node:child_process';

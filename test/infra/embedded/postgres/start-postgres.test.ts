@@ -195,7 +195,7 @@ describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not ro
 
     const first = await start(options);
     await askPostgres(first.url, 'CREATE TABLE t AS SELECT 1 AS n');
-    const place = readFileSync(join(folder, 'postgres.place'), 'utf8').trim();
+    const place = readFileSync(join(folder, 'postgres.location'), 'utf8').trim();
     expect(place.startsWith(join(shared, 'data-'))).toBe(true);
     expect(statSync(place)).toMatchObject({ uid: 65_534 });
     expect(statSync(place).mode & 0o777).toBe(0o700);
