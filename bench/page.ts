@@ -15,7 +15,7 @@ import assert from 'node:assert/strict';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
-import { queryRuns } from '../api/main/runs/query-runs.ts';
+import { queryRuns } from '../api/main/runs.ts';
 import { buildServer } from '../api/server/build-server.ts';
 import type { Services } from '../api/server/services.ts';
 import { loadConfig } from '../infra/config/load.ts';

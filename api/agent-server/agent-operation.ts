@@ -1,6 +1,6 @@
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
 import type { AgentServices } from './agent-services.ts';
-import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
+import { eventStreamType, requireEventStream } from './streaming/sse.ts';
 
 /**
  * Permissions to read, and to change and run. The workspace is always that of the deployment, regardless of the default

@@ -1,9 +1,9 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import type { RecentAssistants } from '../../pipelines/agents/assistants/recent-assistants.ts';
+import type { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
-import type { HeaderRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import type { WorkerSlot } from '../../pipelines/agents/runs/request-run.ts';
+import type { HeaderRule } from '../../pipelines/agents/runs/run-request.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import type { PublishState } from '../../pipelines/agents/streams/publish-state.ts';

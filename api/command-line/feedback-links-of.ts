@@ -1,5 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import { type FeedbackLinks, feedbackLinks } from '../../pipelines/agents/execute/feedback-links.ts';
+import { type FeedbackLinks, feedbackLinks } from '../../pipelines/agents/execute/publish-end.ts';
 import type { RunSender } from '../../pipelines/agents/runs/run-row.ts';
 import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { urlUnder } from '../server/public-base.ts';

@@ -6,13 +6,13 @@ import { noticesArrive } from '../../infra/postgres/notices-arrive.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
-import { testedLibraries, untestedLibraries } from '../../pipelines/agents/graphs/untested-library.ts';
-import { misfitVectors } from '../../pipelines/agents/store/misfit-vectors.ts';
+import { testedLibraries, untestedLibraries } from '../../pipelines/agents/graphs/load-graph.ts';
+import { misfitVectors } from '../../pipelines/agents/store/write-items.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
-import { serverName } from '../agent-server/system/get-ok.ts';
+import { serverName } from '../agent-server/system.ts';
 import { agentServerAddress, checkPort } from './check-port.ts';
 
 /** Reports the state of a part: whether it is usable, a description, and a remedy if it is not. */

@@ -5,12 +5,14 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import { createKey as makeKey } from '../../pipelines/tenants/create-key.ts';
-import type { KeyRecord } from '../../pipelines/tenants/key-record.ts';
-import { listKeys as readKeys } from '../../pipelines/tenants/list-keys.ts';
+import {
+  revokeKey as endKey,
+  type KeyRecord,
+  createKey as makeKey,
+  listKeys as readKeys,
+} from '../../pipelines/tenants/keys.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
-import { revokeKey as endKey } from '../../pipelines/tenants/revoke-key.ts';
 import { findStores, openStores } from './open-stores.ts';
 import { printTable } from './print-table.ts';
 

@@ -7,10 +7,13 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import { createOrganization as create } from '../../pipelines/tenants/create-organization.ts';
-import { deleteOrganization as remove } from '../../pipelines/tenants/delete-organization.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
-import { type ListedOrganization, listOrganizations as list } from '../../pipelines/tenants/read-organization.ts';
+import {
+  createOrganization as create,
+  type ListedOrganization,
+  listOrganizations as list,
+  deleteOrganization as remove,
+} from '../../pipelines/tenants/organizations.ts';
 import { Ends } from './ends.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import { findStores, openStores } from './open-stores.ts';

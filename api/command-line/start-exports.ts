@@ -4,11 +4,10 @@ import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { destinationDeps } from '../../pipelines/exports/destinations/destination-deps.ts';
-import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
-import { resealDestinations } from '../../pipelines/exports/destinations/reseal-destinations.ts';
+import { destinationDeps, openDestination } from '../../pipelines/exports/destinations/destination.ts';
+import { resealDestinations } from '../../pipelines/exports/destinations/write-destination.ts';
+import { startExportWorkers } from '../../pipelines/exports/scheduler.ts';
 import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
-import { startExportWorkers } from '../../pipelines/exports/start-export-workers.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 

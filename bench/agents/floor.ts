@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { CompiledStateGraph } from '@langchain/langgraph';
 import pg from 'pg';
+import { threadKey } from '../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { LeasedSaver } from '../../pipelines/agents/checkpoints/leased-saver.ts';
-import { threadKey } from '../../pipelines/agents/checkpoints/thread-key.ts';
 import { type LoadPlan, turns } from './load.ts';
 
 type Graph = CompiledStateGraph<{ events: number }, { events: number }, string>;

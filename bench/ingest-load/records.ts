@@ -1,7 +1,6 @@
 import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 import { wirePrefix } from '../../infra/event-log/wire-format.ts';
-import { encodeRunEvent } from '../../pipelines/ingest/run-event/encode.ts';
-import { nilUuid } from '../../pipelines/ingest/run-event/run-event.ts';
+import { encodeRunEvent, nilUuid } from '../../pipelines/ingest/run-event/run-event.ts';
 import type { LoadRun } from './bodies.ts';
 
 /** A parsed run with the bytes of its stored values. */

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, get, type IncomingMessage } from 'node:http';
-import { getGranularUsage } from '../../api/main/billing/granular-usage.ts';
+import { getGranularUsage } from '../../api/main/billing.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Services } from '../../api/server/services.ts';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Grouping } from '../../pipelines/usage/grouping.ts';
-import { createUsageCounts } from '../../pipelines/usage/usage-counts.ts';
+import { createUsageCounts } from '../../pipelines/usage/report.ts';
 import type { BenchEngines } from '../engines.ts';
 
 /** Parameters of one request. */

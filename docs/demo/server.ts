@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { generateKey } from '../../pipelines/tenants/key-format.ts';
+import { generateKey } from '../../pipelines/tenants/keys.ts';
 import { startChild } from './runlake-child.ts';
 
 export interface DemoServer {

@@ -1,7 +1,7 @@
 import type { Sql } from '../../infra/postgres/database.ts';
 import { runSlots, unfinishedRuns } from './agent-metrics.ts';
 import type { Executor } from './execute/executor.ts';
-import { countUnfinishedRuns } from './runs/count-unfinished-runs.ts';
+import { countUnfinishedRuns } from './runs/read-run.ts';
 import type { WorkerPool } from './workers/worker-pool.ts';
 
 /** Starts to report unfinished runs and run slots in the metrics. @returns a function that stops it. */

@@ -1,7 +1,7 @@
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { isLiveWorkspace } from '../tenants/read-workspace.ts';
+import { isLiveWorkspace } from '../tenants/workspaces.ts';
 import type { ServedDeployment } from './open-deployment.ts';
 
 const checkEveryMs = 2_000;

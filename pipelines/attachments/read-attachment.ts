@@ -1,13 +1,19 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../infra/event-log/wire-format.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { attachmentEvents } from '../../schemas/topics.ts';
-import type { Sender } from '../ingest/accept/publish-runs.ts';
+import type { Sender } from '../ingest/accept/accept-drafts.ts';
+import { isLiveWorkspace } from '../tenants/workspaces.ts';
+import { openAttachmentToken } from './attachment-urls.ts';
 import { encodeAttachment } from './encode-attachment.ts';
 
-export interface NewAttachment {
+interface NewAttachment {
   readonly runId: string;
   readonly name: string;
   /** As sent, without parameters. */
@@ -57,4 +63,49 @@ function validateName(name: string): string | undefined {
   if (name === '') return 'the part name contains no attachment name';
   if ([...name].length > maxNameCharacters) return `its name is longer than ${maxNameCharacters} characters`;
   return /\p{Cc}/u.test(name) ? 'its name contains control characters' : undefined;
+}
+
+interface StoredAttachment {
+  readonly name: string;
+  readonly mimeType: string;
+  readonly content: Buffer;
+}
+
+/**
+ * Reads the attachment that a token gives access to.
+ *
+ * @throws NOT_FOUND if the token is invalid, or the attachment or its workspace is deleted; LINK_EXPIRED; errors of
+ *   ClickHouse.
+ */
+export async function getAttachment(
+  {
+    clickhouse,
+    database,
+    signer,
+  }: { readonly clickhouse: ClickHouse; readonly database: Database; readonly signer: TokenSigner },
+  token: string,
+): Promise<StoredAttachment> {
+  const opened = openAttachmentToken(signer, token);
+  switch (opened.kind) {
+    case 'expired':
+      throw runlakeError('LINK_EXPIRED');
+    case 'invalid':
+      throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+    case 'valid':
+      break;
+    default:
+      opened satisfies never;
+  }
+  const { tenantId, runId, name } = opened.key;
+  if (!(await isLiveWorkspace(database, tenantId))) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+  const answer = await clickhouse.queryText({
+    name: 'read-attachment',
+    sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL
+          WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String}`,
+    params: { tenant: tenantId, run: runId, name },
+    format: 'RowBinary',
+  });
+  const [mimeType, content] = readNullableTextRows(answer, 2)[0] ?? [];
+  if (mimeType === undefined || content === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+  return { name, mimeType: mimeType.toString('latin1'), content };
 }

@@ -1,4 +1,4 @@
-import type { TimeWindow } from '../runs/run-key.ts';
+import type { TimeWindow } from '../runs/run-columns.ts';
 
 /** Which runs belong to one export run, frozen when the export was created. Every query of an export is bound to it. */
 export interface ExportScope {

@@ -1,9 +1,11 @@
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { enqueueExport } from './enqueue.ts';
 import type { ExportDeps } from './export-deps.ts';
 import { type ExportStatus, statesBefore } from './export-states.ts';
+import { type ExportWithProgress, readExport } from './read-export.ts';
 
-export interface ExportEnd {
+interface ExportEnd {
   readonly to: Exclude<ExportStatus, 'CREATED' | 'RUNNING'>;
   /** Shown to the owner of the export. */
   readonly reason: string | null;
@@ -68,4 +70,23 @@ export async function enqueueWaiting(
     [workspaceId],
   );
   for (const { id } of waiting) await enqueueExport(deps, id);
+}
+
+/**
+ * Cancels an export or a schedule, and its unfinished export runs; workers notice within two seconds. Exports that a
+ * schedule has already spawned continue. Cancelling a cancelled export has no effect.
+ *
+ * @throws NOT_FOUND; EXPORT_FINISHED if the export ended in another state.
+ */
+export async function cancelExport(
+  deps: ExportDeps,
+  workspaceId: string,
+  exportId: string,
+): Promise<ExportWithProgress> {
+  const { database } = deps;
+  await readExport(database, workspaceId, exportId);
+  await finishExport(deps, exportId, { to: 'CANCELLED', reason: 'It was cancelled.' });
+  const now = await readExport(database, workspaceId, exportId);
+  if (now.status !== 'CANCELLED') throw runlakeError('EXPORT_FINISHED', { status: now.status });
+  return now;
 }

@@ -13,13 +13,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
-import { readLogEndOffsets } from './create-export.ts';
+import { insertExport, readLogEndOffsets } from './create-export.ts';
 import { enqueueExport } from './enqueue.ts';
 import { clockSkewMs, type ExportDeps } from './export-deps.ts';
 import { isProjectDeleted, microsOf } from './export-locations.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 import { finishExport } from './finish-export.ts';
-import { insertExport } from './insert-export.ts';
 
 const hourMicros = 3_600_000_000;
 

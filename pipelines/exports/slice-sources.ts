@@ -2,9 +2,9 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { EncoderPool } from '../../infra/duckdb/encoder-pool.ts';
 import type { WorkDeps } from './export-deps.ts';
 import type { SliceSource } from './runs/export-run.ts';
-import { countMembers } from './slices/count-members.ts';
 import { encodeSlice } from './slices/encode-slice.ts';
 import { findSlice } from './slices/find-slice.ts';
+import { countMembers } from './slices/members.ts';
 import { readSlice, type SliceFiles } from './slices/read-slice.ts';
 
 /** Size of JSON after which an export starts another file. The work folder holds a few times this for each export run. */

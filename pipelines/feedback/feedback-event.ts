@@ -1,3 +1,14 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { optionalBoolean, optionalBytes, optionalLong, optionalString } from '../../infra/event-log/avro-optional.ts';
+import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
+import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
+import { wirePrefix } from '../../infra/event-log/wire-format.ts';
+import { feedbackEvents } from '../../schemas/topics.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import type { ShowDeps } from './show-feedback.ts';
+import type { RecentFeedback } from './write-feedback.ts';
+
 /** JSON text as sent: validated, never changed. */
 type JsonBytes = Buffer;
 
@@ -36,4 +47,72 @@ export interface FeedbackEvent extends FeedbackValues {
   readonly createdAtMicros: number;
   readonly modifiedAtMicros: number;
   readonly deletedAtMicros?: number | undefined;
+}
+
+/**
+ * Appends `event` as one Avro record of `schemas/avro/feedback-event.avsc`. The fields must be written in the order of
+ * the schema; a test decodes the result with the schema.
+ */
+export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
+  writer.ascii(event.tenantId);
+  writer.ascii(event.runId);
+  writer.ascii(event.id);
+  writer.long(event.receivedAtMicros);
+  optionalString(writer, event.traceId);
+  optionalString(writer, event.projectId);
+  optionalLong(writer, event.startTimeMicros);
+  writer.string(event.key);
+  optionalBytes(writer, event.score);
+  optionalBytes(writer, event.value);
+  optionalBytes(writer, event.comment);
+  optionalBytes(writer, event.correction);
+  writer.string(event.sourceType);
+  optionalBytes(writer, event.source);
+  optionalString(writer, event.groupId);
+  optionalString(writer, event.comparativeExperimentId);
+  optionalBytes(writer, event.extra);
+  optionalBoolean(writer, event.error);
+  writer.ascii(event.userId);
+  writer.long(event.createdAtMicros);
+  writer.long(event.modifiedAtMicros);
+  optionalLong(writer, event.deletedAtMicros);
+}
+
+/**
+ * Encodes a feedback as a log message, keyed by workspace and run (or project), so that one sink stores all its events.
+ *
+ * @throws RUN_TOO_LARGE
+ */
+export function feedbackMessage(
+  event: FeedbackEvent,
+  log: Pick<EventLog, 'schemaId'>,
+  { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
+): LogMessage {
+  const writer = new AvroWriter(1_024);
+  writer.raw(wirePrefix(log.schemaId(feedbackEvents)));
+  encodeFeedback(writer, event);
+  const value = writer.since(0);
+  const about = event.runId === nilUuid ? (event.projectId ?? nilUuid) : event.runId;
+  if (value.length > maxRunBytes) {
+    const run = `${about} with feedback ${event.id}`;
+    throw runlakeError('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
+  }
+  return { key: `${event.tenantId}:${about}`, value };
+}
+
+/**
+ * Version of the event after `last`, in microseconds since 1970: the current time, but always later than `last`, even
+ * if the clock of the process that wrote `last` is ahead.
+ */
+export function versionAfter(last: FeedbackEvent | undefined): number {
+  return Math.max(Date.now() * 1_000, (last?.receivedAtMicros ?? 0) + 1);
+}
+
+/** Dependencies of operations that change feedback. */
+export interface FeedbackDeps extends ShowDeps {
+  readonly recent: RecentFeedback;
+  /** How long a change waits for feedback that another process may have just sent. */
+  readonly waitMs: number;
+  readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
+  readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
 }

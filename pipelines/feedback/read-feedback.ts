@@ -1,14 +1,18 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
-import { latestStorableMicros } from '../ingest/accept/check-times.ts';
-import type { Sender } from '../ingest/accept/publish-runs.ts';
+import type { Sender } from '../ingest/accept/accept-drafts.ts';
+import { latestStorableMicros } from '../ingest/accept/draft.ts';
 import type { MemberReader } from '../ingest/accept/read-members.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import type { FeedbackEvent } from './feedback-event.ts';
-import { type FeedbackKey, feedbackMembers, feedbackReader, nameOf } from './feedback-members.ts';
-import { feedbackMessage } from './feedback-message.ts';
-import { readSource } from './feedback-source.ts';
-import { readFeedbackValues } from './feedback-values.ts';
+import { type FeedbackEvent, feedbackMessage } from './feedback-event.ts';
+import {
+  type FeedbackKey,
+  feedbackMembers,
+  feedbackReader,
+  nameOf,
+  readFeedbackValues,
+  readSource,
+} from './feedback-values.ts';
 
 /** Maximum length of a key. Source: the public feedback schema. */
 const maxKeyCharacters = 180;

@@ -5,7 +5,7 @@ import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { type LocatedRun, locateRuns } from '../runs/locate-run.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
-import { sourceMetadata } from './feedback-source.ts';
+import { sourceMetadata } from './feedback-values.ts';
 
 export interface ShowDeps {
   readonly clickhouse: ClickHouse;

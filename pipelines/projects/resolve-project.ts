@@ -3,8 +3,8 @@ import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { checkProjectName, DEFAULT_PROJECT } from './project-name.ts';
-import { requireProjectQuota } from './require-project-quota.ts';
+import { checkProjectName, DEFAULT_PROJECT } from './project.ts';
+import { requireProjectQuota } from './write-project.ts';
 
 /** The project reference of a run event. Empty names count as absent. */
 export interface ProjectReference {

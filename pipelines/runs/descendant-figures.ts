@@ -15,7 +15,7 @@ import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/c
 import { ancestorIds, dottedOrderOf } from './dotted-orders.ts';
 import { type RunColumn, runColumns } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
-import { readMembersOfTraces } from './trace-members.ts';
+import { readMembersOfTraces } from './trace-facts.ts';
 
 /** Names of the figures of a run, and the columns of the run's own values. */
 export const figureColumns = {

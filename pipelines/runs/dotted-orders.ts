@@ -1,5 +1,5 @@
 import { formatDottedOrderSegment as segment } from '../ingest/run-event/dotted-order.ts';
-import type { TraceMember } from './trace-members.ts';
+import type { TraceMember } from './trace-facts.ts';
 
 /** Ids of the ancestors in a dotted_order, root first. */
 export function ancestorIds(dottedOrder: string): string[] {

@@ -13,12 +13,17 @@
  * The number of queries for a page is therefore bounded, however few runs match and wherever they are.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { PageCursor } from './page-cursor.ts';
-import { runBytes } from './run-columns.ts';
-import { keyConditions, type RunFilter, valueConditions } from './run-filter.ts';
-import { allTimes, type Order, type RunKey, type TimeWindow } from './run-key.ts';
-import { type KeyCondition, keysCondition, type RunScope, scopeCondition } from './run-scope.ts';
-import { timeWindows } from './time-windows.ts';
+import { type PageCursor, timeWindows } from './page-cursor.ts';
+import { allTimes, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
+import {
+  type KeyCondition,
+  keyConditions,
+  keysCondition,
+  type RunFilter,
+  type RunScope,
+  scopeCondition,
+  valueConditions,
+} from './run-scope.ts';
 
 export interface PageRequest {
   readonly scope: RunScope;

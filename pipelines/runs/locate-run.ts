@@ -1,5 +1,11 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { RunKey } from './run-key.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { ReadDeps } from './query-runs.ts';
+import { readRelatedData } from './read-surroundings.ts';
+import type { RunKey } from './run-columns.ts';
+import { selectAll } from './run-select.ts';
+import { JsonChunks, readRunRows, writeRun } from './write-runs.ts';
 
 /** Key of a run, and the start time of its trace. */
 export interface LocatedRun extends RunKey {
@@ -57,4 +63,57 @@ export async function locateTrace(clickhouse: ClickHouse, tenantId: string, trac
     params: { tenant: tenantId, trace: traceId },
   });
   return rows.map((row) => row.session_id);
+}
+
+/**
+ * Ids of the projects of a workspace that are not deleted; restricted to `among` if given.
+ *
+ * @throws errors of the database.
+ */
+export async function liveProjectIds(
+  database: Database,
+  workspaceId: string,
+  among?: readonly string[],
+): Promise<string[]> {
+  const rows = await database.query<{ id: string }>(
+    `SELECT id FROM projects
+     WHERE workspace_id = $1 AND deleted_at IS NULL AND ($2::uuid[] IS NULL OR id = ANY ($2::uuid[]))`,
+    [workspaceId, among ?? null],
+    { name: 'live-projects' },
+  );
+  return rows.map((row) => row.id);
+}
+
+interface RunRequest {
+  readonly tenantId: string;
+  readonly runId: string;
+  /** If present, the run must be in this project. */
+  readonly projectId?: string | undefined;
+  readonly withSerialized: boolean;
+}
+
+/**
+ * Reads one run with all its fields, as JSON.
+ *
+ * @throws NOT_FOUND if the workspace has no such run, or the run or its project was deleted; errors of the stores.
+ */
+export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffer> {
+  const { tenantId, runId, projectId } = request;
+  const selected = selectAll(request.withSerialized ? [] : ['serialized']);
+  const key = await locateRun(deps.clickhouse, tenantId, runId);
+  if (key === undefined || (projectId !== undefined && key.projectId !== projectId)) throw notFound(runId);
+  const [live, rows] = await Promise.all([
+    liveProjectIds(deps.database, tenantId, [key.projectId]),
+    readRunRows(deps.clickhouse, tenantId, [key], selected.columns),
+  ]);
+  const [row] = rows;
+  if (live.length === 0 || row === undefined) throw notFound(runId);
+  const related = await readRelatedData(deps, tenantId, rows, selected.relatedKinds);
+  const json = new JsonChunks();
+  writeRun(json, row, selected.fields, related);
+  return json.toBuffer();
+}
+
+function notFound(runId: string): Error {
+  return runlakeError('NOT_FOUND', { what: `Run ${runId}` });
 }

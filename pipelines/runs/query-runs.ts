@@ -2,16 +2,13 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
-import { liveProjectIds } from './live-projects.ts';
-import { locateRun, locateRuns, locateTrace } from './locate-run.ts';
+import { liveProjectIds, locateRun, locateRuns, locateTrace } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
-import { type RunRow, readRunRows } from './read-run-rows.ts';
 import { readRelatedData } from './read-surroundings.ts';
-import type { RunExtras } from './run-extras.ts';
-import type { RunFilter } from './run-filter.ts';
-import type { Order, RunKey } from './run-key.ts';
+import type { Order, RunExtras, RunKey } from './run-columns.ts';
+import type { RunFilter } from './run-scope.ts';
 import { type SelectName, selectFields } from './run-select.ts';
-import { JsonChunks, writeRun } from './write-runs.ts';
+import { JsonChunks, type RunRow, readRunRows, writeRun } from './write-runs.ts';
 
 export interface ReadDeps {
   readonly clickhouse: ClickHouse;

@@ -1,12 +1,11 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { sumDescendants } from './descendant-figures.ts';
 import { ancestorIds, dottedOrderOf, type Unplaced } from './dotted-orders.ts';
-import type { RunRow } from './read-run-rows.ts';
-import type { RunExtras } from './run-extras.ts';
+import type { RunExtras } from './run-columns.ts';
 import type { RelatedData, RelatedKind } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
-import { readFirstReceived, readTraceSpans } from './trace-facts.ts';
-import { readTraceMembers, type TraceMember } from './trace-members.ts';
+import { readFirstReceived, readTraceMembers, readTraceSpans, type TraceMember } from './trace-facts.ts';
+import type { RunRow } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 

@@ -53,3 +53,34 @@ export const runColumns = {
 } as const satisfies Record<string, string>;
 
 export type RunColumn = keyof typeof runColumns;
+
+/**
+ * Data of runs that other modules store. Both functions take the runs of a page, at most 100, and are only called if
+ * the response needs them. The values of the maps are JSON objects as text.
+ */
+export interface RunExtras {
+  /** Feedback key → statistics (`n`, `avg`, `values`, …), by run. Runs without feedback are left out. */
+  feedbackStats(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** `attachment.<name>` → `{presigned_url, mime_type}`, by run. Runs without attachments are left out. */
+  attachmentUrls(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
+}
+
+/** Sorting key of a run without the tenant. Ids are lower case with dashes. */
+export interface RunKey {
+  readonly projectId: string;
+  readonly startTimeMicros: number;
+  readonly traceId: string;
+  readonly runId: string;
+}
+
+/** Newest or oldest first by key time; ties are ordered by the ids, as ClickHouse compares them. */
+export type Order = 'asc' | 'desc';
+
+/** A half-open range of key times, in microseconds since 1970. */
+export interface TimeWindow {
+  readonly fromMicros: number;
+  readonly untilMicrosExclusive: number;
+}
+
+/** All times that the tables can hold: 1970 to 2260. */
+export const allTimes: TimeWindow = { fromMicros: 0, untilMicrosExclusive: 9_180_000_000_000_000 };

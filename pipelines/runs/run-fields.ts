@@ -1,10 +1,10 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import { type Figures, figureColumns } from './descendant-figures.ts';
 import { ancestorIds } from './dotted-orders.ts';
-import type { RunRow } from './read-run-rows.ts';
 import { previewCharacters, type RunColumn } from './run-columns.ts';
-import { defaultRunType } from './run-filter.ts';
+import { defaultRunType } from './run-scope.ts';
 import type { TraceSpan } from './trace-facts.ts';
+import type { RunRow } from './write-runs.ts';
 
 /** Data of runs that their rows do not contain, read only if a field needs it. */
 export interface RelatedData {

@@ -1,7 +1,9 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { allTimes, type TimeWindow } from './run-columns.ts';
+import { type RunScope, scopeCondition } from './run-scope.ts';
 
 /** A trace id and trace time, as stored with a run. */
-export interface TraceOfRun {
+interface TraceOfRun {
   readonly traceId: string;
   readonly traceTimeMicros: number;
 }
@@ -48,4 +50,92 @@ export async function readTraceSpans(
     params: { tenant: tenantId, traces: traceIds },
   });
   return new Map(rows.map((row) => [row.trace_id, { firstMicros: row.first, lastMicros: row.last }]));
+}
+
+/** A run as a member of its trace. */
+export interface TraceMember {
+  readonly traceId: string;
+  readonly runId: string;
+  readonly startTimeMicros: number;
+  readonly parentRunId: string | undefined;
+  readonly dottedOrder: string | undefined;
+}
+
+/**
+ * Maximum number of members read for one trace; further children are left out of lists of ids. A query for the trace
+ * returns all of them.
+ */
+const maxMembersOfTrace = 10_000;
+const maxMembers = 100_000;
+
+interface MemberRow {
+  readonly trace_id: string;
+  readonly id: string;
+  readonly micros: number;
+  readonly parent: string | null;
+  readonly dotted_order: string | null;
+}
+
+interface MemberLimits {
+  /** Restricts the members by key time. Default: all times. */
+  readonly window?: TimeWindow;
+  /** Maximum number of members of one trace. */
+  readonly maxOfTrace?: number;
+}
+
+/**
+ * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all of them, the traces
+ * are divided over several queries.
+ */
+export async function readMembersOfTraces(
+  clickhouse: ClickHouse,
+  scope: RunScope,
+  traceIds: readonly string[],
+  limits: MemberLimits = {},
+): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
+  if (traceIds.length === 0) return new Map();
+  const members = await readTraceMembers(clickhouse, scope, traceIds, limits);
+  const count = [...members.values()].reduce((sum, list) => sum + list.length, 0);
+  if (count < maxMembers || traceIds.length === 1) return members;
+  const half = Math.ceil(traceIds.length / 2);
+  const parts = [traceIds.slice(0, half), traceIds.slice(half)];
+  return new Map(
+    (await Promise.all(parts.map((part) => readMembersOfTraces(clickhouse, scope, part, limits)))).flatMap((map) => [
+      ...map,
+    ]),
+  );
+}
+
+/** Reads the members of some traces, by trace, oldest first; at most {@link maxMembers}. */
+export async function readTraceMembers(
+  clickhouse: ClickHouse,
+  scope: RunScope,
+  traceIds: readonly string[],
+  { window = allTimes, maxOfTrace = maxMembersOfTrace }: MemberLimits = {},
+): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
+  const { sql, params, ...binding } = scopeCondition(scope, window);
+  const rows = await clickhouse.query<MemberRow>({
+    ...binding,
+    params: { ...params, traces: traceIds },
+    name: 'read-trace-members',
+    sql: `SELECT trace_id, id, toUnixTimestamp64Micro(start_time) AS micros,
+            coalesce(patch_parent_run_id, post_parent_run_id) AS parent, dotted_order
+          FROM runs FINAL
+          PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
+          WHERE isNull(deleted_at)
+          ORDER BY start_time, id
+          LIMIT ${maxOfTrace} BY trace_id
+          LIMIT ${maxMembers}`,
+  });
+  const members = new Map<string, TraceMember[]>(traceIds.map((traceId) => [traceId, []]));
+  for (const row of rows) {
+    members.get(row.trace_id)?.push({
+      traceId: row.trace_id,
+      runId: row.id,
+      startTimeMicros: row.micros,
+      parentRunId: row.parent ?? undefined,
+      dottedOrder: row.dotted_order ?? undefined,
+    });
+  }
+  return members;
 }

@@ -1,5 +1,70 @@
-import type { RunRow } from './read-run-rows.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import { type RunColumn, type RunKey, runColumns } from './run-columns.ts';
 import { type RelatedData, type RunFieldName, runFields } from './run-fields.ts';
+import { keysCondition } from './run-scope.ts';
+
+/** Selected columns of one run. */
+export interface RunRow {
+  readonly key: RunKey;
+  /** The stored bytes; undefined if the column is null. */
+  bytes(column: RunColumn): Buffer | undefined;
+  text(column: RunColumn): string | undefined;
+  number(column: RunColumn): number | undefined;
+}
+
+const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const satisfies RunColumn[];
+
+/**
+ * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs deleted
+ * since step 1 are left out.
+ *
+ * @throws errors of ClickHouse.
+ */
+export async function readRunRows(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  keys: readonly RunKey[],
+  wanted: ReadonlySet<RunColumn>,
+): Promise<RunRow[]> {
+  if (keys.length === 0) return [];
+  const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
+  const { sql, ...binding } = keysCondition(tenantId, keys);
+  const answer = await clickhouse.queryText({
+    ...binding,
+    name: 'read-runs',
+    sql: `SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
+          FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,
+    format: 'RowBinary',
+  });
+  const indexes = new Map(columns.map((column, index) => [column, index]));
+  const rows = new Map<string, RunRow>();
+  for (const values of readNullableTextRows(answer, columns.length)) {
+    const row = runRow(values, indexes);
+    rows.set(identity(row.key), row);
+  }
+  return keys.flatMap((key) => rows.get(identity(key)) ?? []);
+}
+
+function runRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): RunRow {
+  const bytes = (column: RunColumn) => values[indexes.get(column) ?? -1];
+  const text = (column: RunColumn) => bytes(column)?.toString('utf8');
+  const number = (column: RunColumn) => {
+    const digits = text(column);
+    return digits === undefined ? undefined : Number(digits);
+  };
+  const key: RunKey = {
+    runId: text('id') ?? '',
+    traceId: text('traceId') ?? '',
+    projectId: text('projectId') ?? '',
+    startTimeMicros: number('keyTimeMicros') ?? 0,
+  };
+  return { key, bytes, text, number };
+}
+
+function identity({ projectId, startTimeMicros, traceId, runId }: RunKey): string {
+  return `${runId}${traceId}${projectId}${startTimeMicros}`;
+}
 
 /** Builds JSON text. Stored values are added as unchanged bytes; consecutive strings are joined. */
 export class JsonChunks {

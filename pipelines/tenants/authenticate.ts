@@ -4,7 +4,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { Caller } from './caller.ts';
-import { hashKey } from './key-format.ts';
+import { hashKey } from './keys.ts';
 import { effectivePermissions } from './permissions.ts';
 
 /** Credentials of a request; empty headers are left out. */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { handleFrom, insertAdminKey, insertOrganization } from './create-organization.ts';
-import { generateKey, hashKey } from './key-format.ts';
+import { generateKey, hashKey } from './keys.ts';
+import { handleFrom, insertAdminKey, insertOrganization } from './organizations.ts';
 
 export type BootstrapOutcome =
   /**

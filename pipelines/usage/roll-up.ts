@@ -14,14 +14,17 @@
  */
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import {
+  ageOfOldestDirtyHour,
+  countedHours,
   defaultMaxHours,
   hasDirtyHours,
+  oldestDirtyHourAge,
   type RollUpDeps,
   type RollUpLimits,
   type RollUpOutcome,
+  rollUpSeconds,
   runRollUp,
 } from './run-roll-up.ts';
-import { ageOfOldestDirtyHour, countedHours, oldestDirtyHourAge, rollUpSeconds } from './usage-metrics.ts';
 
 export interface RollUpOptions extends RollUpDeps {
   /** Maximum time between two checks for dirty hours, in milliseconds. */

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
-import { hashKey } from '../../pipelines/tenants/key-format.ts';
+import { hashKey } from '../../pipelines/tenants/keys.ts';
 import { runRollUp } from '../../pipelines/usage/run-roll-up.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';

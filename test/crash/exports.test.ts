@@ -2,7 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { sweepExports } from '../../pipelines/exports/sweep-exports.ts';
+import { sweepExports } from '../../pipelines/exports/scheduler.ts';
 import { someOf } from '../house/extent.ts';
 import { type S3OfStack, s3OfStack } from '../infra/objects/s3/s3-of-stack.ts';
 import type { WayToStore } from '../infra/objects/s3/way-to-store.ts';

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { onTestFinished } from 'vitest';
-import { signWebhook } from '../../pipelines/agents/webhooks/sign-webhook.ts';
+import { signWebhook } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
 
 export const webhookSecret = 'what the tests sign webhooks with';
 

@@ -1,9 +1,51 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
 import { exceedsMaxElements } from '../../server/schema-check.ts';
 import { words } from '../agent-schema.ts';
-import { A2aError } from './a2a-error.ts';
+
+/** Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
+const codes = {
+  invalidRequest: -32600,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+  internal: -32603,
+  taskNotFound: -32001,
+  pushNotSupported: -32003,
+  unsupported: -32004,
+  contentNotSupported: -32005,
+} as const;
+
+export interface RpcError {
+  readonly code: number;
+  readonly message: string;
+}
+
+/** Error of a protocol method, returned as a JSON-RPC error. */
+export class A2aError extends Error {
+  readonly code: number;
+
+  constructor(kind: keyof typeof codes, message: string) {
+    super(message);
+    this.name = 'A2aError';
+    this.code = codes[kind];
+  }
+}
+
+/** Converts an error to a JSON-RPC error; undefined if the client did not cause it. */
+export function toRpcError(error: unknown): RpcError | undefined {
+  if (error instanceof A2aError) return { code: error.code, message: error.message };
+  if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
+  return { code: error.code === 'RUN_NOT_FOUND' ? codes.taskNotFound : codes.invalidParams, message: error.message };
+}
+
+/** Returns true for errors of custom authentication, which are sent with their HTTP status. Source: A2A 0.3.0, 4.4. */
+export function isCustomAuthError(error: unknown): boolean {
+  return isRunlakeError(error) && error.code.startsWith('AUTH_');
+}
+
+export const internalError: RpcError = { code: codes.internal, message: 'Internal error' };
 
 /** Any text: an id that no task has is reported by an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
 const TaskId = () => Type.String({ minLength: 1, maxLength: 1_000 });
@@ -46,4 +88,51 @@ export function readParams<const S extends TSchema>(schema: S, params: unknown):
     'invalidParams',
     `params${location ? `.${location}` : ''}: ${first?.message ?? 'does not match the schema'}`,
   );
+}
+
+type Values = Readonly<Record<string, unknown>>;
+
+interface MessageContent {
+  /** All text parts, separated by line feeds. */
+  readonly text: string | undefined;
+  /** All data parts merged; later ones overwrite earlier ones. */
+  readonly data: Values | undefined;
+}
+
+/** @throws A2aError for file parts and for invalid parts. */
+export function readMessageContent(parts: readonly { readonly kind: string }[]): MessageContent {
+  const texts: string[] = [];
+  let data: Values | undefined;
+  for (const part of parts) {
+    if (part.kind === 'file') throw new A2aError('contentNotSupported', 'Parts that are files are not supported.');
+    if (part.kind === 'text' && 'text' in part && typeof part.text === 'string') texts.push(part.text);
+    else if (part.kind === 'data' && 'data' in part && isObject(part.data)) data = { ...data, ...part.data };
+    else throw new A2aError('invalidParams', 'params.message.parts: must be text with `text` or data with `data`');
+  }
+  return { text: texts.length === 0 ? undefined : texts.join('\n'), data };
+}
+
+/**
+ * Builds the input of the graph: the data, with the text as an additional message. The graph assigns the id of that
+ * message, because a message with an id that was used before replaces the earlier message.
+ */
+export function buildInput({ text, data }: MessageContent, { role }: { readonly role: string }) {
+  if (text === undefined) return data;
+  const before = Array.isArray(data?.messages) ? data.messages : [];
+  return { ...data, messages: [...before, { role: role === 'user' ? 'user' : 'assistant', content: text }] };
+}
+
+/**
+ * Builds the value that resumes an interrupt: the data `{resume: [{id, value}]}` for several interrupts, otherwise
+ * `resume` or the whole data, otherwise the text.
+ */
+export function buildResumeValue({ text, data }: MessageContent): unknown {
+  if (data === undefined) return text;
+  const resume = 'resume' in data ? data.resume : data;
+  if (!Array.isArray(resume) || !resume.every((one) => isObject(one) && typeof one.id === 'string')) return resume;
+  return Object.fromEntries(resume.map(({ id, value }) => [id, value]));
+}
+
+export function isObject(value: unknown): value is Values {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,10 +1,30 @@
+import type { FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
+import { v7 as uuidv7 } from 'uuid';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
+import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { readRunEnd } from '../../../pipelines/agents/runs/published-ends.ts';
+import { findThreadOfRun, readRun } from '../../../pipelines/agents/runs/read-run.ts';
+import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
+import type { Run } from '../../../pipelines/agents/runs/run.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import { readThreadHistory } from '../../../pipelines/agents/threads/thread-state.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import { asOperation } from '../access/as-operation.ts';
+import type { AgentServices, Agents } from '../agent-services.ts';
+import { runRequestOf } from '../runs/run-body.ts';
+import { A2aError, buildInput, buildResumeValue, isObject, readMessageContent, type SendParams } from './a2a-params.ts';
+
 /** Types of A2A 0.3.0 that responses contain, with their names on the wire. Source: A2A 0.3.0, 6. */
 
-export type Part =
+type Part =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'data'; readonly data: Readonly<Record<string, unknown>> };
 
-export interface A2aMessage {
+interface A2aMessage {
   readonly kind: 'message';
   readonly role: 'user' | 'agent';
   readonly parts: readonly Part[];
@@ -13,13 +33,13 @@ export interface A2aMessage {
   readonly contextId?: string;
 }
 
-export interface TaskStatus {
+interface TaskStatus {
   readonly state: 'submitted' | 'working' | 'input-required' | 'completed' | 'failed' | 'canceled';
   readonly timestamp: string;
   readonly message?: A2aMessage;
 }
 
-export interface Artifact {
+interface Artifact {
   readonly artifactId: string;
   readonly name: string;
   readonly description: string;
@@ -52,3 +72,247 @@ export type StreamedResult =
       readonly append: boolean;
       readonly lastChunk: boolean;
     };
+
+interface TaskIds {
+  readonly threadId: string;
+  readonly runId: string;
+}
+
+const states = {
+  pending: 'submitted',
+  running: 'working',
+  success: 'completed',
+  error: 'failed',
+  timeout: 'failed',
+  interrupted: 'canceled',
+} as const satisfies Record<Run['status'], TaskStatus['state']>;
+
+/**
+ * Reads a run with its last state as a task.
+ * @throws RUN_NOT_FOUND, also if the run belongs to another assistant than `assistantId`; and the errors of graph code.
+ */
+export async function taskOfRun(
+  agents: Agents,
+  ids: TaskIds,
+  { historyLength = 10, assistantId }: { readonly historyLength?: number; readonly assistantId?: string } = {},
+): Promise<Task> {
+  const { database, deploymentId } = agents;
+  const run = await readRun(database, deploymentId, ids);
+  if (assistantId !== undefined && run.assistant_id !== assistantId)
+    throw runlakeError('RUN_NOT_FOUND', { run: ids.runId });
+  const ended = run.status !== 'pending' && run.status !== 'running';
+  const lastState = ended ? await readRunState(agents, ids) : undefined;
+  const waits = run.status === 'success' && lastState?.isHead === true && lastState.state.next.length > 0;
+  const task = { taskId: run.run_id, contextId: run.thread_id };
+  const says = (parts: readonly Part[]): A2aMessage => ({
+    ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
+    ...task,
+  });
+  const message = waits ? says(interruptParts(lastState.state)) : await readFailure();
+  return {
+    kind: 'task',
+    id: run.run_id,
+    contextId: run.thread_id,
+    status: {
+      state: waits ? 'input-required' : states[run.status],
+      timestamp: run.updated_at,
+      ...(message && { message }),
+    },
+    history: historyLength === 0 ? [] : readMessages(lastState?.state.values, task).slice(-historyLength),
+    artifacts:
+      run.status === 'success' && !waits && lastState ? [buildArtifact(run.run_id, lastState.state.values)] : [],
+  };
+
+  async function readFailure(): Promise<A2aMessage | undefined> {
+    if (states[run.status] !== 'failed') return undefined;
+    const error = (await readRunEnd(database, deploymentId, ids))?.error;
+    return error ? says([{ kind: 'text', text: `${error.error}: ${error.message}` }]) : undefined;
+  }
+}
+
+/** Returns the last state that a run has stored. `isHead`: no other run has continued from it. */
+async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
+  const newest = async (metadata?: object): Promise<ThreadState | undefined> =>
+    JSON.parse(
+      await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
+    )[0];
+  const head = await newest();
+  if (head?.metadata.run_id === runId) return { state: head, isHead: true };
+  const state = await newest({ run_id: runId });
+  return state && { state, isHead: false };
+}
+
+function interruptParts({ interrupts }: ThreadState): Part[] {
+  return [{ kind: 'data', data: { interrupts: interrupts.map(({ id, value }) => ({ id, value })) } }];
+}
+
+/** Builds the artifact: the text of the last model message or, without messages, the state. */
+function buildArtifact(runId: string, values: unknown): Artifact {
+  const last = readMessages(values, {}).findLast(({ role }) => role === 'agent');
+  const parts: readonly Part[] = last?.parts ?? [{ kind: 'data', data: isObject(values) ? values : { values } }];
+  return {
+    artifactId: `${runId}-response`,
+    name: 'Assistant Response',
+    description: 'Response of the assistant',
+    parts,
+  };
+}
+
+/** Returns the messages of users and models; omits tool messages and empty texts. */
+function readMessages(values: unknown, task: { readonly taskId?: string; readonly contextId?: string }): A2aMessage[] {
+  const messages: readonly unknown[] = isObject(values) && Array.isArray(values.messages) ? values.messages : [];
+  return messages.flatMap((message, index): A2aMessage[] => {
+    const textMessage = readTextMessage(message);
+    if (textMessage === undefined) return [];
+    return [
+      {
+        ...{ kind: 'message', role: textMessage.role, parts: [{ kind: 'text', text: textMessage.text }] },
+        messageId: textMessage.id ?? String(index),
+        ...task,
+      },
+    ];
+  });
+}
+
+const roles: Readonly<Record<string, A2aMessage['role']>> = {
+  human: 'user',
+  HumanMessageChunk: 'user',
+  ai: 'agent',
+  AIMessageChunk: 'agent',
+};
+
+/** Returns the text of a message of the graph; undefined if it is neither from a user nor a model, or has no text. */
+function readTextMessage(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
+  if (!isObject(message)) return undefined;
+  const { type, content, id } = message;
+  const role = roles[String(type)];
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : [{ type: 'text', text: content }];
+  const text = blocks
+    .map((block) => (isObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : ''))
+    .join('');
+  if (role === undefined || text === '') return undefined;
+  return { role, text, ...(typeof id === 'string' && { id }) };
+}
+
+export interface A2aInput {
+  readonly caller: Caller;
+  readonly request: FastifyRequest;
+  readonly services: AgentServices;
+}
+
+/**
+ * Creates the run for a message, on the thread `contextId`, which is created if it does not exist. With `taskId`, the
+ * message resumes the interrupt of that run.
+ *
+ * @throws A2aError and the errors of creating a run.
+ */
+export async function startTask(
+  input: A2aInput,
+  assistant: Assistant,
+  { message, thread, configuration }: Static<typeof SendParams>,
+): Promise<TaskIds & { readonly reader: StreamReader }> {
+  const { agents } = input.services;
+  if (configuration?.pushNotificationConfig) {
+    throw new A2aError('pushNotSupported', 'Push notifications are not supported.');
+  }
+  const content = readMessageContent(message.parts);
+  const context = (message.contextId ?? thread?.threadId)?.toLowerCase();
+  const resumed = message.taskId && (await waitingTask(input, assistant, message.taskId.toLowerCase(), context));
+  if (!resumed && content.text !== undefined) await requireMessages(input, assistant);
+  const body = {
+    assistant_id: assistant.assistant_id,
+    if_not_exists: 'create' as const,
+    stream_mode: ['messages-tuple'],
+    ...(resumed ? { command: { resume: buildResumeValue(content) } } : { input: buildInput(content, message) }),
+  };
+  const params = { thread_id: resumed ? resumed.threadId : (context ?? uuidv7()) };
+  const { run, reader } = await asOperation(input.request, 'waitForRun', { params, body }, (part) =>
+    requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
+  );
+  return { threadId: run.thread_id, runId: run.run_id, reader };
+}
+
+/** @throws A2aError if the task belongs to another assistant or does not need input; RUN_NOT_FOUND */
+async function waitingTask(
+  input: A2aInput,
+  assistant: Assistant,
+  runId: string,
+  context: string | undefined,
+): Promise<TaskIds> {
+  const { status, contextId: threadId } = await readTask(input, assistant, { runId, context });
+  if (status.state === 'input-required') return { threadId, runId };
+  throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and does not need input. Omit taskId.`);
+}
+
+const uuid = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
+
+/** Reads a task of an assistant; without `context`, searches all threads. @throws RUN_NOT_FOUND */
+export async function readTask(
+  { services: { agents }, request }: A2aInput,
+  { assistant_id: assistantId }: Assistant,
+  { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
+): Promise<Task> {
+  if (![runId, context ?? runId].every((id) => uuid.test(id))) throw runlakeError('RUN_NOT_FOUND', { run: runId });
+  const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
+  const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
+  const params = { thread_id: threadId, run_id: runId };
+  return asOperation(request, 'getAgentRun', { params }, () => taskOfRun(agents, { threadId, runId }, options));
+}
+
+/** Text becomes a message, so the input schema of the graph, if it has one, must contain `messages`. @throws A2aError */
+async function requireMessages({ services: { agents } }: A2aInput, assistant: Assistant): Promise<void> {
+  const { graph_id: graphId, config } = assistant;
+  const { input_schema: schema } = await describeGraph(agents, graphId, config);
+  if (!isObject(schema) || !isObject(schema.properties) || 'messages' in schema.properties) return;
+  throw new A2aError(
+    'invalidParams',
+    'The assistant has no `messages` in its input schema. Send data parts instead of text parts.',
+  );
+}
+
+/**
+ * Streams a task: its submission, model output while it runs, its artifact, and its final state. If `signal` is
+ * aborted, the stream ends with the current state; the run continues.
+ */
+export async function* streamTask(
+  agents: Agents,
+  { reader, ...ids }: TaskIds & { readonly reader: StreamReader },
+  signal: AbortSignal,
+): AsyncGenerator<StreamedResult> {
+  const { runId: taskId, threadId: contextId } = ids;
+  const task = { taskId, contextId };
+  const close = () => reader.close();
+  signal.addEventListener('abort', close);
+  if (signal.aborted) close();
+  try {
+    const submitted = { state: 'submitted', timestamp: new Date().toISOString() } as const;
+    yield { kind: 'task', id: taskId, contextId, status: submitted, history: [], artifacts: [] };
+    for await (const event of reader) {
+      const message = event.event === 'messages' ? modelMessage(event, task) : undefined;
+      if (event.event !== 'metadata' && message === undefined) continue;
+      const timestamp = new Date().toISOString();
+      const status = { state: 'working', timestamp, ...(message && { message }) } as const;
+      yield { kind: 'status-update', ...task, status, final: false };
+    }
+  } catch (error) {
+    // The stream carries only intermediate output. The final state is read from the database.
+    if (!isRunlakeError(error) || error.class !== 'transient') throw error;
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+  await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { signal });
+  const { artifacts, status } = await taskOfRun(agents, ids);
+  for (const artifact of artifacts)
+    yield { kind: 'artifact-update', ...task, artifact, append: false, lastChunk: true };
+  yield { kind: 'status-update', ...task, status, final: true };
+}
+
+/** Converts model output to a chunk of the message with its id. */
+function modelMessage({ data }: StreamedEvent, task: { taskId: string; contextId: string }): A2aMessage | undefined {
+  const [message] = JSON.parse(Buffer.from(data).toString('utf8')) as unknown[];
+  const textMessage = readTextMessage(message);
+  if (textMessage?.role !== 'agent') return undefined;
+  const { role, text, id } = textMessage;
+  return { kind: 'message', role, parts: [{ kind: 'text', text }], messageId: id ?? `${task.taskId}-said`, ...task };
+}

@@ -1,4 +1,4 @@
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';

@@ -1,20 +1,31 @@
-import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { type Assistant, resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { AssistantParams, JsonValue } from '../agent-schema.ts';
 import { requireProtocol } from '../require-protocol.ts';
 import { type LiveSource, liveBody } from '../streaming/live-body.ts';
-import { acceptsEventStream } from '../streaming/require-event-stream.ts';
-import { eventStream, eventStreamHeaders } from '../streaming/sse.ts';
-import { A2aError, internalError, isCustomAuthError, type RpcError, toRpcError } from './a2a-error.ts';
-import { GetParams, readParams, SendParams } from './a2a-params.ts';
-import type { StreamedResult, Task } from './a2a-task.ts';
-import { isObject } from './message-content.ts';
-import { type A2aInput, readTask, startTask } from './start-task.ts';
-import { streamTask } from './stream-task.ts';
-import { taskOfRun } from './task-of-run.ts';
+import { acceptsEventStream, eventStream, eventStreamHeaders } from '../streaming/sse.ts';
+import {
+  A2aError,
+  GetParams,
+  internalError,
+  isCustomAuthError,
+  isObject,
+  type RpcError,
+  readParams,
+  SendParams,
+  toRpcError,
+} from './a2a-params.ts';
+import {
+  type A2aInput,
+  readTask,
+  type StreamedResult,
+  startTask,
+  streamTask,
+  type Task,
+  taskOfRun,
+} from './a2a-task.ts';
 
 export const postA2a = defineAgentOperation({
   operationId: 'postA2a',

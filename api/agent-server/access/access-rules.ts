@@ -1,14 +1,29 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { assistantIdOf } from '../../../pipelines/agents/assistants/system-assistant.ts';
+import { assistantIdOf } from '../../../pipelines/agents/assistants/assistant.ts';
 import { bothOf, changesWith, metadataWith } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
-import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
+import { findThreadOfRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { Answer } from '../../server/operation.ts';
 import { buildPage } from '../agent-schema.ts';
 import { snakeCased } from '../runs/run-body.ts';
-import type { Rule, RuledInput, Values } from './access-rule.ts';
-import { toRecord } from './questions.ts';
+import { type Questions, toRecord } from './questions.ts';
 import { storeRules } from './store-rules.ts';
+
+type Values = Readonly<Record<string, unknown>>;
+/** Input that is already validated against the schema of the operation. */
+interface RuledInput {
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: Values;
+  readonly body: Values;
+}
+
+type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown }) => Promise<unknown>;
+
+/**
+ * Authorises an operation under custom authentication: runs checks, then calls `proceed` with the input, possibly
+ * restricted. Resolves with the response.
+ */
+export type Rule = (input: RuledInput, ask: Questions, proceed: Proceed) => Promise<unknown>;
 
 type Event = AuthQuestion['event'];
 

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { systemAssistantId } from '../../../pipelines/agents/assistants/system-assistant.ts';
+import { systemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';

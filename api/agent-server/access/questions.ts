@@ -1,10 +1,14 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { assistantIdOf } from '../../../pipelines/agents/assistants/system-assistant.ts';
-import { metadataWith, type RequiredMetadata } from '../../../pipelines/agents/auth/access-filter.ts';
+import { assistantIdOf } from '../../../pipelines/agents/assistants/assistant.ts';
+import {
+  metadataWith,
+  type ReachedKind,
+  type RequiredMetadata,
+  RowsInReach,
+} from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { Allowed, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
-import { type ReachedKind, RowsInReach } from '../../../pipelines/agents/auth/rows-in-reach.ts';
 import type { AgentAccess } from './agent-access.ts';
 
 type Values = Readonly<Record<string, unknown>>;

@@ -1,8 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { holdsRequired, type RequiredMetadata } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { Allowed } from '../../../pipelines/agents/auth/auth-process.ts';
-import { getItems } from '../../../pipelines/agents/store/get-items.ts';
-import type { Rule } from './access-rule.ts';
+import { getItems } from '../../../pipelines/agents/store/read-items.ts';
+import type { Rule } from './access-rules.ts';
 import type { Questions } from './questions.ts';
 
 /**

@@ -3,7 +3,7 @@ import { type Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { userHeader, userText } from '../../../pipelines/agents/app/app-user.ts';
+import { userHeader, userText } from '../../../pipelines/agents/app/app-route.ts';
 import type { AppAnswer, HttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { ApiForm } from '../../server/api-form.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { countAssistants as count } from '../../../pipelines/agents/assistants/count-assistants.ts';
+import { countAssistants as count } from '../../../pipelines/agents/assistants/read-assistants.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, given } from '../agent-schema.ts';
 import { assistantFilter } from './search-assistants.ts';

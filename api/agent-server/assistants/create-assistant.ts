@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { createAssistant as create } from '../../../pipelines/agents/assistants/create-assistant.ts';
+import { createAssistant as create } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, given, words } from '../agent-schema.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { deleteAssistant as remove } from '../../../pipelines/agents/assistants/delete-assistant.ts';
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
+import { deleteAssistant as remove } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
 

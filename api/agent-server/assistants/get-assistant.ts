@@ -1,4 +1,4 @@
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
 import { Assistant } from './assistant-schema.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams, jsonText } from '../agent-schema.ts';

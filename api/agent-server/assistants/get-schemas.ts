@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { describeSubgraphs } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';

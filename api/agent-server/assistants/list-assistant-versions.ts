@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { listAssistantVersions as list } from '../../../pipelines/agents/assistants/list-assistant-versions.ts';
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
+import { listAssistantVersions as list } from '../../../pipelines/agents/assistants/read-assistants.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams, Closed, given, Limit, Offset } from '../agent-schema.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
-import { searchAssistants as search } from '../../../pipelines/agents/assistants/search-assistants.ts';
+import { searchAssistants as search } from '../../../pipelines/agents/assistants/read-assistants.ts';
 import { JsonObject, optional, Text } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { buildPage, Closed, given, Limit, Offset, SortOrder, selectFields, words } from '../agent-schema.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
-import { setAssistantVersion as set } from '../../../pipelines/agents/assistants/set-assistant-version.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
+import { setAssistantVersion as set } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { AssistantParams, Closed } from '../agent-schema.ts';
 import { Assistant } from './assistant-schema.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { updateAssistant as update } from '../../../pipelines/agents/assistants/update-assistant.ts';
+import { updateAssistant as update } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { AssistantParams, Closed, given } from '../agent-schema.ts';

@@ -1,13 +1,3 @@
-/**
- * One request of the Model Context Protocol.
- *
- * Invariant: nothing outlives its request, and a call whose client disconnects is cancelled.
- *
- *   1. The operation creates a server and a transport of the official package for this request only.
- *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
- *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
- *   4. When the body ends for any reason, the server closes, which aborts its calls.
- */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
@@ -18,10 +8,20 @@ import { Answer } from '../../server/operation.ts';
 import { releaseVersion } from '../../server/release.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { JsonValue } from '../agent-schema.ts';
-import { requireProtocol } from '../require-protocol.ts';
+import { noRoute, requireProtocol } from '../require-protocol.ts';
 import { liveBody } from '../streaming/live-body.ts';
-import { callTool, type McpInput } from './call-tool.ts';
-import { listTools } from './list-tools.ts';
+import { callTool, listTools, type McpInput } from './tools.ts';
+
+/**
+ * One request of the Model Context Protocol.
+ *
+ * Invariant: nothing outlives its request, and a call whose client disconnects is cancelled.
+ *
+ *   1. The operation creates a server and a transport of the official package for this request only.
+ *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
+ *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
+ *   4. When the body ends for any reason, the server closes, which aborts its calls.
+ */
 
 export const postMcp = defineAgentOperation({
   operationId: 'postMcp',
@@ -126,3 +126,18 @@ function errorText(error: unknown): Buffer {
 function clientMessage(error: unknown): string {
   return (isRunlakeError(error) ? error : runlakeError('INTERNAL')).message;
 }
+
+export const deleteMcp = defineAgentOperation({
+  operationId: 'deleteMcp',
+  method: 'DELETE',
+  path: '/mcp',
+  tag: 'mcp',
+  summary: 'End a session of the Model Context Protocol',
+  description: 'Always 404: the server has no sessions.',
+  access: runs,
+  errors: ['ROUTE_NOT_FOUND'],
+  schema: { response: { 404: Type.Object({ detail: Type.String() }) } },
+  handler: async ({ request }) => {
+    throw noRoute(request);
+  },
+});

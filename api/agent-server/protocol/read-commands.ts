@@ -3,11 +3,10 @@ import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-eve
 import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
 import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
-import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
-import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
-import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import { readThread, type ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { optional, Uuid } from '../../server/formats.ts';
-import { Closed } from '../agent-schema.ts';
+import { Closed, Limit } from '../agent-schema.ts';
 import { CommandRefused } from './command.ts';
 import { type CommandScene, paramsReader } from './run-commands.ts';
 
@@ -100,4 +99,34 @@ function nodeAt(nodes: Map<string, TreeNode>, namespace: readonly string[]): Tre
   nodes.set(namespace.join('|'), created);
   nodeAt(nodes, namespace.slice(0, -1)).children.push(created);
   return created;
+}
+
+const listParams = paramsReader(
+  Closed({
+    namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
+    limit: Limit(),
+    before: optional(Type.String({ minLength: 1, maxLength: 1_000 })),
+  }),
+);
+
+const defaultLimit = 10;
+
+/**
+ * `state.listCheckpoints`: returns the checkpoints of the thread or of a subgraph, newest first. `before` is the id of
+ * the last checkpoint of the previous page. Source: `@langchain/protocol` 0.0.13, ListCheckpointsResult.
+ */
+export async function listCheckpoints({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
+  const { namespace, limit, before } = listParams(params);
+  const history = await readThreadHistory(agents, threadId, {
+    limit: limit ?? defaultLimit,
+    ...(before && { before: { checkpoint_id: before } }),
+    ...(namespace?.length && { checkpoint: { checkpoint_ns: namespace.join('|') } }),
+  });
+  const checkpoints = (JSON.parse(history) as ThreadState[]).map(({ checkpoint, created_at, metadata }) => ({
+    id: checkpoint?.checkpoint_id,
+    timestamp: created_at,
+    step: metadata.step,
+    metadata,
+  }));
+  return { checkpoints };
 }

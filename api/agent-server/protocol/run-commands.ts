@@ -3,13 +3,12 @@ import { type Static, type TSchema, Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { protocolMode, questionEvent } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
-import { listRuns } from '../../../pipelines/agents/runs/list-runs.ts';
+import { listRuns } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { multitaskStrategies } from '../../../pipelines/agents/runs/run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
-import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
-import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
-import type { Thread, ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import { readThread, type Thread, type ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { compileCheck } from '../../server/schema-check.ts';
@@ -17,7 +16,7 @@ import type { AgentAccess } from '../access/agent-access.ts';
 import { Closed, JsonValue, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
 import { GraphConfigBody } from '../assistants/assistant-schema.ts';
-import { runRequestOf } from '../runs/run-request-of.ts';
+import { runRequestOf } from '../runs/run-body.ts';
 import { CommandRefused } from './command.ts';
 
 /** The caller and the thread of a command. */
@@ -178,17 +177,14 @@ function toResponses({ interrupt_id, response, ...rest }: ReturnType<typeof resp
  * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication it is the
  * assistant that was authorised, because the metadata may have changed since. @throws THREAD_WITHOUT_GRAPH
  */
-export function resolveThreadAssistant(
-  { request, access = request.agentAccess }: CommandScene,
-  thread: Thread,
-): string {
+function resolveThreadAssistant({ request, access = request.agentAccess }: CommandScene, thread: Thread): string {
   const { graph_id, assistant_id: named = graph_id } = thread.metadata;
   const assistant_id = access === undefined ? named : access.assistantId;
   if (typeof assistant_id !== 'string') throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: thread.thread_id });
   return assistant_id;
 }
 
-export async function makeRun({ agents, threadId, ...scene }: CommandScene, body: RunRequest): Promise<string> {
+async function makeRun({ agents, threadId, ...scene }: CommandScene, body: RunRequest): Promise<string> {
   const asked = { ...body, stream_mode: [protocolMode], stream_resumable: true };
   const wanted = runRequestOf({ ...scene, body: asked, params: { thread_id: threadId } });
   const { run } = await requestRun(agents, wanted);
@@ -203,4 +199,25 @@ export function paramsReader<const S extends TSchema>(schema: S): (params: unkno
     if (error !== undefined) throw error;
     return (params ?? {}) as Static<S>;
   };
+}
+
+const fork = paramsReader(
+  Closed({
+    checkpoint_id: Type.String({ minLength: 1, maxLength: 1_000 }),
+    input: Type.Optional(JsonValue()),
+    config: optional(GraphConfigBody),
+    metadata: optional(JsonObject()),
+  }),
+);
+
+/**
+ * `state.fork`: starts a run that continues from a checkpoint of this thread; without input it continues where the
+ * checkpoint stopped. Source: `@langchain/protocol` 0.0.13, StateForkParams.
+ */
+export async function forkState(scene: CommandScene, params: unknown): Promise<object> {
+  const { checkpoint_id, input = null, config, metadata } = fork(params);
+  const { database, deploymentId } = scene.agents;
+  const assistant_id = resolveThreadAssistant(scene, await readThread(database, deploymentId, scene.threadId));
+  const run_id = await makeRun(scene, { assistant_id, input, checkpoint_id, config, metadata });
+  return { run_id, thread_id: scene.threadId };
 }

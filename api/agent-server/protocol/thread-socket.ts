@@ -1,3 +1,19 @@
+import { Type } from 'typebox';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { isAccessError } from '../../server/access-watch.ts';
+import { parseJsonBody } from '../../server/json-body.ts';
+import { asOperation } from '../access/as-operation.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { Closed } from '../agent-schema.ts';
+import { ThreadParams } from '../runs/run-paths.ts';
+import { errorOfStream } from '../streaming/sse.ts';
+import { buildRefusal, type Command, type CommandError, CommandRefused } from './command.ts';
+import { answerCommand, readCommand } from './post-command.ts';
+import { type CommandScene, paramsReader } from './run-commands.ts';
+import { Filter, missingEvents, openEvents, streamFailure } from './thread-stream.ts';
+
 /**
  * One WebSocket of the event-stream protocol: commands arrive; responses and events are sent, each as one JSON text.
  *
@@ -13,24 +29,8 @@
  *      with 1008 and the code of the error.
  */
 
-import { Type } from 'typebox';
-import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
-import { isAccessError } from '../../server/access-watch.ts';
-import { parseJsonBody } from '../../server/json-body.ts';
-import { asOperation } from '../access/as-operation.ts';
-import { Closed } from '../agent-schema.ts';
-import { errorOfStream } from '../streaming/sse.ts';
-import { answerCommand, readCommand } from './answer-command.ts';
-import { buildRefusal, type Command, type CommandError, CommandRefused } from './command.ts';
-import { Filter } from './event-filter.ts';
-import { openEvents } from './open-events.ts';
-import { type CommandScene, paramsReader } from './run-commands.ts';
-import { missingEvents, streamFailure } from './stream-failure.ts';
-
 /** The methods of a `ws` socket that are used here. */
-export interface Socket {
+interface Socket {
   send(text: string, sent: (error?: Error) => void): void;
   ping(): void;
   close(code: number, reason: string): void;
@@ -51,7 +51,7 @@ const unsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ m
 const operationFor = ({ method }: Command) =>
   method.startsWith('subscription.') ? 'streamThreadEvents' : 'postThreadCommand';
 
-export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
+function serveThreadSocket(socket: Socket, scene: CommandScene): void {
   const { agents, request } = scene;
   const { config } = agents;
   const readers = new Map<string, StreamReader>();
@@ -176,3 +176,21 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
     return {};
   }
 }
+
+export const openThreadSocket = defineAgentOperation({
+  operationId: 'openThreadSocket',
+  method: 'GET',
+  path: '/threads/:thread_id/stream/events',
+  tag: 'event protocol',
+  summary: 'Open a WebSocket of the event-stream protocol',
+  description:
+    'Commands of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}. Each message is one JSON text of at most 1 MiB.',
+  access: reads,
+  errors: ['WEBSOCKET_EXPECTED'],
+  schema: { params: ThreadParams, response: { 200: Type.Null() } },
+  handler: async () => {
+    throw runlakeError('WEBSOCKET_EXPECTED');
+  },
+  socket: (socket: Socket, { params, caller, services: { agents }, request }) =>
+    serveThreadSocket(socket, { agents, caller, request, threadId: params.thread_id.toLowerCase() }),
+});

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { cancelRuns as cancel } from '../../../pipelines/agents/runs/cancel-runs.ts';
+import { cancelRuns as cancel } from '../../../pipelines/agents/runs/cancel-run.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, words } from '../agent-schema.ts';

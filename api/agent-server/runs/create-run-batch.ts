@@ -1,11 +1,9 @@
 import { Type } from 'typebox';
-import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
-import { requireBatchWithin } from '../../../pipelines/agents/runs/require-batch-within.ts';
-import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
+import { shownRun } from '../../../pipelines/agents/runs/read-run.ts';
+import { requestRun, requireBatchWithin } from '../../../pipelines/agents/runs/request-run.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { BatchBody, Run, snakeCased } from './run-body.ts';
-import { runErrors, runRequestOf } from './run-request-of.ts';
+import { BatchBody, Run, runErrors, runRequestOf, snakeCased } from './run-body.ts';
 
 export const createRunBatch = defineAgentOperation({
   operationId: 'createRunBatch',

@@ -1,10 +1,9 @@
+import { shownRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
-import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { Run, RunBody } from './run-body.ts';
+import { Run, RunBody, runErrors, runRequestOf } from './run-body.ts';
 import { runPath, ThreadParams } from './run-paths.ts';
-import { runErrors, runRequestOf } from './run-request-of.ts';
 
 const shared = { method: 'POST', access: runs, errors: runErrors } as const;
 

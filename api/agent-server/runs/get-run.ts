@@ -1,5 +1,4 @@
-import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
-import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
+import { readRun, shownRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Run } from './run-body.ts';
 import { idsOf, ThreadRunParams } from './run-paths.ts';

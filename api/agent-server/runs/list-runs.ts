@@ -1,8 +1,7 @@
 import { Type } from 'typebox';
-import { listRuns as list } from '../../../pipelines/agents/runs/list-runs.ts';
+import { listRuns as list, shownRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { type Run, runStatuses } from '../../../pipelines/agents/runs/run.ts';
-import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
-import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { selectFields, words } from '../agent-schema.ts';
 import { runFields, SelectedRun } from './run-body.ts';

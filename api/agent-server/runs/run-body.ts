@@ -1,9 +1,13 @@
+import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
+import type { ShownRun } from '../../../pipelines/agents/runs/read-run.ts';
+import type { RequestedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { multitaskStrategies, type RunCommand } from '../../../pipelines/agents/runs/run.ts';
 import { type RunRequest, streamModes } from '../../../pipelines/agents/runs/run-request.ts';
-import type { ShownRun } from '../../../pipelines/agents/runs/shown-run.ts';
-import { maxNameLength } from '../../../pipelines/projects/project-name.ts';
+import { maxNameLength } from '../../../pipelines/projects/project.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, Text, Uuid } from '../../server/formats.ts';
+import type { AgentAccess } from '../access/agent-access.ts';
 import { Checkpoint, Closed, JsonValue, words } from '../agent-schema.ts';
 import { GraphConfigBody } from '../assistants/assistant-schema.ts';
 
@@ -123,3 +127,36 @@ export const Run = Type.Unsafe<ShownRun>(shownFields);
 /** With `select`, only the selected fields. */
 export const SelectedRun = Type.Unsafe<Partial<ShownRun>>(Type.Partial(shownFields));
 export const runFields = Object.keys(shownFields.properties);
+
+/** Errors of operations that create a run. */
+export const runErrors = [
+  'ASSISTANT_NOT_FOUND',
+  'THREAD_NOT_FOUND',
+  'THREAD_BUSY',
+  'CHECKPOINT_NOT_FOUND',
+  'GRAPH_NODE_UNKNOWN',
+  'FIELD_NOT_BUILT',
+  'WEBHOOK_INVALID',
+  'FEEDBACK_ADDRESS_UNSET',
+] as const;
+
+/** Converts an HTTP request to a run request of the pipeline. */
+export function runRequestOf(input: {
+  readonly caller: Caller;
+  readonly body: RunRequest;
+  readonly request: FastifyRequest;
+  readonly params?: { readonly thread_id?: string } | undefined;
+  /** Default: that of the request. */
+  readonly access?: AgentAccess | undefined;
+}): RequestedRun {
+  const { userId, keyId, workspaceId } = input.caller;
+  const access = input.access ?? input.request.agentAccess;
+  return {
+    request: input.body,
+    threadId: input.params?.thread_id?.toLowerCase(),
+    sender: { userId, keyId, workspaceId },
+    headers: input.request.headers,
+    user: access?.user,
+    threadAccess: access?.threads,
+  };
+}

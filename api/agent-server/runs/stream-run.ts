@@ -2,9 +2,8 @@ import { Type } from 'typebox';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { streamOfRun } from '../streaming/answer-of-run.ts';
-import { RunBody } from './run-body.ts';
+import { RunBody, runErrors, runRequestOf } from './run-body.ts';
 import { followed, ThreadParams } from './run-paths.ts';
-import { runErrors, runRequestOf } from './run-request-of.ts';
 
 const shared = {
   method: 'POST',

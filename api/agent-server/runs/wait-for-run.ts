@@ -2,9 +2,8 @@ import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.t
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { JsonValue } from '../agent-schema.ts';
 import { endOfRun } from '../streaming/answer-of-run.ts';
-import { RunBody } from './run-body.ts';
+import { RunBody, runErrors, runRequestOf } from './run-body.ts';
 import { followed, ThreadParams } from './run-paths.ts';
-import { runErrors, runRequestOf } from './run-request-of.ts';
 
 const shared = {
   method: 'POST',

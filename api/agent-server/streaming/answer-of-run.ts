@@ -1,16 +1,15 @@
 import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { endHasGap, feedbackInEnd, unsaidInEnd } from '../../../pipelines/agents/execute/end-data.ts';
+import { endHasGap, feedbackInEnd, unsaidInEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { Answer } from '../../server/operation.ts';
 import type { Agents } from '../agent-services.ts';
-import { eventId } from './last-event-id.ts';
 import { liveBody } from './live-body.ts';
-import { errorOfStream, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
+import { errorOfStream, eventId, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
   /** Whether the run is cancelled if the client disconnects before the end. */

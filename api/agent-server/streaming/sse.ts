@@ -1,6 +1,8 @@
 import type { Readable } from 'node:stream';
-import type { FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-types.ts';
 import { type BodyPart, type LiveSource, liveBody } from './live-body.ts';
 
 /** Server-sent events. Source: HTML standard, "Server-sent events". */
@@ -12,7 +14,7 @@ export interface SseFrame {
   readonly id?: string;
 }
 
-export interface SseOptions<Item> {
+interface SseOptions<Item> {
   readonly source: LiveSource<Item>;
   /** Returns the frames of an item; undefined or an empty list skips the item. */
   frame(item: Item): SseFrame | readonly SseFrame[] | undefined;
@@ -87,4 +89,71 @@ export function errorOfStream(error: unknown): { readonly error: string; readonl
 
 function errorFrame(error: unknown): SseFrame {
   return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(error))) };
+}
+
+/** For clients that cannot send the header `Last-Event-ID`, which takes precedence. */
+export const LastEventId = Type.Optional(
+  Type.String({ description: 'Like the header Last-Event-ID: the last received event, `-1` for none.' }),
+);
+type LastEventQuery = { readonly last_event_id?: string };
+
+/** Returns the id of an event of a run. Readers treat it as opaque. */
+export function eventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>): string {
+  return `${attempt}-${seq}`;
+}
+
+/**
+ * Returns where a reader of a run starts: after the given event, at the beginning for `-` or `-1`, and with the next
+ * event if there is no id. @throws INVALID_REQUEST
+ */
+export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
+  const id = lastEventId(request) ?? query.last_event_id;
+  if (id === undefined) return 'now';
+  if (isBeginning(id)) return 'start';
+  const [, attempt, seq] = /^(\d{1,9})-(\d{1,15})$/.exec(id) ?? [];
+  if (attempt === undefined) throw unknownId('must be the id of an event of this run');
+  return { attempt: Number(attempt), seq: Number(seq) };
+}
+
+/** Like {@link readRunFrom}, for readers of a thread. @throws INVALID_REQUEST */
+export function readThreadFrom(request: FastifyRequest, query: LastEventQuery): ThreadReadFrom {
+  const id = lastEventId(request) ?? query.last_event_id;
+  if (id === undefined) return 'now';
+  if (isBeginning(id)) return 'start';
+  const threadSeq = /^\d{1,16}$/.test(id) ? Number(id) : Number.NaN;
+  if (!Number.isSafeInteger(threadSeq)) throw unknownId('must be the id of an event of this thread');
+  return { threadSeq };
+}
+
+function lastEventId({ headers }: FastifyRequest): string | undefined {
+  const id = headers['last-event-id'];
+  return (Array.isArray(id) ? id[0] : id)?.trim() || undefined;
+}
+
+function isBeginning(id: string): boolean {
+  return id === '-' || id === '-1';
+}
+
+function unknownId(msg: string) {
+  const fields = [{ loc: ['header', 'last-event-id'], msg: `${msg}, \`-\` or \`-1\``, type: 'event_id' }];
+  return runlakeError('INVALID_REQUEST', {}, { fields });
+}
+
+export const eventStreamType = 'text/event-stream';
+
+/** Refuses clients that do not accept the response type. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
+export function requireEventStream({ headers: { accept } }: FastifyRequest): void {
+  if (accept === undefined || acceptsEventStream(accept)) return;
+  throw runlakeError('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });
+}
+
+export function acceptsEventStream(accept: string): boolean {
+  return accept.split(',').some(acceptsEvents);
+}
+
+function acceptsEvents(range: string): boolean {
+  const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
+  return (
+    ['', '*/*', 'text/*', eventStreamType].includes(type) && !parameters.some((part) => /^q=0(?:\.0*)?$/.test(part))
+  );
 }

@@ -1,17 +1,49 @@
 import { Type } from 'typebox';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
-import { stateUpdateMode } from '../../../pipelines/agents/streams/publish-state.ts';
-import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-types.ts';
-import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/streams/publish-state.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { readThread } from '../../../pipelines/agents/threads/thread.ts';
+import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { Uuid } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { words } from '../agent-schema.ts';
+import type { Agents } from '../agent-services.ts';
 import { abandonedFrame, feedbackFrame, formatEventName, gapFrame } from './answer-of-run.ts';
-import { LastEventId, readThreadFrom } from './last-event-id.ts';
 import type { LiveSource } from './live-body.ts';
-import { eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
-import { type ThreadEvent, withStates } from './with-states.ts';
+import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame } from './sse.ts';
+
+/** An event, or the state of its thread at that event: JSON text of {thread_id, state}. */
+interface ThreadEvent {
+  readonly event: StreamedEvent;
+  readonly state?: string;
+}
+
+/** Returns the events of a thread and, after the end of each run, the current state of the thread. */
+function withStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
+  /** Returns undefined if the thread is deleted or its graph is unusable. */
+  async function stateNow(): Promise<string | undefined> {
+    try {
+      return stateUpdateText(threadId, await readThreadState(agents, threadId, { subgraphs: false }));
+    } catch (error) {
+      if (isRunlakeError(error) && error.class === 'caller') return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    async *[Symbol.asyncIterator]() {
+      for await (const event of reader) {
+        if (event.mode === stateUpdateMode) yield { event, state: Buffer.from(event.data).toString('utf8') };
+        else yield { event };
+        const state = event.isEnd ? await stateNow() : undefined;
+        if (state !== undefined) yield { event, state };
+      }
+    },
+    close: () => reader.close(),
+  };
+}
 
 const Modes = Type.Optional(Type.Array(words(['run_modes', 'lifecycle', 'state_update'])));
 

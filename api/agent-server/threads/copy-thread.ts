@@ -1,4 +1,4 @@
-import { copyThread as copy } from '../../../pipelines/agents/threads/copy-thread.ts';
+import { copyThread as copy } from '../../../pipelines/agents/threads/create-thread.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { showThread, Thread, ThreadParams } from './thread-schema.ts';
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { countThreads as count } from '../../../pipelines/agents/threads/count-threads.ts';
+import { countThreads as count } from '../../../pipelines/agents/threads/search-threads.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, given } from '../agent-schema.ts';
 import { threadFilter } from './search-threads.ts';

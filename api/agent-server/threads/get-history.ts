@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { Check } from 'typebox/value';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointChoice } from '../../../pipelines/agents/runs/run.ts';
-import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread-history.ts';
+import { readThreadHistory } from '../../../pipelines/agents/threads/thread-state.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Checkpoint, Closed, given, jsonText, Limit, withoutNullFields } from '../agent-schema.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
+import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Checkpoint, Closed, given, jsonText, withoutNullFields } from '../agent-schema.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { words } from '../agent-schema.ts';
 import { showThread, Thread, ThreadParams } from './thread-schema.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { pruneThreads as prune } from '../../../pipelines/agents/threads/prune-threads.ts';
+import { pruneThreads as prune } from '../../../pipelines/agents/threads/delete-thread.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, words } from '../agent-schema.ts';

@@ -1,6 +1,10 @@
 import { Type } from 'typebox';
-import { checkPaths, extractPaths, rootsOf } from '../../../pipelines/agents/threads/extract-paths.ts';
-import { searchThreads as search } from '../../../pipelines/agents/threads/search-threads.ts';
+import {
+  checkPaths,
+  extractPaths,
+  rootsOf,
+  searchThreads as search,
+} from '../../../pipelines/agents/threads/search-threads.ts';
 import { type Thread, threadStatuses } from '../../../pipelines/agents/threads/thread.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';

@@ -1,5 +1,5 @@
-import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
-import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
+import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
+import { showExport } from '../../main/bulk-exports.ts';
 import { withExports } from './export-access.ts';
 import { findExport } from './find-by-name.ts';
 import { numberText } from './quantities.ts';

@@ -2,7 +2,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { createExport } from '../../../pipelines/exports/create-export.ts';
 import type { ExportFormat } from '../../../pipelines/exports/export-scope.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
-import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
+import { showExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { withExports } from './export-access.ts';
 import { findDestination, findProject, findWorkspace } from './find-by-name.ts';

@@ -1,10 +1,9 @@
 import { Value } from 'typebox/value';
 import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createDestination } from '../../../pipelines/exports/destinations/create-destination.ts';
-import type { DestinationRecord } from '../../../pipelines/exports/destinations/destination-config.ts';
-import { destinationDeps } from '../../../pipelines/exports/destinations/destination-deps.ts';
-import { NewDestination, showDestination } from '../../main/bulk-exports/destinations/destination-schema.ts';
+import { type DestinationRecord, destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
+import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
+import { NewDestination, showDestination } from '../../main/export-destinations.ts';
 import { printable, printTable } from '../print-table.ts';
 import { withExports } from './export-access.ts';
 import { findWorkspace, findWorkspaces, listAllDestinations } from './find-by-name.ts';

@@ -1,5 +1,4 @@
-import type { ExportRunWithFiles } from '../../../pipelines/exports/list-export-runs.ts';
-import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
+import type { ExportRunWithFiles, ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
 import { printable } from '../print-table.ts';
 import { bytesText, durationText, numberText } from './quantities.ts';
 

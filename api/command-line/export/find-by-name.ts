@@ -1,11 +1,10 @@
 import Format from 'typebox/format';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import type { DestinationRecord } from '../../../pipelines/exports/destinations/destination-config.ts';
-import { listDestinations } from '../../../pipelines/exports/destinations/list-destinations.ts';
+import { type DestinationRecord, listDestinations } from '../../../pipelines/exports/destinations/destination.ts';
 import { type ExportWithProgress, readExport } from '../../../pipelines/exports/read-export.ts';
-import { listProjects } from '../../../pipelines/projects/list-projects.ts';
-import { listWorkspaces } from '../../../pipelines/tenants/list-workspaces.ts';
+import { listProjects } from '../../../pipelines/projects/project.ts';
+import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
 import { printable } from '../print-table.ts';
 import type { ExportAccess } from './export-access.ts';
 

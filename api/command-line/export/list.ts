@@ -1,9 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportStatus } from '../../../pipelines/exports/export-states.ts';
-import { listExports } from '../../../pipelines/exports/list-exports.ts';
-import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
-import { listProjects } from '../../../pipelines/projects/list-projects.ts';
-import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
+import { type ExportWithProgress, listExports } from '../../../pipelines/exports/read-export.ts';
+import { listProjects } from '../../../pipelines/projects/project.ts';
+import { showExport } from '../../main/bulk-exports.ts';
 import { printable, printTable } from '../print-table.ts';
 import { type ExportAccess, withExports } from './export-access.ts';
 import { findProject, findWorkspaces, isId, listAllDestinations, type Named } from './find-by-name.ts';

@@ -1,6 +1,6 @@
 import type { WriteStream } from 'node:tty';
 import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/read-export.ts';
-import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
+import { showExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { progressBar, progressWords } from './progress-line.ts';
 

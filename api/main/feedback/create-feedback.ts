@@ -1,7 +1,6 @@
-import { createFeedback as takeFeedback } from '../../../pipelines/feedback/create-feedback.ts';
+import { createFeedback as takeFeedback } from '../../../pipelines/feedback/write-feedback.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { senderOf } from '../ingest/sender.ts';
-import { requireJson, withBody } from '../ingest/with-body.ts';
+import { requireJson, senderOf, withBody } from '../ingest.ts';
 import { feedbackBodyErrors, feedbackDeps } from './feedback-deps.ts';
 import { Feedback, feedbackMediaType } from './feedback-schema.ts';
 

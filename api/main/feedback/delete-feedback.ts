@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { deleteFeedback as removeFeedback } from '../../../pipelines/feedback/delete-feedback.ts';
+import { deleteFeedback as removeFeedback } from '../../../pipelines/feedback/write-feedback.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { feedbackDeps } from './feedback-deps.ts';
 import { FeedbackParams } from './feedback-schema.ts';

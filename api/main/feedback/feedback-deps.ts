@@ -1,5 +1,5 @@
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
-import type { FeedbackDeps } from '../../../pipelines/feedback/feedback-deps.ts';
+import type { FeedbackDeps } from '../../../pipelines/feedback/feedback-event.ts';
 import type { Services } from '../../server/services.ts';
 
 /** Returns the dependencies of the feedback operations. */

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { sourceTypes } from '../../../pipelines/feedback/feedback-source.ts';
+import { sourceTypes } from '../../../pipelines/feedback/feedback-values.ts';
 import { JsonObject, optional, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const FeedbackParams = Type.Object({ feedback_id: Uuid() });

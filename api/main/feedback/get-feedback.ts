@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { getFeedback as readFeedback } from '../../../pipelines/feedback/get-feedback.ts';
+import { getFeedback as readFeedback } from '../../../pipelines/feedback/list-feedback.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { Feedback, FeedbackParams, feedbackMediaType, includeUserNames } from './feedback-schema.ts';
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { type LeftFeedback, leaveFeedback as takeFeedback } from '../../../pipelines/feedback/leave-feedback.ts';
+import { type LeftFeedback, leaveFeedback as takeFeedback } from '../../../pipelines/feedback/feedback-token.ts';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
 import type { Services } from '../../server/services.ts';

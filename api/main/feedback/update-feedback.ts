@@ -1,6 +1,6 @@
-import { updateFeedback as changeFeedback } from '../../../pipelines/feedback/update-feedback.ts';
+import { updateFeedback as changeFeedback } from '../../../pipelines/feedback/write-feedback.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { requireJson, withBody } from '../ingest/with-body.ts';
+import { requireJson, withBody } from '../ingest.ts';
 import { feedbackBodyErrors, feedbackDeps } from './feedback-deps.ts';
 import { Feedback, FeedbackParams, feedbackMediaType } from './feedback-schema.ts';
 

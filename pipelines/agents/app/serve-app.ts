@@ -5,8 +5,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
 import { actingFor } from '../workers/project-globals.ts';
-import { type AppRoute, listRoutes } from './app-route.ts';
-import { userHeader, userOf } from './app-user.ts';
+import { type AppRoute, listRoutes, userHeader, userOf } from './app-route.ts';
 
 interface App {
   fetch(request: Request, environment: object): Response | Promise<Response>;

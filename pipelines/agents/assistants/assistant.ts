@@ -1,5 +1,9 @@
-/** An assistant, with its field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
+import { v5 as uuidv5 } from 'uuid';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
 import type { GraphConfig } from '../runs/run.ts';
+
+/** An assistant, with its field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 
 export interface AssistantVersion {
   readonly assistant_id: string;
@@ -15,4 +19,72 @@ export interface AssistantVersion {
 
 export interface Assistant extends AssistantVersion {
   readonly updated_at: string;
+}
+
+/** Columns of `agents.assistants` that form an `Assistant`, as stored. */
+export const assistantColumns =
+  'assistant_id, graph_id, name, description, config, context, metadata, version, created_at, updated_at';
+
+/** Copies the current row of assistant $2 in deployment $1 to `agents.assistant_versions`. */
+export const insertVersionSql = `INSERT INTO agents.assistant_versions
+  (deployment_id, assistant_id, version, graph_id, name, description, config, context, metadata)
+  SELECT deployment_id, assistant_id, version, graph_id, name, description, config, context, metadata
+  FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`;
+
+/** The namespace of the reference server, because clients compute these ids themselves. */
+const graphNamespace = '6ba7b821-9dad-11d1-80b4-00c04fd430c8';
+
+/** The id of the system assistant of a graph, which the server creates when it first serves the graph. */
+export function systemAssistantId(graphId: string): string {
+  // Bytes, because the package throws for the text of a lone surrogate.
+  return uuidv5(Buffer.from(graphId), graphNamespace);
+}
+
+const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Returns an assistant id in lower case; for a graph id, the id of the graph's system assistant. */
+export function assistantIdOf(idOrGraphId: string): string {
+  return uuidPattern.test(idOrGraphId) ? idOrGraphId.toLowerCase() : systemAssistantId(idOrGraphId);
+}
+
+/** Reads an assistant by its id, or the system assistant of a graph by the id of the graph. @throws ASSISTANT_NOT_FOUND */
+export async function resolveAssistant(database: Sql, deploymentId: string, idOrGraphId: string): Promise<Assistant> {
+  const [row] = await database.query<Assistant>(
+    `SELECT ${assistantColumns} FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`,
+    [deploymentId, assistantIdOf(idOrGraphId)],
+    { name: 'agents_read_assistant' },
+  );
+  if (row === undefined) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
+  return row;
+}
+
+const maxAssistants = 200;
+const maxCharacters = 16 * 1024;
+
+/**
+ * Cache of assistants as last read. Entries can be stale: the user of an entry must check that its `updated_at` is
+ * still current, as the statement that creates a run does.
+ */
+export class RecentAssistants {
+  readonly #assistants = new Map<string, Assistant>();
+
+  get(deploymentId: string, idOrGraphId: string): Assistant | undefined {
+    return this.#assistants.get(cacheKey(deploymentId, idOrGraphId));
+  }
+
+  /** Caches the assistant, unless it is large. Evicts the entry that was cached longest ago if the cache is full. */
+  record(deploymentId: string, assistant: Assistant): void {
+    const key = cacheKey(deploymentId, assistant.assistant_id);
+    this.#assistants.delete(key);
+    if (JSON.stringify(assistant).length > maxCharacters) return;
+    this.#assistants.set(key, assistant);
+    for (const oldest of this.#assistants.keys()) {
+      if (this.#assistants.size <= maxAssistants) return;
+      this.#assistants.delete(oldest);
+    }
+  }
+}
+
+function cacheKey(deploymentId: string, idOrGraphId: string): string {
+  return `${deploymentId} ${assistantIdOf(idOrGraphId)}`;
 }

@@ -1,5 +1,17 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { splitThreadKey } from './thread-key.ts';
+
+const keyPattern = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
+
+/** The `thread_id` of a thread in the checkpoint tables. It includes the deployment, which LangGraph has no field for. */
+export function threadKey(deploymentId: string, threadId: string): string {
+  return `${deploymentId}:${threadId}`;
+}
+
+/** Inverse of {@link threadKey}. Undefined if `key` is not such a key. */
+export function splitThreadKey(key: unknown): { readonly deploymentId: string; readonly threadId: string } | undefined {
+  const match = typeof key === 'string' ? keyPattern.exec(key) : null;
+  return match === null ? undefined : { deploymentId: match[1]!, threadId: match[2]! };
+}
 
 /** Copies all checkpoints of a thread to a thread that has none. Both arguments are keys of `thread-key.ts`. */
 export async function copyCheckpoints(sql: Sql, fromKey: string, toKey: string): Promise<void> {
@@ -23,3 +35,75 @@ INSERT INTO agents.checkpoints
 SELECT $2, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
   metadata || jsonb_build_object('thread_id', $3::text)
 FROM agents.checkpoints WHERE thread_id = $1`;
+
+/** Deletes all checkpoints of threads, with their blobs and writes. `keys` are keys of `thread-key.ts`. */
+export async function deleteCheckpoints(sql: Sql, keys: readonly string[]): Promise<void> {
+  if (keys.length === 0) return;
+  await sql.execute(deletion, [keys], { name: 'agents_delete_threads_checkpoints' });
+}
+
+const deletion = `
+WITH blobs AS (DELETE FROM agents.checkpoint_blobs WHERE thread_id = ANY ($1)),
+writes AS (DELETE FROM agents.checkpoint_writes WHERE thread_id = ANY ($1))
+DELETE FROM agents.checkpoints WHERE thread_id = ANY ($1)`;
+
+/**
+ * Deletes the history of threads but keeps their current state: the newest checkpoint of the root graph; the newest
+ * checkpoint of each subgraph that is interrupted in that checkpoint or keeps its state between runs; and all
+ * checkpoints of a namespace with delta channels, because their values are computed from the whole history. The caller
+ * must ensure that no run of these threads is running.
+ */
+export async function keepLatestCheckpoint(sql: Sql, keys: readonly string[]): Promise<void> {
+  if (keys.length === 0) return;
+  await sql.execute(deleteHistory, [keys], { name: 'agents_delete_history' });
+  // A separate statement, because a statement does not see its own deletions.
+  await sql.execute(deleteUnreferenced, [keys], { name: 'agents_delete_unreferred' });
+}
+
+const deleteHistory = `
+WITH latest AS (
+  SELECT DISTINCT ON (thread_id, checkpoint_ns) thread_id, checkpoint_ns, checkpoint_id, metadata
+  FROM agents.checkpoints WHERE thread_id = ANY ($1)
+  ORDER BY thread_id, checkpoint_ns, checkpoint_id DESC
+),
+kept AS (
+  SELECT l.thread_id, l.checkpoint_ns, l.checkpoint_id, l.metadata ? 'counters_since_delta_snapshot' AS whole
+  FROM latest l LEFT JOIN latest head ON head.thread_id = l.thread_id AND head.checkpoint_ns = ''
+  WHERE l.checkpoint_ns NOT LIKE '%:%' OR l.metadata #>> '{parents,""}' = head.checkpoint_id
+),
+cut AS (
+  UPDATE agents.checkpoints c SET parent_checkpoint_id = NULL, replaced = NULL FROM kept
+  WHERE c.thread_id = kept.thread_id AND c.checkpoint_ns = kept.checkpoint_ns
+    AND c.checkpoint_id = kept.checkpoint_id AND NOT kept.whole
+)
+DELETE FROM agents.checkpoints c
+WHERE c.thread_id = ANY ($1) AND NOT EXISTS (
+  SELECT FROM kept
+  WHERE kept.thread_id = c.thread_id AND kept.checkpoint_ns = c.checkpoint_ns
+    AND (kept.whole OR kept.checkpoint_id = c.checkpoint_id)
+)`;
+
+const deleteUnreferenced = `
+WITH writes AS (
+  DELETE FROM agents.checkpoint_writes w
+  WHERE w.thread_id = ANY ($1) AND NOT EXISTS (
+    SELECT FROM agents.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+  )
+),
+used AS (
+  SELECT DISTINCT c.thread_id, c.checkpoint_ns, key AS channel, value AS version
+  FROM agents.checkpoints c, jsonb_each_text(c.checkpoint -> 'channel_versions')
+  WHERE c.thread_id = ANY ($1)
+)
+DELETE FROM agents.checkpoint_blobs b
+WHERE b.thread_id = ANY ($1) AND NOT EXISTS (
+  SELECT FROM used
+  WHERE used.thread_id = b.thread_id AND used.checkpoint_ns = b.checkpoint_ns
+    AND used.channel = b.channel AND used.version = b.version
+)`;
+
+/** Deletes the checkpoints and writes of a run and restores those that it replaced. `key` is a key of `thread-key.ts`. */
+export async function rollbackCheckpoints(sql: Sql, key: string, runId: string): Promise<void> {
+  await sql.query('SELECT agents.rollback_checkpoints($1, $2)', [key, runId], { name: 'agents_rollback_checkpoints' });
+}

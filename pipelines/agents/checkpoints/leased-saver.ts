@@ -14,13 +14,11 @@ import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import type pg from 'pg';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { databaseError } from '../../../infra/postgres/database-error.ts';
+import { splitThreadKey } from './copy-checkpoints.ts';
 import { type GatheredPart, GatheredWrites } from './gathered-writes.ts';
-import { jsonbText } from './jsonb-text.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
 import { OwnHeads } from './own-heads.ts';
-import { PageSizes } from './page-sizes.ts';
-import { type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
-import { splitThreadKey } from './thread-key.ts';
+import { jsonbText, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
 
 /** The lease that a saver writes under, and the ids that it adds to checkpoints. */
 export interface Lease {

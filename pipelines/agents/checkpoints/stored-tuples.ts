@@ -1,4 +1,5 @@
 import type { Checkpoint, CheckpointTuple, SerializerProtocol } from '@langchain/langgraph-checkpoint';
+import type { Sql } from '../../../infra/postgres/database.ts';
 
 type Part = readonly [...names: string[], type: string, length: number | null];
 
@@ -85,4 +86,55 @@ function loadValues(serde: SerializerProtocol, parts: readonly Part[] | null, by
  */
 async function load(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
   return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
+}
+
+interface HeadCheckpoint {
+  readonly checkpointId: string;
+  /** The run that wrote it; null if it was written outside a run. */
+  readonly runId: string | null;
+}
+
+/**
+ * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a key of `thread-key.ts`.
+ */
+export async function headCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
+  const rows = await sql.query<HeadCheckpoint>(
+    `SELECT checkpoint_id AS "checkpointId", metadata ->> 'run_id' AS "runId" FROM agents.checkpoints
+     WHERE thread_id = $1 AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1`,
+    [key],
+    { name: 'agents_head_checkpoint' },
+  );
+  return rows[0];
+}
+
+/** Target size of a page of checkpoints. A single checkpoint can be larger. */
+const pageBytes = 4 * 1024 * 1024;
+const maxRows = 64;
+
+/** Chooses the number of rows of the next page from the average row size of the last one. The first page has one row. */
+export class PageSizes {
+  #rows = 0;
+  #bytes = 0;
+
+  get nextRows(): number {
+    if (this.#rows === 0) return 1;
+    return Math.max(1, Math.min(maxRows, Math.floor((pageBytes * this.#rows) / Math.max(1, this.#bytes))));
+  }
+
+  record(rows: readonly Pick<StoredTuple, 'blob_bytes' | 'write_bytes'>[]): void {
+    this.#rows = rows.length;
+    this.#bytes = 0;
+    for (const { blob_bytes, write_bytes } of rows) {
+      this.#bytes += (blob_bytes?.length ?? 0) + (write_bytes?.length ?? 0);
+    }
+  }
+}
+
+/** Escapes in output of `JSON.stringify`: a backslash, NUL, and a lone surrogate (it does not escape surrogate pairs). */
+const escapes = /\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g;
+
+/** Makes JSON text acceptable to `jsonb`: removes NUL characters and replaces lone surrogates with U+FFFD. */
+export function jsonbText(json: string): string {
+  if (!json.includes('\\u')) return json;
+  return json.replace(escapes, (found) => (found === '\\\\' ? found : found === '\\u0000' ? '' : '\ufffd'));
 }

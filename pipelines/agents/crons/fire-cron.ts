@@ -1,3 +1,20 @@
+import { v7 as uuidv7 } from 'uuid';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { resolveAssistant } from '../assistants/assistant.ts';
+import { type AgentUser, endUserId } from '../auth/agent-user.ts';
+import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from '../due-clock.ts';
+import { createRun } from '../runs/create-run.ts';
+import type { GraphConfig } from '../runs/run.ts';
+import { readRunRequest } from '../runs/run-request.ts';
+import type { ThreadTtl } from '../threads/create-thread.ts';
+import { findThread } from '../threads/thread.ts';
+import { recordThreadConfig } from '../threads/update-thread-state.ts';
+import type { WebhookRules } from '../webhooks/webhook-rules.ts';
+import { type Cron, cronColumns } from './cron.ts';
+import { readSchedule } from './schedule.ts';
+
 /**
  * Fires crons that are due, by the clock of Postgres.
  *
@@ -14,12 +31,6 @@
  * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, steps 1 to 5 are
  * repeated without step 4, which skips this fire time. After any other error the cron stays due.
  */
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
-import { type Cron, cronColumns } from './cron.ts';
-import { readSchedule } from './schedule.ts';
 
 export interface FiringDeps {
   readonly database: Database;
@@ -135,4 +146,79 @@ async function fire(
     cron.cron_id,
     new Date(firesMs - retentionMs).toISOString(),
   ]);
+}
+
+/**
+ * Creates the run of a cron that fires, as if a client had sent the payload. The metadata of the run contains
+ * `cron_id`. Returns the id of the run.
+ *
+ * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
+ */
+export async function makeCronRun(
+  tx: Sql,
+  deploymentId: string,
+  cron: Cron,
+  rules: {
+    readonly webhooks?: Pick<WebhookRules, 'check'>;
+    readonly takesFeedback?: boolean | undefined;
+    readonly threadTtl?: ThreadTtl | undefined;
+    /** The organisation of the deployment. */
+    readonly organizationId: string;
+  },
+): Promise<string> {
+  const assistant = await resolveAssistant(tx, deploymentId, cron.assistant_id);
+  const stateless = cron.thread_id === null;
+  // Written only by the server: under custom authentication the cron acts for its creator, and has the creator's
+  // required metadata.
+  const user = cron.payload.on_behalf_of as AgentUser | undefined;
+  const threadAccess = user && { required: undefined, metadata: cron.metadata };
+  const thread = cron.thread_id === null ? undefined : await findThread(tx, deploymentId, cron.thread_id);
+  const ids = { runId: uuidv7(), threadId: cron.thread_id ?? uuidv7() };
+  const { cancelOnDisconnect: _, ...wanted } = readRunRequest(
+    {
+      ...cron.payload,
+      assistant_id: cron.assistant_id,
+      metadata: { ...cron.metadata, cron_id: cron.cron_id },
+      on_completion: cron.on_run_completed,
+    },
+    {
+      ...{ assistant, thread, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, user },
+      ...{ webhooks: rules.webhooks, takesFeedback: rules.takesFeedback },
+    },
+  );
+  const endUser = user && { userId: await endUserId(tx, rules.organizationId, user.identity) };
+  await createRun(tx, deploymentId, {
+    assistant,
+    ...wanted,
+    ...ids,
+    stateless,
+    threadAccess,
+    threadTtl: rules.threadTtl,
+    sender: endUser,
+    callerId: endUser?.userId,
+  });
+  await recordThreadConfig(
+    tx,
+    { deploymentId, ...ids },
+    assistant.config,
+    cron.payload.config as GraphConfig | undefined,
+    thread?.config,
+  );
+  return ids.runId;
+}
+
+/**
+ * Fires crons when they are due. The caller wakes it on NOTIFY agent_crons. Several processes can do so at once: each
+ * fire time still creates one run.
+ */
+export function startCrons(deps: FiringDeps): DueClock {
+  return startDueClock(
+    async () => {
+      await fireCrons(deps);
+      const nextMs = await msToNextCron(deps);
+      // Crons that are still due have failed, or another process has locked them: retry in a second.
+      return nextMs === 0 ? 1_000 : nextMs;
+    },
+    (err) => deps.logger.warn({ err }, 'due crons could not be read: retrying'),
+  );
 }

@@ -1,3 +1,60 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/pool.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
+import { runsEnded } from '../agent-metrics.ts';
+import { threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { headCheckpoint } from '../checkpoints/stored-tuples.ts';
+import { endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
+import type { ClaimedRun, EndedRun, RunFailure } from '../runs/run-row.ts';
+import { chooseForm, findProject, type HiddenValues, rootLocation, rootMembers } from '../traces/root-run.ts';
+import { senderKey, type TraceRecord, takeIntoTraces, untilNextFlushMs } from '../traces/take-into-traces.ts';
+import type { TraceMarks } from '../traces/trace-order.ts';
+import type { Chunk, RunJob, RunOutcome } from '../workers/worker-pool.ts';
+import type { ExecutorDeps } from './executor.ts';
+import type { Leases } from './leases.ts';
+import { publishEnd } from './publish-end.ts';
+
+/**
+ * The first event of each attempt. Newer SDKs read `thread_id`; a temporary thread is not shown to clients. Source: SPEC 6.
+ */
+function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun): Chunk {
+  return createChunk('metadata', {
+    run_id: runId,
+    attempt,
+    graph_id: graphId,
+    ...(!kwargs.temporary && { thread_id: threadId }),
+  });
+}
+
+/** The last event of a failed attempt before the end event. */
+function errorChunk(failure: RunFailure): Chunk {
+  return createChunk('error', failure);
+}
+
+function createChunk(name: string, value: object): Chunk {
+  return { mode: name, event: name, namespace: '', data: Buffer.from(JSON.stringify(value)) };
+}
+
+/**
+ * Decides where an attempt starts. The first attempt passes the input of the request. A later attempt continues from
+ * the head of the thread only if this run wrote that checkpoint. Otherwise nothing of the run was stored, and the
+ * attempt starts where the first one started: continuing from a head of another run would silently return the state of
+ * that run.
+ */
+async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
+  const { checkpoint, durability } = run.kwargs;
+  if (run.attempt > 1 && durability !== 'exit') {
+    const head = await headCheckpoint(database, threadKey(run.deploymentId, run.threadId));
+    if (head?.runId === run.runId) return { kind: 'continue' };
+  }
+  if (checkpoint !== undefined) return { kind: 'input', checkpoint };
+  // The claim found no checkpoint, so the worker need not look for one.
+  if (run.baseCheckpointId === undefined) return { kind: 'input', checkpoint: 'none' };
+  return run.attempt === 1 ? { kind: 'input' } : { kind: 'input', checkpoint: { checkpoint_id: run.baseCheckpointId } };
+}
+
 /**
  * One attempt of a run, from the claim to the end.
  *
@@ -14,25 +71,13 @@
  *      lease or threw requeues the run; that does nothing if another process owns the run already.
  *   6. Publish the end (`publish-end.ts`). After a crash between 5 and 6 the sweep of any process publishes it.
  */
-import { setTimeout as pause } from 'node:timers/promises';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { runsEnded } from '../agent-metrics.ts';
-import { endRun, type RunResult } from '../runs/end-run.ts';
-import { releaseRun } from '../runs/release-run.ts';
-import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
-import type { RunOutcome } from '../workers/worker-pool.ts';
-import { errorChunk, metadataChunk } from './chunks.ts';
-import type { ExecutorDeps } from './executor.ts';
-import type { Leases } from './leases.ts';
-import { publishEnd } from './publish-end.ts';
-import { startOfAttempt } from './start-of-attempt.ts';
 
 const retryMs = 250;
 
 /** Maximum logged characters of a graph's error message; the trace of the run has the full message and the stack. */
 const maxLoggedCharacters = 500;
 
-export interface AttemptDeps extends ExecutorDeps {
+interface AttemptDeps extends ExecutorDeps {
   /** Whether this process is shutting down. */
   stopping(): boolean;
   /** Called when the worker pool has the run. */
@@ -179,4 +224,71 @@ function toResult(
     case 'lost':
       return failed('error', { error: 'WorkerEnded', message: outcome.message });
   }
+}
+
+/** Writes an ended run as a trace. `marks`: what limits omitted from the trace, if this process executed the run. */
+export type TraceRun = (run: EndedRun, marks?: TraceMarks) => Promise<void>;
+
+interface TraceDeps {
+  readonly accept: AcceptDeps;
+  /** Owner of the trace of a run without a sender, such as a run of a cron that outlived its key. */
+  readonly defaultSender: Sender;
+  readonly hidden?: HiddenValues;
+  readonly logger: Logger;
+}
+
+/** Traces of one sender that are written to the log together. */
+interface Batch {
+  readonly records: TraceRecord[];
+  readonly accepted: Promise<void>;
+}
+
+/**
+ * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The project
+ * is that of the request, else that of the graph. Idempotent. See {@link takeIntoTraces} for runs that ingest rejects.
+ *
+ * @throws retryable errors of the log.
+ */
+export function traceRuns(deps: TraceDeps): TraceRun {
+  const batches = new Map<string, Batch>();
+
+  function openBatch(key: string, sender: Sender): Batch {
+    const records: TraceRecord[] = [];
+    const accepted = pause(untilNextFlushMs()).then(async () => {
+      batches.delete(key);
+      for (const { runId } of await takeIntoTraces(sender, records, deps.accept)) {
+        // Do not retry: a run that ingest always rejects would block the publication of all other ends.
+        deps.logger.error({ runId }, 'trace of a run rejected; not retried');
+      }
+    });
+    const batch = { records, accepted };
+    batches.set(key, batch);
+    return batch;
+  }
+
+  return (run, marks) => {
+    const sender = { ...deps.defaultSender, ...run.sender };
+    const key = senderKey(sender);
+    const { records, accepted } = batches.get(key) ?? openBatch(key, sender);
+    records.push(toTraceRecord(run, deps, marks));
+    return accepted;
+  };
+}
+
+function toTraceRecord(
+  run: EndedRun,
+  { hidden }: Pick<TraceDeps, 'hidden'>,
+  marks: TraceMarks | undefined,
+): TraceRecord {
+  const form = chooseForm(!run.kwargs.temporary, hidden);
+  return {
+    kind: 'post',
+    runId: run.runId,
+    traceId: run.runId,
+    project: findProject(run),
+    parts: ({ values, asked }) => {
+      const included = values ? form : { inputs: false, outputs: false };
+      return { location: rootLocation(run), ...rootMembers(run, { ...included, asked }, marks) };
+    },
+  };
 }

@@ -19,21 +19,17 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { claimRuns } from '../runs/claim-runs.ts';
-import { nextDue } from '../runs/next-due.ts';
-import { releaseRun } from '../runs/release-run.ts';
+import { claimRuns, nextDue } from '../runs/claim-runs.ts';
+import { sweepRuns } from '../runs/delete-run.ts';
+import { releaseRun } from '../runs/end-run.ts';
 import type { WorkerSlot } from '../runs/request-run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import { sweepRuns } from '../runs/sweep-runs.ts';
 import type { StreamPublisher } from '../streams/stream-types.ts';
 import type { ChildRuns } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
-import { attemptRun } from './attempt-run.ts';
-import type { MarkEndPublished } from './end-marks.ts';
-import type { FeedbackLinks } from './feedback-links.ts';
+import { attemptRun, type TraceRun } from './attempt-run.ts';
 import { Leases } from './leases.ts';
-import { publishLateEnds } from './publish-end.ts';
-import type { TraceRun } from './trace-run.ts';
+import { type FeedbackLinks, type MarkEndPublished, publishLateEnds } from './publish-end.ts';
 
 export interface ExecutorDeps {
   readonly database: Database;

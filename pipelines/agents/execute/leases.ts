@@ -16,7 +16,7 @@
  */
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/renew-heartbeat.ts';
+import { type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/claim-runs.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 
 /** Callbacks of the attempt that holds a lease; each is called at most once. */

@@ -58,7 +58,7 @@ export interface SnapshotTask {
 }
 
 /** An event of `streamEvents`, version 2. */
-export interface GraphEvent {
+interface GraphEvent {
   readonly event: string;
   readonly run_id: string;
   readonly data: { readonly chunk?: unknown };
@@ -78,4 +78,20 @@ export function isGraphWrapper(value: unknown): value is { readonly graph: Compi
 
 export function isGraphBuilder(value: unknown): value is { compile(): unknown } {
   return typeof value === 'object' && value !== null && 'compile' in value && typeof value.compile === 'function';
+}
+
+/**
+ * Reads the state at a checkpoint or at the head of a thread. Between two steps, when all tasks have written but the
+ * next checkpoint does not exist, LangGraph applies the pending writes and returns an empty `next`, as if the graph had
+ * ended. This function then returns the state of the last checkpoint, from which the graph would continue.
+ */
+export async function readSnapshot(
+  graph: CompiledGraph,
+  location: CheckpointConfig,
+  options?: Parameters<CompiledGraph['getState']>[1],
+): Promise<Snapshot> {
+  const snapshot = await graph.getState(location, options);
+  const { next, tasks, config } = snapshot;
+  if (next.length > 0 || tasks.length === 0 || config?.configurable === undefined) return snapshot;
+  return graph.getState({ ...location, configurable: { ...location.configurable, ...config.configurable } }, options);
 }

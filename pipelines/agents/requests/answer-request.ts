@@ -3,17 +3,15 @@ import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import type { StoreRules } from '../store/store-item.ts';
-import { embedTexts } from '../store/unit-vectors.ts';
+import { embedTexts } from '../store/write-items.ts';
 import { graphJson } from '../workers/graph-json.ts';
 import { toLibraryConfig } from '../workers/run-config.ts';
 import type { SaverFor } from '../workers/saver-for.ts';
 import type { StoreFor } from '../workers/store-for.ts';
 import { ThreadSaver } from '../workers/thread-saver.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
-import { readHistory } from './history.ts';
-import { readSchemas } from './schemas.ts';
-import { readState } from './state.ts';
-import { readSubgraphSchemas } from './subgraphs.ts';
+import { readSchemas, readSubgraphSchemas } from './schemas.ts';
+import { readHistory, readState } from './thread-state.ts';
 import { updateState } from './update-state.ts';
 
 export interface RequestDeps {

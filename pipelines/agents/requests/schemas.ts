@@ -6,6 +6,7 @@ import {
   getStateTypeSchema,
 } from '@langchain/langgraph/zod/schema';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import type { GraphRequest } from '../workers/worker-pool.ts';
 
 export interface GraphSchemas {
   readonly input_schema: unknown;
@@ -38,4 +39,14 @@ export function readSchemas(graph: CompiledGraph): GraphSchemas {
     config_schema: context,
     context_schema: context,
   };
+}
+
+/** Returns the schemas of a graph's subgraphs, by namespace. */
+export async function readSubgraphSchemas(
+  graph: CompiledGraph,
+  { namespace, recurse }: Extract<GraphRequest, { kind: 'subgraphs' }>,
+): Promise<Record<string, GraphSchemas>> {
+  const found: Record<string, GraphSchemas> = {};
+  for await (const [name, subgraph] of graph.getSubgraphsAsync(namespace, recurse)) found[name] = readSchemas(subgraph);
+  return found;
 }

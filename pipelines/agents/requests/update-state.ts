@@ -1,8 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
-import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import { type CompiledGraph, readSnapshot } from '../graphs/compiled-graph.ts';
 import { type NodeCommand, readNodes, requireTargets } from '../graphs/graph-nodes.ts';
-import { readSnapshot } from '../graphs/read-snapshot.ts';
 import type { RunCommand } from '../runs/run.ts';
 import type { ThreadCheckpoint, ThreadState } from '../threads/thread.ts';
 import { toLibraryCommand, toLibraryConfig } from '../workers/run-config.ts';

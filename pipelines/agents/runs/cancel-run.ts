@@ -1,9 +1,23 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { askToCancel } from './ask-to-cancel.ts';
-import { endWaitingRuns } from './end-waiting-runs.ts';
+import type { RequiredMetadata } from '../auth/access-filter.ts';
+import { endWaitingRuns } from './end-run.ts';
 import { lockThread, updateThreadStatus } from './lock-thread.ts';
 import type { CancelAction } from './run.ts';
+
+/**
+ * Stores the cancel request of a running run in its row and notifies the executors. Call it under the lock of the
+ * thread. An interrupt does not replace a rollback that was requested before.
+ */
+export async function askToCancel(tx: Sql, deploymentId: string, runId: string, action: CancelAction): Promise<void> {
+  await tx.execute(
+    `UPDATE agents.runs SET cancel_action = CASE WHEN cancel_action = 'rollback' THEN 'rollback' ELSE $3 END
+     WHERE deployment_id = $1 AND run_id = $2 AND status = 'running'`,
+    [deploymentId, runId, action],
+    { name: 'agents_ask_to_cancel' },
+  );
+  await tx.execute("SELECT pg_notify('agent_cancels', $1)", [deploymentId]);
+}
 
 /**
  * Cancels a run. A pending run ends now. For a running run the action is stored in its row, and `agents.end_run`
@@ -29,7 +43,7 @@ export async function cancelRun(
  * Like {@link cancelRun} for several runs of a thread that `tx` has locked. @throws RUN_NOT_FOUND, RUN_ENDED; `tx` must
  * roll back then.
  */
-export async function cancelLocked(
+async function cancelLocked(
   tx: Sql,
   deploymentId: string,
   { threadId, runIds }: { readonly threadId: string; readonly runIds: readonly string[] },
@@ -54,4 +68,55 @@ export async function cancelLocked(
     remove: action === 'rollback',
   });
   if (cancelled > 0) await updateThreadStatus(tx, deploymentId, threadId);
+}
+
+/** Named runs of one thread, or all runs with a status. */
+type RunsToCancel =
+  | { readonly threadId: string; readonly runIds: readonly string[] }
+  | {
+      readonly status: 'pending' | 'running' | 'all';
+      /** Members that the metadata of the thread must contain. Default: runs of all threads. */
+      readonly ofThreads?: RequiredMetadata | undefined;
+    };
+
+/**
+ * Cancels several runs, in one transaction per thread.
+ *
+ * @throws THREAD_NOT_FOUND, RUN_NOT_FOUND, RUN_ENDED for named runs; then none of them is cancelled.
+ */
+export async function cancelRuns(
+  database: Database,
+  deploymentId: string,
+  which: RunsToCancel,
+  action: CancelAction,
+): Promise<void> {
+  if ('threadId' in which) {
+    await database.transaction(async (tx) => {
+      const thread = await lockThread(tx, deploymentId, which.threadId);
+      if (thread === undefined || thread.hidden) throw runlakeError('THREAD_NOT_FOUND', { thread: which.threadId });
+      await cancelLocked(tx, deploymentId, which, action);
+    });
+    return;
+  }
+  const statuses = which.status === 'all' ? ['pending', 'running'] : [which.status];
+  const selectRuns = (where: string) => `SELECT thread_id, run_id FROM agents.runs
+    WHERE deployment_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
+  const inThreads = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
+    AND thread.thread_id = runs.thread_id AND thread.metadata @> $3)`;
+  const rows = await database.query<{ thread_id: string }>(selectRuns(inThreads), [
+    deploymentId,
+    statuses,
+    which.ofThreads ?? {},
+  ]);
+  for (const threadId of new Set(rows.map(({ thread_id }) => thread_id))) {
+    await database.transaction(async (tx) => {
+      if ((await lockThread(tx, deploymentId, threadId)) === undefined) return;
+      const now = await tx.query<{ run_id: string }>(selectRuns('AND thread_id = $3'), [
+        deploymentId,
+        statuses,
+        threadId,
+      ]);
+      await cancelLocked(tx, deploymentId, { threadId, runIds: now.map(({ run_id }) => run_id) }, action);
+    });
+  }
 }

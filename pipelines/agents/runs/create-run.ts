@@ -21,9 +21,9 @@ import { withinTransaction } from '../../../infra/postgres/within-transaction.ts
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
-import { requireStorableJson } from '../threads/storable-json.ts';
-import { askToCancel } from './ask-to-cancel.ts';
-import { endWaitingRuns } from './end-waiting-runs.ts';
+import { requireStorableJson } from '../threads/thread.ts';
+import { askToCancel } from './cancel-run.ts';
+import { endWaitingRuns } from './end-run.ts';
 import { lockThread } from './lock-thread.ts';
 import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
 import { type ClaimedRun, type RunSender, toClaimedRun } from './run-row.ts';

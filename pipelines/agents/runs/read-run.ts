@@ -1,6 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import type { Run } from './run.ts';
+import { pageWithin, selectedColumns } from '../page-within.ts';
+import { findProject } from '../traces/root-run.ts';
+import type { Run, RunStatus } from './run.ts';
 import { type RunRow, runColumns } from './run-row.ts';
 
 /** Reads a run; its thread can be hidden. @throws RUN_NOT_FOUND */
@@ -17,4 +19,73 @@ export async function readRun(
   );
   if (run === undefined) throw runlakeError('RUN_NOT_FOUND', { run: runId });
   return run;
+}
+
+interface RunPage<Field extends keyof Run> {
+  readonly limit: number;
+  readonly offset: number;
+  readonly status?: RunStatus;
+  /** Default: all fields. */
+  readonly select?: readonly Field[] | undefined;
+  /** Maximum size of the page as JSON. Default: no limit. */
+  readonly limitBytes?: number;
+}
+
+/** Lists the runs of a thread, newest first; empty if the thread does not exist. @throws ANSWER_TOO_LARGE */
+export async function listRuns<Field extends keyof Run = keyof Run>(
+  sql: Sql,
+  deploymentId: string,
+  threadId: string,
+  { limit, offset, status, select, limitBytes }: RunPage<Field>,
+): Promise<Pick<Run, Field>[]> {
+  return pageWithin(
+    sql,
+    `SELECT ${selectedColumns(runColumns, select)} FROM agents.runs
+     WHERE deployment_id = $1 AND thread_id = $2 AND NOT removed AND ($5::text IS NULL OR status = $5)
+     ORDER BY queue_position DESC LIMIT $3 OFFSET $4`,
+    [deploymentId, threadId, limit, offset, status ?? null],
+    limitBytes,
+  );
+}
+
+/** Returns the id of the thread of a run. @throws RUN_NOT_FOUND */
+export async function findThreadOfRun(sql: Sql, deploymentId: string, runId: string): Promise<string> {
+  const [row] = await sql.query<{ thread_id: string }>(
+    'SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND run_id = $2',
+    [deploymentId, runId],
+  );
+  if (row === undefined) throw runlakeError('RUN_NOT_FOUND', { run: runId });
+  return row.thread_id;
+}
+
+export interface ShownRun extends Run {
+  /** Project of the run's trace. */
+  readonly langsmith_session_name: string;
+}
+
+/** Converts a run to the form that clients receive. */
+export function shownRun(run: Run): ShownRun {
+  return { ...run, langsmith_session_name: projectOfRun(run) };
+}
+
+/** The project of a run's trace. The server has written the graph id into the config of the run. */
+function projectOfRun({ kwargs }: Pick<Run, 'kwargs'>): string {
+  return findProject({ kwargs, graphId: String(kwargs.config.configurable?.graph_id) });
+}
+
+/**
+ * Counts the pending and running runs of all processes. Two subqueries, so that each uses the partial index of its status.
+ */
+export async function countUnfinishedRuns(
+  sql: Sql,
+  deploymentId: string,
+): Promise<{ readonly pending: number; readonly running: number }> {
+  const [row] = await sql.query<{ pending: number; running: number }>(
+    `SELECT
+       (SELECT count(*)::int FROM agents.runs WHERE deployment_id = $1 AND status = 'pending') AS pending,
+       (SELECT count(*)::int FROM agents.runs WHERE deployment_id = $1 AND status = 'running') AS running`,
+    [deploymentId],
+    { name: 'agents_count_unfinished' },
+  );
+  return row!;
 }

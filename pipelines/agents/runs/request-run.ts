@@ -1,22 +1,18 @@
 import { v7 as uuidv7 } from 'uuid';
-import type { Database } from '../../../infra/postgres/database.ts';
-import type { Assistant } from '../assistants/assistant.ts';
-import type { RecentAssistants } from '../assistants/recent-assistants.ts';
-import { resolveAssistant } from '../assistants/resolve-assistant.ts';
-import type { AgentUser } from '../auth/agent-user.ts';
-import { endUserId } from '../auth/end-user.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { type Assistant, assistantIdOf, type RecentAssistants, resolveAssistant } from '../assistants/assistant.ts';
+import { type AgentUser, endUserId } from '../auth/agent-user.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
+import { requireWithin } from '../page-within.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
-import { findThread } from '../threads/read-thread.ts';
-import { recordThreadConfig } from '../threads/record-thread-config.ts';
-import type { Thread } from '../threads/thread.ts';
+import { findThread, type Thread } from '../threads/thread.ts';
+import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
-import type { HeaderRule } from './copied-headers.ts';
 import { createAsSeen, type NewRun, type ThreadAccess } from './create-run.ts';
 import { requireCheckpoint } from './require-checkpoint.ts';
 import type { Run } from './run.ts';
-import { type RunRequest, readRunRequest } from './run-request.ts';
+import { type HeaderRule, type RunRequest, readRunRequest } from './run-request.ts';
 import type { ClaimedRun } from './run-row.ts';
 
 /** A run slot of this process, reserved for one run until `use` is called. */
@@ -27,7 +23,7 @@ export interface WorkerSlot {
   use(claimed: ClaimedRun | undefined): void;
 }
 
-export interface RequestDeps {
+interface RequestDeps {
   readonly deploymentId: string;
   /** The organisation of the deployment. */
   readonly organizationId: string;
@@ -169,4 +165,29 @@ async function createAndStart(
     slot?.use(claimed);
     if (claimed === undefined) wake();
   }
+}
+
+/**
+ * Checks the size of the response to a batch of runs before any run is created. The response repeats, for each run, the
+ * config and context of its assistant and the headers and user of the request, so it can be much larger than the
+ * request.
+ *
+ * @throws ANSWER_TOO_LARGE
+ */
+export async function requireBatchWithin(
+  sql: Sql,
+  deploymentId: string,
+  runs: readonly RequestedRun[],
+  limitBytes: number,
+): Promise<void> {
+  const assistantIds = runs.map(({ request }) => assistantIdOf(request.assistant_id));
+  const rows = await sql.query<{ assistant_id: string; bytes: number }>(
+    `SELECT assistant_id, octet_length(config::text) + coalesce(octet_length(context::text), 0) AS bytes
+     FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = ANY($2::uuid[])`,
+    [deploymentId, [...new Set(assistantIds)]],
+  );
+  const bytesOf = new Map(rows.map(({ assistant_id, bytes }) => [assistant_id, bytes]));
+  const shared = Buffer.byteLength(JSON.stringify([runs[0]?.headers, runs[0]?.user]));
+  const bytes = assistantIds.reduce((sum, id) => sum + (bytesOf.get(id) ?? 0) + shared, 0);
+  requireWithin(runs.length, bytes, limitBytes);
 }

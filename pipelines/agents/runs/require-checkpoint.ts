@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { threadKey } from '../checkpoints/thread-key.ts';
+import { threadKey } from '../checkpoints/copy-checkpoints.ts';
 import type { CheckpointChoice } from './run.ts';
 
 /**

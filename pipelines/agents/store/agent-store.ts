@@ -12,12 +12,9 @@ import {
 import type pg from 'pg';
 import { sqlThrough } from '../../../infra/postgres/connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { deleteItems } from './delete-items.ts';
-import { getItems } from './get-items.ts';
-import { listNamespaces } from './list-namespaces.ts';
-import { putItems } from './put-items.ts';
-import { searchItems } from './search-items.ts';
+import { getItems, listNamespaces, searchItems } from './read-items.ts';
 import type { FoundItem, StoreRules } from './store-item.ts';
+import { deleteItems, putItems } from './write-items.ts';
 
 /**
  * The LangGraph store of one deployment, in Postgres. A batch runs all reads before its writes. All gets are one

@@ -17,8 +17,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { AttemptFate } from '../../streams/read-attempt-fate.ts';
-import type { StreamPage } from '../../streams/stream-page.ts';
+import type { AttemptFate, StreamPage } from '../../streams/read-streams.ts';
 import type { ReadPosition } from './read-position.ts';
 import { type BufferedRecord, type Cursor, decodeRecord, type RecordRingBuffer } from './ring-buffer.ts';
 import type { StoredWatch } from './stored-watch.ts';

@@ -1,9 +1,7 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createThread, type NewThread } from './create-thread.ts';
+import { createThread, type NewThread, type ThreadDeps } from './create-thread.ts';
 import { deleteThread } from './delete-thread.ts';
-import { readThread } from './read-thread.ts';
-import type { Thread } from './thread.ts';
-import type { ThreadDeps } from './thread-of-graph.ts';
+import { readThread, type Thread } from './thread.ts';
 import { type StateUpdate, updateThreadState } from './update-thread-state.ts';
 
 /**

@@ -1,10 +1,19 @@
 import { v7 as uuidv7 } from 'uuid';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Sql } from '../../../infra/postgres/database.ts';
-import { readThread } from './read-thread.ts';
-import { requireStorableJson } from './storable-json.ts';
-import type { Thread, TtlStrategy } from './thread.ts';
-import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { resolveAssistant } from '../assistants/assistant.ts';
+import { copyCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { lockThread } from '../runs/lock-thread.ts';
+import type { ThreadOfGraph, WorkerPool } from '../workers/worker-pool.ts';
+import {
+  readThread,
+  requireStorableJson,
+  type Thread,
+  type ThreadRow,
+  type TtlStrategy,
+  threadColumns,
+  toThread,
+} from './thread.ts';
 
 export interface ThreadTtl {
   readonly minutes: number;
@@ -41,4 +50,61 @@ export async function createThread(
   if (row !== undefined) return toThread(row);
   if (ifExists === 'raise') throw runlakeError('THREAD_EXISTS', { thread: threadId });
   return readThread(database, deploymentId, threadId);
+}
+
+/** Copies a thread with its state and checkpoints, but without its runs, to a new thread. @throws THREAD_TO_COPY_NOT_FOUND */
+export async function copyThread(database: Database, deploymentId: string, threadId: string): Promise<Thread> {
+  const copyId = uuidv7();
+  return database.transaction(async (tx) => {
+    await lockThread(tx, deploymentId, threadId);
+    const [row] = await tx.query<ThreadRow>(
+      `INSERT INTO agents.threads (deployment_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
+         interrupts, error, ttl_strategy, ttl_minutes, expires_at)
+       SELECT deployment_id, $3, rest_status, rest_status, metadata, config, values, searchable_values, interrupts, error,
+         ttl_strategy, ttl_minutes, clock_timestamp() + ttl_minutes * interval '1 minute'
+       FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden
+       RETURNING ${threadColumns}`,
+      [deploymentId, threadId, copyId],
+    );
+    if (row === undefined) throw runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
+    await copyCheckpoints(tx, threadKey(deploymentId, threadId), threadKey(deploymentId, copyId));
+    return toThread(row);
+  });
+}
+
+/** Dependencies of queries about a thread. */
+export interface ThreadDeps {
+  readonly database: Database;
+  readonly deploymentId: string;
+  readonly pool: Pick<WorkerPool, 'ask'>;
+  /** TTL of new threads that set none. Default: no TTL. */
+  readonly threadTtl?: ThreadTtl | undefined;
+}
+
+/**
+ * Describes a thread for a query to a worker: the graph that its metadata names, and the config of its last run or else
+ * of its assistant. Undefined if the thread has no graph yet.
+ */
+export async function threadOfGraph(
+  { database, deploymentId }: ThreadDeps,
+  { thread_id: threadId, metadata, config: stored }: Thread,
+): Promise<ThreadOfGraph | undefined> {
+  const { graph_id: graphId, assistant_id: assistantId } = metadata;
+  if (typeof graphId !== 'string') return undefined;
+  const config =
+    Object.keys(stored).length > 0
+      ? stored
+      : await readAssistantConfig(typeof assistantId === 'string' ? assistantId : graphId);
+  return { deploymentId, threadId, graphId, config };
+
+  /** Clients can write metadata, and the assistant can be deleted: then the config is empty. */
+  async function readAssistantConfig(idOrGraphId: string): Promise<object> {
+    try {
+      const assistant = await resolveAssistant(database, deploymentId, idOrGraphId);
+      return assistant.graph_id === graphId ? assistant.config : {};
+    } catch (error) {
+      if (isRunlakeError(error) && error.code === 'ASSISTANT_NOT_FOUND') return {};
+      throw error;
+    }
+  }
 }

@@ -1,8 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { deleteCheckpoints } from '../checkpoints/delete-checkpoints.ts';
-import { threadKey } from '../checkpoints/thread-key.ts';
-import { removeRuns } from '../runs/remove-runs.ts';
+import { deleteCheckpoints, keepLatestCheckpoint, threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { removeRuns } from '../runs/delete-run.ts';
+import type { TtlStrategy } from './thread.ts';
 
 /**
  * Deletes a thread with its runs and state. A running run loses its lease: the process that executes it stops it and
@@ -38,4 +38,59 @@ export async function removeThreads(
     deploymentId,
     found,
   ]);
+}
+
+/**
+ * Deletes threads, or with `keep_latest` their history except the newest state. Ignores threads that do not exist and, with
+ * `keep_latest`, busy threads.
+ *
+ * @returns how many threads were deleted or pruned.
+ */
+export async function pruneThreads(
+  database: Database,
+  deploymentId: string,
+  { threadIds, strategy }: { readonly threadIds: readonly string[]; readonly strategy: TtlStrategy },
+): Promise<number> {
+  return database.transaction(async (tx) => {
+    if (strategy === 'delete') return removeThreads(tx, deploymentId, threadIds);
+    const rows = await tx.query<{ thread_id: string }>(
+      `SELECT thread_id FROM agents.threads
+       WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[]) AND NOT hidden AND status <> 'busy'
+         AND (write_until IS NULL OR write_until <= clock_timestamp())
+       ORDER BY thread_id FOR UPDATE`,
+      [deploymentId, threadIds],
+    );
+    const keys = rows.map((row) => threadKey(deploymentId, row.thread_id));
+    if (keys.length > 0) await keepLatestCheckpoint(tx, keys);
+    return rows.length;
+  });
+}
+
+/** Deletes or prunes up to 1,000 expired threads, except busy ones. @returns how many; call it again until this is 0. */
+export async function expireThreads(database: Database, deploymentId: string): Promise<number> {
+  return database.transaction(async (tx) => {
+    const rows = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy }>(
+      `SELECT thread_id, ttl_strategy FROM agents.threads
+       WHERE deployment_id = $1 AND expires_at <= clock_timestamp() AND status <> 'busy'
+         AND (write_until IS NULL OR write_until <= clock_timestamp())
+       ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED`,
+      [deploymentId],
+    );
+    const idsWith = (strategy: TtlStrategy) =>
+      rows.filter((row) => row.ttl_strategy === strategy).map((row) => row.thread_id);
+    const [deleted, pruned] = [idsWith('delete'), idsWith('keep_latest')];
+    if (deleted.length > 0) await removeThreads(tx, deploymentId, deleted, { hidden: true });
+    if (pruned.length > 0) {
+      await keepLatestCheckpoint(
+        tx,
+        pruned.map((threadId) => threadKey(deploymentId, threadId)),
+      );
+      // The next run sets the expiry again; until then a thread need not be pruned again.
+      await tx.execute(
+        'UPDATE agents.threads SET expires_at = NULL WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[])',
+        [deploymentId, pruned],
+      );
+    }
+    return rows.length;
+  });
 }

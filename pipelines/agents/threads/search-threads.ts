@@ -1,8 +1,41 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { pageWithin, selectedColumns } from '../page-within.ts';
-import { countThreads, filterParams, matchingSql, type ThreadFilter } from './count-threads.ts';
-import type { Thread } from './thread.ts';
-import { shownColumns } from './thread-row.ts';
+import { requireStorableJson, shownColumns, type Thread, type ThreadStatus } from './thread.ts';
+
+interface ThreadFilter {
+  readonly ids?: readonly string[];
+  /** Members that the metadata must contain. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Members that the values after the last run must contain. */
+  readonly values?: Readonly<Record<string, unknown>>;
+  readonly status?: ThreadStatus;
+}
+
+/** Counts the visible threads that match `filter`. @throws INVALID_REQUEST if Postgres cannot store a text of the filter. */
+export async function countThreads(database: Sql, deploymentId: string, filter: ThreadFilter): Promise<number> {
+  const [row] = await database.query<{ total: number }>(
+    `SELECT count(*) AS total FROM agents.threads WHERE ${matchingSql}`,
+    filterParams(deploymentId, filter),
+  );
+  return Number(row?.total ?? 0);
+}
+
+/** SQL condition on `agents.threads`; $1 to $5 are {@link filterParams}. */
+const matchingSql = `deployment_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
+  AND ($3::jsonb IS NULL OR metadata @> $3::jsonb) AND ($4::jsonb IS NULL OR searchable_values @> $4::jsonb)
+  AND ($5::text IS NULL OR status = $5)`;
+
+function filterParams(deploymentId: string, { ids, metadata, values, status }: ThreadFilter): unknown[] {
+  requireStorableJson(metadata ?? null, ['body', 'metadata']);
+  requireStorableJson(values ?? null, ['body', 'values']);
+  return [deploymentId, ids ?? null, nullIfEmpty(metadata), nullIfEmpty(values), status ?? null];
+}
+
+/** An empty object sets no condition. */
+function nullIfEmpty(members: Readonly<Record<string, unknown>> | undefined): object | null {
+  return members === undefined || Object.keys(members).length === 0 ? null : members;
+}
 
 export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends ThreadFilter {
   readonly sortBy: 'thread_id' | 'status' | 'created_at' | 'updated_at' | 'state_updated_at';
@@ -37,4 +70,67 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
     countThreads(database, deploymentId, search),
   ]);
   return { threads, total };
+}
+
+const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
+const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
+
+/** The fields of a thread that the paths start with. */
+export function rootsOf(paths: Readonly<Record<string, string>>): string[] {
+  return Object.values(paths).flatMap((path) => parsePath(path)?.slice(0, 1).map(String) ?? []);
+}
+
+/** Extracts values of a thread by paths such as `values.messages[-1].content`; null if a path leads to no value. */
+export function extractPaths(
+  thread: Partial<Thread>,
+  paths: Readonly<Record<string, string>>,
+): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(paths).map(([alias, path]) => [alias, valueAt(thread, path)]));
+}
+
+/**
+ * Validates paths, so that a request fails before any thread is read.
+ *
+ * @throws INVALID_REQUEST that names each invalid path.
+ */
+export function checkPaths(paths: Readonly<Record<string, string>>): void {
+  const fields = Object.entries(paths).flatMap(([alias, path]) =>
+    parsePath(path) === undefined
+      ? [
+          {
+            loc: ['body', 'extract', alias],
+            msg: `must be a path that begins with one of ${roots.join(', ')}`,
+            type: 'path',
+          },
+        ]
+      : [],
+  );
+  if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields });
+}
+
+function valueAt(thread: Partial<Thread>, path: string): unknown {
+  let at: unknown = thread;
+  for (const key of parsePath(path) ?? []) {
+    if (Array.isArray(at)) at = typeof key === 'number' ? at.at(key) : undefined;
+    else at = isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined;
+  }
+  return at ?? null;
+}
+
+/** Parses a path into field names and list indexes; undefined if it is not valid. */
+function parsePath(path: string): (string | number)[] | undefined {
+  const root = roots.find((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
+  if (root === undefined) return undefined;
+  const steps: (string | number)[] = [root];
+  step.lastIndex = root.length;
+  while (step.lastIndex < path.length) {
+    const match = step.exec(path);
+    if (match === null) return undefined;
+    steps.push(match[1] ?? Number(match[2]));
+  }
+  return steps;
+}
+
+function isObject(value: unknown): value is Record<string | number, unknown> {
+  return typeof value === 'object' && value !== null;
 }

@@ -1,5 +1,11 @@
-/** A thread and its state, with their field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { jsonbText } from '../checkpoints/stored-tuples.ts';
+import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
+import type { ThreadTtl } from './create-thread.ts';
+
+/** A thread and its state, with their field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 
 export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
 export type ThreadStatus = (typeof threadStatuses)[number];
@@ -52,4 +58,67 @@ export interface ThreadState {
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly created_at: string | null;
   readonly interrupts: readonly Interrupt[];
+}
+
+/** Columns of `agents.threads` that every response contains; they have the names of the fields. */
+export const shownColumns =
+  'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error';
+
+/** Columns of `agents.threads` that form a {@link Thread}. */
+export const threadColumns = `${shownColumns}, ttl_strategy, ttl_minutes, expires_at`;
+
+export type ThreadRow = Omit<Thread, 'ttl'> & {
+  readonly ttl_strategy: TtlStrategy | null;
+  readonly ttl_minutes: number | null;
+  readonly expires_at: string | null;
+};
+
+export function toThread({ ttl_strategy: strategy, ttl_minutes, expires_at, ...thread }: ThreadRow): Thread {
+  if (strategy === null || ttl_minutes === null || expires_at === null) return thread;
+  return { ...thread, ttl: { strategy, ttl_minutes, expires_at } };
+}
+
+/** Reads a visible thread, with its `ttl` if it has one. @throws THREAD_NOT_FOUND, also for a hidden thread. */
+export async function readThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread> {
+  const thread = await findThread(database, deploymentId, threadId);
+  if (thread === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
+  return thread;
+}
+
+/** Like {@link readThread}, but returns undefined if there is no such thread. */
+export async function findThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread | undefined> {
+  const [row] = await database.query<ThreadRow>(
+    `SELECT ${threadColumns} FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
+    [deploymentId, threadId],
+    { name: 'agents_read_thread' },
+  );
+  return row && toThread(row);
+}
+
+/** The TTL that a langgraph.json sets for threads without one of their own. Undefined: they do not expire. */
+export function defaultTtl({ ttl }: GraphsFile['checkpointer']): ThreadTtl | undefined {
+  const { default_ttl: minutes, strategy = 'delete' } = ttl ?? {};
+  return minutes === undefined ? undefined : { minutes, strategy };
+}
+
+/** Values with more characters are not searchable. */
+const maxCharacters = 1024 * 1024;
+
+/** Converts the JSON text of values to the text of the searchable `jsonb` column; null if it is too large. */
+export function searchableText(text: string): string | null {
+  return text.length > maxCharacters ? null : jsonbText(text);
+}
+
+/** Matches a JSON escape that `jsonb` refuses. After an escaped backslash, the same characters are plain text. */
+const unusable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
+
+/**
+ * Checks that a value can be stored as `jsonb`, which accepts neither NUL characters nor lone surrogates.
+ *
+ * @throws INVALID_REQUEST with `loc` as the location.
+ */
+export function requireStorableJson(value: unknown, loc: readonly (string | number)[]): void {
+  if (!unusable.test(JSON.stringify(value) ?? '')) return;
+  const msg = 'text must not contain the character U+0000 or a lone surrogate';
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'value_error' }] });
 }

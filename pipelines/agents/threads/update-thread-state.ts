@@ -1,3 +1,104 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { requireCheckpoint } from '../runs/require-checkpoint.ts';
+import type { CheckpointChoice, GraphConfig } from '../runs/run.ts';
+import { chosenUserId } from '../runs/run-request.ts';
+import type { PublishState } from '../streams/publish-state.ts';
+import { type ThreadDeps, threadOfGraph } from './create-thread.ts';
+import {
+  type Interrupt,
+  readThread,
+  searchableText,
+  type Thread,
+  type ThreadCheckpoint,
+  type ThreadState,
+} from './thread.ts';
+
+export interface ThreadLease {
+  /** The `write_token` that the saver writes under. */
+  readonly token: string;
+  release(): Promise<void>;
+}
+
+/**
+ * Takes a write lease on a thread for at most `ms` milliseconds, to update its state outside a run. No run of the
+ * thread is claimed until the lease is released or expires.
+ *
+ * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or another process holds the lease.
+ */
+export async function leaseThread(
+  database: Sql,
+  deploymentId: string,
+  threadId: string,
+  ms: number,
+): Promise<ThreadLease> {
+  const [row] = await database.query<{ write_token: string | null; held: boolean }>(
+    `WITH thread AS (
+       SELECT deployment_id, thread_id, status <> 'busy' AND (write_until IS NULL OR write_until <= clock_timestamp()) AS free
+       FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR UPDATE
+     ), held AS (
+       UPDATE agents.threads SET write_token = gen_random_uuid(), write_until = clock_timestamp() + $3 * interval '1 millisecond'
+       FROM thread WHERE thread.free AND threads.deployment_id = thread.deployment_id AND threads.thread_id = thread.thread_id
+       RETURNING write_token
+     )
+     SELECT (SELECT write_token FROM held) AS write_token FROM thread`,
+    [deploymentId, threadId, ms],
+  );
+  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
+  if (row.write_token === null) throw runlakeError('THREAD_BUSY', { thread: threadId });
+  const token = row.write_token;
+  return {
+    token,
+    async release() {
+      await database.query(
+        `WITH released AS (
+           UPDATE agents.threads SET write_token = NULL, write_until = NULL
+           WHERE deployment_id = $1 AND thread_id = $2 AND write_token = $3
+         ) SELECT pg_notify('agent_runs', $1::uuid::text)`,
+        [deploymentId, threadId, token],
+      );
+    },
+  };
+}
+
+/**
+ * Writes values, interrupts and status to the row of a thread, after its state was updated outside a run.
+ *
+ * @returns the number that the update takes in the sequence of run starts, for its stream event; 0 if nothing was
+ *   written because the write lease has expired or the thread was deleted.
+ */
+export async function recordThreadState(
+  database: Sql,
+  deploymentId: string,
+  threadId: string,
+  threadLeaseToken: string,
+  state: {
+    readonly values: unknown;
+    readonly next: readonly string[];
+    readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
+  },
+): Promise<number> {
+  const text = JSON.stringify(state.values ?? null);
+  const restStatus = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
+  const [row] = await database.query<{ starts: number }>(
+    `UPDATE agents.threads SET starts = starts + 1, values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
+       status = CASE WHEN status = 'busy' THEN status ELSE $6 END,
+       expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
+       updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
+     WHERE deployment_id = $1 AND thread_id = $2 AND write_token = $7 AND write_until > clock_timestamp() RETURNING starts`,
+    [
+      deploymentId,
+      threadId,
+      text,
+      searchableText(text),
+      JSON.stringify(state.interrupts),
+      restStatus,
+      threadLeaseToken,
+    ],
+  );
+  return row?.starts ?? 0;
+}
+
 /**
  * Updates the state of a thread outside a run.
  *
@@ -15,15 +116,6 @@
  * lease expires there, the checkpoint is written but the row is not: until the next run `/state` returns the new state
  * and `/threads/search` the old one.
  */
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { requireCheckpoint } from '../runs/require-checkpoint.ts';
-import type { CheckpointChoice } from '../runs/run.ts';
-import type { PublishState } from '../streams/publish-state.ts';
-import { leaseThread } from './lease-thread.ts';
-import { readThread } from './read-thread.ts';
-import { recordThreadState } from './record-thread-state.ts';
-import type { Interrupt, ThreadCheckpoint, ThreadState } from './thread.ts';
-import { type ThreadDeps, threadOfGraph } from './thread-of-graph.ts';
 
 /** Longer than the timeout of a query to a worker. */
 const threadLeaseMs = 60_000;
@@ -83,4 +175,41 @@ export async function updateThreadState(
   } finally {
     await lease.release();
   }
+}
+
+/** Keys of `configurable` that only the server sets, or that name a checkpoint. */
+const serverKeys = new Set([
+  ...['run_id', 'thread_id', 'graph_id', 'assistant_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
+  ...['langgraph_auth_user_id', 'langgraph_auth_user', 'langgraph_auth_permissions'],
+]);
+
+/**
+ * Stores the config of a run on its thread: that of the assistant, overridden by that of the request, without the keys
+ * of the server. `before` is the config of an earlier run on the thread; its `user_id` remains unless the request sets
+ * another one. Changes nothing if neither assistant nor request has a config.
+ */
+export async function recordThreadConfig(
+  sql: Sql,
+  { deploymentId, threadId }: { readonly deploymentId: string; readonly threadId: string },
+  ofAssistant: GraphConfig,
+  requested: GraphConfig | null | undefined,
+  before: Thread['config'] | undefined,
+): Promise<void> {
+  const { configurable: _, ...rest } = { ...ofAssistant, ...requested };
+  if (Object.keys({ ...ofAssistant, ...requested }).length === 0) return;
+  const user_id = chosenUserId(requested, before, ofAssistant);
+  const all = Object.entries({
+    ...ofAssistant.configurable,
+    ...requested?.configurable,
+    ...(user_id !== undefined && { user_id }),
+  });
+  const configurable = Object.fromEntries(all.filter(([name]) => !serverKeys.has(name)));
+  const config = { ...rest, ...(Object.keys(configurable).length > 0 && { configurable }) };
+  if (Object.keys(config).length === 0) return;
+  await sql.execute(
+    `UPDATE agents.threads SET config = $3::json
+     WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden AND config::text <> ($3::json)::text`,
+    [deploymentId, threadId, JSON.stringify(config)],
+    { name: 'agents_note_thread_config' },
+  );
 }

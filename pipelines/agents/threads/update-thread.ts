@@ -1,9 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { ThreadTtl } from './create-thread.ts';
-import { requireStorableJson } from './storable-json.ts';
-import type { Thread } from './thread.ts';
-import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
+import { requireStorableJson, type Thread, type ThreadRow, threadColumns, toThread } from './thread.ts';
 
 export interface ThreadChange {
   /** Merged with the stored metadata, key by key. */

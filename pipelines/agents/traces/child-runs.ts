@@ -14,8 +14,7 @@
  */
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { AcceptDeps } from '../../ingest/accept/accept-drafts.ts';
-import type { Sender } from '../../ingest/accept/publish-runs.ts';
+import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';

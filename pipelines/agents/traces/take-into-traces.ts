@@ -1,9 +1,7 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type AcceptDeps, acceptDrafts } from '../../ingest/accept/accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts, type Sender } from '../../ingest/accept/accept-drafts.ts';
 import type { RunDraft } from '../../ingest/accept/draft.ts';
-import type { Sender } from '../../ingest/accept/publish-runs.ts';
-import { readJsonRun } from '../../ingest/accept/read-json-run.ts';
-import { draftOfBatch } from '../../ingest/accept/read-run.ts';
+import { draftOfBatch, readJsonRun } from '../../ingest/accept/read-run.ts';
 import { inSlices } from '../../ingest/in-slices.ts';
 
 /** A run of a trace. Graph code may control its parts, so they are checked to belong to this run, trace and project. */

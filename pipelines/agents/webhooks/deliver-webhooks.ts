@@ -1,3 +1,92 @@
+import { createHmac, hkdfSync } from 'node:crypto';
+import { request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type GuardedAgents, openGuardedAgents } from '../../../infra/network/guarded-agents.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from '../due-clock.ts';
+import type { WebhookRules } from './webhook-rules.ts';
+
+interface SendDeps {
+  /** Agents for addresses that users choose; they refuse private addresses unless these are allowed. */
+  readonly agents: GuardedAgents;
+  /** URL of this server on the local machine, such as `http://127.0.0.1:2024`. */
+  readonly ownUrl: string;
+  readonly timeoutMs: number;
+}
+
+/** Result of one attempt. `final`: a retry cannot succeed. */
+type SendResult = { readonly ok: true } | { readonly ok: false; readonly final: boolean; readonly reason: string };
+
+/**
+ * Sends a webhook once. Does not follow redirects, and reads only the status of the response. Never throws.
+ *
+ * @param webhook A URL that passed the rules, or a path of this server.
+ */
+async function sendWebhook(
+  { agents, ownUrl, timeoutMs }: SendDeps,
+  webhook: string,
+  headers: Readonly<Record<string, string>>,
+  body: string,
+): Promise<SendResult> {
+  const isOwn = webhook.startsWith('/');
+  try {
+    const url = new URL(isOwn ? new URL(ownUrl).origin + webhook : webhook);
+    const isTls = url.protocol === 'https:';
+    const agent = isOwn ? undefined : isTls ? agents.https : agents.http;
+    const status = await new Promise<number>((resolve, reject) => {
+      const request = (isTls ? requestHttps : requestHttp)(url, {
+        method: 'POST',
+        headers: { ...headers, 'content-length': Buffer.byteLength(body) },
+        signal: AbortSignal.timeout(timeoutMs),
+        ...(agent && { agent }),
+      });
+      request.once('error', reject);
+      request.once('response', (response) => {
+        resolve(response.statusCode ?? 0);
+        // The body is not needed. Destroying the response can cause an error on the request, which is ignored.
+        request.on('error', () => undefined);
+        response.destroy();
+      });
+      request.end(body);
+    });
+    if (status >= 200 && status < 300) return { ok: true };
+    const final = status < 500 && status !== 408 && status !== 425 && status !== 429;
+    return { ok: false, final, reason: `it answered ${status}` };
+  } catch (raw) {
+    // A refused address or an invalid request fails again on each retry.
+    const final = isRunlakeError(raw) || raw instanceof TypeError;
+    return { ok: false, final, reason: isRunlakeError(raw) ? raw.message : describeFailure(raw, timeoutMs) };
+  }
+}
+
+function describeFailure(raw: unknown, timeoutMs: number): string {
+  const { name, code } = raw as NodeJS.ErrnoException;
+  return name === 'AbortError' || name === 'TimeoutError'
+    ? `it did not answer within ${timeoutMs} ms`
+    : `the connection failed (${code ?? name})`;
+}
+
+/**
+ * Derives the default signing secret of a deployment's webhooks, for operators who set none: 32 bytes of HKDF-SHA256
+ * (RFC 5869) of the secret key, without salt, with the info `runlake webhooks <deployment id> v1`, in hex.
+ */
+export function webhookSecret(secretKey: string, deploymentId: string): string {
+  const info = `runlake webhooks ${deploymentId} v1`;
+  return Buffer.from(hkdfSync('sha256', secretKey, '', info, 32)).toString('hex');
+}
+
+/**
+ * Computes the header `X-Runlake-Signature`: `t=<Unix seconds>,v1=<hex>`. The hex is the HMAC-SHA256 of the seconds, a
+ * dot and the body as sent; the key is the secret as UTF-8. Receivers should compare in constant time and refuse
+ * signatures that are minutes old.
+ */
+export function signWebhook(secret: string, body: string, atMs: number): string {
+  const seconds = Math.floor(atMs / 1_000);
+  return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')}`;
+}
+
 /**
  * Delivers webhooks that are due, by the clock of Postgres.
  *
@@ -13,12 +102,6 @@
  * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that were given up are
  * deleted a day later.
  */
-import type { Database } from '../../../infra/postgres/database.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
-import { type SendDeps, sendWebhook } from './send-webhook.ts';
-import { signWebhook } from './sign-webhook.ts';
-import type { WebhookRules } from './webhook-rules.ts';
 
 export interface DeliveryDeps extends SendDeps {
   readonly database: Database;
@@ -31,7 +114,7 @@ export interface DeliveryDeps extends SendDeps {
   readonly now?: ReadClock;
 }
 
-export interface ClaimedWebhook {
+interface ClaimedWebhook {
   readonly run_id: string;
   readonly url: string;
   /** JSON text. */
@@ -129,4 +212,65 @@ export async function deleteOldWebhooks({
     deploymentId,
     timestamp((await now(database)) - retentionMs),
   ]);
+}
+
+interface WebhookOptions extends Omit<DeliveryDeps, 'agents' | 'timeoutMs'> {
+  /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
+  readonly allowPrivate: boolean;
+  /** Certificate authorities to trust in addition to those of Node, in PEM. */
+  readonly authorities?: readonly string[] | undefined;
+}
+
+const maxInFlight = 16;
+const timeoutMs = 10_000;
+
+/**
+ * Delivers webhooks when they are due. The caller wakes it on NOTIFY agent_webhooks. Several processes can do so at
+ * once. `stop` claims no more webhooks, and resolves when those in flight are finished.
+ */
+export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): DueClock {
+  const agents = openGuardedAgents({
+    allowPrivate,
+    refuse: (host, { about }) => runlakeError('WEBHOOK_INVALID', { url: host, reason: `it resolves to ${about}` }),
+    maxConnections: maxInFlight,
+    authorities,
+  });
+  const deps: DeliveryDeps = { ...options, agents, timeoutMs };
+  const { logger } = options;
+  const inFlight = new Set<Promise<void>>();
+  /** Whether more webhooks may be due than could be claimed. */
+  let hasMore = false;
+  const clock = startDueClock(
+    async () => {
+      await claimAndSend();
+      await deleteOldWebhooks(deps);
+      // If webhooks are due already, all slots are in use; the next delivery that finishes wakes the clock.
+      return (await msToNextWebhook(deps)) || undefined;
+    },
+    (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),
+  );
+
+  async function claimAndSend(): Promise<void> {
+    const freeSlots = maxInFlight - inFlight.size;
+    const webhooks = freeSlots === 0 ? [] : await claimWebhooks(deps, freeSlots);
+    hasMore = webhooks.length === freeSlots;
+    for (const claimed of webhooks) {
+      const delivery = deliverWebhook(deps, claimed)
+        .catch((err) => logger.warn({ err, runId: claimed.run_id }, 'result of a webhook could not be recorded'))
+        .finally(() => {
+          inFlight.delete(delivery);
+          if (hasMore) clock.wake();
+        });
+      inFlight.add(delivery);
+    }
+  }
+
+  return {
+    wake: clock.wake,
+    async stop() {
+      await clock.stop();
+      await Promise.all(inFlight);
+      agents.close();
+    },
+  };
 }

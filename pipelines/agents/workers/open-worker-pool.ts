@@ -17,7 +17,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { testedLibraries, untestedLibraries } from '../graphs/untested-library.ts';
+import { testedLibraries, untestedLibraries } from '../graphs/load-graph.ts';
 import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
 import { minEventLimitBytes } from './packed-chunks.ts';
 import { QueryWorker } from './query-worker.ts';

@@ -1,5 +1,4 @@
-import type { CompiledGraph, Snapshot } from '../graphs/compiled-graph.ts';
-import { readSnapshot } from '../graphs/read-snapshot.ts';
+import { type CompiledGraph, readSnapshot, type Snapshot } from '../graphs/compiled-graph.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import { graphJson } from './graph-json.ts';
 

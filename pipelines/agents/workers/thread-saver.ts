@@ -10,7 +10,7 @@ import {
   type CheckpointTuple,
   type PendingWrite,
 } from '@langchain/langgraph-checkpoint';
-import { splitThreadKey, threadKey } from '../checkpoints/thread-key.ts';
+import { splitThreadKey, threadKey } from '../checkpoints/copy-checkpoints.ts';
 import type { SettlingSaver } from './saver-for.ts';
 
 /** The task id under which LangGraph stores writes without a task, such as a resume value that names no interrupt. */

@@ -3,13 +3,19 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { destinationError, type ObjectStep } from '../../../infra/objects/destination-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import {
+  connectDestination,
+  type DestinationCredentials,
+  type DestinationDeps,
+  type DestinationSettings,
+} from './destination.ts';
 
 /** Timeouts for a check: the caller is waiting on this request. */
-export const checkLimits: S3Limits = { attempts: 2, connectMs: 3_000, silenceMs: 5_000, callMs: 6_000 };
+const checkLimits: S3Limits = { attempts: 2, connectMs: 3_000, silenceMs: 5_000, callMs: 6_000 };
 
 const purpose = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
 
-export interface DestinationCheck {
+interface DestinationCheck {
   readonly step: ObjectStep;
   /** `forbidden`: the permission is missing, but exports do not need it. */
   readonly outcome: 'passed' | 'forbidden';
@@ -57,4 +63,26 @@ async function unlessForbidden(work: () => Promise<void>): Promise<DestinationCh
 function asMissing(error: unknown): undefined {
   if (isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING') return undefined;
   throw error;
+}
+
+/**
+ * Checks a destination with credentials that are not stored yet.
+ *
+ * @throws OVERLOADED if too many checks of the workspace are in flight; errors of {@link connectDestination} and {@link
+ *   checkDestination}.
+ */
+export async function tryDestination(
+  deps: DestinationDeps,
+  workspaceId: string,
+  settings: DestinationSettings,
+  credentials: DestinationCredentials | undefined,
+): Promise<void> {
+  await deps.checks.during(workspaceId, async () => {
+    const store = connectDestination(deps, settings, credentials, deps.limits ?? checkLimits);
+    try {
+      await checkDestination(store);
+    } finally {
+      await store.close();
+    }
+  });
 }

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { destinationError } from '../../../infra/objects/destination-error.ts';
-import type { AddressingStyle, DestinationConfig, DestinationType } from './destination-config.ts';
+import type { AddressingStyle, DestinationConfig, DestinationType } from './destination.ts';
 
 /** Configuration as a caller gives it. `null` counts as absent. */
 export interface GivenConfig {

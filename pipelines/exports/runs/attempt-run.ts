@@ -10,7 +10,7 @@
  *   5. Advance its export: further export runs, or its end (`advance-export.ts`).
  */
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { advanceExport } from '../advance-export.ts';
+import { advanceExport } from '../coordinate-export.ts';
 import type { WorkDeps } from '../export-deps.ts';
 import { formatOf, isProjectDeleted, keyOfPart, scopeOf } from '../export-locations.ts';
 import { attemptsEnded } from '../export-metrics.ts';
@@ -19,7 +19,7 @@ import { Checkpoint } from './checkpoint.ts';
 import { type AttemptEnd, endAttempt } from './end-attempt.ts';
 import { exportRun } from './export-run.ts';
 import type { LiveAttempts } from './live-attempts.ts';
-import { type ClaimedRun, claimRun } from './take-run.ts';
+import { type ClaimedRun, claimRun } from './run-record.ts';
 import { tidyRun } from './tidy-run.ts';
 
 export interface AttemptDeps extends WorkDeps {

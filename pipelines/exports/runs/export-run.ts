@@ -1,3 +1,36 @@
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
+import { exportedBytes, exportedRows, stageSeconds } from '../export-metrics.ts';
+import type { ExportCursor, ExportSlice } from '../export-scope.ts';
+import type { Checkpoint } from './checkpoint.ts';
+import type { PendingUpload } from './run-record.ts';
+
+/**
+ * Prefetches one item of `source` while the consumer uses the previous one. Ending early waits for the item in flight,
+ * so that nothing of the source runs afterwards: abort its work first.
+ */
+async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
+  const fetchNext = () => {
+    const fetched = source.next();
+    // The failure surfaces when the consumer awaits this item.
+    fetched.catch(() => undefined);
+    return fetched;
+  };
+  let next = fetchNext();
+  try {
+    for (;;) {
+      const { done, value } = await next;
+      if (done) return;
+      next = fetchNext();
+      yield value;
+    }
+  } finally {
+    await next.catch(() => undefined);
+    await source.return(undefined);
+  }
+}
+
 /**
  * The loop of one attempt at an export run: from the members of a day to files in the bucket.
  *
@@ -19,14 +52,6 @@
  * worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks the fencing token of
  * this attempt (`checkpoint.ts`).
  */
-import { mkdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { exportedBytes, exportedRows, stageSeconds } from '../export-metrics.ts';
-import type { ExportCursor, ExportSlice } from '../export-scope.ts';
-import type { Checkpoint } from './checkpoint.ts';
-import { prefetch } from './prefetch.ts';
-import type { PendingUpload } from './run-record.ts';
 
 /** Reads the members of an export run and makes files of them. */
 export interface SliceSource<Read> {
@@ -42,13 +67,13 @@ export interface SliceSource<Read> {
   close(): void;
 }
 
-export interface EncodedPart {
+interface EncodedPart {
   readonly path: string;
   readonly rows: number;
   readonly bytes: number;
 }
 
-export interface RunToExport<Read> {
+interface RunToExport<Read> {
   readonly source: SliceSource<Read>;
   readonly store: Pick<ObjectStore, 'pathOf' | 'upload' | 'abortUploads' | 'delete'>;
   readonly checkpoint: Checkpoint;

@@ -1,3 +1,8 @@
+import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import type { TimeWindow } from '../../runs/run-columns.ts';
+import { scopeCondition } from '../../runs/run-scope.ts';
+import type { ExportCursor, ExportScope } from '../export-scope.ts';
+
 /**
  * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first
  * event was received in time.
@@ -6,10 +11,6 @@
  * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
  * merges them.
  */
-import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
-import type { TimeWindow } from '../../runs/run-key.ts';
-import { scopeCondition } from '../../runs/run-scope.ts';
-import type { ExportCursor, ExportScope } from '../export-scope.ts';
 
 /** Order of an export; within one project it equals the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';
@@ -22,7 +23,7 @@ export interface MembersCondition {
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
-export interface MemberRange {
+interface MemberRange {
   readonly after?: ExportCursor | undefined;
   /** Inclusive. */
   readonly last?: ExportCursor | undefined;
@@ -62,4 +63,36 @@ export function membersCondition(
     values[`${name}_run`] = cursor.runId;
   }
   return { sql: conditions.join(' AND '), params: values };
+}
+
+interface MemberCount {
+  /** Members of the scope. */
+  readonly members: number;
+  /** Runs of its window that were received too late to be members. */
+  readonly late: number;
+}
+
+/** A day may hold a hundred million runs. */
+const timeoutMs = 900_000;
+
+/**
+ * Counts the runs in the window of a scope, without deleted runs.
+ *
+ * @throws errors of ClickHouse, or the reason of `signal`.
+ */
+export async function countMembers(
+  clickhouse: ClickHouse,
+  scope: ExportScope,
+  signal?: AbortSignal,
+): Promise<MemberCount> {
+  const { sql, params } = membersCondition(scope, {});
+  const [row] = await clickhouse.query<MemberCount>({
+    name: 'count-members',
+    sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late
+          FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,
+    params,
+    timeoutMs,
+    ...(signal && { signal }),
+  });
+  return row ?? { members: 0, late: 0 };
 }

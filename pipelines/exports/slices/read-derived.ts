@@ -1,3 +1,71 @@
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import type { DerivedFile, ParquetFacts } from '../../../infra/duckdb/encode-request.ts';
+import type { Encoder } from '../../../infra/duckdb/encoder.ts';
+import { workFileError } from '../../../infra/errors/work-file-error.ts';
+import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
+import { feedbackStats } from '../../feedback/feedback-stats.ts';
+import { type Figures, sumDescendants } from '../../runs/descendant-figures.ts';
+import { ancestorIds, dottedOrderOf, type Unplaced } from '../../runs/dotted-orders.ts';
+import { readMembersOfTraces } from '../../runs/trace-facts.ts';
+import type { ExportScope, ExportSlice } from '../export-scope.ts';
+import { membersCondition } from './members.ts';
+import { idColumn, listDerivedKinds, readUnplaced, sliceColumns, sourceName, unplacedColumn } from './slice-columns.ts';
+
+/** One CSV line (RFC 4180) with all values quoted; an absent value is empty. */
+function csvLine(values: readonly (string | undefined)[]): string {
+  return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
+}
+
+/** A file to append lines to. Every method throws WORK_FILE_UNUSABLE if writing fails. */
+class LineFile {
+  maxLineBytes = 0;
+  readonly #path: string;
+  #file: FileHandle | undefined;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Each line includes its line end. */
+  async write(lines: readonly string[]): Promise<void> {
+    for (const line of lines) this.maxLineBytes = Math.max(this.maxLineBytes, Buffer.byteLength(line));
+    try {
+      this.#file ??= await open(this.#path, 'w', 0o600);
+      await this.#file.appendFile(lines.join(''));
+    } catch (error) {
+      throw workFileError(this.#path, error);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close().catch((error: unknown) => {
+      throw workFileError(this.#path, error);
+    });
+    this.#file = undefined;
+  }
+
+  async remove(): Promise<void> {
+    await this.#file?.close().catch(() => {});
+    await rm(this.#path, { force: true });
+  }
+}
+
+/** Reads a file line by line. @throws WORK_FILE_UNUSABLE. */
+async function* readLines(path: string): AsyncGenerator<string> {
+  const stream = createReadStream(path);
+  try {
+    for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) yield line;
+  } catch (error) {
+    throw workFileError(path, error);
+  } finally {
+    stream.destroy();
+  }
+}
+
 /**
  * Reads the values of a slice that its rows do not contain: tokens and costs of runs with model calls below them,
  * dotted orders of runs that were sent without one, and feedback statistics.
@@ -7,22 +75,8 @@
  * memory does not grow with the slice, except for the ids of runs with feedback and the figures of runs with model
  * calls below them.
  */
-import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import type { DerivedFile, ParquetFacts } from '../../../infra/duckdb/encode-request.ts';
-import type { Encoder } from '../../../infra/duckdb/encoder.ts';
-import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
-import { feedbackStats } from '../../feedback/feedback-stats.ts';
-import { type Figures, sumDescendants } from '../../runs/descendant-figures.ts';
-import { ancestorIds, dottedOrderOf, type Unplaced } from '../../runs/dotted-orders.ts';
-import { readMembersOfTraces } from '../../runs/trace-members.ts';
-import type { ExportScope, ExportSlice } from '../export-scope.ts';
-import { csvLine, LineFile, readLines } from './line-file.ts';
-import { membersCondition } from './members.ts';
-import { idColumn, listDerivedKinds, readUnplaced, sliceColumns, sourceName, unplacedColumn } from './slice-columns.ts';
 
-export interface DerivedRequest {
+interface DerivedRequest {
   readonly scope: ExportScope;
   readonly slice: ExportSlice;
   readonly fields: readonly ExportField[];

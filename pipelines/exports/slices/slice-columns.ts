@@ -2,7 +2,7 @@ import type { ColumnForm } from '../../../infra/duckdb/encode-request.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import type { Unplaced } from '../../runs/dotted-orders.ts';
 import { type RunColumn, runColumns } from '../../runs/run-columns.ts';
-import { defaultRunType } from '../../runs/run-filter.ts';
+import { defaultRunType } from '../../runs/run-scope.ts';
 import type { ExportFormat } from '../export-scope.ts';
 
 /** How a field is derived from the merged row of a run. */

@@ -1,15 +1,123 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
+import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { runEvents, type Topic } from '../../../schemas/topics.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { inSlices, type StepwiseWork } from '../in-slices.ts';
-import { assignProjects } from './assign-projects.ts';
-import { type TimeLimits, timesError } from './check-times.ts';
-import type { Acceptance, Rejection, RunDraft } from './draft.ts';
-import { type EncodedRun, encodeRuns, type Sender } from './publish-runs.ts';
-import { inconsistent, nothingTaken } from './rejection.ts';
+import { encodeRunEvent, nilUuid } from '../run-event/run-event.ts';
+import {
+  type Acceptance,
+  inconsistent,
+  nothingTaken,
+  type Rejection,
+  type RunDraft,
+  rejectionOf,
+  runTooLarge,
+  type TimeLimits,
+  timesError,
+} from './draft.ts';
 import type { RunLocations } from './run-locations.ts';
+
+/** A draft with its project, or with the nil UUID if its trace decides the project. */
+interface ProjectDraft {
+  readonly draft: RunDraft;
+  readonly projectId: string;
+}
+
+/**
+ * Finds or creates the project of every draft, each distinct project once. A post that names none belongs to `default`.
+ * A patch that names none gets the nil UUID: the sink assigns the project of its trace.
+ */
+async function assignProjects(
+  workspaceId: string,
+  drafts: readonly RunDraft[],
+  projects: ProjectResolver,
+  rejected: Rejection[],
+): Promise<ProjectDraft[]> {
+  const found = new Map<string, { projectId: string } | { refusal: unknown }>();
+  const resolved: ProjectDraft[] = [];
+  for (const draft of drafts) {
+    const { kind, projectId: sessionId, projectName: sessionName } = draft;
+    if (kind === 'patch' && sessionId === undefined && sessionName === undefined) {
+      resolved.push({ draft, projectId: nilUuid });
+      continue;
+    }
+    const key = `${kind}|${sessionId ?? ''}|${sessionName ?? ''}`;
+    let project = found.get(key);
+    if (project === undefined) {
+      project = await projects
+        .resolve({ workspaceId, sessionId, sessionName, forPatch: kind === 'patch' })
+        .then((projectId) => ({ projectId }))
+        .catch((refusal: unknown) => ({ refusal }));
+      found.set(key, project);
+    }
+    if ('projectId' in project) resolved.push({ draft, projectId: project.projectId });
+    else rejected.push(rejectionOf(draft.runId, project.refusal));
+  }
+  return resolved;
+}
+
+/** Workspace, user and key of the request, as stored with each run. */
+export interface Sender {
+  readonly workspaceId: string;
+  readonly userId: string;
+  readonly keyId: string;
+}
+
+interface EncodedRun extends LogMessage {
+  readonly runId: string;
+}
+
+/**
+ * Encodes runs as messages for the log and rejects those larger than `maxRunBytes`. The message key is workspace and
+ * trace, so that one sink reads all events of a trace, in order.
+ */
+function* encodeRuns(
+  sender: Sender,
+  resolved: readonly ProjectDraft[],
+  log: Pick<EventLog, 'schemaId'>,
+  { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
+  rejected: Rejection[],
+): StepwiseWork<EncodedRun[]> {
+  const prefix = wirePrefix(log.schemaId(runEvents));
+  const receivedAtMicros = Date.now() * 1_000;
+  const writer = new AvroWriter(estimateBytes(resolved));
+  const messages: EncodedRun[] = [];
+  for (const { draft, projectId } of resolved) {
+    const start = writer.position;
+    writer.raw(prefix);
+    encodeRunEvent(writer, {
+      ...draft,
+      tenantId: sender.workspaceId,
+      userId: sender.userId,
+      keyId: sender.keyId,
+      projectId,
+      receivedAtMicros,
+    });
+    const value = writer.since(start);
+    if (value.length > maxRunBytes) {
+      writer.rewind(start);
+      rejected.push({ run: draft.runId, error: runTooLarge(draft.runId, maxRunBytes) });
+      continue;
+    }
+    messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value, runId: draft.runId });
+    yield;
+  }
+  return messages;
+}
+
+/** Estimates the encoded size, closely enough that the buffer rarely grows. */
+function estimateBytes(resolved: readonly ProjectDraft[]): number {
+  let bytes = 1_024;
+  for (const { draft } of resolved) {
+    const { inputs, outputs, events, extra, serialized, error, tags } = draft.values;
+    bytes += 512 + (draft.dottedOrder?.length ?? 0);
+    for (const value of [inputs, outputs, events, extra, serialized, error, tags]) bytes += value?.length ?? 0;
+  }
+  return bytes;
+}
 
 /** Dependencies of the functions that accept runs. */
 export interface AcceptDeps {

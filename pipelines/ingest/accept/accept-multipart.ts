@@ -7,13 +7,9 @@ import { type Part, parseMultipart } from '../body/multipart.ts';
 import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import { type AcceptDeps, acceptDrafts, type Companion } from './accept-drafts.ts';
-import type { Acceptance, Rejection, RunDraft } from './draft.ts';
-import type { Sender } from './publish-runs.ts';
-import { runMembers } from './read-json-run.ts';
-import { draftOfBatch, readRun } from './read-run.ts';
-import { rejectionOf, requireRunSize } from './rejection.ts';
-import { type PartKey, partKeys, type RunMembers } from './run-members.ts';
+import { type AcceptDeps, acceptDrafts, type Companion, type Sender } from './accept-drafts.ts';
+import { type Acceptance, type Rejection, type RunDraft, rejectionOf, requireRunSize } from './draft.ts';
+import { draftOfBatch, type PartKey, partKeys, type RunMembers, readRun, runMembers } from './read-run.ts';
 
 /** The parts of one post or patch of one run. */
 interface RunParts {

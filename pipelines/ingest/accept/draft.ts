@@ -1,5 +1,8 @@
-import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Config } from '../../../infra/config/settings.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { earliestKeyTimeMicros } from '../../../infra/event-log/fixed-fields.ts';
 import type { RunValues } from '../run-event/run-event.ts';
+import { formatTime } from '../run-event/times.ts';
 
 /** A post or patch that is valid in itself. Its project is still a name, or unknown. */
 export interface RunDraft {
@@ -28,4 +31,94 @@ export interface Acceptance {
   /** Number of events of runs, attachments and feedback. */
   readonly accepted: number;
   readonly rejected: readonly Rejection[];
+}
+
+/**
+ * Converts an error of class `caller` to the rejection of one run. @throws any other error, which fails the whole request.
+ */
+export function rejectionOf(run: string, error: unknown): Rejection {
+  if (!isRunlakeError(error) || error.class !== 'caller') throw error;
+  return { run, error };
+}
+
+/** Rejects a run that is inconsistent. */
+export function inconsistent(run: string, reason: string): Rejection {
+  return { run, error: runlakeError('INVALID_RUN', { run, reason }) };
+}
+
+/** The error of a request with a single run: the error of the run. */
+export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
+  return (rejected[0] as Rejection).error;
+}
+
+/** Maximum number of rejections that an answer lists. */
+export const listedRejections = 100;
+
+/**
+ * The error of a request of which nothing was accepted. If all runs have the same error code other than INVALID_RUN, it
+ * is the error of the first run (413, 422); otherwise ALL_RUNS_INVALID with status 400, which lists them.
+ */
+export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
+  const { error: first } = rejected[0] as Rejection;
+  if (first.code !== 'INVALID_RUN' && rejected.every(({ error }) => error.code === first.code)) return first;
+  const fields = rejected
+    .slice(0, listedRejections)
+    .map(({ run, error }) => ({ loc: ['body', run], msg: error.message, type: error.code }));
+  // Companions repeat the error of their run, so remove duplicates.
+  const reasons = new Set(rejected.slice(0, listedRejections).map(({ error }) => error.message));
+  return runlakeError('ALL_RUNS_INVALID', { reason: [...reasons].slice(0, 3).join(' ') }, { fields });
+}
+
+export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {
+  return runlakeError('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
+}
+
+/** @throws RUN_TOO_LARGE if the text of a run, or of one of its fields, exceeds the limit for a whole run. */
+export function requireRunSize(run: string, bytes: number, maxRunBytes: number): void {
+  if (bytes > maxRunBytes) throw runTooLarge(run, maxRunBytes);
+}
+
+export type TimeLimits = Pick<Config, 'maxRunAgeDays'>;
+
+/** How far in the future an accepted start time may lie: clients with wrong time zones are at most this far off. */
+export const maxRunAheadHours = 24;
+
+/** Stock SDKs write the end of a run with milliseconds and its start with microseconds. */
+const roundingMicros = 1_000;
+
+/** Latest time that the tables can hold; the range starts in 1970 and ends in 2261. */
+export const latestStorableMicros = 9_180_000_000_000_000;
+
+/** Returns which time of a run is out of range or out of order, or undefined. */
+export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
+  const earliest = nowMicros - limits.maxRunAgeDays * 86_400_000_000;
+  const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
+  const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
+  // start_time decides the age of a run. Times in dotted_order may be older: some clients write them by hand, and a
+  // patch often has no other time.
+  const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? earliestKeyTimeMicros : earliest;
+  for (const [name, micros, from] of [
+    ['start time', draft.startTimeMicros, earliestKey],
+    ['start time of the trace', draft.traceTimeMicros, earliestKey],
+    ['start_time', startedAtMicros, earliest],
+  ] as const) {
+    if (micros === undefined || (micros >= from && micros <= latest)) continue;
+    const limit = from === earliest ? ' (RUNLAKE_MAX_RUN_AGE_DAYS)' : '';
+    return (
+      `the ${name} ${formatTime(micros)} is outside the accepted range, ${formatTime(from)}${limit} ` +
+      `to ${formatTime(latest)}`
+    );
+  }
+  for (const [name, micros] of [
+    ['end_time', endedAtMicros],
+    ['time of the first token', firstTokenTimeMicros],
+  ] as const) {
+    if (micros === undefined || (micros >= 0 && micros <= latestStorableMicros)) continue;
+    return `the ${name} is outside the years 1970 to 2260`;
+  }
+  const started = startedAtMicros ?? draft.startTimeMicros;
+  if (endedAtMicros !== undefined && endedAtMicros + roundingMicros < started) {
+    return `end_time ${formatTime(endedAtMicros)} is before start_time ${formatTime(started)}`;
+  }
+  return undefined;
 }

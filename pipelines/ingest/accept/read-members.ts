@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parseTime } from '../run-event/times.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import type { JsonValue, RunKey } from './run-members.ts';
+import type { JsonValue, RunKey } from './read-run.ts';
 
 /** Maximum size of a field that is stored decoded, such as a name. */
 const maxTextBytes = 64 * 1024;

@@ -1,12 +1,58 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { KeySet } from '../json/key-set.ts';
+import { type ScanOptions, scanObject } from '../json/scan.ts';
 import { parseDottedOrder } from '../run-event/dotted-order.ts';
 import { type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
-import type { RunDraft } from './draft.ts';
+import { type RunDraft, requireRunSize } from './draft.ts';
 import { MemberReader } from './read-members.ts';
-import type { RunMembers } from './run-members.ts';
 import { readUsage } from './usage-of-run.ts';
 
-export interface RunSource {
+/** A JSON value of a run, as bytes of the request body. */
+export interface JsonValue {
+  readonly kind: 'object' | 'array' | 'string' | 'number' | 'true' | 'false' | 'null';
+  /** The text of the value, without white space around it. */
+  readonly bytes: Buffer;
+}
+
+/** Members of a run that Runlake stores; it accepts all others and ignores them. Source: the public run schema. */
+const runKeys = [
+  'id',
+  'trace_id',
+  'dotted_order',
+  'parent_run_id',
+  'session_id',
+  'session_name',
+  'reference_example_id',
+  'name',
+  'run_type',
+  'start_time',
+  'end_time',
+  'tags',
+  'inputs',
+  'outputs',
+  'error',
+  'events',
+  'extra',
+  'serialized',
+] as const;
+export type RunKey = (typeof runKeys)[number];
+
+/** Members that may be parts of their own in a multipart body. */
+export const partKeys = [
+  'inputs',
+  'outputs',
+  'error',
+  'events',
+  'extra',
+  'serialized',
+] as const satisfies readonly RunKey[];
+export type PartKey = (typeof partKeys)[number];
+
+export type RunMembers = { [K in RunKey]?: JsonValue };
+
+interface RunSource {
   readonly kind: 'post' | 'patch';
   /** Name of the run in errors: its id, part or index. */
   readonly run: string;
@@ -123,4 +169,48 @@ export function draftOfBatch(run: ReadRun): RunDraft {
   }
   const { text, startTimeMicros, traceTimeMicros } = run.dottedOrder;
   return { ...run, traceId: run.traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };
+}
+
+const known = new KeySet(runKeys);
+
+/** The known members of the run object in `body[start, end)`; if a key is repeated, the last one counts. */
+export function runMembers(body: Buffer, start: number, end: number, options: ScanOptions): RunMembers {
+  const ranges = scanObject(body, start, end, known, options);
+  const members: RunMembers = {};
+  for (const [index, key] of runKeys.entries()) {
+    const range = ranges[index];
+    if (range !== undefined) members[key] = { kind: range.kind, bytes: body.subarray(range.start, range.end) };
+  }
+  return members;
+}
+
+/**
+ * Reads the run in a JSON body. A post without an id gets one. @throws RUN_TOO_LARGE before parsing, and what `readRun`
+ * throws.
+ */
+export function readJsonRun(
+  request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
+  { maxJsonDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
+): ReadRun {
+  const { kind, idOutside, body } = request;
+  requireRunSize(idOutside ?? 'of the body', body.length, maxRunBytes);
+  const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
+  const run = idOutside ?? nameOf(members) ?? 'of the body';
+  return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: newRunId }) });
+}
+
+/**
+ * Takes the id at the end of dotted_order, or the trace id for a root run; otherwise a new id, and a repeat creates a
+ * second run.
+ */
+function newRunId(reader: MemberReader): string {
+  const order = parseDottedOrder(reader.text('dotted_order') ?? '');
+  if ('runId' in order) return order.runId;
+  const rootId = reader.uuid('parent_run_id') === undefined ? reader.uuid('trace_id') : undefined;
+  return rootId ?? uuidv7();
+}
+
+/** The id as given in the body, to name the run in an error; truncated, because it may be any string. */
+export function nameOf({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
+  return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }

@@ -1,5 +1,4 @@
-import { daysSince1970, digitsAt } from './calendar.ts';
-import { formatTime } from './times.ts';
+import { daysSince1970, digitsAt, formatTime } from './times.ts';
 import { uuidFormAt } from './uuid.ts';
 
 /**

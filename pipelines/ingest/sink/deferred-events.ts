@@ -1,9 +1,9 @@
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
-import { tenantIdOf, traceIdOf } from '../run-event/key-fields.ts';
+import { tenantIdOf, traceIdOf } from '../run-event/run-event.ts';
 
 /** A stored event whose trace location is not known yet. */
-export interface DeferredEvent {
+interface DeferredEvent {
   readonly id: number;
   readonly record: LogRecord;
 }
@@ -22,7 +22,7 @@ const maxStatementEvents = 1_000;
 const maxStatementBytes = 8 * 1024 * 1024;
 
 /** Source of deferred events. */
-export interface DeferredFrom {
+interface DeferredFrom {
   readonly topic: string;
   /** Token salt of a replay of older events; empty otherwise. */
   readonly salt: string;
@@ -135,7 +135,7 @@ export async function releaseEvents(database: Sql, events: readonly DeferredEven
   await database.query('DELETE FROM deferred_events WHERE id = ANY($1::bigint[])', [events.map((event) => event.id)]);
 }
 
-export async function hasDeferred(database: Database, topic: string): Promise<boolean> {
+async function hasDeferred(database: Database, topic: string): Promise<boolean> {
   return (await database.query('SELECT 1 FROM deferred_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
 }
 
@@ -149,4 +149,46 @@ export async function countDeferred(database: Database): Promise<number> {
 
 function toDeferredEvent({ id, partition, log_offset: offset, key, value, headers }: DeferredRow): DeferredEvent {
   return { id, record: { partition, offset, key: key.toString(), value, headers } };
+}
+
+/**
+ * Remembers which topics have deferred events. Most have none, so this saves a query per batch.
+ * Partitions are handled concurrently: an answer is discarded if another partition deferred an event while the query ran.
+ */
+export class DeferredTopics {
+  readonly #database: Database;
+  readonly #known = new Map<string, boolean>();
+  readonly #changes = new Map<string, number>();
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Whether `topic` has deferred events; queries Postgres unless the answer is known. */
+  async has(topic: string): Promise<boolean> {
+    return this.#known.get(topic) ?? this.refresh(topic);
+  }
+
+  async refresh(topic: string): Promise<boolean> {
+    const before = this.#changes.get(topic);
+    const found = await hasDeferred(this.#database, topic);
+    if (this.#changes.get(topic) === before) this.#known.set(topic, found);
+    return found;
+  }
+
+  /** Call this after deferring events: a query that ran before or meanwhile may not have seen them. */
+  add(topic: string): void {
+    this.#change(topic);
+    this.#known.set(topic, true);
+  }
+
+  /** Discards what is known of `topic`: another process may have deferred events of it. */
+  forget(topic: string): void {
+    this.#change(topic);
+    this.#known.delete(topic);
+  }
+
+  #change(topic: string): void {
+    this.#changes.set(topic, (this.#changes.get(topic) ?? 0) + 1);
+  }
 }

@@ -1,5 +1,17 @@
-import { fieldOffset, flagAt, writePosition } from '../../../infra/event-log/fixed-fields.ts';
+import { type AvroWalk, compileAvroWalk } from '../../../infra/event-log/avro-walk.ts';
+import { columnsOf } from '../../../infra/event-log/columns-of-schema.ts';
+import type { EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
+import {
+  earliestKeyTimeMicros,
+  fieldOffset,
+  fixedFieldsError,
+  flagAt,
+  type TimeBounds,
+  writePosition,
+} from '../../../infra/event-log/fixed-fields.ts';
+import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Topic } from '../../../schemas/topics.ts';
+import { maxRunAheadHours } from '../accept/draft.ts';
 import { unkeptEvents } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
@@ -30,4 +42,100 @@ function stampPositions(topic: Topic, records: readonly ValidRecord[]): readonly
     writePosition(value, offsetAt, record.offset);
     return { ...good, original: record, record: { ...record, value } };
   });
+}
+
+/** Schema that records of a topic were written under, of this or another release. */
+export interface RecordSchema {
+  /** Schema as JSON text. */
+  readonly schema: string;
+  readonly walk: AvroWalk;
+  /** Fields of the schema, which are the columns of the insert; ClickHouse fills other columns with their defaults. */
+  readonly columns: readonly string[];
+}
+
+/** Caches the compiled schemas of records that were read from the log. */
+export class RecordSchemas {
+  readonly #log: Pick<EventLog, 'schemaOf'>;
+  readonly #byTopic = new Map<Topic, Map<number, RecordSchema>>();
+
+  constructor(log: Pick<EventLog, 'schemaOf'>) {
+    this.#log = log;
+  }
+
+  /**
+   * Known schemas of `topic` by id, among them those of `records`. Ids that the log does not have, and ids of another
+   * record type, are missing.
+   * @throws what the log throws if it cannot look an id up now.
+   */
+  async of(topic: Topic, records: readonly LogRecord[]): Promise<ReadonlyMap<number, RecordSchema>> {
+    const known = this.#byTopic.get(topic) ?? new Map<number, RecordSchema>();
+    this.#byTopic.set(topic, known);
+    const seen = new Set<number>();
+    for (const { value } of records) {
+      const id = schemaIdOf(value);
+      if (id === undefined || known.has(id) || seen.has(id)) continue;
+      seen.add(id);
+      const schema = await this.#log.schemaOf(id);
+      const compiled = schema === undefined ? undefined : compile(topic, schema);
+      if (compiled) known.set(id, compiled);
+    }
+    return known;
+  }
+
+  /** A schema that {@link RecordSchemas.of} has loaded. */
+  get(topic: Topic, id: number): RecordSchema | undefined {
+    return this.#byTopic.get(topic)?.get(id);
+  }
+}
+
+function compile(topic: Topic, schema: string): RecordSchema | undefined {
+  const columns = columnsOf(schema, topic);
+  return columns && { schema, columns, walk: compileAvroWalk(schema) };
+}
+
+/** Result of the inspection: the sink can store the record, or it never can. */
+type Verdict = { readonly kind: 'good'; readonly record: LogRecord; readonly schemaId: number } | Poison;
+
+export interface Poison {
+  readonly kind: 'poison';
+  readonly record: LogRecord;
+  readonly reason: string;
+  readonly step: string;
+}
+
+interface Inspection {
+  readonly topic: Topic;
+  /** By schema id. Ids that the log does not have, and ids of another record type, are missing. */
+  readonly schemas: ReadonlyMap<number, RecordSchema>;
+  readonly bounds: TimeBounds;
+}
+
+/** Validates one record without decoding it: framing, schema, length, and the fixed-width fields. */
+export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): Verdict {
+  const schemaId = schemaIdOf(record.value);
+  if (schemaId === undefined) return poison(record, 'framing', 'the value is not in the wire format');
+  const schema = schemas.get(schemaId);
+  if (schema === undefined) return poison(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
+  const misfit = schema.walk(record.value);
+  if (misfit !== undefined) return poison(record, 'walk', misfit);
+  const reason = fixedFieldsError(record.value, topic, bounds);
+  if (reason !== undefined) return poison(record, 'key', reason);
+  return { kind: 'good', record, schemaId };
+}
+
+const dayMicros = 24 * 3_600 * 1_000_000;
+/** Allows for clock differences between API processes and the sink, and for the time that an event waits in the log. */
+const clockSlackMicros = 2 * dayMicros;
+
+/** Time ranges that the sink accepts now. */
+export function acceptedTimes(config: { readonly maxRunAgeDays: number }): TimeBounds {
+  const nowMicros = Date.now() * 1_000;
+  const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
+  const latest = nowMicros + maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
+  // Ingest limits the age of start_time only. Key times come from dotted_order, which may be older.
+  return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
+}
+
+function poison(record: LogRecord, step: string, reason: string): Verdict {
+  return { kind: 'poison', record, reason, step };
 }

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { receivedAtMicrosOf, withoutAcceptance } from '../run-event/key-fields.ts';
+import { receivedAtMicrosOf, withoutAcceptance } from '../run-event/run-event.ts';
 
 /** Minimum number of events that a process remembers. It holds at most twice as many, about 30 MB. */
 const minRememberedEvents = 100_000;

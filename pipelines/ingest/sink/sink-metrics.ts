@@ -1,5 +1,8 @@
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { counter, histogram } from '../../../infra/telemetry/metrics.ts';
 import { scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
+import { receivedAtMicrosOf } from '../run-event/run-event.ts';
+import type { ValidRecord } from './split-into-batches.ts';
 
 export const batchRows = histogram(
   'runlake_sink_insert_batch_rows',
@@ -28,7 +31,7 @@ export const failedInserts = counter(
   ['table', 'code'],
 );
 
-export const visibleSeconds = histogram(
+const visibleSeconds = histogram(
   'runlake_run_visible_seconds',
   'Time from the acceptance of the first run event of an insert batch until the batch is stored and visible to queries.',
   [],
@@ -76,3 +79,40 @@ export const deadLetters = counter(
   'Events that can never be stored, by topic and step.',
   ['topic', 'step'],
 );
+
+/** Acceptance time of the newest event that this process stored, or found in ClickHouse before it stored any. */
+let newestMicros = 0;
+let queriedAtMs = Number.NEGATIVE_INFINITY;
+const queryEveryMs = 5_000;
+
+/** Updates the metrics after an insert of run events. The records are in log order, so the first and the last are enough. */
+export function recordVisible(records: readonly ValidRecord[]): void {
+  const nowMicros = Date.now() * 1_000;
+  const first = records[0] && receivedAtMicrosOf(records[0].record.value);
+  const last = records.length > 0 ? receivedAtMicrosOf((records.at(-1) as ValidRecord).record.value) : undefined;
+  if (first !== undefined) visibleSeconds.observe(Math.max(0, nowMicros - first) / 1_000_000);
+  // The clock of the API process that accepted the event may be ahead of this one.
+  if (last !== undefined) newestMicros = Math.max(newestMicros, Math.min(last, nowMicros));
+}
+
+/**
+ * Seconds since the newest visible run event was accepted: of those that this process stored or, if it has stored none
+ * yet, of runs that started within the last day. `undefined` if there are none.
+ */
+export async function ageOfNewestVisible(clickhouse: ClickHouse): Promise<number | undefined> {
+  if (newestMicros === 0 && performance.now() - queriedAtMs >= queryEveryMs) {
+    queriedAtMs = performance.now();
+    const stored = await newestStored(clickhouse);
+    newestMicros = Math.max(newestMicros, stored);
+  }
+  return newestMicros === 0 ? undefined : Math.max(0, Date.now() * 1_000 - newestMicros) / 1_000_000;
+}
+
+async function newestStored(clickhouse: ClickHouse): Promise<number> {
+  const [newest] = await clickhouse.query<{ micros: number }>({
+    name: 'newest-visible-run',
+    sql: 'SELECT toUnixTimestamp64Micro(max(first_received_at)) AS micros FROM runs WHERE start_time >= now() - INTERVAL 1 DAY',
+    timeoutMs: 2_000,
+  });
+  return newest?.micros ?? 0;
+}

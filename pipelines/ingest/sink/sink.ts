@@ -32,17 +32,21 @@ import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/insert-span.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
-import { assignTraceLocations, moveTo } from './assign-trace-locations.ts';
-import { claimDeferredEvents, countDeferred, deferEvents, releaseEvents } from './deferred-events.ts';
-import { DeferredTopics } from './deferred-topics.ts';
-import { insertBatch } from './insert-batch.ts';
-import { acceptedTimes, inspectRecord, type Poison } from './inspect-record.ts';
-import { prepareRecords } from './prepare-records.ts';
-import { RecentEvents } from './recent-events.ts';
-import { type RecordSchema, RecordSchemas } from './record-schemas.ts';
-import { recoverInserts } from './recover-inserts.ts';
+import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/run-event.ts';
+import { assignTraceLocations, moveTo, type TraceLocation, TraceLocationCache } from './assign-trace-locations.ts';
+import { claimDeferredEvents, countDeferred, DeferredTopics, deferEvents, releaseEvents } from './deferred-events.ts';
+import { insertBatch, recoverInserts } from './insert-batch.ts';
 import {
+  acceptedTimes,
+  inspectRecord,
+  type Poison,
+  prepareRecords,
+  type RecordSchema,
+  RecordSchemas,
+} from './prepare-records.ts';
+import { RecentEvents } from './recent-events.ts';
+import {
+  ageOfNewestVisible,
   deadLetters,
   deferredEvents,
   deferredNow,
@@ -51,8 +55,6 @@ import {
   repeatedEvents,
 } from './sink-metrics.ts';
 import { splitIntoInsertBatches, type ValidRecord } from './split-into-batches.ts';
-import { type TraceLocation, TraceLocationCache } from './trace-location-cache.ts';
-import { ageOfNewestVisible } from './visible-runs.ts';
 
 /** Trace locations in memory, about 100 MB; ClickHouse has the others. */
 const cachedTraceLocations = 1_000_000;

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
-import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
+import { fireCrons, makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** Crons through the stock client, whose types lack some of the fields that it sends and receives. */

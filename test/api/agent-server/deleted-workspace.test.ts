@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ensureSystemAssistants } from '../../../pipelines/agents/assistants/ensure-system-assistants.ts';
+import { ensureSystemAssistants } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { deleteWorkspaceData } from '../../../pipelines/tenants/delete-workspace-data.ts';
 import { type AgentServerUnderTest, readInBackground, startAgentServer } from './start-agent-server.ts';
 

@@ -4,8 +4,7 @@ import { feedbackLinkHours } from '../../../api/command-line/feedback-links-of.t
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
-import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
+import { fireCrons, makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';

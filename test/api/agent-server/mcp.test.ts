@@ -1,7 +1,7 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { createAssistant } from '../../../pipelines/agents/assistants/create-assistant.ts';
+import { createAssistant } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { addOrganization } from '../start-api.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 

@@ -4,7 +4,7 @@
  */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemAssistantId } from '../../../pipelines/agents/assistants/system-assistant.ts';
+import { systemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 let agent: AgentServerUnderTest;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { expect, it } from 'vitest';
-import { expireThreads } from '../../../pipelines/agents/threads/expire-threads.ts';
+import { expireThreads } from '../../../pipelines/agents/threads/delete-thread.ts';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all } from './stream-parts.ts';
 

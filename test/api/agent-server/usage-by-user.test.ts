@@ -4,9 +4,8 @@ import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import type { Cron } from '../../../pipelines/agents/crons/cron.ts';
-import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
-import { searchCrons } from '../../../pipelines/agents/crons/search-crons.ts';
+import { type Cron, searchCrons } from '../../../pipelines/agents/crons/cron.ts';
+import { makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 

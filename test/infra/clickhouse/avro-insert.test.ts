@@ -4,8 +4,7 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { avroContainer } from '../../../infra/event-log/avro-container.ts';
 import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
-import { encodeRunEvent } from '../../../pipelines/ingest/run-event/encode.ts';
-import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
 

@@ -1,11 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
 import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
-import { startExportWorkers } from '../../../pipelines/exports/start-export-workers.ts';
-import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
+import { startExportWorkers, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { until } from '../../infra/until.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { dayWindows } from '../../../pipelines/exports/day-windows.ts';
+import { dayWindows } from '../../../pipelines/exports/coordinate-export.ts';
 
 const at = (text: string) => `${text}Z`;
 

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
+import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { spawnDue } from '../../../pipelines/exports/schedules.ts';
-import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;

@@ -11,7 +11,7 @@ import {
 import { finishExport } from '../../../pipelines/exports/finish-export.ts';
 import { Checkpoint } from '../../../pipelines/exports/runs/checkpoint.ts';
 import { endAttempt } from '../../../pipelines/exports/runs/end-attempt.ts';
-import { claimRun } from '../../../pipelines/exports/runs/take-run.ts';
+import { claimRun } from '../../../pipelines/exports/runs/run-record.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;

@@ -1,7 +1,7 @@
 /** Exports whose bucket fails during an upload, on a real object store. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
-import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
+import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { someOf } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';

@@ -5,8 +5,8 @@
 import { randomBytes } from 'node:crypto';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createDestination } from '../../../pipelines/exports/destinations/create-destination.ts';
-import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
+import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { type Fate, type FaultyStore, openFaultyStore } from '../../infra/objects/s3/faulty-store.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import { until } from '../../infra/until.ts';

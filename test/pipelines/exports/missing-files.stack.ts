@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import { type OwnBucket, openOwnBucket, requests, rowsOfSlice } from './own-bucket.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';

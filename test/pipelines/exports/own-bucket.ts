@@ -9,7 +9,7 @@ import {
   PutBucketPolicyCommand,
 } from '@aws-sdk/client-s3';
 import { expect } from 'vitest';
-import { createDestination } from '../../../pipelines/exports/destinations/create-destination.ts';
+import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import type { S3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import { openWayToStore } from '../../infra/objects/s3/way-to-store.ts';
 import { rowsOf } from './slices/exporting.ts';

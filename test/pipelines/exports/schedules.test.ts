@@ -1,10 +1,9 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import type { ExportLimits } from '../../../pipelines/exports/export-deps.ts';
-import { listExports } from '../../../pipelines/exports/list-exports.ts';
-import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
+import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
+import { type ExportWithProgress, listExports } from '../../../pipelines/exports/read-export.ts';
+import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { spawnDue } from '../../../pipelines/exports/schedules.ts';
-import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 const hourMs = 3_600_000;

@@ -10,11 +10,14 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-export.ts';
-import { destinationDeps } from '../../../pipelines/exports/destinations/destination-deps.ts';
-import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
+import { destinationDeps, openDestination } from '../../../pipelines/exports/destinations/destination.ts';
 import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
-import { type ExportRunWithFiles, listExportRuns } from '../../../pipelines/exports/list-export-runs.ts';
-import { type ExportWithProgress, readExport } from '../../../pipelines/exports/read-export.ts';
+import {
+  type ExportRunWithFiles,
+  type ExportWithProgress,
+  listExportRuns,
+  readExport,
+} from '../../../pipelines/exports/read-export.ts';
 import { attemptRun } from '../../../pipelines/exports/runs/attempt-run.ts';
 import { LiveAttempts } from '../../../pipelines/exports/runs/live-attempts.ts';
 import { sliceSources } from '../../../pipelines/exports/slice-sources.ts';

@@ -1,9 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createProject } from '../../../pipelines/projects/create-project.ts';
-import { deleteProjectRuns } from '../../../pipelines/projects/delete-project-runs.ts';
-import { type DeletedProject, deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
-import { requeueDeletions } from '../../../pipelines/projects/requeue-deletions.ts';
+import {
+  type DeletedProject,
+  deleteProjectRuns,
+  deleteProjects,
+  requeueDeletions,
+} from '../../../pipelines/projects/delete-projects.ts';
+import { createProject } from '../../../pipelines/projects/write-project.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 
 let api: ApiUnderTest;

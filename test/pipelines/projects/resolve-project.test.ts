@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { createProject } from '../../../pipelines/projects/create-project.ts';
 import { deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
-import { readProject } from '../../../pipelines/projects/read-project.ts';
+import { readProject } from '../../../pipelines/projects/project.ts';
 import { createProjectResolver, type ProjectResolver } from '../../../pipelines/projects/resolve-project.ts';
-import { updateProject } from '../../../pipelines/projects/update-project.ts';
+import { createProject, updateProject } from '../../../pipelines/projects/write-project.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { freshStores } from '../../engines/stores.ts';
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../../infra/config/settings.ts';
 import { queryRuns, type ReadDeps, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
-import type { RunExtras } from '../../../pipelines/runs/run-extras.ts';
+import type { RunExtras } from '../../../pipelines/runs/run-columns.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { otherProjectId, projectId, tenantId, uuidOf } from './run-events.ts';
 

@@ -4,8 +4,12 @@ import { avroContainer } from '../../../infra/event-log/avro-container.ts';
 import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
-import { encodeRunEvent } from '../../../pipelines/ingest/run-event/encode.ts';
-import { nilUuid, type RunEvent, type RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
+import {
+  encodeRunEvent,
+  nilUuid,
+  type RunEvent,
+  type RunValues,
+} from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 
 /** A UUID derived from the given words. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { allTimes } from '../../../pipelines/runs/run-key.ts';
-import { timeWindows } from '../../../pipelines/runs/time-windows.ts';
+import { timeWindows } from '../../../pipelines/runs/page-cursor.ts';
+import { allTimes } from '../../../pipelines/runs/run-columns.ts';
 import { noonMicros } from './run-events.ts';
 
 const day = 86_400_000_000;

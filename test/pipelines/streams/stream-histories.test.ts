@@ -5,10 +5,13 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { readRunStream } from '../../../pipelines/streams/read-run-stream.ts';
-import { readThreadStream } from '../../../pipelines/streams/read-thread-stream.ts';
+import {
+  readRunStream,
+  readThreadStream,
+  type StreamPage,
+  type StreamRow,
+} from '../../../pipelines/streams/read-streams.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
-import type { StreamPage, StreamRow } from '../../../pipelines/streams/stream-page.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { Random } from '../../histories/random.ts';
 import { type DrivenSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type Authenticator, createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
-import { createWorkspace } from '../../../pipelines/tenants/create-workspace.ts';
-import { revokeKey } from '../../../pipelines/tenants/revoke-key.ts';
+import { revokeKey } from '../../../pipelines/tenants/keys.ts';
+import { createWorkspace } from '../../../pipelines/tenants/workspaces.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
 import { freshStores } from '../../engines/stores.ts';
 

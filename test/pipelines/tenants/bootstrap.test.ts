@@ -3,7 +3,7 @@ import { loadConfig } from '../../../infra/config/load.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../../../pipelines/tenants/bootstrap.ts';
-import { handleFrom } from '../../../pipelines/tenants/create-organization.ts';
+import { handleFrom } from '../../../pipelines/tenants/organizations.ts';
 import { freshStores } from '../../engines/stores.ts';
 
 const { config } = loadConfig({});

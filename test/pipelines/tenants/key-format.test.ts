@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { generateKey, hashKey, shortKey } from '../../../pipelines/tenants/key-format.ts';
+import { generateKey, hashKey, shortKey } from '../../../pipelines/tenants/keys.ts';
 
 describe('keys', () => {
   it('are random and have one format', () => {

@@ -2,14 +2,19 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { allNames, maxPrefetchedNames } from '../../../pipelines/usage/dimension-names.ts';
-import { granularUsage, type UsageRow, usageRows } from '../../../pipelines/usage/granular-usage.ts';
 import { type Grouping, groupings } from '../../../pipelines/usage/grouping.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
-import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
+import {
+  allNames,
+  createUsageCounts,
+  granularUsage,
+  maxPrefetchedNames,
+  organizationUsage,
+  type UsageRow,
+  usageRows,
+} from '../../../pipelines/usage/report.ts';
 import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/stride.ts';
-import { createUsageCounts } from '../../../pipelines/usage/usage-counts.ts';
 import { usageQuery } from '../../../pipelines/usage/usage-query.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';

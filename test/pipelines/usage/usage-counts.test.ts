@@ -4,9 +4,9 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import { groupings } from '../../../pipelines/usage/grouping.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import type { UsageCounts } from '../../../pipelines/usage/read-usage-rows.ts';
+import { createUsageCounts } from '../../../pipelines/usage/report.ts';
 import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
 import { type BucketPlan, planBuckets } from '../../../pipelines/usage/stride.ts';
-import { createUsageCounts } from '../../../pipelines/usage/usage-counts.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
 

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { expect, it } from 'vitest';
-import { readRunFrom, readThreadFrom } from '../../../../api/agent-server/streaming/last-event-id.ts';
+import { readRunFrom, readThreadFrom } from '../../../../api/agent-server/streaming/sse.ts';
 import { endSeq, toThreadSeq } from '../../../../pipelines/agents/streams/stream-numbers.ts';
 
 const request = (id?: string) => ({ headers: { ...(id !== undefined && { 'last-event-id': id }) } }) as FastifyRequest;

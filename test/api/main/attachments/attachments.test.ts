@@ -2,8 +2,8 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createTokenSigner } from '../../../../infra/signing/token-signer.ts';
-import { signAttachmentToken } from '../../../../pipelines/attachments/attachment-token.ts';
-import { deleteProjectRuns } from '../../../../pipelines/projects/delete-project-runs.ts';
+import { signAttachmentToken } from '../../../../pipelines/attachments/attachment-urls.ts';
+import { deleteProjectRuns } from '../../../../pipelines/projects/delete-projects.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 const secret = 'secret of these tests';

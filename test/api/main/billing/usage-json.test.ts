@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { usageJson } from '../../../../api/main/billing/usage-json.ts';
-import { formatUsageTime } from '../../../../api/main/billing/usage-time.ts';
-import { type GranularUsage, usageRows } from '../../../../pipelines/usage/granular-usage.ts';
+import { formatUsageTime, usageJson } from '../../../../api/main/billing.ts';
+import { type GranularUsage, usageRows } from '../../../../pipelines/usage/report.ts';
 
 const usages: fc.Arbitrary<GranularUsage> = fc
   .tuple(fc.uniqueArray(fc.string({ unit: 'binary', maxLength: 20 }), { maxLength: 6 }), fc.nat(5))

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { hashKey } from '../../../../pipelines/tenants/key-format.ts';
+import { hashKey } from '../../../../pipelines/tenants/keys.ts';
 import { operatorOf } from '../../../../pipelines/tenants/operator.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 

@@ -1,21 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
-import type { Assistant } from '../../../../pipelines/agents/assistants/assistant.ts';
-import { countAssistants } from '../../../../pipelines/agents/assistants/count-assistants.ts';
-import { createAssistant, type NewAssistant } from '../../../../pipelines/agents/assistants/create-assistant.ts';
-import { deleteAssistant } from '../../../../pipelines/agents/assistants/delete-assistant.ts';
-import { ensureSystemAssistants } from '../../../../pipelines/agents/assistants/ensure-system-assistants.ts';
-import { listAssistantVersions } from '../../../../pipelines/agents/assistants/list-assistant-versions.ts';
-import { resolveAssistant } from '../../../../pipelines/agents/assistants/resolve-assistant.ts';
-import { type AssistantSearch, searchAssistants } from '../../../../pipelines/agents/assistants/search-assistants.ts';
-import { setAssistantVersion } from '../../../../pipelines/agents/assistants/set-assistant-version.ts';
-import { updateAssistant } from '../../../../pipelines/agents/assistants/update-assistant.ts';
+import { type Assistant, resolveAssistant } from '../../../../pipelines/agents/assistants/assistant.ts';
+import {
+  type AssistantSearch,
+  countAssistants,
+  listAssistantVersions,
+  searchAssistants,
+} from '../../../../pipelines/agents/assistants/read-assistants.ts';
+import {
+  createAssistant,
+  deleteAssistant,
+  ensureSystemAssistants,
+  type NewAssistant,
+  setAssistantVersion,
+  updateAssistant,
+} from '../../../../pipelines/agents/assistants/write-assistants.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
-import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
+import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/published-ends.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
-import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
+import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
 let rows: Rows;

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { assistantIdOf, systemAssistantId } from '../../../../pipelines/agents/assistants/system-assistant.ts';
+import { assistantIdOf, systemAssistantId } from '../../../../pipelines/agents/assistants/assistant.ts';
 
 it('is the id that clients compute, by Python of the reference server', () => {
   expect(systemAssistantId('agent')).toBe('fe096781-5601-53d2-b2f6-0d3403f7e9ca');

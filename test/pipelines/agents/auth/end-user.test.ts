@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Sql } from '../../../../infra/postgres/database.ts';
-import { endUserId } from '../../../../pipelines/agents/auth/end-user.ts';
+import { endUserId } from '../../../../pipelines/agents/auth/agent-user.ts';
 
 // Computed by Python's uuid module.
 it.each([

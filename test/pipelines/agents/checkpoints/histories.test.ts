@@ -2,13 +2,15 @@ import { Annotation, Command, END, interrupt, MemorySaver, Send, START, StateGra
 import type { BaseCheckpointSaver } from '@langchain/langgraph-checkpoint';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { copyCheckpoints } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
-import { deleteCheckpoints } from '../../../../pipelines/agents/checkpoints/delete-checkpoints.ts';
-import { headCheckpoint } from '../../../../pipelines/agents/checkpoints/head-checkpoint.ts';
-import { keepLatestCheckpoint } from '../../../../pipelines/agents/checkpoints/keep-latest-checkpoint.ts';
+import {
+  copyCheckpoints,
+  deleteCheckpoints,
+  keepLatestCheckpoint,
+  rollbackCheckpoints,
+  threadKey,
+} from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
-import { rollbackCheckpoints } from '../../../../pipelines/agents/checkpoints/rollback-checkpoints.ts';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { headCheckpoint } from '../../../../pipelines/agents/checkpoints/stored-tuples.ts';
 import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
 import { beginEarly, checkpointOf, configOf, metadata, put } from './put-checkpoints.ts';
 import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { type EarlyAnswers, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 

@@ -1,10 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createCron, type NewCron } from '../../../../pipelines/agents/crons/create-cron.ts';
-import { deleteCron } from '../../../../pipelines/agents/crons/delete-cron.ts';
-import { readCron } from '../../../../pipelines/agents/crons/read-cron.ts';
-import { type CronFilter, countCrons, searchCrons } from '../../../../pipelines/agents/crons/search-crons.ts';
-import { updateCron } from '../../../../pipelines/agents/crons/update-cron.ts';
+import { type CronFilter, countCrons, readCron, searchCrons } from '../../../../pipelines/agents/crons/cron.ts';
+import { createCron, deleteCron, type NewCron, updateCron } from '../../../../pipelines/agents/crons/write-crons.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { makeAgentRows } from './agent-rows.ts';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
-import { untestedLibraries } from '../../../../pipelines/agents/graphs/untested-library.ts';
+import { untestedLibraries } from '../../../../pipelines/agents/graphs/load-graph.ts';
 import { projectFile } from '../../../agents/pool-under-test.ts';
 
 let folder: string;

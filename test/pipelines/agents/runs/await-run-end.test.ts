@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
-import { endData } from '../../../../pipelines/agents/execute/end-data.ts';
+import { endData } from '../../../../pipelines/agents/execute/publish-end.ts';
 import { awaitRunEnd } from '../../../../pipelines/agents/runs/await-run-end.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, type RunResult } from '../../../../pipelines/agents/runs/end-run.ts';
-import { deleteExpiredFinalValues } from '../../../../pipelines/agents/runs/final-values.ts';
+import { deleteExpiredFinalValues } from '../../../../pipelines/agents/runs/published-ends.ts';
 import type { ClaimedRun, EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import type { StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';

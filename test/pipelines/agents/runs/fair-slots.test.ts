@@ -1,11 +1,9 @@
 /** How a claim shares slots between callers, first by cases, then against a model with random steps. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ClaimedRoom, claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { type ClaimedRoom, claimRuns, nextDue } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createAndClaimRun } from '../../../../pipelines/agents/runs/create-run.ts';
-import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { nextDue } from '../../../../pipelines/agents/runs/next-due.ts';
-import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
+import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { newRun, openRows, processId, type Rows } from './run-rows.ts';
 

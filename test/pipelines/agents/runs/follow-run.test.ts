@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { followRun } from '../../../../pipelines/agents/runs/await-run-end.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { followRun } from '../../../../pipelines/agents/runs/follow-run.ts';
 import { endSeq } from '../../../../pipelines/agents/streams/stream-numbers.ts';
 import type { RunReadFrom, StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';

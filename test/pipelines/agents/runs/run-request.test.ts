@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Assistant } from '../../../../pipelines/agents/assistants/assistant.ts';
-import { headerRule } from '../../../../pipelines/agents/runs/copied-headers.ts';
-import { type RunRequest, readRunRequest } from '../../../../pipelines/agents/runs/run-request.ts';
+import { headerRule, type RunRequest, readRunRequest } from '../../../../pipelines/agents/runs/run-request.ts';
 import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 
 const assistant: Assistant = {

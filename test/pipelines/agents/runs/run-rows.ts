@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { renewHeartbeat } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
-import { renewHeartbeat } from '../../../../pipelines/agents/runs/renew-heartbeat.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';

@@ -5,16 +5,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
-import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { createAndClaimRun } from '../../../../pipelines/agents/runs/create-run.ts';
-import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
-import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { markEndsPublished } from '../../../../pipelines/agents/runs/mark-ends-published.ts';
-import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
+import { deleteRun, sweepRuns } from '../../../../pipelines/agents/runs/delete-run.ts';
+import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
+import { claimUnpublishedEnds, markEndsPublished } from '../../../../pipelines/agents/runs/published-ends.ts';
 import { multitaskStrategies } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
-import { sweepRuns } from '../../../../pipelines/agents/runs/sweep-runs.ts';
-import { leaseThread, type ThreadLease } from '../../../../pipelines/agents/threads/lease-thread.ts';
+import { leaseThread, type ThreadLease } from '../../../../pipelines/agents/threads/update-thread-state.ts';
 import { leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
 
 let rows: Rows;

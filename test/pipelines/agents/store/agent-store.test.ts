@@ -3,11 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { AgentStore } from '../../../../pipelines/agents/store/agent-store.ts';
-import { deleteExpiredItems } from '../../../../pipelines/agents/store/delete-items.ts';
-import { getItems } from '../../../../pipelines/agents/store/get-items.ts';
 import { loadEmbedder } from '../../../../pipelines/agents/store/load-embedder.ts';
-import { putItems } from '../../../../pipelines/agents/store/put-items.ts';
+import { getItems } from '../../../../pipelines/agents/store/read-items.ts';
 import type { Embed, StoreRules } from '../../../../pipelines/agents/store/store-item.ts';
+import { deleteExpiredItems, putItems } from '../../../../pipelines/agents/store/write-items.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { openThreads, type Threads } from '../checkpoints/threads.ts';
 

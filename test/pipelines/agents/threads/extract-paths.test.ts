@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkPaths, extractPaths } from '../../../../pipelines/agents/threads/extract-paths.ts';
+import { checkPaths, extractPaths } from '../../../../pipelines/agents/threads/search-threads.ts';
 import type { Thread } from '../../../../pipelines/agents/threads/thread.ts';
 
 const thread = {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { requireStorableJson } from '../../../../pipelines/agents/threads/storable-json.ts';
+import { requireStorableJson } from '../../../../pipelines/agents/threads/thread.ts';
 
 const backslash = '\\';
 

@@ -1,20 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { copyThread } from '../../../../pipelines/agents/threads/copy-thread.ts';
-import { countThreads } from '../../../../pipelines/agents/threads/count-threads.ts';
-import { createThread, type NewThread } from '../../../../pipelines/agents/threads/create-thread.ts';
-import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
-import { expireThreads } from '../../../../pipelines/agents/threads/expire-threads.ts';
-import { leaseThread } from '../../../../pipelines/agents/threads/lease-thread.ts';
-import { pruneThreads } from '../../../../pipelines/agents/threads/prune-threads.ts';
-import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
-import { recordThreadState } from '../../../../pipelines/agents/threads/record-thread-state.ts';
-import { searchThreads, type ThreadSearch } from '../../../../pipelines/agents/threads/search-threads.ts';
+import { copyThread, createThread, type NewThread } from '../../../../pipelines/agents/threads/create-thread.ts';
+import { deleteThread, expireThreads, pruneThreads } from '../../../../pipelines/agents/threads/delete-thread.ts';
+import { countThreads, searchThreads, type ThreadSearch } from '../../../../pipelines/agents/threads/search-threads.ts';
+import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { updateThread } from '../../../../pipelines/agents/threads/update-thread.ts';
+import { leaseThread, recordThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
 let rows: Rows;

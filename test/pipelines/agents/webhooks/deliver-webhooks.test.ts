@@ -13,11 +13,10 @@ import {
   deleteOldWebhooks,
   deliverWebhook,
   msToNextWebhook,
+  startWebhooks,
+  webhookSecret,
 } from '../../../../pipelines/agents/webhooks/deliver-webhooks.ts';
-import { recordWebhook } from '../../../../pipelines/agents/webhooks/record-webhook.ts';
-import { webhookSecret } from '../../../../pipelines/agents/webhooks/sign-webhook.ts';
-import { startWebhooks } from '../../../../pipelines/agents/webhooks/start-webhooks.ts';
-import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
+import { recordWebhook, webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
 

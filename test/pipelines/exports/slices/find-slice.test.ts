@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../../../../pipelines/exports/export-scope.ts';
-import { countMembers } from '../../../../pipelines/exports/slices/count-members.ts';
 import { findSlice, type SliceLimits } from '../../../../pipelines/exports/slices/find-slice.ts';
-import { membersCondition } from '../../../../pipelines/exports/slices/members.ts';
+import { countMembers, membersCondition } from '../../../../pipelines/exports/slices/members.ts';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { Random } from '../../../histories/random.ts';

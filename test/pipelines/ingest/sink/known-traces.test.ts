@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { traceKey } from '../../../../pipelines/ingest/run-event/key-fields.ts';
-import { TraceLocationCache } from '../../../../pipelines/ingest/sink/trace-location-cache.ts';
+import { traceKey } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { TraceLocationCache } from '../../../../pipelines/ingest/sink/assign-trace-locations.ts';
 import { locateTrace } from '../../../../pipelines/runs/locate-run.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';

@@ -5,10 +5,9 @@ import type { DeadLetter } from '../../../../infra/event-log/dead-letters.ts';
 import { openKafkaDeadLetters } from '../../../../infra/event-log/kafka/kafka-dead-letters.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
-import { nilUuid } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
-import { readRunStream } from '../../../../pipelines/streams/read-run-stream.ts';
+import { readRunStream } from '../../../../pipelines/streams/read-streams.ts';
 import { runEvents, streamEvents, type Topic, topics } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import {

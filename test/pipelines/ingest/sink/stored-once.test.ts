@@ -4,7 +4,7 @@ import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
 import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/encode-attachment.ts';
-import { encodeFeedback } from '../../../../pipelines/feedback/encode-feedback.ts';
+import { encodeFeedback } from '../../../../pipelines/feedback/feedback-event.ts';
 import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';

@@ -1,0 +1,326 @@
+import './access/agent-access.ts';
+import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { assistantIdOf, resolveAssistant } from '../../pipelines/agents/assistants/assistant.ts';
+import {
+  type CronFilter,
+  countCrons as count,
+  cronFields,
+  cronSorts,
+  onRunCompleted,
+  readCron,
+  searchCrons as search,
+} from '../../pipelines/agents/crons/cron.ts';
+import {
+  createCron as create,
+  deleteCron as remove,
+  updateCron as update,
+} from '../../pipelines/agents/crons/write-crons.ts';
+import { readDatabaseClock } from '../../pipelines/agents/due-clock.ts';
+import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { Answer } from '../server/operation.ts';
+import { defineAgentOperation, reads, runs } from './agent-operation.ts';
+import { Closed, given, Limit, Offset, SortOrder, selectFields, words } from './agent-schema.ts';
+import type { AgentServices, Agents } from './agent-services.ts';
+import { RunBody } from './runs/run-body.ts';
+import { ThreadParams } from './runs/run-paths.ts';
+
+const run = RunBody.properties;
+
+/** Fields of each run of a cron, as in a request for a run. */
+const payloadFields = {
+  input: run.input,
+  config: run.config,
+  context: run.context,
+  webhook: run.webhook,
+  interrupt_before: run.interrupt_before,
+  interrupt_after: run.interrupt_after,
+  stream_mode: run.stream_mode,
+  stream_subgraphs: run.stream_subgraphs,
+  stream_resumable: run.stream_resumable,
+  durability: run.durability,
+  checkpoint_during: run.checkpoint_during,
+  multitask_strategy: run.multitask_strategy,
+  feedback_keys: run.feedback_keys,
+};
+
+const Schedule = Text({
+  maxLength: 1_000,
+  description:
+    'Minute, hour, day of the month, month, day of the week. If both days are restricted, either one must match.',
+});
+
+const cronOptions = {
+  timezone: optional(Text({ maxLength: 100 }), {
+    description: 'IANA time zone of the schedule. Default: UTC.',
+  }),
+  end_time: optional(Timestamp(), { description: 'Time after which the cron does not fire.' }),
+  enabled: optional(Type.Boolean(), { description: 'Default: true.' }),
+  metadata: optional(JsonObject(), { description: 'Metadata of the cron and of each of its runs.' }),
+  on_run_completed: optional(words(onRunCompleted), {
+    description: 'What happens to the thread of each run if the cron has no thread. Default: delete.',
+  }),
+};
+
+/** Source: openapi/agent-server.json, CronCreate and ThreadCronCreate; reference `agent-server.md` 6. */
+const cronBody = { schedule: Schedule, assistant_id: run.assistant_id, ...cronOptions, ...payloadFields };
+const notCronFields = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
+const CronBody = Closed(cronBody, notCronFields);
+const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, ...payloadFields }, [
+  ...notCronFields,
+  'assistant_id',
+]);
+
+/** Returns the payload of a request body. @throws FIELD_NOT_BUILT */
+function readPayload(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
+  const values: Readonly<Record<string, unknown>> = body;
+  // The thread belongs to the caller and is not deleted with a run.
+  if (hasThread && body.on_run_completed === 'delete')
+    throw runlakeError('FIELD_NOT_BUILT', { field: 'on_run_completed' });
+  const { input } = body;
+  const fields = Object.fromEntries(
+    Object.keys(payloadFields)
+      .filter((name) => name !== 'input')
+      .map((name) => [name, values[name]]),
+  );
+  return { ...given(fields), ...(input !== undefined && { input }) };
+}
+
+/** Converts a time to ISO 8601 in UTC. A time without a zone is UTC. */
+function normaliseEndTime(text: string): string {
+  return new Date((parseTime(text) as number) / 1_000).toISOString();
+}
+
+const Cron = Type.Object({
+  cron_id: Uuid(),
+  assistant_id: Uuid(),
+  thread_id: nullable(Uuid()),
+  schedule: Type.String(),
+  timezone: nullable(Type.String()),
+  end_time: nullable(Timestamp()),
+  next_run_date: nullable(Timestamp(), { description: 'Null if the cron does not fire in its current state.' }),
+  on_run_completed: nullable(Type.String()),
+  enabled: Type.Boolean(),
+  payload: JsonObject({ description: 'Fields of each run.' }),
+  metadata: JsonObject(),
+  user_id: nullable(Type.String()),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+});
+/** With `select`, only the selected fields; `now` is the time of the server. */
+const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timestamp() }));
+const selectable = [...cronFields, 'now'] as const;
+
+const CronParams = Type.Object({ cron_id: Uuid() });
+
+const cronFilter = {
+  assistant_id: optional(Text({ maxLength: 1_000, description: 'Id of the assistant or of its graph.' })),
+  thread_id: optional(Uuid()),
+  enabled: optional(Type.Boolean()),
+  metadata: optional(JsonObject({ description: 'Only crons whose metadata contains it.' })),
+};
+
+/**
+ * Refuses a payload that would fail each time the cron fires.
+ * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT if webhooks are not sent, FEEDBACK_ADDRESS_UNSET.
+ */
+function requireValidPayload(
+  { webhooks, takesFeedback }: Pick<Agents, 'webhooks' | 'takesFeedback'>,
+  payload: { readonly webhook?: unknown; readonly feedback_keys?: unknown },
+): void {
+  const { webhook, feedback_keys: keys } = payload;
+  if (Array.isArray(keys) && keys.length > 0 && !takesFeedback) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
+  if (typeof webhook !== 'string') return;
+  if (webhooks === undefined) throw runlakeError('FIELD_NOT_BUILT', { field: 'webhook' });
+  webhooks.check(webhook);
+}
+
+/** Maximum number of crons of a deployment: each costs a row and a check per firing. */
+const maxCrons = 10_000;
+
+const shared = {
+  method: 'POST',
+  tag: 'crons',
+  access: runs,
+  errors: [
+    'ASSISTANT_NOT_FOUND',
+    'CRON_SCHEDULE_INVALID',
+    'CRON_TIMEZONE_UNKNOWN',
+    'CRON_LIMIT_REACHED',
+    'FIELD_NOT_BUILT',
+    'WEBHOOK_INVALID',
+    'FEEDBACK_ADDRESS_UNSET',
+  ],
+} as const;
+
+async function make(
+  {
+    body,
+    caller,
+    services,
+    request,
+  }: { body: Static<typeof CronBody>; caller: Caller; services: AgentServices; request: FastifyRequest },
+  threadId: string | null,
+) {
+  const { database, deploymentId } = services.agents;
+  const payload = readPayload(body, threadId !== null);
+  const access = request.agentAccess;
+  const { assistant_id } = await resolveAssistant(database, deploymentId, body.assistant_id);
+  requireValidPayload(services.agents, payload);
+  return create(
+    database,
+    deploymentId,
+    {
+      assistant_id,
+      thread_id: threadId,
+      schedule: body.schedule,
+      timezone: body.timezone ?? null,
+      end_time: body.end_time ? normaliseEndTime(body.end_time) : null,
+      on_run_completed: threadId === null ? (body.on_run_completed ?? 'delete') : null,
+      enabled: body.enabled ?? true,
+      payload: { ...payload, ...(access && { on_behalf_of: access.user }) },
+      metadata: body.metadata ?? {},
+      user_id: access?.user.identity ?? caller.userId,
+    },
+    { maxCrons },
+  );
+}
+
+export const createCron = defineAgentOperation({
+  ...shared,
+  operationId: 'createCron',
+  path: '/runs/crons',
+  summary: 'Create a cron that starts each run on a new thread',
+  schema: { body: CronBody, response: { 200: Cron } },
+  handler: (input) => make(input, null),
+});
+
+export const createThreadCron = defineAgentOperation({
+  ...shared,
+  operationId: 'createThreadCron',
+  path: '/threads/:thread_id/runs/crons',
+  summary: 'Create a cron that starts runs on a thread',
+  schema: { params: ThreadParams, body: CronBody, response: { 200: Cron } },
+  errors: [...shared.errors, 'THREAD_NOT_FOUND'],
+  handler: (input) => make(input, input.params.thread_id.toLowerCase()),
+});
+
+export const deleteCron = defineAgentOperation({
+  operationId: 'deleteCron',
+  method: 'DELETE',
+  path: '/runs/crons/:cron_id',
+  tag: 'crons',
+  summary: 'Delete a cron; its existing runs continue',
+  access: runs,
+  errors: ['CRON_NOT_FOUND'],
+  schema: { params: CronParams, response: { 204: Type.Null() } },
+  handler: async ({ params, services: { agents } }) => {
+    await remove(agents.database, agents.deploymentId, params.cron_id);
+    return new Answer({ status: 204 });
+  },
+});
+
+export const getCron = defineAgentOperation({
+  operationId: 'getCron',
+  method: 'GET',
+  path: '/runs/crons/:cron_id',
+  tag: 'crons',
+  summary: 'Get a cron',
+  access: reads,
+  errors: ['CRON_NOT_FOUND'],
+  schema: { params: CronParams, response: { 200: Cron } },
+  handler: ({ params, services: { agents } }) => readCron(agents.database, agents.deploymentId, params.cron_id),
+});
+
+const Filter = Closed(cronFilter);
+
+function buildFilter({ assistant_id: assistant, thread_id, enabled, metadata }: Static<typeof Filter>): CronFilter {
+  return {
+    assistantId: assistant ? assistantIdOf(assistant) : undefined,
+    threadId: thread_id ?? undefined,
+    enabled: enabled ?? undefined,
+    metadata: metadata ?? undefined,
+  };
+}
+
+export const searchCrons = defineAgentOperation({
+  operationId: 'searchCrons',
+  method: 'POST',
+  path: '/runs/crons/search',
+  tag: 'crons',
+  summary: 'Search crons, newest first',
+  access: reads,
+  errors: ['ANSWER_TOO_LARGE'],
+  schema: {
+    body: Closed({
+      ...cronFilter,
+      limit: Limit(),
+      offset: Offset(),
+      sort_by: optional(words(cronSorts)),
+      sort_order: SortOrder(),
+      select: optional(Type.Array(words(selectable), { description: 'Fields of the response.' })),
+    }),
+    response: { 200: Type.Array(SelectedCron) },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const crons = await search(agents.database, agents.deploymentId, buildFilter(body), {
+      sortBy: body.sort_by ?? 'created_at',
+      sortOrder: body.sort_order ?? 'desc',
+      limitRows: body.limit ?? 10,
+      offsetRows: body.offset ?? 0,
+      select: body.select,
+      limitBytes: agents.config.maxPageBytes,
+    });
+    const now = body.select?.includes('now')
+      ? { now: new Date(await readDatabaseClock(agents.database)).toISOString() }
+      : {};
+    return crons.map((cron) => selectFields({ ...cron, ...now }, body.select));
+  },
+});
+
+export const countCrons = defineAgentOperation({
+  operationId: 'countCrons',
+  method: 'POST',
+  path: '/runs/crons/count',
+  tag: 'crons',
+  summary: 'Count matching crons',
+  access: reads,
+  schema: { body: Filter, response: { 200: Type.Integer() } },
+  handler: ({ body, services: { agents } }) => count(agents.database, agents.deploymentId, buildFilter(body)),
+});
+
+export const updateCron = defineAgentOperation({
+  operationId: 'updateCron',
+  method: 'PATCH',
+  path: '/runs/crons/:cron_id',
+  tag: 'crons',
+  summary: 'Update a cron',
+  description:
+    'Absent fields stay unchanged; metadata is merged. Null removes the time zone or the end time. After a change of the schedule, the cron next fires at its first time after now.',
+  access: runs,
+  errors: [
+    'CRON_NOT_FOUND',
+    'CRON_SCHEDULE_INVALID',
+    'CRON_TIMEZONE_UNKNOWN',
+    'FIELD_NOT_BUILT',
+    'WEBHOOK_INVALID',
+    'FEEDBACK_ADDRESS_UNSET',
+  ],
+  schema: { params: CronParams, body: CronChangesBody, response: { 200: Cron } },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { database, deploymentId } = agents;
+    const { thread_id } = await readCron(database, deploymentId, params.cron_id);
+    const { schedule, timezone, end_time, on_run_completed, enabled, metadata } = body;
+    const changes = {
+      ...given({ schedule, enabled, metadata, ...(thread_id === null && { on_run_completed }) }),
+      ...(timezone !== undefined && { timezone }),
+      ...(end_time !== undefined && { end_time: end_time === null ? null : normaliseEndTime(end_time) }),
+      payload: readPayload(body, thread_id !== null),
+    };
+    requireValidPayload(agents, changes.payload);
+    return update(database, deploymentId, params.cron_id, changes);
+  },
+});

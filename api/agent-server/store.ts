@@ -1,0 +1,218 @@
+import './access/agent-access.ts';
+import './access/agent-access.ts';
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/store/read-items.ts';
+import { checkNamespace, type StoreRules } from '../../pipelines/agents/store/store-item.ts';
+import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
+import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
+import { Answer } from '../server/operation.ts';
+import { defineAgentOperation, reads, runs } from './agent-operation.ts';
+import { Closed, Limit, Offset } from './agent-schema.ts';
+import type { Agents } from './agent-services.ts';
+
+const fields = {
+  namespace: Type.Array(Type.String()),
+  key: Type.String(),
+  value: JsonObject(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+};
+
+const Item = Type.Object(fields);
+const FoundItem = Type.Object({
+  ...fields,
+  score: Type.Optional(Type.Number({ description: 'Similarity to the query, from -1 to 1.' })),
+});
+
+const Labels = (description: string) => Type.Array(Text({ maxLength: 1_000 }), { maxItems: 100, description });
+const Key = () => Text({ maxLength: 10_000 });
+
+const RefreshTtl = () =>
+  optional(Type.Boolean(), {
+    description: 'Whether reading resets the TTL of items. Default: the setting in the langgraph.json, otherwise true.',
+  });
+
+/** Without `store` in the langgraph.json there is no index and no TTL. */
+const getStoreRules = ({ store }: Agents): StoreRules => store ?? { refreshOnRead: true };
+
+export const deleteStoreItem = defineAgentOperation({
+  operationId: 'deleteStoreItem',
+  method: 'DELETE',
+  path: '/store/items',
+  tag: 'store',
+  summary: 'Delete an item',
+  description: 'Succeeds if the item does not exist.',
+  access: runs,
+  errors: ['STORE_ITEM_NOT_FOUND'],
+  schema: {
+    body: Closed({ namespace: Type.Optional(Labels('Labels of the namespace.')), key: Key() }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { namespace = [], key } = body;
+    await deleteItems(agents.database, agents.deploymentId, [{ namespace, key }]);
+    return new Answer({ status: 204 });
+  },
+});
+
+export const getStoreItem = defineAgentOperation({
+  operationId: 'getStoreItem',
+  method: 'GET',
+  path: '/store/items',
+  tag: 'store',
+  summary: 'Get an item, or null if it does not exist',
+  access: reads,
+  errors: ['STORE_NAMESPACE_INVALID', 'STORE_ITEM_NOT_FOUND'],
+  schema: {
+    query: Type.Object({
+      namespace: Type.Array(Type.String({ maxLength: 100_000 }), {
+        description: 'Labels separated by dots, or one parameter per label.',
+      }),
+      key: Type.String({ maxLength: 10_000 }),
+      refresh_ttl: Type.Optional(Type.Boolean()),
+    }),
+    response: { 200: nullable(Item) },
+  },
+  handler: async ({ query, services: { agents } }) => {
+    const namespace = query.namespace.flatMap((labels) => labels.split('.'));
+    checkNamespace(namespace);
+    const refresh = query.refresh_ttl ?? getStoreRules(agents).refreshOnRead;
+    const keys = [{ namespace, key: query.key }];
+    const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
+    // Sends `null` as JSON, because clients cannot parse an empty body.
+    return (
+      item ?? new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from('null') })
+    );
+  },
+});
+
+export const listStoreNamespaces = defineAgentOperation({
+  operationId: 'listStoreNamespaces',
+  method: 'POST',
+  path: '/store/namespaces',
+  tag: 'store',
+  summary: 'List the namespaces that have items',
+  access: reads,
+  schema: {
+    body: Closed({
+      prefix: optional(Labels('First labels; `*` matches any label.')),
+      suffix: optional(Labels('Last labels; `*` matches any label.')),
+      max_depth: optional(
+        Type.Integer({
+          minimum: 1,
+          maximum: 100,
+          description: 'Longer namespaces are truncated to this number of labels.',
+        }),
+      ),
+      limit: Limit(),
+      offset: Offset(),
+    }),
+    response: { 200: Type.Object({ namespaces: Type.Array(Type.Array(Type.String())) }) },
+  },
+  handler: async ({ body, services: { agents }, request }) => ({
+    namespaces: await listNamespaces(agents.database, agents.deploymentId, {
+      matches: [
+        { side: 'prefix', labels: body.prefix ?? [] },
+        { side: 'suffix', labels: body.suffix ?? [] },
+      ],
+      maxDepth: body.max_depth ?? undefined,
+      required: request.agentAccess?.items,
+      limit: body.limit ?? 100,
+      offset: body.offset ?? 0,
+    }),
+  }),
+});
+
+export const putStoreItem = defineAgentOperation({
+  operationId: 'putStoreItem',
+  method: 'PUT',
+  path: '/store/items',
+  tag: 'store',
+  summary: 'Store an item',
+  access: runs,
+  errors: [
+    'STORE_ITEM_NOT_FOUND',
+    'STORE_NAMESPACE_INVALID',
+    'STORE_KEY_INVALID',
+    'STORE_WITHOUT_INDEX',
+    'STORE_EMBEDDER_UNUSABLE',
+    'GRAPH_WORKER_BUSY',
+  ],
+  schema: {
+    body: Closed({
+      namespace: Labels('Labels, which must not be empty or contain a dot.'),
+      key: Key(),
+      value: JsonObject({ description: 'Replaces an existing value.' }),
+      index: optional(
+        Type.Union([
+          Type.Literal(false),
+          Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), { maxItems: 100 }),
+        ]),
+        { description: 'Paths of the texts to index, in place of the configured paths. false: do not index.' },
+      ),
+      ttl: optional(Type.Number({ exclusiveMinimum: 0, maximum: 525_600_000 }), {
+        description: 'TTL in minutes. Default: the setting in the langgraph.json, otherwise none.',
+      }),
+    }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { index, ttl, ...item } = body;
+    const rules = getStoreRules(agents);
+    if (Array.isArray(index) && rules.index === undefined)
+      throw runlakeError('STORE_WITHOUT_INDEX', { field: 'index' });
+    const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
+    await putItems(agents.database, agents.deploymentId, rules, [put]);
+    return new Answer({ status: 204 });
+  },
+});
+
+export const searchStoreItems = defineAgentOperation({
+  operationId: 'searchStoreItems',
+  method: 'POST',
+  path: '/store/items/search',
+  tag: 'store',
+  summary: 'Search items below a prefix, last updated first, or most similar to a query first',
+  access: reads,
+  errors: [
+    'ANSWER_TOO_LARGE',
+    'STORE_FILTER_INVALID',
+    'STORE_WITHOUT_INDEX',
+    'STORE_TOO_MANY_VECTORS',
+    'STORE_EMBEDDER_UNUSABLE',
+    'GRAPH_WORKER_BUSY',
+  ],
+  schema: {
+    body: Closed({
+      namespace_prefix: optional(Labels('First labels of the namespaces. Empty: all items.')),
+      filter: optional(
+        JsonObject({
+          description: 'Fields of the value, compared for equality or with $eq, $ne, $gt, $gte, $lt, $lte.',
+          // Each field is a condition of the statement; thousands of them keep Postgres busy for a minute.
+          maxProperties: 100,
+        }),
+      ),
+      limit: Limit(),
+      offset: Offset(),
+      query: optional(Type.String({ maxLength: 100_000, description: 'Text for similarity search.' })),
+      refresh_ttl: RefreshTtl(),
+    }),
+    response: { 200: Type.Object({ items: Type.Array(FoundItem) }) },
+  },
+  handler: async ({ body, services: { agents }, request }) => {
+    const rules = getStoreRules(agents);
+    if (body.query && rules.index === undefined) throw runlakeError('STORE_WITHOUT_INDEX', { field: 'query' });
+    const items = await searchItems(agents.database, agents.deploymentId, rules, {
+      namespacePrefix: body.namespace_prefix ?? [],
+      filter: body.filter ?? undefined,
+      query: body.query ?? undefined,
+      limit: body.limit ?? 10,
+      offset: body.offset ?? 0,
+      required: request.agentAccess?.items,
+      refresh: body.refresh_ttl ?? rules.refreshOnRead,
+      limitBytes: agents.config.maxPageBytes,
+    });
+    return { items };
+  },
+});

@@ -1,0 +1,146 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { registry } from '../../infra/telemetry/metrics.ts';
+import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
+import { JsonObject, optional } from '../server/formats.ts';
+import { Answer } from '../server/operation.ts';
+import { releaseVersion } from '../server/release.ts';
+import { defineAgentOperation, runs } from './agent-operation.ts';
+import { Closed, words } from './agent-schema.ts';
+
+/** Release of the original server that this server is compatible with; clients and tests are written for it. */
+const COMPATIBLE_VERSION = '1.5.1';
+
+/** Feature flags that clients read. */
+const flags = { assistants: true, crons: true, langsmith: true, langsmith_tracing_replicas: false };
+
+export const getAgentInfo = defineAgentOperation({
+  operationId: 'getAgentInfo',
+  method: 'GET',
+  path: '/info',
+  tag: 'system',
+  summary: 'Get the capabilities of the agent server',
+  access: { public: true, tenantScope: 'none' },
+  schema: {
+    response: {
+      200: Type.Object({
+        version: Type.String({ description: 'Release of the original server that this server is compatible with.' }),
+        langgraph_js_version: Type.Optional(Type.String({ description: 'Release of the library that graphs load.' })),
+        context: Type.Literal('js'),
+        flags: JsonObject(),
+        metadata: JsonObject({ description: 'Contains the release of Runlake.' }),
+      }),
+    },
+  },
+  handler: async ({ services: { agents } }) => ({
+    version: COMPATIBLE_VERSION,
+    ...(agents.libraryVersion !== undefined && { langgraph_js_version: agents.libraryVersion }),
+    context: 'js' as const,
+    flags: { ...flags, mcp: agents.protocols?.mcp ?? true, a2a: agents.protocols?.a2a ?? true },
+    metadata: { runlake_version: releaseVersion },
+  }),
+});
+
+const prometheus = 'text/plain; version=0.0.4; charset=utf-8';
+
+const json = 'application/json; charset=utf-8';
+
+const Metric = Type.Object({
+  name: Type.String(),
+  help: Type.String(),
+  type: words(['counter', 'gauge', 'histogram', 'summary']),
+  aggregator: Type.String(),
+  values: Type.Array(
+    Type.Object({
+      value: Type.Union([Type.Number(), Type.Null()]),
+      labels: Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()])),
+      metricName: Type.Optional(Type.String()),
+    }),
+  ),
+});
+
+export const getAgentMetrics = defineAgentOperation({
+  operationId: 'getAgentMetrics',
+  method: 'GET',
+  path: '/metrics',
+  tag: 'system',
+  summary: 'Get the metrics of the process, for Prometheus or as JSON',
+  description: 'Enabled by RUNLAKE_SERVE_METRICS.',
+  access: { public: true, tenantScope: 'none' },
+  whileDraining: true,
+  schema: {
+    query: Type.Object({ format: words(['prometheus', 'json'], { default: 'prometheus' }) }),
+    response: { 200: Type.String() },
+    produces: prometheus,
+    alsoProduces: { [json]: Type.Array(Metric) },
+  },
+  errors: ['ROUTE_NOT_FOUND'],
+  handler: async ({ query, services, request }) => {
+    if (!services.agents.config.serveMetrics) {
+      throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
+    }
+    if (query.format === 'prometheus') return new Answer({ body: Buffer.from(await registry.metrics()) });
+    const body = Buffer.from(JSON.stringify(await registry.getMetricsAsJSON()));
+    return new Answer({ headers: { 'content-type': json }, body });
+  },
+});
+
+/** Identifies the server, even if all other system routes are disabled. Source: RFC 9110, "Server". */
+export const serverName = 'runlake-agents';
+
+export const getAgentOk = defineAgentOperation({
+  operationId: 'getAgentOk',
+  method: 'GET',
+  path: '/ok',
+  tag: 'system',
+  summary: 'Check that the process is alive and, optionally, that Postgres is reachable',
+  access: { public: true, tenantScope: 'none' },
+  errors: ['DATABASE_UNAVAILABLE'],
+  whileDraining: true,
+  schema: {
+    query: Type.Object({ check_db: Type.Boolean({ default: false }) }),
+    response: { 200: Type.Object({ ok: Type.Literal(true) }) },
+  },
+  handler: async ({ query, services: { agents } }) => {
+    if (query.check_db) await agents.database.ping();
+    return new Answer({ headers: { server: serverName }, body: { ok: true } });
+  },
+});
+
+export const truncate = defineAgentOperation({
+  operationId: 'truncate',
+  method: 'POST',
+  path: '/internal/truncate',
+  tag: 'system',
+  summary: 'Delete the data of the agent server, for tests',
+  description: 'Only available in tests of Runlake. Deleting threads also deletes their runs and state.',
+  access: runs,
+  errors: ['ROUTE_NOT_FOUND'],
+  schema: {
+    body: Closed({
+      runs: optional(Type.Boolean()),
+      threads: optional(Type.Boolean()),
+      assistants: optional(Type.Boolean({ description: 'Assistants that clients created; those of graphs stay.' })),
+      crons: optional(Type.Boolean()),
+      store: optional(Type.Boolean()),
+      checkpointer: optional(Type.Boolean({ description: 'The state of all threads.' })),
+      checkpoint: optional(Type.Boolean({ description: 'Same as `checkpointer`.' })),
+      checkpoints: optional(Type.Boolean({ description: 'Same as `checkpointer`.' })),
+    }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ body, services: { agents }, request }) => {
+    if (!agents.config.agentsAllowTruncate) {
+      throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/internal/truncate' });
+    }
+    await truncateAgents(agents.database, agents.deploymentId, {
+      runs: body.runs ?? false,
+      threads: body.threads ?? false,
+      assistants: body.assistants ?? false,
+      crons: body.crons ?? false,
+      store: body.store ?? false,
+      checkpointer: (body.checkpointer || body.checkpoint || body.checkpoints) ?? false,
+    });
+    return new Answer({ status: 204 });
+  },
+});

@@ -1,0 +1,43 @@
+import { Type } from 'typebox';
+import { getAttachment as readAttachment } from '../../pipelines/attachments/read-attachment.ts';
+import { Answer, defineOperation } from '../server/operation.ts';
+
+/** `GET /public/attachments/{token}`: the target of the links in `s3_urls`. */
+export const getAttachment = defineOperation({
+  operationId: 'getAttachment',
+  method: 'GET',
+  path: '/public/attachments/:token',
+  tag: 'runs',
+  summary: 'Get an attachment of a run',
+  description: 'Needs no key: the token is part of the links in `s3_urls` of a run and expires after an hour.',
+  access: { public: true, tenantScope: 'none' },
+  errors: ['NOT_FOUND', 'LINK_EXPIRED'],
+  schema: {
+    params: Type.Object({ token: Type.String({ maxLength: 8_192 }) }),
+    response: {
+      200: Type.String({ contentEncoding: 'binary', description: 'The bytes of the attachment, as they were sent.' }),
+    },
+    produces: 'application/octet-stream',
+  },
+  handler: async ({ params, services }) => {
+    const { clickhouse, database, attachmentSigner: signer } = services;
+    const { name, mimeType, content } = await readAttachment({ clickhouse, database, signer }, params.token);
+    return new Answer({
+      body: content,
+      headers: {
+        'content-type': mimeType,
+        // The sender chooses type and content, so browsers must download it and never execute it on this origin.
+        'content-disposition': `attachment; filename*=UTF-8''${encodeExtended(name)}`,
+        'content-security-policy': "default-src 'none'; sandbox",
+        'x-content-type-options': 'nosniff',
+        'referrer-policy': 'no-referrer',
+        'cache-control': 'private, no-store',
+      },
+    });
+  },
+});
+
+/** Encodes a file name for RFC 8187, which allows fewer characters than URLs. */
+function encodeExtended(text: string): string {
+  return encodeURIComponent(text).replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
+}

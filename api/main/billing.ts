@@ -1,0 +1,348 @@
+import { Readable } from 'node:stream';
+import { stringify } from 'csv-stringify';
+import { type Static, Type } from 'typebox';
+import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { groupings } from '../../pipelines/usage/grouping.ts';
+import {
+  type GranularUsage,
+  type GranularUsageRequest,
+  granularUsage,
+  organizationUsage,
+  type UsageRow,
+  usageRows,
+} from '../../pipelines/usage/report.ts';
+import type { UsageRange } from '../../pipelines/usage/stride.ts';
+import { nullable, optional } from '../server/formats.ts';
+import { Answer, defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+
+/**
+ * ISO 8601: a date, optionally with a time of any precision; `Z`, an offset, or no zone, which means UTC. A space
+ * counts as the `+` of an offset, because an unescaped `+` in a query decodes to a space.
+ */
+const form = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?(?:(Z)|([+ -])(\d\d):?(\d\d))?)?$/i;
+
+/**
+ * Returns milliseconds since 1970, with a fraction if the text is more precise; undefined if the text is not a valid time.
+ */
+function parseUsageTime(text: string): number | undefined {
+  const match = form.exec(text);
+  if (!match) return undefined;
+  const [year, month, day, hour, minute, second] = match.slice(1, 7).map((digits) => Number(digits ?? 0)) as Six;
+  const [fraction = '', , sign = '+', offsetHours = 0, offsetMinutes = 0] = match.slice(7);
+  const wholeMs = Date.UTC(year, month - 1, day, hour, minute, second);
+  // `Date.UTC` converts a day that does not exist (30 February) to another day.
+  if (new Date(wholeMs).toISOString().slice(0, 10) !== text.slice(0, 10)) return undefined;
+  if (hour > 23 || minute > 59 || second > 59 || Number(offsetHours) > 15 || Number(offsetMinutes) > 59)
+    return undefined;
+  const offsetMs = (Number(offsetHours) * 60 + Number(offsetMinutes)) * 60_000;
+  return wholeMs + Number(`0${fraction}`) * 1_000 + (sign === '-' ? offsetMs : -offsetMs);
+}
+type Six = [number, number, number, number, number, number];
+
+const UsageTime = (description: string) =>
+  Type.Refine(
+    Type.String({
+      description: `${description} ISO 8601; UTC if it has no zone.`,
+      examples: ['2026-01-05T00:00:00Z'],
+    }),
+    (text) => parseUsageTime(text) !== undefined,
+    () => 'must be an ISO 8601 date and time, such as 2026-01-05T00:00:00Z',
+  );
+
+const earliestMs = Date.UTC(1970, 0, 1);
+const latestMs = Date.UTC(2200, 0, 1);
+
+/**
+ * Returns the range between the validated times in the parameters `startName` and `endName`.
+ * @throws INVALID_REQUEST with the invalid parameters.
+ */
+function usageRange(query: Readonly<Record<string, unknown>>, startName: string, endName: string): UsageRange {
+  const startMs = parseUsageTime(String(query[startName])) ?? Number.NaN;
+  const endMs = parseUsageTime(String(query[endName])) ?? Number.NaN;
+  const fields: FieldError[] = [];
+  for (const [name, ms] of [
+    [startName, startMs],
+    [endName, endMs],
+  ] as const) {
+    if (ms >= earliestMs && ms <= latestMs) continue;
+    fields.push({ loc: ['query', name], msg: 'must be between the years 1970 and 2200', type: 'out_of_range' });
+  }
+  if (fields.length === 0 && endMs <= startMs) {
+    fields.push({ loc: ['query', endName], msg: `must be after ${startName}`, type: 'range_order' });
+  }
+  if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields });
+  return { startMs, endMs };
+}
+
+/** Formats a whole second as in responses: `2026-01-05T00:00:00Z`. */
+export function formatUsageTime(seconds: number): string {
+  return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}Z`;
+}
+
+/** Maximum number of workspace ids in one usage request: they go into one query, and a URL holds few more. */
+const maxWorkspaceIds = 200;
+
+/** Query parameters of granular usage, for JSON and CSV. SPEC.md 4.2. */
+const GranularUsageQuery = Type.Object({
+  start_time: UsageTime('Start of the range, rounded down to the hour.'),
+  end_time: UsageTime('End of the range, after start_time, rounded up to the hour.'),
+  workspace_ids: Type.Array(Type.String(), {
+    minItems: 1,
+    description:
+      `Workspaces to count, as a repeated parameter or separated by commas, at most ${maxWorkspaceIds}. ` +
+      'Workspaces that the API key cannot read, or of other organisations, are ignored.',
+  }),
+  group_by: Type.Union(
+    groupings.map((grouping) => Type.Literal(grouping)),
+    { default: 'workspace', description: 'Dimension by which the traces of a bucket are grouped.' },
+  ),
+  kind: Type.Optional(Type.String({ description: 'Only `traces` is supported.', default: 'traces' })),
+});
+
+/** Parameters of newer clients. */
+const unsupportedUsageParameters = ['trace_tier'] as const;
+
+/**
+ * Converts the parameters to a usage request, restricted to workspaces that the caller can read.
+ * @throws INVALID_REQUEST, PARAMETER_NOT_SUPPORTED
+ */
+function granularUsageRequest(query: Static<typeof GranularUsageQuery>, caller: Caller): GranularUsageRequest {
+  if (query.kind !== undefined && query.kind !== 'traces')
+    throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: 'kind' });
+  const ids = workspaceIds(query.workspace_ids);
+  return {
+    organizationId: caller.organizationId,
+    workspaceIds: [...new Set(ids)].filter((id) => caller.readableWorkspaceIds.has(id)),
+    range: usageRange(query, 'start_time', 'end_time'),
+    groupBy: query.group_by,
+  };
+}
+
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+function workspaceIds(values: readonly string[]): string[] {
+  const ids = values.flatMap((value) => value.split(',')).map((id) => id.trim().toLowerCase());
+  const named = ids.filter((id) => id !== '');
+  const fields: FieldError[] = named.flatMap((id, index) =>
+    uuid.test(id) ? [] : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
+  );
+  if (named.length === 0 || named.length > maxWorkspaceIds) {
+    const msg = `must name between 1 and ${maxWorkspaceIds} workspaces, not ${named.length}`;
+    fields.splice(0, fields.length, { loc: ['query', 'workspace_ids'], msg, type: 'item_count' });
+  }
+  if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: fields.slice(0, 8) });
+  return named;
+}
+
+/** Header texts and order of SPEC.md 2.5, each with the cell of a row. */
+const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => string | number]> = [
+  ['Time Bucket Start', ({ startSeconds }) => formatUsageTime(startSeconds)],
+  ['Time Bucket End', ({ endSeconds }) => formatUsageTime(endSeconds)],
+  ['Workspace ID', ({ dimensions }) => text(dimensions.workspace_id)],
+  ['Workspace Name', ({ dimensions }) => text(dimensions.workspace_name)],
+  ['Project ID', ({ dimensions }) => text(dimensions.project_id)],
+  ['Project Name', ({ dimensions }) => text(dimensions.project_name)],
+  ['User ID', ({ dimensions }) => text(dimensions.user_id)],
+  ['User Email', ({ dimensions }) => text(dimensions.user_email)],
+  ['API Key Short Key', ({ dimensions }) => text(dimensions.api_key_short_key)],
+  ['Traces', ({ traces }) => traces],
+];
+
+/**
+ * Formats the rows as CSV in UTF-8: always all columns, CRLF line ends, quotes as RFC 4180 requires.
+ * Returns a stream, so that a large file neither blocks other requests nor is in memory twice.
+ */
+function usageCsv(rows: Iterable<UsageRow>): Readable {
+  const lines = stringify({
+    header: true,
+    columns: columns.map(([header]) => header),
+    record_delimiter: 'windows',
+    // By default the library quotes only complete line ends.
+    quoted_match: /[\r\n]/,
+  });
+  const cells = Readable.from(generateCells(rows));
+  cells.on('error', (error) => lines.destroy(error));
+  return cells.pipe(lines);
+}
+
+function* generateCells(rows: Iterable<UsageRow>) {
+  for (const row of rows) yield columns.map(([, cell]) => cell(row));
+}
+
+/**
+ * Text that spreadsheets evaluate as a formula, also after white space and quotes, which some of them skip, and in
+ * full-width characters, which some of them convert. Source: OWASP, "CSV Injection".
+ */
+const formula = /^(?:[\s"'\p{Cc}\p{Cf}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
+
+/** Returns the text of a cell, preceded by an apostrophe if a spreadsheet would evaluate it as a formula. */
+function text(value: string | null | undefined): string {
+  if (value === null || value === undefined) return '';
+  return formula.test(value) ? `'${value}` : value;
+}
+
+/** GET /orgs/current/billing/granular-usage/export. SPEC.md 2.5 and 4.2. */
+export const exportGranularUsage = defineOperation({
+  operationId: 'exportGranularUsage',
+  method: 'GET',
+  path: '/orgs/current/billing/granular-usage/export',
+  tag: 'billing',
+  summary: 'Export granular usage as CSV',
+  description:
+    'The rows of granular usage, with the end of each bucket; the last bucket ends where counting ends. Lines end with CRLF ' +
+    '(RFC 4180). All columns are present; those of other groupings are empty. An apostrophe precedes text that a spreadsheet ' +
+    'would evaluate as a formula.',
+  access: { permission: 'organization:read', tenantScope: 'organization' },
+  unsupported: { query: unsupportedUsageParameters },
+  errors: clickhouseErrors,
+  schema: {
+    query: GranularUsageQuery,
+    response: { 200: Type.String({ description: 'The CSV file.' }) },
+    produces: 'text/csv; charset=utf-8',
+  },
+  handler: async ({ query, caller, services }) => {
+    const request = granularUsageRequest(query, caller);
+    const usage = await granularUsage(services, request);
+    const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
+      formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
+    );
+    return new Answer({
+      headers: {
+        'content-type': 'text/csv; charset=utf-8',
+        'content-disposition': `attachment; filename="usage-by-${request.groupBy}-${from}-to-${to}.csv"`,
+      },
+      body: usageCsv(usageRows(usage)),
+    });
+  },
+});
+
+/**
+ * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. A month by API key has tens
+ * of thousands of rows that share a few hundred dimensions, so each dimension is serialised once.
+ */
+export function usageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
+  const dimensionTexts = dimensions.map((dimension) => `,"dimensions":${JSON.stringify(dimension)},"traces":`);
+  let rows = '';
+  for (const { startSeconds, traces } of buckets) {
+    const head = `{"time_bucket":"${formatUsageTime(startSeconds)}"`;
+    for (let index = 0; index < traces.length; index++) {
+      if (traces[index] === 0) continue;
+      rows += `${rows === '' ? '' : ','}${head}${dimensionTexts[index]}${traces[index]}}`;
+    }
+  }
+  return Buffer.from(`{"stride":${JSON.stringify({ days: stride.days, hours: stride.hours })},"usage":[${rows}]}`);
+}
+
+const Name = optional(Type.String());
+
+const GranularUsageResponse = Type.Object({
+  stride: Type.Object(
+    { days: Type.Integer(), hours: Type.Integer() },
+    { description: 'Size of a bucket, derived from the length of the range.' },
+  ),
+  usage: Type.Array(
+    Type.Object({
+      time_bucket: Type.String({ format: 'date-time', description: 'Start of the bucket, UTC.' }),
+      dimensions: Type.Object(
+        {
+          workspace_id: Name,
+          workspace_name: Name,
+          project_id: Name,
+          project_name: Name,
+          user_id: Name,
+          user_email: Name,
+          api_key_short_key: Name,
+        },
+        { description: 'Only the keys of the grouping, with current names.' },
+      ),
+      traces: Type.Integer(),
+    }),
+    { description: 'Ordered by bucket, then by dimension; without empty buckets.' },
+  ),
+});
+
+/** GET /orgs/current/billing/granular-usage. SPEC.md 2.5 and 4.2. */
+export const getGranularUsage = defineOperation({
+  operationId: 'getGranularUsage',
+  method: 'GET',
+  path: '/orgs/current/billing/granular-usage',
+  tag: 'billing',
+  summary: 'Get traces per time bucket, by workspace, project, user or API key',
+  description:
+    'A trace counts once, in the hour of its start. The range is widened to whole hours. Buckets are one hour for ranges ' +
+    'below one day, one day up to 31 days, one week up to 93 days, 30 days up to 366 days, and 365 days above. Buckets of days ' +
+    'begin at midnight UTC of the day of start_time. All groupings and bucket sizes have the same total.',
+  access: { permission: 'organization:read', tenantScope: 'organization' },
+  unsupported: { query: unsupportedUsageParameters },
+  errors: clickhouseErrors,
+  schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
+  handler: async ({ query, caller, services }) => {
+    const request = granularUsageRequest(query, caller);
+    const usage = await granularUsage(services, request);
+    return new Answer({
+      headers: { 'content-type': 'application/json; charset=utf-8' },
+      body: usageJson(usage),
+    });
+  },
+});
+
+const metric = { id: 'traces', name: 'Traces' } as const;
+
+/** GET /orgs/current/billing/usage: the older report without time buckets, which tool servers read. */
+export const getOrganizationUsage = defineOperation({
+  operationId: 'getOrganizationUsage',
+  method: 'GET',
+  path: '/orgs/current/billing/usage',
+  tag: 'billing',
+  summary: 'Get the usage of the organisation, by workspace',
+  description:
+    'One metric: the traces of the whole range, equal to the sum of granular usage. Counts only workspaces that the API key can ' +
+    'read; `groups` omits workspaces without traces.',
+  access: { permission: 'organization:read', tenantScope: 'organization' },
+  errors: clickhouseErrors,
+  schema: {
+    query: Type.Object({
+      starting_on: UsageTime('Start of the range, rounded down to the hour.'),
+      ending_before: UsageTime('End of the range, after starting_on, rounded up to the hour.'),
+      on_current_plan: Type.Boolean({
+        default: true,
+        description: 'Has no effect: there is only one plan.',
+      }),
+    }),
+    response: {
+      200: Type.Array(
+        Type.Object({
+          customer_id: Type.String({ description: 'Id of the organisation.' }),
+          billable_metric_id: Type.String(),
+          billable_metric_name: Type.String(),
+          start_timestamp: Type.String({ format: 'date-time', description: 'Start of the first counted hour.' }),
+          end_timestamp: Type.String({ format: 'date-time', description: 'End of the last counted hour.' }),
+          value: nullable(Type.Number()),
+          groups: nullable(Type.Record(Type.String(), Type.Number()), {
+            description: 'Traces by workspace id.',
+          }),
+        }),
+      ),
+    },
+  },
+  handler: async ({ query, caller, services }) => {
+    const usage = await organizationUsage(services, {
+      organizationId: caller.organizationId,
+      workspaceIds: [...caller.readableWorkspaceIds],
+      range: usageRange(query, 'starting_on', 'ending_before'),
+    });
+    return [
+      {
+        customer_id: caller.organizationId,
+        billable_metric_id: metric.id,
+        billable_metric_name: metric.name,
+        start_timestamp: formatUsageTime(usage.startSeconds),
+        end_timestamp: formatUsageTime(usage.endSeconds),
+        value: usage.traces,
+        groups: usage.byWorkspace,
+      },
+    ];
+  },
+});

@@ -1,0 +1,263 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { createExport } from '../../pipelines/exports/create-export.ts';
+import { cancelExport } from '../../pipelines/exports/finish-export.ts';
+import {
+  type ExportWithProgress,
+  listExports,
+  paceOf,
+  readExport,
+  shareDone,
+} from '../../pipelines/exports/read-export.ts';
+import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
+import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation } from '../server/operation.ts';
+
+/** Source: SPEC 3.3. */
+export const Status = () =>
+  Type.Union([
+    Type.Literal('CREATED'),
+    Type.Literal('RUNNING'),
+    Type.Literal('COMPLETED'),
+    Type.Literal('FAILED'),
+    Type.Literal('CANCELLED'),
+    Type.Literal('TIMEDOUT'),
+  ]);
+const FormatVersion = Type.Union([Type.Literal('v1'), Type.Literal('v2_beta')]);
+const Compression = Type.Union([
+  Type.Literal('none'),
+  Type.Literal('gzip'),
+  Type.Literal('snappy'),
+  Type.Literal('zstandard'),
+]);
+
+export const ExportParams = Type.Object({ bulk_export_id: Uuid() });
+
+const NewBulkExport = Type.Object({
+  bulk_export_destination_id: Uuid(),
+  session_id: Uuid({ description: 'Id of the tracing project.' }),
+  start_time: Timestamp({ description: 'Export runs that started at or after this time.' }),
+  end_time: optional(
+    Timestamp({ description: 'Export runs that started before this time. Must be absent with `interval_hours`.' }),
+  ),
+  interval_hours: optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 168,
+      description:
+        'Creates a schedule with one export for each interval of this many hours from `start_time` on, including past intervals.',
+    }),
+  ),
+  format: optional(Type.Literal('Parquet'), { description: 'Default: Parquet.' }),
+  format_version: optional(FormatVersion, {
+    description: 'Default: v1. v2_beta uses native Parquet types for times and lists, and Hive partition folders.',
+  }),
+  compression: optional(Compression, { description: 'Compression of the files. Default: zstandard.' }),
+  export_fields: optional(
+    Type.Array(Text({ maxLength: 256 }), {
+      maxItems: 1_000,
+      description: 'Columns of the files. Default: all.',
+    }),
+  ),
+  filter: Type.Optional(Type.Unknown({ description: 'Not supported yet. Must be null, empty or absent.' })),
+});
+
+const Progress = Type.Object(
+  {
+    runs_total: Type.Integer(),
+    runs_completed: Type.Integer(),
+    share_done: Type.Number({
+      description: 'From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases.',
+    }),
+    rows_written: Type.Integer(),
+    rows_expected: nullable(Type.Integer({ description: 'Null until the rows of all export runs are counted.' })),
+    bytes_written: Type.Integer(),
+    files: Type.Integer(),
+    late_runs: Type.Integer({
+      description: 'Runs in the range that arrived after the export was created and are not included.',
+    }),
+    retries: Type.Integer(),
+    rows_per_second: nullable(Type.Number()),
+    seconds_left: nullable(Type.Number({ description: 'Estimate from the rate so far.' })),
+  },
+  { description: 'All zero for a schedule, whose exports are separate.' },
+);
+
+const BulkExport = Type.Object({
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
+  bulk_export_destination_id: Uuid(),
+  session_id: Uuid(),
+  start_time: Timestamp(),
+  end_time: nullable(Timestamp()),
+  interval_hours: nullable(Type.Integer()),
+  format: Type.String(),
+  format_version: FormatVersion,
+  compression: Compression,
+  export_fields: nullable(Type.Array(Type.String())),
+  filter: nullable(Type.String()),
+  status: Status(),
+  status_reason: nullable(Type.String({ description: 'Reason of the status.' })),
+  source_bulk_export_id: nullable(Uuid({ description: 'Id of the schedule that created the export.' })),
+  next_start_time: nullable(Timestamp({ description: 'Start of the next interval of a schedule.' })),
+  members_until: Timestamp({ description: 'Runs received later are not included.' }),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  started_at: nullable(Timestamp()),
+  finished_at: nullable(Timestamp()),
+  progress: Progress,
+});
+
+/** Formats a time with `+00:00` in place of `Z`, as in other responses of this API. */
+export function withOffset(time: string): string {
+  return time.replace(/Z$/, '+00:00');
+}
+
+export function withOffsetOrNull(time: string | null): string | null {
+  return time === null ? null : withOffset(time);
+}
+
+export function showExport(record: ExportWithProgress, now: Date) {
+  const { rowsPerSecond, secondsLeft } = paceOf(record, now);
+  const counted = record.runsTotal > 0 && record.runsCounted === record.runsTotal;
+  return {
+    id: record.id,
+    tenant_id: record.workspaceId,
+    bulk_export_destination_id: record.destinationId,
+    session_id: record.projectId,
+    start_time: withOffset(record.startTime),
+    end_time: withOffsetOrNull(record.endTime),
+    interval_hours: record.intervalHours,
+    format: record.format,
+    format_version: record.formatVersion,
+    compression: record.compression,
+    export_fields: record.exportFields === null ? null : [...record.exportFields],
+    filter: record.filter,
+    status: record.status,
+    status_reason: record.statusReason,
+    source_bulk_export_id: record.sourceExportId,
+    next_start_time: withOffsetOrNull(record.nextStartTime),
+    members_until: withOffset(record.membersUntil),
+    created_at: withOffset(record.createdAt),
+    updated_at: withOffset(record.updatedAt),
+    started_at: withOffsetOrNull(record.startedAt),
+    finished_at: withOffsetOrNull(record.finishedAt),
+    progress: {
+      runs_total: record.runsTotal,
+      runs_completed: record.runsCompleted,
+      share_done: shareDone(record),
+      rows_written: record.rowsWritten,
+      rows_expected: counted ? record.rowsCounted : null,
+      bytes_written: record.bytesWritten,
+      files: record.files,
+      late_runs: record.lateRuns,
+      retries: record.retries,
+      rows_per_second: rowsPerSecond ?? null,
+      seconds_left: secondsLeft ?? null,
+    },
+  };
+}
+
+const micros = (time: string) => parseTime(time) as number;
+
+export const createBulkExport = defineOperation({
+  operationId: 'createBulkExport',
+  method: 'POST',
+  path: '/bulk-exports',
+  tag: 'bulk exports',
+  summary: 'Export the runs of a tracing project to a bucket, once or on a schedule',
+  description:
+    'The export contains the runs in the range that were accepted before the request. Runs that arrive later are counted, but not exported.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  unsupported: { body: ['filter', 'all_experiments'], flags: ['all_experiments'] },
+  errors: ['NOT_FOUND', 'PARAMETER_NOT_SUPPORTED', 'INVALID_REQUEST', 'LIMIT_REACHED', 'KAFKA_UNAVAILABLE'],
+  schema: { body: NewBulkExport, response: { 200: BulkExport } },
+  handler: async ({ caller, body, services }) => {
+    const created = await createExport(services.exports, caller, {
+      destinationId: body.bulk_export_destination_id,
+      projectId: body.session_id,
+      startTimeMicros: micros(body.start_time),
+      endTimeMicros: body.end_time ? micros(body.end_time) : undefined,
+      intervalHours: body.interval_hours ?? undefined,
+      formatVersion: body.format_version ?? 'v1',
+      compression: body.compression ?? 'zstandard',
+      exportFields: body.export_fields ?? undefined,
+    });
+    return showExport(created, services.exports.now());
+  },
+});
+
+const Query = Type.Object({
+  status: Type.Optional(Type.Array(Status(), { maxItems: 6 })),
+  session_id: Type.Optional(Uuid()),
+  bulk_export_destination_id: Type.Optional(Uuid()),
+  source_bulk_export_id: Type.Optional(Uuid({ description: 'Only exports that this schedule created.' })),
+  scheduled: Type.Optional(Type.Boolean({ description: 'true: schedules only; false: everything else.' })),
+  // Clients without pagination expect all exports (SPEC 4.3).
+  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
+  offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+});
+
+export const listBulkExports = defineOperation({
+  operationId: 'listBulkExports',
+  method: 'GET',
+  path: '/bulk-exports',
+  tag: 'bulk exports',
+  summary: 'List the bulk exports and schedules of the workspace, newest first',
+  access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
+  schema: { query: Query, response: { 200: Type.Array(BulkExport) } },
+  handler: async ({ caller, query, services }) => {
+    const found = await listExports(services.database, caller.workspaceId, {
+      statuses: query.status,
+      projectId: query.session_id,
+      destinationId: query.bulk_export_destination_id,
+      sourceExportId: query.source_bulk_export_id,
+      scheduled: query.scheduled,
+      limit: query.limit,
+      offset: query.offset,
+    });
+    return found.map((each) => showExport(each, services.exports.now()));
+  },
+});
+
+export const getBulkExport = defineOperation({
+  operationId: 'getBulkExport',
+  method: 'GET',
+  path: '/bulk-exports/:bulk_export_id',
+  tag: 'bulk exports',
+  summary: 'Get a bulk export with its progress',
+  access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: { params: ExportParams, response: { 200: BulkExport } },
+  handler: async ({ caller, params, services }) => {
+    const found = await readExport(services.database, caller.workspaceId, params.bulk_export_id);
+    return showExport(found, services.exports.now());
+  },
+});
+
+export const cancelBulkExport = defineOperation({
+  operationId: 'cancelBulkExport',
+  method: 'PATCH',
+  path: '/bulk-exports/:bulk_export_id',
+  tag: 'bulk exports',
+  summary: 'Cancel a bulk export or a schedule',
+  description:
+    'Finished files stay in the bucket and in the list of files. Exports that a schedule has created continue. A cancelled export or schedule cannot be restarted.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'EXPORT_FINISHED', 'INVALID_REQUEST'],
+  schema: {
+    params: ExportParams,
+    body: Type.Object({
+      status: Type.Optional(Type.String({ description: '`Cancelled` (default), case-insensitive.' })),
+    }),
+    response: { 200: BulkExport },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    if (body.status !== undefined && body.status.toLowerCase() !== 'cancelled') {
+      const field = { loc: ['body', 'status'], msg: "must be 'Cancelled'", type: 'enum' };
+      throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
+    }
+    const cancelled = await cancelExport(services.exports, caller.workspaceId, params.bulk_export_id);
+    return showExport(cancelled, services.exports.now());
+  },
+});

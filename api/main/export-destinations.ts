@@ -1,0 +1,205 @@
+import { Type } from 'typebox';
+import {
+  type DestinationRecord,
+  listDestinations as list,
+  readDestination,
+} from '../../pipelines/exports/destinations/destination.ts';
+import {
+  createDestination as create,
+  deleteDestination as remove,
+  updateDestination as update,
+} from '../../pipelines/exports/destinations/write-destination.ts';
+import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation } from '../server/operation.ts';
+
+const DestinationParams = Type.Object({ destination_id: Uuid() });
+
+const DisplayName = Type.String({ minLength: 1, maxLength: 255, pattern: "^[A-Za-z0-9\\-_ ']+$" });
+
+/** Credentials are sent in HTTP headers, so they contain no spaces and no control characters. */
+const secretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
+
+const Credentials = Type.Object(
+  {
+    access_key_id: secretText(255),
+    secret_access_key: secretText(2_048),
+    session_token: optional(secretText(2_048), { description: 'Session token of temporary credentials.' }),
+  },
+  { additionalProperties: false },
+);
+
+const NewConfig = Type.Object({
+  bucket_name: optional(Type.String({ minLength: 3, maxLength: 63 })),
+  prefix: optional(Text({ maxLength: 1_024 }), {
+    description: 'Prefix of all object keys; `/` separates folders.',
+  }),
+  region: optional(Type.String({ minLength: 1, maxLength: 63 }), { description: 'AWS region. Default: us-east-1.' }),
+  endpoint_url: optional(Text({ minLength: 1, maxLength: 2_048 }), {
+    description: 'Endpoint of an S3-compatible store. Omit it for AWS.',
+  }),
+  include_bucket_in_prefix: optional(Type.Boolean(), {
+    description:
+      'Default: true. If false, `endpoint_url` is the URL of the bucket itself, and reported paths do not contain the bucket.',
+  }),
+  config_kwargs_s3: optional(
+    Type.Object({
+      addressing_style: optional(Type.Union([Type.Literal('virtual'), Type.Literal('path'), Type.Literal('auto')]), {
+        description: 'Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS.',
+      }),
+    }),
+  ),
+  s3_additional_kwargs: optional(JsonObject(), { description: 'Not supported. Must be null or empty.' }),
+  aws_role_arn: optional(Type.String({ maxLength: 2_048 }), { description: 'Not supported. Must be null or empty.' }),
+});
+
+export const NewDestination = Type.Object({
+  destination_type: optional(Type.Union([Type.Literal('s3'), Type.Literal('local')]), {
+    default: 's3',
+    description: '`local` is the folder `config.prefix` below the root that the operator configured.',
+  }),
+  display_name: DisplayName,
+  config: NewConfig,
+  credentials: optional(Credentials, {
+    description: 'Default: the default AWS credentials of the server, if the operator allows them.',
+  }),
+});
+
+const DestinationChange = Type.Object({
+  display_name: optional(DisplayName),
+  credentials: optional(Credentials, { description: 'Tested before they replace the current credentials.' }),
+});
+
+/** A destination in responses, without its credentials. */
+const Destination = Type.Object({
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
+  destination_type: Type.String(),
+  display_name: Type.String(),
+  config: Type.Object({
+    bucket_name: nullable(Type.String()),
+    prefix: Type.String(),
+    region: nullable(Type.String()),
+    endpoint_url: nullable(Type.String()),
+    include_bucket_in_prefix: Type.Boolean(),
+    config_kwargs_s3: nullable(Type.Object({ addressing_style: Type.String() })),
+    s3_additional_kwargs: Type.Null(),
+    aws_role_arn: Type.Null(),
+  }),
+  credentials_keys: Type.Array(Type.String(), {
+    description: 'Names of the stored credentials. Their values are never returned.',
+  }),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+});
+
+export function showDestination({ config, credentials_keys, ...record }: DestinationRecord) {
+  return {
+    ...record,
+    config: { ...config, s3_additional_kwargs: null, aws_role_arn: null },
+    credentials_keys: [...credentials_keys],
+  };
+}
+
+/** Errors of the checks of a new destination or of new credentials. */
+const checkErrors = [
+  'BAD_REQUEST',
+  'PARAMETER_NOT_SUPPORTED',
+  'DESTINATION_ACCESS_DENIED',
+  'DESTINATION_BUCKET_NOT_VALID',
+  'DESTINATION_CREDENTIALS_REQUIRED',
+  'DESTINATION_ENDPOINT_INVALID',
+  'DESTINATION_ENDPOINT_NOT_ALLOWED',
+  'DESTINATION_KEY_UNKNOWN',
+  'DESTINATION_OBJECT_DAMAGED',
+  'DESTINATION_TYPE_OFF',
+  'DESTINATION_UNAVAILABLE',
+  'OVERLOADED',
+] as const;
+
+export const createDestination = defineOperation({
+  operationId: 'createBulkExportDestination',
+  method: 'POST',
+  path: '/bulk-exports/destinations',
+  tag: 'bulk exports',
+  summary: 'Create a destination for bulk exports',
+  description:
+    'The server writes a small object below `tmp/` in the prefix. It also reads and deletes the object if it has the permissions. If a step fails, the error names it and no destination is created.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  errors: [...checkErrors, 'LIMIT_REACHED'],
+  schema: { body: NewDestination, response: { 200: Destination } },
+  handler: async ({ caller, body, services }) => {
+    const destination = {
+      type: body.destination_type ?? 's3',
+      displayName: body.display_name,
+      config: body.config,
+      credentials: body.credentials,
+    };
+    return showDestination(await create(services.destinations, caller.workspaceId, destination));
+  },
+});
+
+export const deleteDestination = defineOperation({
+  operationId: 'deleteBulkExportDestination',
+  method: 'DELETE',
+  path: '/bulk-exports/destinations/:destination_id',
+  tag: 'bulk exports',
+  summary: 'Delete a destination with its credentials',
+  description: 'Exported files stay in the bucket.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'DESTINATION_IN_USE'],
+  schema: { params: DestinationParams, response: { 200: Type.Object({ message: Type.String() }) } },
+  handler: async ({ caller, params, services }) => {
+    await remove(services.database, caller.workspaceId, params.destination_id);
+    return { message: 'Bulk export destination deleted' };
+  },
+});
+
+export const getDestination = defineOperation({
+  operationId: 'getBulkExportDestination',
+  method: 'GET',
+  path: '/bulk-exports/destinations/:destination_id',
+  tag: 'bulk exports',
+  summary: 'Get a destination',
+  access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: { params: DestinationParams, response: { 200: Destination } },
+  handler: async ({ caller, params, services }) =>
+    showDestination(await readDestination(services.database, caller.workspaceId, params.destination_id)),
+});
+
+export const listDestinations = defineOperation({
+  operationId: 'listBulkExportDestinations',
+  method: 'GET',
+  path: '/bulk-exports/destinations',
+  tag: 'bulk exports',
+  summary: 'List the destinations of the workspace, oldest first',
+  access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
+  schema: {
+    query: Type.Object({
+      limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }),
+      offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+    }),
+    response: { 200: Type.Array(Destination) },
+  },
+  handler: async ({ caller, query, services }) =>
+    (await list(services.database, caller.workspaceId, query)).map(showDestination),
+});
+
+export const updateDestination = defineOperation({
+  operationId: 'updateBulkExportDestination',
+  method: 'PATCH',
+  path: '/bulk-exports/destinations/:destination_id',
+  tag: 'bulk exports',
+  summary: 'Rename a destination, or replace its credentials',
+  description:
+    'Absent and null fields stay unchanged. New credentials are tested as at creation; if the test fails, the old ones stay. Bucket and prefix cannot be changed; create another destination instead.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  unsupported: { body: ['config', 'destination_type'] },
+  errors: [...checkErrors, 'NOT_FOUND'],
+  schema: { params: DestinationParams, body: DestinationChange, response: { 200: Destination } },
+  handler: async ({ caller, params, body, services }) => {
+    const change = { displayName: body.display_name, credentials: body.credentials };
+    const { destinations } = services;
+    return showDestination(await update(destinations, caller.workspaceId, params.destination_id, change));
+  },
+});

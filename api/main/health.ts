@@ -1,0 +1,68 @@
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { checkHealth } from '../../infra/telemetry/check-health.ts';
+import { registry } from '../../infra/telemetry/metrics.ts';
+import { Answer, defineOperation } from '../server/operation.ts';
+
+export const getMetrics = defineOperation({
+  operationId: 'getMetrics',
+  method: 'GET',
+  path: '/metrics',
+  mount: 'root',
+  tag: 'health',
+  summary: 'Get the Prometheus metrics of the process',
+  description: 'Enabled by RUNLAKE_SERVE_METRICS.',
+  access: { public: true, tenantScope: 'none' },
+  whileDraining: true,
+  schema: { response: { 200: Type.String() }, produces: 'text/plain; version=0.0.4; charset=utf-8' },
+  errors: ['ROUTE_NOT_FOUND'],
+  handler: async ({ services, request }) => {
+    if (!services.config.serveMetrics)
+      throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
+    return new Answer({ body: Buffer.from(await registry.metrics()) });
+  },
+});
+
+export const getOk = defineOperation({
+  operationId: 'getOk',
+  method: 'GET',
+  path: '/ok',
+  tag: 'health',
+  summary: 'Check that the process is alive',
+  description: 'Always 200. For readiness see `/ready`.',
+  access: { public: true, tenantScope: 'none' },
+  whileDraining: true,
+  schema: { response: { 200: Type.Object({ ok: Type.Literal(true) }) } },
+  handler: async () => ({ ok: true as const }),
+});
+
+const Part = Type.Object({
+  up: Type.Boolean(),
+  latency_ms: Type.Integer(),
+  code: Type.Optional(Type.String({ description: 'Error code of the part.' })),
+  reason: Type.Optional(Type.String()),
+  remedy: Type.Optional(Type.String()),
+});
+
+const Readiness = Type.Object({
+  status: Type.Union([Type.Literal('ready'), Type.Literal('not_ready'), Type.Literal('draining')]),
+  parts: Type.Unsafe<Record<string, Static<typeof Part>>>({ type: 'object', additionalProperties: Part }),
+});
+
+export const getReady = defineOperation({
+  operationId: 'getReady',
+  method: 'GET',
+  path: '/ready',
+  mount: 'root',
+  tag: 'health',
+  summary: 'Check that the process is ready, and which part is down',
+  access: { public: true, tenantScope: 'none' },
+  whileDraining: true,
+  schema: { response: { 200: Readiness, 503: Readiness } },
+  handler: async ({ services, request }) => {
+    const parts = await checkHealth(services.healthChecks);
+    const up = Object.values(parts).every((part) => part.up);
+    const status = request.server.draining ? 'draining' : up ? 'ready' : 'not_ready';
+    return new Answer({ status: status === 'ready' ? 200 : 503, body: { status, parts } });
+  },
+});

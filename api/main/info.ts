@@ -1,0 +1,94 @@
+import { Type } from 'typebox';
+import { diskFreePercent } from '../../infra/clickhouse/disk-free.ts';
+import { readWorkspace } from '../../pipelines/tenants/workspaces.ts';
+import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+
+export const getInfoHealth = defineOperation({
+  operationId: 'getInfoHealth',
+  method: 'GET',
+  path: '/info/health',
+  tag: 'info',
+  summary: 'Get the free disk space of ClickHouse',
+  access: { public: true, tenantScope: 'none' },
+  errors: clickhouseErrors,
+  schema: { response: { 200: Type.Object({ clickhouse_disk_free_pct: Type.Number() }) } },
+  handler: async ({ services }) => ({ clickhouse_disk_free_pct: await diskFreePercent(services.clickhouse) }),
+});
+
+const Info = Type.Object({
+  version: Type.String({ description: 'Release of the original API that this server is compatible with.' }),
+  git_sha: nullable(Type.String()),
+  license_expiration_time: nullable(Timestamp()),
+  batch_ingest_config: Type.Object({
+    use_multipart_endpoint: Type.Boolean(),
+    scale_up_qsize_trigger: Type.Integer(),
+    scale_up_nthreads_limit: Type.Integer(),
+    scale_down_nempty_trigger: Type.Integer(),
+    size_limit: Type.Integer({ description: 'Maximum number of runs that clients should send in a batch.' }),
+    size_limit_bytes: Type.Integer({ description: 'Maximum number of bytes that clients should send in a batch.' }),
+  }),
+  instance_flags: JsonObject({ description: 'Feature flags for clients.' }),
+  customer_info: Type.Null(),
+});
+
+/** Clients warn below 0.16.14 and send feedback in multipart bodies from 0.8.10 on. */
+const COMPATIBLE_VERSION = '0.16.20';
+
+const flags = {
+  // The multipart route accepts both compressions.
+  gzip_body_enabled: true,
+  zstd_compression_enabled: true,
+  // Datasets are not implemented. With `true`, clients would call a route that does not exist; with false they report
+  // that themselves.
+  dataset_examples_multipart_enabled: false,
+  examples_multipart_enabled: false,
+  // Runs are read only through `POST /runs/query`; the routes of version 2 are not implemented.
+  ch_query_enabled: true,
+  sdb_query_enabled: false,
+};
+
+export const getInfo = defineOperation({
+  operationId: 'getInfo',
+  method: 'GET',
+  path: '/info',
+  tag: 'info',
+  summary: 'Get the capabilities of the server, which clients read first',
+  access: { public: true, tenantScope: 'none' },
+  schema: { response: { 200: Info } },
+  handler: async ({ services: { config } }) => ({
+    version: COMPATIBLE_VERSION,
+    git_sha: null,
+    license_expiration_time: null,
+    batch_ingest_config: {
+      use_multipart_endpoint: true,
+      scale_up_qsize_trigger: 1000,
+      scale_up_nthreads_limit: 16,
+      scale_down_nempty_trigger: 4,
+      // Clients send a run as up to nine parts: the run itself and its large fields.
+      size_limit: Math.max(1, Math.min(100, Math.floor(config.maxParts / 9))),
+      size_limit_bytes: Math.min(20 * 1024 * 1024, config.maxBodyBytes),
+    },
+    instance_flags: flags,
+    customer_info: null,
+  }),
+});
+
+const Settings = Type.Object({
+  id: Uuid(),
+  display_name: Type.String(),
+  created_at: Timestamp(),
+  tenant_handle: nullable(Type.String()),
+});
+
+export const getSettings = defineOperation({
+  operationId: 'getSettings',
+  method: 'GET',
+  path: '/settings',
+  tag: 'info',
+  summary: 'Get the workspace of the request',
+  access: { permission: 'workspaces:read', tenantScope: 'workspace' },
+  schema: { response: { 200: Settings } },
+  handler: async ({ caller, services }) => readWorkspace(services.database, caller, caller.workspaceId),
+});

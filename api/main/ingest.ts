@@ -1,0 +1,241 @@
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { acceptBatch, acceptOtlp, acceptSingle } from '../../pipelines/ingest/accept/accept-batch.ts';
+import type { Sender } from '../../pipelines/ingest/accept/accept-drafts.ts';
+import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.ts';
+import { type Acceptance, listedRejections } from '../../pipelines/ingest/accept/draft.ts';
+import { BodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
+import { collectBody } from '../../pipelines/ingest/body/collect.ts';
+import { otlpResponse } from '../../pipelines/ingest/otlp/otlp-response.ts';
+import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
+import { Answer, defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+
+/** Response of the ingest operations; empty if all items were accepted. */
+const acceptanceSchema = Type.Object(
+  {
+    message: Type.Optional(
+      Type.String({ description: 'Number of accepted items (runs, attachments, feedback), if some were rejected.' }),
+    ),
+    rejected: Type.Optional(
+      Type.Array(
+        Type.Object({
+          run: Type.String({ description: 'Id of the run, or name of the part if it is not a run.' }),
+          code: Type.String({ description: 'Error code.' }),
+          reason: Type.String(),
+        }),
+        { description: `Rejected items with their errors, at most ${listedRejections}.` },
+      ),
+    ),
+  },
+  { description: 'All accepted items are durable.' },
+);
+
+/** Builds the 202 response, which lists rejected items. */
+function answerAccepted({ accepted, rejected }: Acceptance): Answer {
+  if (rejected.length === 0) return new Answer({ status: 202, body: {} });
+  const total = accepted + rejected.length;
+  return new Answer({
+    status: 202,
+    body: {
+      message: `${accepted} of ${total} items were accepted. ${rejected[0]?.error.message ?? ''}`,
+      rejected: rejected
+        .slice(0, listedRejections)
+        .map(({ run, error }) => ({ run, code: error.code, reason: error.message })),
+    },
+  });
+}
+
+/** Errors of accepting runs in any format. */
+const runErrors = [
+  'INVALID_RUN',
+  'INVALID_JSON',
+  'INVALID_UTF8',
+  'TOO_DEEP',
+  'RUN_TOO_LARGE',
+  'PROJECT_UNKNOWN',
+  'LIMIT_REACHED',
+  'OVERLOADED',
+  'EVENT_LOG_UNAVAILABLE',
+] as const;
+
+/** Errors of accepting batches. */
+const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as const;
+
+/** Errors of accepting a patch that must find its run. */
+const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN'] as const;
+
+/** Returns the sender that is stored with each run. */
+export function senderOf({ workspaceId, userId, keyId }: WorkspaceCaller): Sender {
+  return { workspaceId, userId, keyId };
+}
+
+/** One budget per configuration, which is one per process. */
+const budgets = new WeakMap<Config, BodyBudget>();
+
+/**
+ * Reads and decompresses the complete body of an ingest request within the limits and passes it to `work`. The bytes
+ * count against the process budget of the caller's organisation from their arrival until `work` settles, because the
+ * body stays in memory until then.
+ *
+ * @throws OVERLOADED if the budget is exhausted for the organisation, the errors of `collectBody`, and those of `work`.
+ */
+export async function withBody<Result>(
+  { request, caller }: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
+  config: Config,
+  work: (body: Buffer) => Promise<Result>,
+): Promise<Result> {
+  const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
+  budgets.set(config, budget);
+  const displaced = new AbortController();
+  const share = budget.open(caller.organizationId, (error) => displaced.abort(error));
+  try {
+    const body = await collectBody(request.raw, {
+      contentEncoding: request.headers['content-encoding'],
+      maxBytes: config.maxBodyBytes,
+      timeoutMs: config.requestTimeoutMs,
+      limitName: 'RUNLAKE_MAX_BODY_BYTES',
+      share,
+      signal: displaced.signal,
+    });
+    return await work(body);
+  } finally {
+    share.close();
+  }
+}
+
+/** @throws UNSUPPORTED_MEDIA_TYPE if the content type is not JSON. A missing Content-Type counts as JSON. */
+export function requireJson(request: FastifyRequest): void {
+  const type = request.headers['content-type'];
+  if (type === undefined || /^application\/(?:[\w.-]+\+)?json\b/i.test(type)) return;
+  throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type, expected: 'application/json' });
+}
+
+/** `POST /runs/batch`: posts and patches as JSON. */
+export const createBatch = defineOperation({
+  operationId: 'createRunBatch',
+  method: 'POST',
+  path: '/runs/batch',
+  tag: 'ingest',
+  summary: 'Send a batch of runs as JSON',
+  description:
+    'Responds with 202 when all accepted runs are durable. The response lists invalid runs; they do not affect the other runs. ' +
+    '400 only if all runs are invalid. Each run needs trace_id and dotted_order.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: batchErrors,
+  rawBody: { contentTypes: ['application/json'], description: '`{"post": [run, …], "patch": [run, …]}`' },
+  schema: { response: { 202: acceptanceSchema } },
+  async handler({ caller, request, services }) {
+    requireJson(request);
+    const accept = (body: Buffer) => acceptBatch(senderOf(caller), body, services.accept);
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+  },
+});
+
+/** `POST /runs/multipart`: the route that stock SDKs use. */
+export const createMultipart = defineOperation({
+  operationId: 'createRunMultipart',
+  method: 'POST',
+  path: '/runs/multipart',
+  tag: 'ingest',
+  summary: 'Send a batch of runs as multipart/form-data',
+  description:
+    'Parts: `post.<run id>` and `patch.<run id>` (a run as JSON), `post|patch.<run id>.<field>` (inputs, outputs, events, extra, ' +
+    'error, serialized), `feedback.<id>` (JSON), `attachment.<run id>.<name>` (bytes). The body may be compressed with gzip or ' +
+    'zstd. Responds with 202 when all accepted items are durable; the response lists invalid items.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: [...batchErrors, 'INVALID_MULTIPART', 'INVALID_FEEDBACK', 'INVALID_ATTACHMENT'],
+  rawBody: { contentTypes: ['multipart/form-data'], description: 'Runs, feedback and attachments as parts.' },
+  schema: { response: { 202: acceptanceSchema } },
+  async handler({ caller, request, services }) {
+    const contentType = request.headers['content-type'] ?? '';
+    const accept = (body: Buffer) => acceptMultipart(senderOf(caller), { body, contentType }, services.accept);
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+  },
+});
+
+/**
+ * `POST /otel/v1/traces`: the route that OTLP exporters use. Responses, including errors, have the encoding of the request.
+ */
+export const createOtlp = defineOperation({
+  operationId: 'createOtlpTraces',
+  method: 'POST',
+  path: '/otel/v1/traces',
+  tag: 'ingest',
+  summary: 'Send OpenTelemetry traces',
+  description:
+    'OTLP over HTTP as protobuf or JSON, uncompressed, gzip or zstd. Each span becomes a run. Responds with 200 when all accepted ' +
+    'spans are durable; `partial_success` contains the number of rejected spans and the first error. The header ' +
+    '`Langsmith-Project` names the project of spans without one.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'otlp',
+  untraced: true,
+  errors: [...batchErrors, 'INVALID_PROTOBUF'],
+  rawBody: { contentTypes: ['application/x-protobuf', 'application/json'], description: 'ExportTraceServiceRequest' },
+  schema: {
+    response: { 200: Type.Object({}, { description: 'ExportTraceServiceResponse', additionalProperties: true }) },
+  },
+  async handler({ caller, request, services }) {
+    const contentType = request.headers['content-type'];
+    const projectName = readProjectName(request);
+    const { rejected } = await withBody({ request, caller }, services.config, (body) =>
+      acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept),
+    );
+    const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
+    const answer = otlpResponse(contentType, rejected.length, message);
+    return new Answer({ headers: { 'content-type': answer.contentType }, body: answer.body });
+  },
+});
+
+function readProjectName(request: FastifyRequest): string | undefined {
+  const header = request.headers['langsmith-project'];
+  return typeof header === 'string' && header !== '' ? header : undefined;
+}
+
+/** `POST /runs`: one run. It needs no dotted_order: a root starts a trace, a child belongs to the trace of its parent. */
+export const createRun = defineOperation({
+  operationId: 'createRun',
+  method: 'POST',
+  path: '/runs',
+  tag: 'ingest',
+  summary: 'Send one run',
+  description:
+    'Responds with 202 when the run is durable. Sending it again has no effect. A run without an id gets a new one each time it is sent.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: runErrors,
+  rawBody: { contentTypes: ['application/json'], description: 'A run.' },
+  schema: { response: { 202: acceptanceSchema } },
+  async handler({ caller, request, services }) {
+    requireJson(request);
+    const accept = (body: Buffer) => acceptSingle(senderOf(caller), { kind: 'post', body }, services.accept);
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+  },
+});
+
+/** `PATCH /runs/{run_id}`: updates a run. A patch without trace_id and dotted_order waits briefly for the run to appear. */
+export const updateRun = defineOperation({
+  operationId: 'updateRun',
+  method: 'PATCH',
+  path: '/runs/:run_id',
+  tag: 'ingest',
+  summary: 'Patch one run',
+  description:
+    'A field of the patch replaces that of the post, in whichever order they arrive. With trace_id and dotted_order the patch ' +
+    'may arrive before its post. Without them the run must appear within 5 s, otherwise 404.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: patchErrors,
+  rawBody: { contentTypes: ['application/json'], description: 'The fields to set.' },
+  schema: { params: Type.Object({ run_id: Type.String({ format: 'uuid' }) }), response: { 202: acceptanceSchema } },
+  async handler({ caller, params, request, services }) {
+    requireJson(request);
+    const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase() } as const;
+    const accept = (body: Buffer) => acceptSingle(senderOf(caller), { ...patch, body }, services.accept);
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+  },
+});

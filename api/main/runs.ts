@@ -1,0 +1,260 @@
+import type { FastifyRequest } from 'fastify';
+import { type Static, type TSchema, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { attachmentUrls } from '../../pipelines/attachments/attachment-urls.ts';
+import { feedbackStats } from '../../pipelines/feedback/feedback-stats.ts';
+import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
+import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
+import { getRun as readRun } from '../../pipelines/runs/locate-run.ts';
+import { queryRuns as readRuns } from '../../pipelines/runs/query-runs.ts';
+import type { RunExtras } from '../../pipelines/runs/run-columns.ts';
+import { selectNames } from '../../pipelines/runs/run-select.ts';
+import { JsonObject, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { Answer, defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { publicUrlOf } from '../server/public-base.ts';
+import type { Services } from '../server/services.ts';
+
+/**
+ * Returns the sources of feedback and attachment links of runs. Links are absolute and reachable for the sender of `request`.
+ */
+function runExtrasOf({ clickhouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
+  const linkBase = publicUrlOf('/public/attachments/', request, config);
+  return {
+    feedbackStats: (tenantId, runIds) => feedbackStats(clickhouse, tenantId, runIds),
+    attachmentUrls: (tenantId, runIds) =>
+      attachmentUrls({ clickhouse, signer: attachmentSigner, linkBase }, tenantId, runIds),
+  };
+}
+
+const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
+
+/** Without `format: 'date-time'`, which requires a zone. */
+const Time = () =>
+  Type.String({ description: 'UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`.' });
+const Counts = () => Type.Record(Type.String(), Type.Integer());
+const Costs = () => Type.Record(Type.String(), Type.String());
+const Cost = () => Type.String({ description: 'Decimal as text, with the precision that was sent.' });
+const Ids = () => Type.Array(Uuid());
+
+/** A run in responses. With `select` it has only the required fields and the selected ones. */
+const Run = Type.Object({
+  id: Uuid(),
+  name: Type.String({ description: 'Empty until the post of the run arrives.' }),
+  run_type: RunType,
+  start_time: Time(),
+  end_time: optional(Time()),
+  status: Type.String({
+    description: '`error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`.',
+  }),
+  error: optional(Type.String()),
+  extra: optional(JsonObject()),
+  events: optional(Type.Array(JsonObject())),
+  inputs: Type.Optional(JsonObject({ description: 'The JSON that was sent, byte for byte; `{}` if none was sent.' })),
+  inputs_preview: optional(Type.String()),
+  inputs_s3_urls: optional(JsonObject()),
+  outputs: optional(JsonObject({ description: 'The JSON that was sent, byte for byte.' })),
+  outputs_preview: optional(Type.String()),
+  outputs_s3_urls: optional(JsonObject()),
+  serialized: optional(JsonObject()),
+  tags: optional(Type.Array(Type.String())),
+  trace_id: Uuid(),
+  dotted_order: Type.String(),
+  parent_run_id: optional(Uuid()),
+  parent_run_ids: optional(Ids()),
+  child_run_ids: optional(Ids()),
+  direct_child_run_ids: optional(Ids()),
+  execution_order: Type.Optional(Type.Integer()),
+  session_id: Uuid(),
+  reference_example_id: optional(Uuid()),
+  reference_dataset_id: optional(Uuid()),
+  manifest_id: optional(Uuid()),
+  manifest_s3_id: optional(Uuid()),
+  total_tokens: Type.Optional(Type.Integer()),
+  prompt_tokens: Type.Optional(Type.Integer()),
+  completion_tokens: Type.Optional(Type.Integer()),
+  prompt_token_details: optional(Counts()),
+  completion_token_details: optional(Counts()),
+  total_cost: optional(Cost()),
+  prompt_cost: optional(Cost()),
+  completion_cost: optional(Cost()),
+  prompt_cost_details: optional(Costs()),
+  completion_cost_details: optional(Costs()),
+  price_model_id: optional(Uuid()),
+  first_token_time: optional(Time()),
+  feedback_stats: optional(Type.Record(Type.String(), JsonObject())),
+  s3_urls: optional(JsonObject({ description: 'Attachments: `attachment.<name>` to its `presigned_url`.' })),
+  app_path: Type.String(),
+  thread_id: optional(Type.String({ description: '`thread_id`, `session_id` or `conversation_id` of the metadata.' })),
+  in_dataset: optional(Type.Boolean()),
+  last_queued_at: optional(Time()),
+  share_token: optional(Uuid()),
+  trace_tier: optional(Type.String()),
+  ttl_seconds: optional(Type.Integer()),
+  trace_upgrade: Type.Optional(Type.Boolean()),
+  messages: optional(Type.Array(JsonObject())),
+  inserted_at: optional(Time()),
+  trace_first_received_at: optional(Time()),
+  trace_min_start_time: optional(Time()),
+  trace_max_start_time: optional(Time()),
+});
+
+export const getRun = defineOperation({
+  operationId: 'getRun',
+  method: 'GET',
+  path: '/runs/:run_id',
+  tag: 'runs',
+  summary: 'Get a run with all fields',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  unsupported: { query: ['include_messages'], flags: ['include_messages'] },
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+  schema: {
+    params: Type.Object({ run_id: Uuid() }),
+    query: Type.Object({
+      session_id: Type.Optional(Uuid({ description: '404 if the run is not in this project.' })),
+      start_time: Type.Optional(Timestamp({ description: 'Accepted; Runlake needs only the id of the run.' })),
+      exclude_s3_stored_attributes: Type.Boolean({
+        default: false,
+        description: 'Accepted; all fields are stored with the run.',
+      }),
+      exclude_serialized: Type.Boolean({ default: false, description: 'Omit `serialized`.' }),
+    }),
+    response: { 200: Run },
+    // The response contains stored JSON, which must not be re-serialised.
+    produces: 'application/json; charset=utf-8',
+  },
+  handler: async ({ caller, params, query, services, request }) => {
+    const deps = { ...services, extras: runExtrasOf(services, request) };
+    const body = await readRun(deps, {
+      tenantId: caller.workspaceId,
+      runId: params.run_id.toLowerCase(),
+      projectId: query.session_id?.toLowerCase(),
+      withSerialized: !query.exclude_serialized,
+    });
+    return new Answer({ body });
+  },
+});
+
+/** Larger limits are reduced to this: clients continue with the cursor. Other servers respond with an error. */
+const maxLimitRows = 100;
+const maxIds = 10_000;
+
+/** Clients send a single id without a list. */
+const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
+  Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
+const accepted = (description: string) => ({ description: `Accepted; ${description}` });
+
+/** Unknown keys are ignored: clients send some that have no meaning here. */
+const Query = Type.Object({
+  id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
+  trace: optional(Uuid()),
+  parent_run: optional(Uuid()),
+  run_type: optional(RunType),
+  session: oneOrMore(Uuid(), maxIds, 'Projects. Default: all projects of the workspace.'),
+  reference_example: oneOrMore(Uuid(), 1_000, 'Runs of these examples.'),
+  execution_order: optional(Type.Literal(1, { description: '1 is the same as `is_root: true`.' })),
+  start_time: optional(
+    Timestamp({ description: 'Runs that started at or after this time, by the time in their dotted_order.' }),
+  ),
+  end_time: optional(
+    Timestamp({ description: 'Runs that ended at or before this time. Excludes runs without an end.' }),
+  ),
+  error: optional(Type.Boolean()),
+  is_root: optional(Type.Boolean()),
+  cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
+  limit: optional(
+    Type.Integer({ minimum: 1, default: maxLimitRows, description: `Larger values are reduced to ${maxLimitRows}.` }),
+  ),
+  select: optional(Type.Array(Type.Union(selectNames.map((name) => Type.Literal(name))), { maxItems: 200 })),
+  order: optional(
+    Type.Union([Type.Literal('asc'), Type.Literal('desc')], {
+      default: 'desc',
+      description: 'By the start time in dotted_order.',
+    }),
+  ),
+  skip_pagination: optional(Type.Boolean({ description: 'If true, the response has no cursor.' })),
+  skip_prev_cursor: optional(Type.Boolean(accepted('responses have no cursor of the previous page.'))),
+});
+
+export const queryRuns = defineOperation({
+  operationId: 'queryRuns',
+  method: 'POST',
+  path: '/runs/query',
+  tag: 'runs',
+  summary: 'Query runs, page by page',
+  description:
+    'Newest first by default. A page may contain fewer runs than `limit`; there are more pages as long as ' +
+    '`cursors.next` is not null. New runs do not shift pages.',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  unsupported: {
+    body: [
+      'query',
+      'filter',
+      'trace_filter',
+      'tree_filter',
+      'search_filter',
+      'use_experimental_search',
+      'data_source_type',
+    ],
+    flags: ['use_experimental_search'],
+  },
+  errors: clickhouseErrors,
+  schema: {
+    body: Query,
+    response: {
+      200: Type.Object({
+        runs: Type.Array(Run),
+        cursors: Type.Object({ next: nullable(Type.String()) }),
+        search_cursors: Type.Null(),
+        parsed_query: Type.Null(),
+      }),
+    },
+    // The response contains stored JSON, which must not be re-serialised.
+    produces: 'application/json; charset=utf-8',
+  },
+  handler: async ({ caller, body, services, request }) => {
+    const deps = { ...services, extras: runExtrasOf(services, request) };
+    const page = await readRuns(deps, {
+      tenantId: caller.workspaceId,
+      runIds: normaliseIds(body.id),
+      projectIds: normaliseIds(body.session),
+      filter: {
+        traceId: body.trace?.toLowerCase(),
+        parentRunId: body.parent_run?.toLowerCase(),
+        runType: body.run_type ?? undefined,
+        isRoot: readIsRoot(body),
+        hasError: body.error ?? undefined,
+        startedFromMicros: parseTimeField(body, 'start_time'),
+        endedUntilMicros: parseTimeField(body, 'end_time'),
+        referenceExampleIds: normaliseIds(body.reference_example),
+      },
+      select: body.select ?? undefined,
+      order: body.order ?? 'desc',
+      limitRows: Math.min(body.limit ?? maxLimitRows, maxLimitRows),
+      cursor: body.cursor || undefined,
+      withCursor: body.skip_pagination !== true,
+    });
+    return new Answer({ body: page });
+  },
+});
+
+/** An empty list counts as absent. */
+function normaliseIds(value: string | readonly string[] | null | undefined): string[] | undefined {
+  const ids = [value ?? []].flat().map((id) => id.toLowerCase());
+  return ids.length > 0 ? ids : undefined;
+}
+
+function readIsRoot({ execution_order, is_root }: Static<typeof Query>): boolean | undefined {
+  if (execution_order == null) return is_root ?? undefined;
+  if (is_root === false) throw runlakeError('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
+  return true;
+}
+
+function parseTimeField(body: Static<typeof Query>, name: 'start_time' | 'end_time'): number | undefined {
+  const text = body[name];
+  if (text == null) return undefined;
+  const micros = parseTime(text);
+  if (micros !== undefined) return micros;
+  const field = { loc: ['body', name], msg: 'must be an ISO 8601 date and time', type: 'date_time_format' };
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
+}

@@ -1,0 +1,231 @@
+import { v7 as uuidv7 } from 'uuid';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { enforceLimit } from '../../tenants/enforce-limit.ts';
+import { removeRuns } from '../runs/delete-run.ts';
+import { updateThreadStatus } from '../runs/lock-thread.ts';
+import type { GraphConfig } from '../runs/run.ts';
+import { removeThreads } from '../threads/delete-thread.ts';
+import { requireStorableJson } from '../threads/thread.ts';
+import {
+  type Assistant,
+  assistantColumns,
+  insertVersionSql,
+  resolveAssistant,
+  systemAssistantId,
+} from './assistant.ts';
+
+interface GraphOfAssistant {
+  readonly graphId: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly config?: GraphConfig;
+  readonly context?: unknown;
+}
+
+/** Creates the system assistant of each graph that has none. Leaves existing ones as they are, with the changes of users. */
+export async function ensureSystemAssistants(
+  database: Database,
+  deploymentId: string,
+  graphs: readonly GraphOfAssistant[],
+): Promise<void> {
+  for (const { graphId, name, description, config = {}, context } of graphs) {
+    const id = systemAssistantId(graphId);
+    await database.transaction(async (tx) => {
+      const created = await tx.execute(
+        `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, '{"created_by": "system"}') ON CONFLICT DO NOTHING`,
+        [deploymentId, id, graphId, name, description, JSON.stringify(config), contextText(context)],
+      );
+      if (created > 0) await tx.execute(insertVersionSql, [deploymentId, id]);
+    });
+  }
+}
+
+/** The context of an assistant as JSON text, as stored; an empty object if there is none. */
+function contextText(context: unknown): string {
+  return JSON.stringify(context ?? {});
+}
+
+export interface NewAssistant {
+  /** Id of a served graph. The caller must have checked it. */
+  readonly graphId: string;
+  /** Default: a new id. */
+  readonly assistantId?: string;
+  /** Default: the id of the graph. */
+  readonly name?: string;
+  readonly description?: string | null;
+  readonly config?: GraphConfig;
+  readonly context?: unknown;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  readonly ifExists: 'raise' | 'do_nothing';
+}
+
+const countAssistantsSql = 'SELECT count(*) AS there FROM agents.assistants WHERE deployment_id = $1';
+
+/**
+ * Creates an assistant with version 1. With `ifExists: 'do_nothing'` it returns an existing assistant unchanged.
+ *
+ * @throws ASSISTANT_EXISTS, LIMIT_REACHED, INVALID_REQUEST if Postgres cannot store the metadata.
+ */
+export async function createAssistant(
+  database: Database,
+  deploymentId: string,
+  assistant: NewAssistant,
+  { maxAssistants }: { readonly maxAssistants: number },
+): Promise<Assistant> {
+  const { graphId, assistantId = uuidv7(), name = graphId, description, config = {}, metadata = {} } = assistant;
+  requireStorableJson(metadata, ['body', 'metadata']);
+  const created = await database.transaction(async (tx) => {
+    const [row] = await tx.query<Assistant>(
+      `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ${assistantColumns}`,
+      [
+        deploymentId,
+        assistantId,
+        graphId,
+        name,
+        description ?? null,
+        JSON.stringify(config),
+        contextText(assistant.context),
+        metadata,
+      ],
+    );
+    if (row !== undefined) {
+      await tx.execute(insertVersionSql, [deploymentId, assistantId]);
+      await enforceLimit(tx, { deploymentId }, { most: maxAssistants, count: countAssistantsSql }, () =>
+        runlakeError('LIMIT_REACHED', {
+          limit: maxAssistants,
+          what: 'assistants',
+          instead: 'Delete assistants that are no longer needed',
+        }),
+      );
+    }
+    return row;
+  });
+  if (created !== undefined) return created;
+  if (assistant.ifExists === 'raise') throw runlakeError('ASSISTANT_EXISTS', { assistant: assistantId });
+  return resolveAssistant(database, deploymentId, assistantId);
+}
+
+interface AssistantChange {
+  readonly graphId?: string;
+  readonly name?: string;
+  readonly description?: string | null;
+  readonly config?: GraphConfig;
+  readonly context?: unknown;
+  /** Merged with the stored metadata, key by key. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Stores a changed assistant as a new version and makes it the current one.
+ *
+ * @throws ASSISTANT_NOT_FOUND, INVALID_REQUEST if Postgres cannot store the metadata.
+ */
+export async function updateAssistant(
+  database: Database,
+  deploymentId: string,
+  idOrGraphId: string,
+  change: AssistantChange,
+): Promise<Assistant> {
+  requireStorableJson(change.metadata ?? {}, ['body', 'metadata']);
+  const { assistant_id: id } = await resolveAssistant(database, deploymentId, idOrGraphId);
+  return database.transaction(async (tx) => {
+    // Lock the row first, so that concurrent updates get different version numbers.
+    await tx.query('SELECT FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2 FOR UPDATE', [
+      deploymentId,
+      id,
+    ]);
+    const [row] = await tx.query<Assistant>(
+      `UPDATE agents.assistants SET
+         graph_id = coalesce($3, graph_id),
+         name = coalesce($4, name),
+         description = CASE WHEN $5::boolean THEN $6::text ELSE description END,
+         config = coalesce($7::json, config),
+         context = CASE WHEN $8::boolean THEN $9::json ELSE context END,
+         metadata = metadata || $10::jsonb,
+         updated_at = clock_timestamp(),
+         version = 1 + (SELECT max(version) FROM agents.assistant_versions WHERE deployment_id = $1 AND assistant_id = $2)
+       WHERE deployment_id = $1 AND assistant_id = $2 RETURNING ${assistantColumns}`,
+      [
+        deploymentId,
+        id,
+        change.graphId ?? null,
+        change.name ?? null,
+        change.description !== undefined,
+        change.description ?? null,
+        change.config === undefined || change.config === null ? null : JSON.stringify(change.config),
+        change.context !== undefined,
+        contextText(change.context),
+        change.metadata ?? {},
+      ],
+    );
+    if (row === undefined) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: id });
+    await tx.execute(insertVersionSql, [deploymentId, id]);
+    return row;
+  });
+}
+
+/**
+ * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata
+ * names the assistant.
+ *
+ * @throws ASSISTANT_NOT_FOUND
+ */
+export async function deleteAssistant(
+  database: Database,
+  deploymentId: string,
+  assistantId: string,
+  { deleteThreads = false }: { readonly deleteThreads?: boolean | undefined },
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
+      deploymentId,
+      assistantId,
+    ]);
+    if (deleted === 0) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistantId });
+    const lockThreads = async (condition: string, value: unknown) => {
+      const rows = await tx.query<{ thread_id: string }>(
+        `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND ${condition} ORDER BY thread_id FOR UPDATE`,
+        [deploymentId, value],
+      );
+      return rows.map(({ thread_id }) => thread_id);
+    };
+    if (deleteThreads) {
+      await removeThreads(tx, deploymentId, await lockThreads('metadata @> $2', { assistant_id: assistantId }));
+    }
+    const used = await lockThreads(
+      'thread_id IN (SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND assistant_id = $2)',
+      assistantId,
+    );
+    await removeRuns(tx, deploymentId, used, assistantId);
+    for (const threadId of used) await updateThreadStatus(tx, deploymentId, threadId);
+  });
+}
+
+/**
+ * Makes an existing version of an assistant the current one. @throws ASSISTANT_NOT_FOUND if the assistant or version
+ * does not exist.
+ */
+export async function setAssistantVersion(
+  database: Sql,
+  deploymentId: string,
+  assistantId: string,
+  version: number,
+): Promise<Assistant> {
+  const columns = assistantColumns.split(', ').map((column) => `assistants.${column}`);
+  const [row] = await database.query<Assistant>(
+    `UPDATE agents.assistants SET version = chosen.version, graph_id = chosen.graph_id, name = chosen.name,
+       description = chosen.description, config = chosen.config, context = chosen.context, metadata = chosen.metadata,
+       updated_at = clock_timestamp()
+     FROM agents.assistant_versions chosen
+     WHERE assistants.deployment_id = $1 AND assistants.assistant_id = $2 AND chosen.deployment_id = $1
+       AND chosen.assistant_id = $2 AND chosen.version = $3
+     RETURNING ${columns.join(', ')}`,
+    [deploymentId, assistantId, version],
+  );
+  if (row === undefined)
+    throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: `${assistantId} in version ${version}` });
+  return row;
+}

@@ -1,0 +1,183 @@
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { deleteCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
+import type { Interrupt } from '../threads/thread.ts';
+import type { RunStatus } from './run.ts';
+import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
+
+/**
+ * Claims up to 100 ended runs whose end is not in the event log, so that this process publishes them. A run that ended
+ * without a lease can be claimed at once; other runs `claimMs` after their end, because the process that ended them has
+ * probably died. A claim expires after `claimMs` as well. Returns values and interrupts only if no later run has
+ * changed the thread.
+ */
+export async function claimUnpublishedEnds(database: Sql, deploymentId: string, claimMs: number): Promise<EndedRun[]> {
+  const rows = await database.query<
+    EndedRow & { values_text: string | null; interrupts: NonNullable<EndedRun['interrupts']> | null }
+  >(
+    `WITH claimed AS MATERIALIZED (
+       SELECT run_id FROM agents.runs
+       WHERE deployment_id = $1 AND end_published = false
+         AND (lease_token IS NULL OR ended_at < clock_timestamp() - $2 * interval '1 millisecond')
+         AND (end_claimed_until IS NULL OR end_claimed_until <= clock_timestamp())
+       ORDER BY ended_at LIMIT 100
+       FOR UPDATE SKIP LOCKED
+     ),
+     run AS (
+       UPDATE agents.runs SET end_claimed_until = clock_timestamp() + $2 * interval '1 millisecond'
+       WHERE deployment_id = $1 AND run_id IN (SELECT run_id FROM claimed)
+       RETURNING *
+     )
+     SELECT ${endedColumns},
+       CASE WHEN thread.starts = run.thread_start AND NOT run.removed THEN thread.values::text END AS values_text,
+       CASE WHEN thread.starts = run.thread_start AND NOT run.removed AND run.status = 'success'
+         AND thread.rest_status = 'interrupted' THEN thread.interrupts END AS interrupts
+     FROM run LEFT JOIN agents.threads thread USING (deployment_id, thread_id)
+     ORDER BY run.ended_at`,
+    [deploymentId, claimMs],
+    { name: 'agents_claim_unpublished_ends' },
+  );
+  return rows.map((row) => ({
+    ...toEndedRun(row, row.values_text),
+    ...(row.interrupts && { interrupted: true, interrupts: row.interrupts }),
+  }));
+}
+
+/**
+ * Marks the ends of runs of one deployment as published to the event log. Deletes the runs that must not remain:
+ * rolled-back runs, and temporary runs with their hidden threads. A temporary run with a resumable stream is deleted
+ * `resumeMs` later, so that clients can reconnect to the stream.
+ */
+export async function markEndsPublished(
+  database: Database,
+  runs: readonly EndedRun[],
+  resumeMs = 120_000,
+): Promise<void> {
+  const kept = runs.filter(({ kwargs }) => !kwargs.temporary);
+  if (kept.length > 0) {
+    const [{ deploymentId }] = kept as [EndedRun];
+    const runIds = kept.map(({ runId }) => runId);
+    // Not all were marked: delete the rows of runs that were removed after their end.
+    if ((await markPublished(database, deploymentId, runIds)) < kept.length) {
+      await database.execute(
+        'DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) AND removed',
+        [deploymentId, runIds],
+      );
+    }
+  }
+  await Promise.all(
+    runs.filter(({ kwargs }) => kwargs.temporary).map((run) => deleteTemporary(database, run, resumeMs)),
+  );
+}
+
+/** @returns how many rows it changed; removed runs do not count. */
+async function markPublished(sql: Sql, deploymentId: string, runIds: readonly string[]): Promise<number> {
+  // Found by id: the partial index on unpublished ends contains many dead entries.
+  return sql.execute(
+    `UPDATE agents.runs SET end_published = true
+     WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) AND end_published IS DISTINCT FROM true AND NOT removed`,
+    [deploymentId, runIds],
+    { name: 'agents_ends_published' },
+  );
+}
+
+/** Deletes a temporary run, or sets the TTL of its thread if the stream is resumable. */
+async function deleteTemporary(
+  database: Database,
+  { deploymentId, threadId, runId, kwargs }: EndedRun,
+  resumeMs: number,
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    if (kwargs.resumable && (await markPublished(tx, deploymentId, [runId])) > 0) {
+      await tx.execute(
+        `UPDATE agents.threads SET ttl_strategy = 'delete', expires_at = clock_timestamp() + $3 * interval '1 millisecond'
+         WHERE deployment_id = $1 AND thread_id = $2 AND hidden`,
+        [deploymentId, threadId, resumeMs],
+      );
+      return;
+    }
+    const deleted = await tx.execute(
+      'DELETE FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND hidden',
+      [deploymentId, threadId],
+      { name: 'agents_delete_hidden' },
+    );
+    if (deleted > 0) await deleteCheckpoints(tx, [threadKey(deploymentId, threadId)]);
+    await tx.execute('DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published = false', [
+      deploymentId,
+      runId,
+    ]);
+  });
+}
+
+interface StoredRunEnd {
+  readonly status: RunStatus;
+  readonly error: { readonly error: string; readonly message: string } | null;
+  /** JSON text of the final values of the run if they are stored, otherwise of the current values of the thread. */
+  readonly values: string | null;
+  /**
+   * The interrupts that the run ended with, by task; null if it ended without, or if a later run has started and none
+   * are stored.
+   */
+  readonly interrupts: Readonly<Record<string, readonly Interrupt[]>> | null;
+}
+
+/** Reads how a run ended. Undefined if its row no longer exists. The run can also be unfinished; check the status. */
+export async function readRunEnd(
+  sql: Sql,
+  deploymentId: string,
+  run: { readonly threadId: string; readonly runId: string },
+): Promise<StoredRunEnd | undefined> {
+  const rows = await sql.query<StoredRunEnd>(
+    `SELECT run.status, run.error, CASE WHEN final.run_id IS NOT NULL THEN final.values::text
+         WHEN run.status NOT IN ('pending', 'running') THEN thread.values::text END AS values,
+       CASE WHEN final.run_id IS NOT NULL THEN final.interrupts
+         WHEN run.status = 'success' AND thread.starts = run.thread_start AND thread.rest_status = 'interrupted'
+         THEN thread.interrupts END AS interrupts
+     FROM agents.runs run
+     JOIN agents.threads thread USING (deployment_id, thread_id)
+     LEFT JOIN agents.final_values final USING (deployment_id, run_id)
+     WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.run_id = $3`,
+    [deploymentId, run.threadId, run.runId],
+    { name: 'agents_run_end' },
+  );
+  return rows[0];
+}
+
+/**
+ * The end event of a graph run carries its final values, unless they are large. Large values are stored for some
+ * minutes in the transaction that ends the run, because the next run soon overwrites the values of the thread.
+ */
+
+const maxEventChars = 1024 * 1024;
+/**
+ * Long enough for waiting requests, which read the values when the end is published or after they have reattached to
+ * the stream.
+ */
+const retentionMinutes = 5;
+
+/** Whether the end event carries `json`. For a temporary run always, because its rows are deleted when it ends. */
+export function fitsEndEvent({ temporary }: EndedRun['kwargs'], json: string | undefined): boolean {
+  return temporary || json === undefined || json.length <= maxEventChars;
+}
+
+/** Copies values and interrupts from the row of the thread. Call it in the transaction that ends the run. */
+export async function storeFinalValues(
+  tx: Sql,
+  { deploymentId, threadId, runId, interrupted = false }: EndedRun,
+): Promise<void> {
+  await tx.execute(
+    `INSERT INTO agents.final_values (deployment_id, run_id, values, interrupts, expires_at)
+     SELECT deployment_id, $3, values, CASE WHEN $4 THEN interrupts END, clock_timestamp() + $5 * interval '1 minute'
+     FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2`,
+    [deploymentId, threadId, runId, interrupted, retentionMinutes],
+  );
+}
+
+/** Deletes up to 100 expired final values. @returns how many it deleted. */
+export function deleteExpiredFinalValues(database: Database, deploymentId: string): Promise<number> {
+  return database.execute(
+    `DELETE FROM agents.final_values WHERE (deployment_id, run_id) IN (
+       SELECT deployment_id, run_id FROM agents.final_values
+       WHERE deployment_id = $1 AND expires_at < clock_timestamp() LIMIT 100 FOR UPDATE SKIP LOCKED)`,
+    [deploymentId],
+  );
+}

@@ -1,0 +1,203 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import type { RequiredMetadata } from '../auth/access-filter.ts';
+import { jsonbText } from '../checkpoints/stored-tuples.ts';
+import { pageWithin } from '../page-within.ts';
+import {
+  Conditions,
+  type FoundItem,
+  itemColumns,
+  labels,
+  live,
+  namespacePath,
+  type StoreItem,
+  type StoreKey,
+  type StoreRules,
+} from './store-item.ts';
+import { embedTexts } from './write-items.ts';
+
+/** Reads items, in the order of `keys`; null for an item that does not exist. With `refresh` their TTL restarts. */
+export async function getItems(
+  sql: Sql,
+  deploymentId: string,
+  keys: readonly StoreKey[],
+  refresh: boolean,
+): Promise<(StoreItem | null)[]> {
+  if (keys.length === 0) return [];
+  const rows = await sql.query<StoreItem>(
+    getSql,
+    [deploymentId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key), refresh],
+    { name: 'agents_get_items' },
+  );
+  const found = new Map(rows.map((row) => [JSON.stringify([row.namespace, row.key]), row]));
+  return keys.map(({ namespace, key }) => found.get(JSON.stringify([namespace, key])) ?? null);
+}
+
+const getSql = `
+WITH given AS MATERIALIZED (
+  SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
+),
+placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, namespace, key FROM given),
+refreshed AS (
+  UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
+  WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)
+    AND ttl_minutes IS NOT NULL AND ${live} AND $4::boolean
+)
+SELECT ${itemColumns} FROM agents.store_items
+WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed) AND ${live}`;
+
+const comparisons: Readonly<Record<string, string>> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' };
+
+/**
+ * Adds the conditions of a filter on item values. Each field has a value that it must equal, or an object with the
+ * operators `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`. Ordering comparisons match only values of the same JSON
+ * type. A missing field matches only `$ne`.
+ *
+ * @throws STORE_FILTER_INVALID for any other operator
+ */
+function filterItems(conditions: Conditions, filter: Readonly<Record<string, unknown>>): void {
+  for (const [field, wanted] of Object.entries(filter)) {
+    const value = `(searchable -> ${conditions.bind(field.replaceAll('\0', ''))}::text)`;
+    const operators = parseOperators(wanted) ?? { $eq: wanted };
+    for (const [operator, operand] of Object.entries(operators)) {
+      const given = `${conditions.bind(jsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
+      const comparison = comparisons[operator];
+      if (operator === '$eq') conditions.add(`${value} = ${given}`);
+      else if (operator === '$ne') conditions.add(`${value} IS DISTINCT FROM ${given}`);
+      else if (comparison !== undefined)
+        conditions.add(`(jsonb_typeof(${value}) = jsonb_typeof(${given}) AND ${value} ${comparison} ${given})`);
+      else throw runlakeError('STORE_FILTER_INVALID', { field, operator });
+    }
+  }
+}
+
+function parseOperators(wanted: unknown): Readonly<Record<string, unknown>> | undefined {
+  if (typeof wanted !== 'object' || wanted === null || Array.isArray(wanted)) return undefined;
+  const names = Object.keys(wanted);
+  return names.length > 0 && names.some((name) => name.startsWith('$'))
+    ? (wanted as Record<string, unknown>)
+    : undefined;
+}
+
+interface ItemSearch {
+  /** Empty: all namespaces. */
+  readonly namespacePrefix: readonly string[];
+  readonly filter?: Readonly<Record<string, unknown>> | undefined;
+  /** Filter of custom authentication. */
+  readonly required?: RequiredMetadata | undefined;
+  /** Sorts by similarity to this text, items without indexed text last. Ignored if the store has no index. */
+  readonly query?: string | undefined;
+  readonly limit: number;
+  readonly offset: number;
+  /** Whether the TTL of the returned items restarts. */
+  readonly refresh: boolean;
+  /** Maximum size of the page as JSON. Default: no limit. */
+  readonly limitBytes?: number;
+}
+
+/** Limits the cost of a search, which compares the query with every candidate vector to be exact. */
+const maxVectors = 10_000;
+
+/**
+ * Searches the items below a namespace prefix. Sorts by similarity if there is a query and an index, otherwise last
+ * updated first.
+ *
+ * @throws STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE, ANSWER_TOO_LARGE
+ */
+export async function searchItems(
+  sql: Sql,
+  deploymentId: string,
+  rules: StoreRules,
+  search: ItemSearch,
+): Promise<FoundItem[]> {
+  const conditions = new Conditions(deploymentId);
+  conditions.under(search.namespacePrefix);
+  filterItems(conditions, search.filter ?? {});
+  conditions.holding(search.required);
+  const where = `deployment_id = $1 AND ${live}${conditions.text}`;
+  const [vector] = await embedTexts(rules, search.query ? [search.query] : []);
+  const page = () => `LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`;
+  if (vector === undefined) {
+    const inOrder = 'ORDER BY store_items.updated_at DESC, namespace, key';
+    return readPage(
+      sql,
+      `SELECT ${itemColumns} FROM agents.store_items WHERE ${where} ${inOrder} ${page()}`,
+      conditions,
+      search,
+    );
+  }
+  const dims = `array_length(embedding, 1) = ${conditions.bind(vector.length)}`;
+  const [counted] = await sql.query<{ vectors: number }>(
+    `SELECT count(*)::int AS vectors FROM (
+       SELECT FROM agents.store_items JOIN agents.store_vectors USING (deployment_id, namespace_path, namespace, key)
+       WHERE ${where} AND ${dims} LIMIT ${maxVectors + 1}
+     ) found`,
+    conditions.values,
+  );
+  if (counted!.vectors > maxVectors) throw runlakeError('STORE_TOO_MANY_VECTORS', { limit: maxVectors });
+  const product = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
+  const scored = `SELECT *, (
+      SELECT max((${product})) FROM agents.store_vectors v
+      WHERE v.deployment_id = i.deployment_id AND v.namespace_path = i.namespace_path AND v.key = i.key AND ${dims}
+    ) AS score
+    FROM agents.store_items i WHERE ${where}`;
+  return readPage(
+    sql,
+    `SELECT ${itemColumns}, score FROM (${scored}) store_items
+     ORDER BY score DESC NULLS LAST, store_items.updated_at DESC, namespace, key ${page()}`,
+    conditions,
+    search,
+  );
+}
+
+/** Reads a page and, with `refresh`, restarts the TTL of its items in the same statement. */
+async function readPage(
+  sql: Sql,
+  page: string,
+  { values }: Conditions,
+  { refresh, limitBytes }: Pick<ItemSearch, 'refresh' | 'limitBytes'>,
+): Promise<FoundItem[]> {
+  const rows = await pageWithin<FoundItem & { score?: number | null }>(sql, page, [...values, refresh], limitBytes, {
+    cte: `placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, key FROM page),
+     refreshed AS (
+       UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
+       WHERE deployment_id = $1
+         AND (namespace_path, key) IN (SELECT path, key FROM placed) AND ttl_minutes IS NOT NULL AND $${values.length + 1}::boolean AND (SELECT page_fits FROM measured)
+     )`,
+  });
+  return rows.map(({ score, ...item }) => ({ ...item, ...(typeof score === 'number' && { score }) }));
+}
+
+interface NamespaceSearch {
+  /** Labels that namespaces begin or end with; `*` stands for any label. */
+  readonly matches: readonly { readonly side: 'prefix' | 'suffix'; readonly labels: readonly string[] }[];
+  /** Maximum number of labels; longer namespaces are truncated. */
+  readonly maxDepth?: number | undefined;
+  /** Filter of custom authentication. Returns only namespaces that have an item which matches it. */
+  readonly required?: RequiredMetadata | undefined;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** Lists the distinct namespaces that have items, sorted by their labels. */
+export async function listNamespaces(sql: Sql, deploymentId: string, search: NamespaceSearch): Promise<string[][]> {
+  const conditions = new Conditions(deploymentId);
+  for (const { side, labels } of search.matches) {
+    conditions.add(`cardinality(namespace) >= ${conditions.bind(labels.length)}`);
+    for (const [index, label] of labels.entries()) {
+      if (label === '*') continue;
+      const at = side === 'prefix' ? `${index + 1}` : `cardinality(namespace) - ${labels.length - index - 1}`;
+      conditions.add(`namespace[${at}] = ${conditions.bind(label.replaceAll('\0', ''))}`);
+    }
+    const stars = labels.indexOf('*');
+    if (side === 'prefix') conditions.under(stars < 0 ? labels : labels.slice(0, stars));
+  }
+  conditions.holding(search.required);
+  const cut = search.maxDepth === undefined ? 'namespace' : `namespace[1:${conditions.bind(search.maxDepth)}::int]`;
+  const rows = await sql.query<{ namespace: string[] }>(
+    `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE deployment_id = $1 AND ${live}${conditions.text}
+     ORDER BY 1 LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`,
+    conditions.values,
+  );
+  return rows.map(({ namespace }) => namespace);
+}

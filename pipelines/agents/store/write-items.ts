@@ -1,0 +1,188 @@
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { jsonbText } from '../checkpoints/stored-tuples.ts';
+import { checkKey, checkNamespace, labels, namespacePath, type StoreKey, type StoreRules } from './store-item.ts';
+
+interface TextAtPath {
+  /** Ends with the index of the text if the path leads to several texts. */
+  readonly path: string;
+  readonly text: string;
+}
+
+/**
+ * Returns the texts of a value to index: those at `paths`, or by default at `fields`; none if `paths` is false or there
+ * is no index. A path consists of field names separated by dots; `[2]`, `[-1]` and `[*]` select elements of a list; `$`
+ * is the whole value as JSON. Values that are not text are ignored.
+ */
+function textsOfItem(
+  value: Readonly<Record<string, unknown>>,
+  fields: readonly string[] | undefined,
+  paths: false | readonly string[] | undefined,
+): TextAtPath[] {
+  if (fields === undefined || paths === false) return [];
+  return [...new Set(paths ?? fields)].flatMap((path) => {
+    const found = path === '$' ? [JSON.stringify(value)] : follow([value], path.match(/[^.[\]]+|\[[^\]]*\]/g) ?? []);
+    const texts = found.filter((text): text is string => typeof text === 'string' && text !== '');
+    return texts.map((text, index) => ({ path: texts.length > 1 ? `${path}.${index}` : path, text }));
+  });
+}
+
+function follow(from: readonly unknown[], steps: readonly string[]): readonly unknown[] {
+  const [step, ...rest] = steps;
+  if (step === undefined) return from;
+  const next = from.flatMap((value): unknown[] => {
+    if (typeof value !== 'object' || value === null) return [];
+    if (!step.startsWith('[')) return Object.hasOwn(value, step) ? [(value as Record<string, unknown>)[step]] : [];
+    if (!Array.isArray(value)) return [];
+    return step === '[*]' ? value : [value.at(Number(step.slice(1, -1)))];
+  });
+  return follow(next, rest);
+}
+
+/**
+ * Embeds texts as unit vectors, so that the dot product of two vectors is their cosine similarity. Without an index
+ * returns none.
+ *
+ * @throws STORE_EMBEDDER_UNUSABLE if the embedder throws or returns vectors of the wrong number or length; errors of
+ *   the worker.
+ */
+export async function embedTexts({ index }: StoreRules, texts: readonly string[]): Promise<number[][]> {
+  if (index === undefined || texts.length === 0) return [];
+  const unusable = (reason: string, cause?: unknown) => runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
+  const distinct = [...new Set(texts)];
+  const vectors = await index.embed(distinct).catch((error) => {
+    if (isRunlakeError(error)) throw error;
+    throw unusable(error instanceof Error ? error.message : String(error), error);
+  });
+  if (vectors.length !== distinct.length)
+    throw unusable(`it returned ${vectors.length} vectors for ${distinct.length} texts`);
+  const byText = new Map(distinct.map((text, order) => [text, unit(vectors[order]!, index.dims, unusable)]));
+  return texts.map((text) => byText.get(text)!);
+}
+
+function unit(vector: readonly number[], dims: number, unusable: (reason: string) => Error): number[] {
+  if (vector.length !== dims) throw unusable(`it returned a vector of ${vector.length} dimensions, not ${dims}`);
+  const length = Math.hypot(...vector);
+  if (!Number.isFinite(length)) throw unusable('it returned a vector with an element that is not a finite number');
+  return vector.map((number) => (length === 0 ? 0 : number / length));
+}
+
+interface NewItem extends StoreKey {
+  readonly value: Readonly<Record<string, unknown>>;
+  /** Paths to index instead of the default ones; false: do not index the item. */
+  readonly index?: false | readonly string[] | undefined;
+  /** Minutes until it expires. Null: never. Undefined: the default of the rules. */
+  readonly ttl?: number | null | undefined;
+}
+
+/**
+ * Stores items in one statement; each replaces an item with the same key. If `items` contains a key twice, the last one
+ * is stored.
+ *
+ * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_EMBEDDER_UNUSABLE
+ */
+export async function putItems(
+  sql: Sql,
+  deploymentId: string,
+  rules: StoreRules,
+  items: readonly NewItem[],
+): Promise<void> {
+  for (const { namespace, key } of items) {
+    checkNamespace(namespace);
+    checkKey(key);
+  }
+  const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item])).values()];
+  if (last.length === 0) return;
+  const texts = last.flatMap((item, itemIndex) =>
+    textsOfItem(item.value, rules.index?.fields, item.index).map((text) => ({ ...text, itemIndex })),
+  );
+  const vectors = await embedTexts(
+    rules,
+    texts.map(({ text }) => text),
+  );
+  const values = last.map((item) => JSON.stringify(item.value));
+  await sql.execute(
+    putSql,
+    [
+      deploymentId,
+      last.map((item) => JSON.stringify(item.namespace)),
+      last.map((item) => item.key),
+      values,
+      values.map(jsonbText),
+      last.map((item) => (item.ttl === undefined ? (rules.defaultTtlMinutes ?? null) : item.ttl)),
+      texts.map(({ itemIndex }) => itemIndex + 1),
+      texts.map(({ path }) => path),
+      vectors.map((vector) => `{${vector.join(',')}}`),
+    ],
+    { name: 'agents_put_items' },
+  );
+}
+
+/** Deletes only vectors that it does not replace, because two CTEs of one statement must not change the same row. */
+const putSql = `
+WITH given AS MATERIALIZED (
+  SELECT ordinality, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
+  FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
+    WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, ordinality)
+),
+placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, key FROM given),
+vectors AS MATERIALIZED (
+  SELECT given.namespace, given.key, vector.path, vector.embedding::real[] AS embedding
+  FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (ordinality, path, embedding) JOIN given USING (ordinality)
+),
+items AS (
+  INSERT INTO agents.store_items (deployment_id, namespace, key, value, searchable, ttl_minutes, expires_at)
+  SELECT $1, namespace, key, value::json, searchable::jsonb, ttl, now() + ttl * interval '1 minute' FROM given
+  ON CONFLICT (deployment_id, namespace, key) DO UPDATE SET value = EXCLUDED.value, searchable = EXCLUDED.searchable,
+    ttl_minutes = EXCLUDED.ttl_minutes, expires_at = EXCLUDED.expires_at, updated_at = now()
+),
+gone AS (
+  DELETE FROM agents.store_vectors old USING placed
+  WHERE old.deployment_id = $1 AND old.namespace_path = placed.path AND old.key = placed.key
+    AND NOT EXISTS (
+      SELECT FROM vectors
+      WHERE vectors.namespace = old.namespace AND vectors.key = old.key AND vectors.path = old.path
+    )
+)
+INSERT INTO agents.store_vectors (deployment_id, namespace, key, path, embedding)
+SELECT $1, namespace, key, path, embedding FROM vectors
+ON CONFLICT (deployment_id, namespace, key, path) DO UPDATE SET embedding = EXCLUDED.embedding`;
+
+/** Deletes items. Ignores keys that do not exist. */
+export async function deleteItems(sql: Sql, deploymentId: string, keys: readonly StoreKey[]): Promise<void> {
+  if (keys.length === 0) return;
+  await sql.execute(
+    `WITH given AS MATERIALIZED (
+       SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
+     ),
+     placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, namespace, key FROM given)
+     DELETE FROM agents.store_items
+     WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)`,
+    [deploymentId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key)],
+    { name: 'agents_delete_items' },
+  );
+}
+
+/** Deletes up to 1,000 expired items, which reads already ignore. @returns how many; call it again until this is 0. */
+export function deleteExpiredItems(sql: Sql, deploymentId: string): Promise<number> {
+  return sql.execute(
+    `DELETE FROM agents.store_items WHERE deployment_id = $1 AND (namespace, key) IN (
+       SELECT namespace, key FROM agents.store_items WHERE deployment_id = $1 AND expires_at <= now()
+       LIMIT 1000 FOR UPDATE SKIP LOCKED
+     )`,
+    [deploymentId],
+  );
+}
+
+/**
+ * Returns the length of any stored vector that does not have `dims` dimensions; undefined if all have. Searches ignore
+ * such vectors.
+ */
+export async function misfitVectors(sql: Sql, deploymentId: string, dims: number): Promise<number | undefined> {
+  const [found] = await sql.query<{ numbers: number }>(
+    `SELECT cardinality(embedding) AS numbers FROM agents.store_vectors
+     WHERE deployment_id = $1 AND cardinality(embedding) <> $2 LIMIT 1`,
+    [deploymentId, dims],
+  );
+  return found?.numbers;
+}

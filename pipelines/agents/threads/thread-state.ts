@@ -1,0 +1,88 @@
+import type { Config } from '../../../infra/config/settings.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { CheckpointChoice } from '../runs/run.ts';
+import { type ThreadDeps, threadOfGraph } from './create-thread.ts';
+import { readThread, type ThreadState } from './thread.ts';
+
+const valuesPrefix = 'values.';
+
+/**
+ * Returns the fields of a state that `select` names; all without `select`. `values.messages` selects one key of the values.
+ */
+export function selectedState(state: ThreadState, select: readonly string[] | undefined): Partial<ThreadState> {
+  if (select === undefined) return state;
+  const fields = Object.fromEntries(Object.entries(state).filter(([name]) => select.includes(name)));
+  const keys = select.filter((name) => name.startsWith(valuesPrefix)).map((name) => name.slice(valuesPrefix.length));
+  if (keys.length === 0 || 'values' in fields) return fields;
+  const values = Object.entries(state.values ?? {}).filter(([key]) => keys.includes(key));
+  return { ...fields, values: Object.fromEntries(values) };
+}
+
+const emptyState: ThreadState = {
+  values: {},
+  next: [],
+  tasks: [],
+  checkpoint: null,
+  parent_checkpoint: null,
+  metadata: {},
+  created_at: null,
+  interrupts: [],
+};
+
+interface StateQuestion {
+  readonly checkpoint?: CheckpointChoice;
+  readonly subgraphs: boolean;
+  /** Returns only these fields. */
+  readonly select?: readonly string[];
+}
+
+/**
+ * Reads the newest state of a thread, or that of a checkpoint, as JSON text. An empty state if no graph has run on the
+ * thread.
+ *
+ * @throws THREAD_NOT_FOUND, CHECKPOINT_NOT_FOUND; the errors of {@link ThreadDeps.pool}.
+ */
+export async function readThreadState(
+  deps: ThreadDeps,
+  threadId: string,
+  { checkpoint, subgraphs, select }: StateQuestion,
+): Promise<string> {
+  const thread = await threadOfGraph(deps, await readThread(deps.database, deps.deploymentId, threadId));
+  if (thread !== undefined) {
+    const options = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
+    const text = await deps.pool.ask({ kind: 'state', thread, subgraphs, ...options });
+    // The worker answers null for a graph without a checkpointer.
+    if (text !== 'null') return text;
+  }
+  if (checkpoint?.checkpoint_id !== undefined) {
+    throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint.checkpoint_id });
+  }
+  return JSON.stringify(selectedState(emptyState, select));
+}
+
+interface HistoryQuestion {
+  readonly limit: number;
+  /** Only states older than this checkpoint. */
+  readonly before?: CheckpointChoice;
+  /** Returns the history of the subgraph of this checkpoint. */
+  readonly checkpoint?: CheckpointChoice;
+  /** Members that the metadata of a state must contain. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Returns only these fields of each state. */
+  readonly select?: readonly string[];
+}
+
+/**
+ * Reads the states of a thread as a JSON array, newest first. Empty if no graph has run on the thread.
+ *
+ * @throws THREAD_NOT_FOUND, ANSWER_TOO_LARGE; the errors of {@link ThreadDeps.pool}.
+ */
+export async function readThreadHistory(
+  deps: ThreadDeps & { readonly config: Pick<Config, 'maxPageBytes'> },
+  threadId: string,
+  question: HistoryQuestion,
+): Promise<string> {
+  const thread = await threadOfGraph(deps, await readThread(deps.database, deps.deploymentId, threadId));
+  const limitBytes = deps.config.maxPageBytes;
+  return thread === undefined ? '[]' : deps.pool.ask({ kind: 'history', thread, ...question, limitBytes });
+}

@@ -1,0 +1,204 @@
+import type { Config } from '../../../infra/config/settings.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { openLocalStore } from '../../../infra/objects/local/open-local-store.ts';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
+import { openS3Store } from '../../../infra/objects/s3/open-s3-store.ts';
+import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { createSealer, type Sealer } from '../../../infra/sealing/sealer.ts';
+import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+
+/** Configuration of a destination as stored and as returned; `null` means not given. Field names: main API, bulk export. */
+export interface DestinationConfig {
+  readonly bucket_name: string | null;
+  readonly prefix: string;
+  readonly region: string | null;
+  readonly endpoint_url: string | null;
+  readonly include_bucket_in_prefix: boolean;
+  readonly config_kwargs_s3: { readonly addressing_style: AddressingStyle } | null;
+}
+
+export type DestinationType = 's3' | 'local';
+export type AddressingStyle = 'virtual' | 'path' | 'auto';
+
+/** As sent in requests and as sealed. */
+export interface DestinationCredentials {
+  readonly access_key_id: string;
+  readonly secret_access_key: string;
+  readonly session_token?: string | null | undefined;
+}
+
+/** A destination as the API returns it: only the names of its credentials, not their values. */
+export interface DestinationRecord {
+  readonly id: string;
+  readonly tenant_id: string;
+  readonly destination_type: DestinationType;
+  readonly display_name: string;
+  readonly config: DestinationConfig;
+  readonly credentials_keys: readonly string[];
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+/** Columns of a {@link DestinationRecord}. */
+export const destinationColumns =
+  'id, workspace_id AS tenant_id, destination_type, display_name, config, credentials_keys, created_at, updated_at';
+
+/** Seals the given credentials for the row `id`. Returns the sealed text and the names of the fields. */
+export function sealCredentials(sealer: Sealer, id: string, given: DestinationCredentials) {
+  const { access_key_id, secret_access_key, session_token } = given;
+  const values = { access_key_id, secret_access_key, ...(session_token == null ? {} : { session_token }) };
+  return { sealed: sealer.seal(JSON.stringify(values), id), keys: Object.keys(values) };
+}
+
+/**
+ * Maximum checks per workspace in this process. A check of a store that hangs holds a connection and a client for seconds.
+ */
+const maxConcurrentChecks = 16;
+
+/** Limits concurrent destination checks in this process, separately for each workspace. */
+class CheckLimiter {
+  readonly #inFlight = new Map<string, number>();
+
+  /** @throws OVERLOADED if the workspace is at its limit; errors of `check`. */
+  async during(workspaceId: string, check: () => Promise<void>): Promise<void> {
+    const inFlight = this.#inFlight.get(workspaceId) ?? 0;
+    if (inFlight >= maxConcurrentChecks) {
+      throw runlakeError('OVERLOADED', { what: 'checks of destinations of this workspace' }, { retryAfterSeconds: 5 });
+    }
+    this.#inFlight.set(workspaceId, inFlight + 1);
+    try {
+      await check();
+    } finally {
+      const left = (this.#inFlight.get(workspaceId) as number) - 1;
+      if (left > 0) this.#inFlight.set(workspaceId, left);
+      else this.#inFlight.delete(workspaceId);
+    }
+  }
+}
+
+/** Dependencies of all destination operations. Created by {@link destinationPorts}. */
+export interface DestinationDeps {
+  readonly database: Database;
+  readonly sealer: Sealer;
+  readonly config: Pick<
+    Config,
+    'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials' | 'exportMaxDestinations'
+  >;
+  readonly checks: CheckLimiter;
+  /** Certificate authorities to trust, in PEM. */
+  readonly authorities: readonly string[] | undefined;
+  /** Timeouts and attempts for object stores. Undefined: the defaults of `infra/objects`. */
+  readonly limits?: S3Limits | undefined;
+}
+
+/** @param secretKey The secret key of this process: configured, or kept in the data folder. @throws TLS_FILE_UNUSABLE */
+export function destinationDeps(config: Config, database: Database, secretKey: string): DestinationDeps {
+  const formerSecretKeys = config.formerSecretKeys?.split(',').flatMap((key) => key.trim() || []);
+  const sealer = createSealer({
+    secretKey,
+    formerSecretKeys,
+    purpose: 'destinations',
+    what: 'The credentials of the destination',
+  });
+  return { database, sealer, config, checks: new CheckLimiter(), authorities: trustedAuthorities(config) };
+}
+
+/** @throws NOT_FOUND if the workspace has no destination with this id. */
+export async function readDestination(sql: Sql, workspaceId: string, id: string): Promise<DestinationRecord> {
+  const [found] = await sql.query<DestinationRecord>(
+    `SELECT ${destinationColumns} FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,
+    [id, workspaceId],
+  );
+  if (found === undefined) throw noDestination();
+  return found;
+}
+
+export const noDestination = () => runlakeError('NOT_FOUND', { what: 'Bulk export destination' });
+
+/**
+ * The destinations of a workspace, oldest first. The id breaks ties, so that consecutive pages neither repeat nor skip
+ * a destination.
+ */
+export function listDestinations(
+  database: Database,
+  workspaceId: string,
+  page: { readonly limit: number; readonly offset: number },
+): Promise<DestinationRecord[]> {
+  return database.query<DestinationRecord>(
+    `SELECT ${destinationColumns} FROM bulk_export_destinations WHERE workspace_id = $1 AND deleted_at IS NULL
+     ORDER BY created_at, id LIMIT $2 OFFSET $3`,
+    [workspaceId, page.limit, page.offset],
+  );
+}
+
+export interface DestinationSettings {
+  readonly destination_type: DestinationType;
+  readonly config: DestinationConfig;
+}
+
+/**
+ * The object store of a destination, subject to the operator's current settings. Connects at the first call.
+ *
+ * @throws DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED.
+ */
+export function connectDestination(
+  deps: Pick<DestinationDeps, 'config' | 'authorities' | 'limits'>,
+  { destination_type: type, config }: DestinationSettings,
+  credentials: DestinationCredentials | undefined,
+  limits: S3Limits | undefined = deps.limits,
+): ObjectStore {
+  if (type === 'local') {
+    const root = deps.config.localExportRoot;
+    if (root === undefined) throw runlakeError('DESTINATION_TYPE_OFF');
+    return openLocalStore({ root, prefix: config.prefix });
+  }
+  if (credentials === undefined && !deps.config.allowDefaultCredentials) {
+    throw runlakeError('DESTINATION_CREDENTIALS_REQUIRED');
+  }
+  return openS3Store({
+    bucket: config.bucket_name ?? undefined,
+    prefix: config.prefix,
+    region: config.region ?? undefined,
+    endpointUrl: config.endpoint_url ?? undefined,
+    isBucketInEndpoint: !config.include_bucket_in_prefix,
+    addressingStyle: config.config_kwargs_s3?.addressing_style ?? 'auto',
+    credentials: credentials && {
+      accessKeyId: credentials.access_key_id,
+      secretAccessKey: credentials.secret_access_key,
+      sessionToken: credentials.session_token ?? undefined,
+    },
+    allowPrivateEndpoints: deps.config.allowPrivateEndpoints,
+    authorities: deps.authorities,
+    limits,
+  });
+}
+
+interface Row {
+  readonly destination_type: DestinationType;
+  readonly config: DestinationConfig;
+  readonly sealed_credentials: string | null;
+}
+
+/**
+ * Opens the object store of a destination; the caller closes it. Connects at the first call.
+ *
+ * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and errors
+ *   of the database.
+ */
+export async function openDestination(
+  deps: DestinationDeps,
+  { workspaceId, destinationId }: { readonly workspaceId: string; readonly destinationId: string },
+): Promise<ObjectStore> {
+  const [row] = await deps.database.query<Row>(
+    `SELECT destination_type, config, sealed_credentials FROM bulk_export_destinations
+     WHERE workspace_id = $1 AND id = $2 AND deleted_at IS NULL`,
+    [workspaceId, destinationId],
+  );
+  if (row === undefined) throw noDestination();
+  const sealed = row.sealed_credentials;
+  const credentials =
+    sealed === null ? undefined : (JSON.parse(deps.sealer.open(sealed, destinationId).text) as DestinationCredentials);
+  return connectDestination(deps, row, credentials);
+}

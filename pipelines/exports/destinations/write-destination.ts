@@ -1,0 +1,159 @@
+import { randomUUID } from 'node:crypto';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { enforceLimit } from '../../tenants/enforce-limit.ts';
+import { tryDestination } from './check-destination.ts';
+import {
+  type DestinationCredentials,
+  type DestinationDeps,
+  type DestinationRecord,
+  type DestinationType,
+  destinationColumns,
+  noDestination,
+  readDestination,
+  sealCredentials,
+} from './destination.ts';
+import { type GivenConfig, normaliseConfig } from './normalise-config.ts';
+
+interface NewDestination {
+  readonly type: DestinationType;
+  readonly displayName: string;
+  readonly config: GivenConfig;
+  /** If absent, the S3 client uses its default credential chain, if the operator allows it. */
+  readonly credentials?: DestinationCredentials | null | undefined;
+}
+
+const countDestinations = `SELECT count(*) AS there FROM bulk_export_destinations AS d JOIN workspaces AS w ON w.id = d.workspace_id
+  WHERE w.organization_id = $1 AND d.deleted_at IS NULL AND w.deleted_at IS NULL`;
+
+/**
+ * Creates a destination after writing a test object to it. Credentials are stored sealed.
+ *
+ * @throws errors of {@link normaliseConfig} and {@link tryDestination}, BAD_REQUEST, LIMIT_REACHED.
+ */
+export async function createDestination(
+  deps: DestinationDeps,
+  workspaceId: string,
+  { type, displayName, config: given, credentials: givenCredentials }: NewDestination,
+): Promise<DestinationRecord> {
+  const credentials = givenCredentials ?? undefined;
+  if (type === 'local' && credentials !== undefined) {
+    throw runlakeError('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
+  }
+  const config = normaliseConfig(type, given);
+  await tryDestination(deps, workspaceId, { destination_type: type, config }, credentials);
+  const id = randomUUID();
+  const stored = credentials && sealCredentials(deps.sealer, id, credentials);
+  return deps.database.transaction(async (tx) => {
+    const [made] = await tx.query<DestinationRecord>(
+      `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config, sealed_credentials,
+         credentials_keys)
+       VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ${destinationColumns}`,
+      [id, workspaceId, type, displayName, config, stored?.sealed ?? null, stored?.keys ?? []],
+    );
+    const limit = deps.config.exportMaxDestinations;
+    await enforceLimit(tx, { workspaceId }, { most: limit, count: countDestinations }, () =>
+      runlakeError('LIMIT_REACHED', {
+        limit,
+        what: 'destinations of bulk exports',
+        instead: 'Delete those that are not needed',
+      }),
+    );
+    return made as DestinationRecord;
+  });
+}
+
+interface DestinationChange {
+  readonly displayName?: string | null | undefined;
+  readonly credentials?: DestinationCredentials | null | undefined;
+}
+
+/**
+ * Renames a destination, and replaces its credentials after writing a test object with the new ones. Absent and null
+ * fields stay unchanged. Running exports use the new credentials from their next attempt on.
+ *
+ * @throws NOT_FOUND, BAD_REQUEST, errors of {@link tryDestination}.
+ */
+export async function updateDestination(
+  deps: DestinationDeps,
+  workspaceId: string,
+  id: string,
+  change: DestinationChange,
+): Promise<DestinationRecord> {
+  const destination = await readDestination(deps.database, workspaceId, id);
+  const credentials = change.credentials ?? undefined;
+  if (credentials !== undefined) {
+    if (destination.destination_type === 'local') {
+      throw runlakeError('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
+    }
+    await tryDestination(deps, workspaceId, destination, credentials);
+  }
+  // Sealed for the id as stored; the caller may have written it in capitals.
+  const stored = credentials && sealCredentials(deps.sealer, destination.id, credentials);
+  const [changed] = await deps.database.query<DestinationRecord>(
+    `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),
+       sealed_credentials = coalesce($4, sealed_credentials), credentials_keys = coalesce($5, credentials_keys),
+       updated_at = now()
+     WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL RETURNING ${destinationColumns}`,
+    [id, workspaceId, change.displayName ?? null, stored?.sealed ?? null, stored?.keys ?? null],
+  );
+  if (changed === undefined) throw noDestination();
+  return changed;
+}
+
+/**
+ * Deletes a destination and its credentials; objects in the bucket stay. It locks the row first, as the creation of an
+ * export does, so that no export is left without its destination.
+ *
+ * @throws NOT_FOUND; DESTINATION_IN_USE while an unfinished export or schedule uses it.
+ */
+export async function deleteDestination(database: Database, workspaceId: string, id: string): Promise<void> {
+  await database.transaction(async (tx) => {
+    const [locked] = await tx.query(
+      'SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR UPDATE',
+      [id, workspaceId],
+    );
+    if (locked === undefined) throw noDestination();
+    const [use] = await tx.query<{ exports: number }>(
+      'SELECT count(*)::int AS exports FROM bulk_exports WHERE destination_id = $1 AND finished_at IS NULL',
+      [id],
+    );
+    if (use !== undefined && use.exports > 0) throw runlakeError('DESTINATION_IN_USE', { exports: use.exports });
+    await tx.execute(
+      `UPDATE bulk_export_destinations SET deleted_at = now(), updated_at = now(), sealed_credentials = NULL,
+         credentials_keys = '{}' WHERE id = $1`,
+      [id],
+    );
+  });
+}
+
+/**
+ * Seals credentials that are sealed under a former key again under the current key, so that the former key can be
+ * retired. Credentials that cannot be opened stay unchanged and are logged.
+ *
+ * @returns the number of credentials sealed again.
+ */
+export async function resealDestinations(
+  { database, sealer }: Pick<DestinationDeps, 'database' | 'sealer'>,
+  logger: Logger,
+): Promise<number> {
+  const rows = await database.query<{ id: string; sealed: string }>(
+    'SELECT id, sealed_credentials AS sealed FROM bulk_export_destinations WHERE sealed_credentials IS NOT NULL',
+  );
+  let resealed = 0;
+  for (const { id, sealed } of rows) {
+    try {
+      const { text, isUnderFormerKey } = sealer.open(sealed, id);
+      if (!isUnderFormerKey) continue;
+      // A concurrent request may have replaced them meanwhile.
+      resealed += await database.execute(
+        'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',
+        [id, sealer.seal(text, id), sealed],
+      );
+    } catch (err) {
+      logger.warn({ err, destination: id }, 'cannot seal the credentials of a destination again');
+    }
+  }
+  return resealed;
+}

@@ -1,0 +1,180 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { feedbackEvents } from '../../schemas/topics.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { liveProjectIds } from '../runs/locate-run.ts';
+import { type FeedbackDeps, type FeedbackEvent, feedbackMessage, versionAfter } from './feedback-event.ts';
+import { feedbackMembers, feedbackReader, readChangedValues } from './feedback-values.ts';
+import { findLastEvent } from './list-feedback.ts';
+import { type FeedbackSender, readFeedback } from './read-feedback.ts';
+import { showFeedback } from './show-feedback.ts';
+
+/**
+ * Serialises read-modify-write operations on one object.
+ *
+ * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. Across processes
+ * there is no such guarantee: the later write of a feedback wins as a whole.
+ *
+ *   1. An operation waits until the previous one for its key has ended, also with an error.
+ *   2. The last operation removes the key.
+ */
+const lastByKey = new Map<string, Promise<unknown>>();
+
+/** Runs `work` exclusively for `key`; resolves or rejects as `work` does. */
+export async function runExclusive<T>(key: string, work: () => Promise<T>): Promise<T> {
+  const previous = lastByKey.get(key) ?? Promise.resolve();
+  const current = previous.then(work, work);
+  lastByKey.set(key, current);
+  try {
+    return await current;
+  } finally {
+    if (lastByKey.get(key) === current) lastByKey.delete(key);
+  }
+}
+
+/** Longer than an event usually takes from the log to ClickHouse. */
+const retentionMs = 120_000;
+const maxBytes = 32 * 1024 * 1024;
+const pollIntervalMs = 50;
+
+/** Feedback that this process sent recently: it may not be stored yet, and the next change is based on it. */
+export class RecentFeedback {
+  readonly #events = new LRUCache<string, FeedbackEvent>({
+    ttl: retentionMs,
+    maxSize: maxBytes,
+    sizeCalculation: estimateBytes,
+  });
+
+  /** Call it once the log has accepted the event. */
+  remember(event: FeedbackEvent): void {
+    this.#events.set(cacheKey(event.tenantId, event.id), event);
+  }
+
+  get(tenantId: string, id: string): FeedbackEvent | undefined {
+    return this.#events.get(cacheKey(tenantId, id));
+  }
+}
+
+interface LastEventDeps {
+  readonly clickhouse: ClickHouse;
+  readonly recent: RecentFeedback;
+}
+
+/**
+ * The last event of one feedback, stored or recently sent by this process; it may be a deletion. If there is none,
+ * another process may have sent it, so this polls for up to `waitMs`.
+ */
+async function readLastEvent(
+  { clickhouse, recent }: LastEventDeps,
+  { tenantId, id, waitMs }: { readonly tenantId: string; readonly id: string; readonly waitMs: number },
+): Promise<FeedbackEvent | undefined> {
+  const deadline = Date.now() + waitMs;
+  for (;;) {
+    const own = recent.get(tenantId, id);
+    const stored = await findLastEvent(clickhouse, tenantId, id);
+    const last = own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
+    if (last !== undefined || Date.now() >= deadline) return last;
+    await pause(Math.min(pollIntervalMs, Math.max(1, deadline - Date.now())));
+  }
+}
+
+const cacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;
+
+function estimateBytes(event: FeedbackEvent): number {
+  const { score, value, comment, correction, source, extra } = event;
+  return [score, value, comment, correction, source, extra].reduce((sum, bytes) => sum + (bytes?.length ?? 0), 1_000);
+}
+
+/**
+ * Deletes one feedback and its content.
+ *
+ * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the log and the stores.
+ */
+export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: string): Promise<void> {
+  await runExclusive(`${tenantId}:${id}`, async () => {
+    const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
+    if (last === undefined || last.deletedAtMicros !== undefined)
+      throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
+    const deletion = buildDeletion(last);
+    await deps.log.publish(feedbackEvents, [feedbackMessage(deletion, deps.log, deps.config)]);
+    deps.recent.remember(deletion);
+  });
+}
+
+/** The event that deletes the feedback of `last`. It keeps only ids, user and creation time. */
+function buildDeletion(last: FeedbackEvent): FeedbackEvent {
+  const { tenantId, runId, id, projectId, userId, createdAtMicros } = last;
+  const receivedAtMicros = versionAfter(last);
+  return {
+    tenantId,
+    runId,
+    id,
+    projectId,
+    userId,
+    createdAtMicros,
+    key: '',
+    sourceType: '',
+    receivedAtMicros,
+    modifiedAtMicros: receivedAtMicros,
+    deletedAtMicros: receivedAtMicros,
+  };
+}
+
+/**
+ * Creates one feedback and returns it as JSON once it is durable. Its run may not be stored yet. Feedback with the same
+ * id replaces the previous one, even if it refers to another run.
+ *
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;
+ *   PROJECT_UNKNOWN for feedback on a missing project; errors of the log and the stores.
+ */
+export async function createFeedback(sender: FeedbackSender, body: Buffer, deps: FeedbackDeps): Promise<Buffer> {
+  const read = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
+  const { tenantId, id, runId, projectId } = read;
+  if (runId === nilUuid && projectId !== undefined) {
+    const live = await liveProjectIds(deps.database, tenantId, [projectId]);
+    if (live.length === 0) throw runlakeError('PROJECT_UNKNOWN', { project: projectId });
+  }
+  return runExclusive(`${tenantId}:${id}`, async () => {
+    const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
+    const moved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
+    const deletions = moved ? [buildDeletion(last)] : [];
+    const event: FeedbackEvent = { ...read, receivedAtMicros: versionAfter(deletions[0] ?? last) };
+    await deps.log.publish(
+      feedbackEvents,
+      [...deletions, event].map((each) => feedbackMessage(each, deps.log, deps.config)),
+    );
+    deps.recent.remember(event);
+    const [json] = await showFeedback(deps, tenantId, [event], { withUserNames: false });
+    return json as Buffer;
+  });
+}
+
+/**
+ * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the
+ * complete feedback as JSON once it is durable.
+ *
+ * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
+ * PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
+ */
+export async function updateFeedback(
+  deps: FeedbackDeps,
+  { tenantId, id }: { readonly tenantId: string; readonly id: string },
+  body: Buffer,
+): Promise<Buffer> {
+  const members = feedbackMembers(body, { part: 'the body', maxDepth: deps.config.maxJsonDepth });
+  const changes = readChangedValues(feedbackReader(id, members), members);
+  return runExclusive(`${tenantId}:${id}`, async () => {
+    const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
+    if (last === undefined || last.deletedAtMicros !== undefined)
+      throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
+    const receivedAtMicros = versionAfter(last);
+    const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
+    await deps.log.publish(feedbackEvents, [feedbackMessage(event, deps.log, deps.config)]);
+    deps.recent.remember(event);
+    const [json] = await showFeedback(deps, tenantId, [event], { withUserNames: false });
+    return json as Buffer;
+  });
+}

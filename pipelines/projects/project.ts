@@ -1,0 +1,128 @@
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+
+/** A row of `projects`. Times are ISO 8601 with microseconds. */
+export interface ProjectRecord {
+  readonly id: string;
+  readonly tenant_id: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly extra: Record<string, unknown> | null;
+  readonly start_time: string;
+  readonly end_time: string | null;
+  readonly default_dataset_id: string | null;
+  readonly reference_dataset_id: string | null;
+  readonly trace_tier: string | null;
+  readonly num_examples: number | null;
+  readonly num_repetitions: number | null;
+  readonly evaluator_keys: string[] | null;
+}
+
+export type ProjectRow = Omit<ProjectRecord, 'extra'> & { readonly extra: string | null };
+
+export const projectColumns = `id, workspace_id AS tenant_id, name, description, extra, start_time, end_time,
+  default_dataset_id, reference_dataset_id, trace_tier, num_examples, num_repetitions, evaluator_keys`;
+
+export function toProjectRecord(row: ProjectRow): ProjectRecord {
+  return { ...row, extra: row.extra === null ? null : JSON.parse(row.extra) };
+}
+
+/** Values of the columns `extra` and `metadata` for a given `extra`; null for both if it is absent. */
+export function extraColumns(
+  extra: Readonly<Record<string, unknown>> | null | undefined,
+): [string | null, string | null] {
+  if (extra === null || extra === undefined) return [null, null];
+  const metadata = Object.hasOwn(extra, 'metadata') ? extra.metadata : undefined;
+  return [JSON.stringify(extra), asJsonb(isObject(metadata) ? metadata : {})];
+}
+
+/** JSON that `jsonb` accepts: NUL characters and lone surrogates, which it rejects, become U+FFFD. */
+function asJsonb(value: object): string {
+  return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi, '$1\ufffd');
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Project of runs that name none. */
+export const DEFAULT_PROJECT = 'default';
+
+/** Longer names could exceed the maximum size of an index entry in Postgres. */
+export const maxNameLength = 512;
+
+/**
+ * Returns a valid name. @throws BAD_REQUEST if the name is empty, too long, or contains characters that Postgres cannot
+ * store.
+ */
+export function checkProjectName(name: string): string {
+  const reason =
+    name.length === 0
+      ? 'is empty'
+      : name.length > maxNameLength
+        ? `is longer than ${maxNameLength} characters`
+        : /[\0\p{Surrogate}]/u.test(name)
+          ? 'contains NUL characters or lone surrogates'
+          : undefined;
+  if (reason !== undefined) throw runlakeError('BAD_REQUEST', { reason: `The name of the project ${reason}.` });
+  return name;
+}
+
+/** @throws NOT_FOUND if the workspace has no project with this id, or it is deleted. */
+export async function readProject(database: Database, workspaceId: string, projectId: string): Promise<ProjectRecord> {
+  const [row] = await database.query<ProjectRow>(
+    `SELECT ${projectColumns} FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,
+    [projectId, workspaceId],
+  );
+  if (!row) throw runlakeError('NOT_FOUND', { what: 'Session' });
+  return toProjectRecord(row);
+}
+
+interface ProjectQuery {
+  readonly ids?: readonly string[] | undefined;
+  readonly name?: string | undefined;
+  /** Part of the name, ignoring case. */
+  readonly nameContains?: string | undefined;
+  /** Pairs that `extra.metadata` must contain. */
+  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** true: only projects that are not experiments; false: only experiments. */
+  readonly referenceFree?: boolean | undefined;
+  readonly referenceDatasetIds?: readonly string[] | undefined;
+  readonly sortBy: 'name' | 'start_time';
+  readonly descending: boolean;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/**
+ * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
+ * consecutive pages neither repeat nor skip a project.
+ */
+export async function listProjects(
+  database: Database,
+  workspaceId: string,
+  query: ProjectQuery,
+): Promise<ProjectRecord[]> {
+  const params: unknown[] = [workspaceId];
+  const conditions = ['workspace_id = $1', 'deleted_at IS NULL'];
+  const add = (value: unknown, condition: (parameter: string) => string) => {
+    if (value === undefined) return;
+    conditions.push(condition(`$${params.push(value)}`));
+  };
+  add(query.ids, (ids) => `id = ANY (${ids}::uuid[])`);
+  add(query.name, (name) => `name = ${name}`);
+  add(query.nameContains, (part) => `strpos(lower(name), lower(${part})) > 0`);
+  add(query.metadata && asJsonb(query.metadata), (pairs) => `metadata @> ${pairs}::jsonb`);
+  add(query.referenceDatasetIds, (ids) => `reference_dataset_id = ANY (${ids}::uuid[])`);
+  if (query.referenceFree !== undefined) {
+    conditions.push(`reference_dataset_id IS ${query.referenceFree ? '' : 'NOT '}NULL`);
+  }
+  const direction = query.descending ? 'DESC' : 'ASC';
+  const rows = await database.query<ProjectRow>(
+    `SELECT ${projectColumns} FROM projects WHERE ${conditions.join(' AND ')}
+     ORDER BY ${query.sortBy} ${direction}, id ${direction}
+     LIMIT $${params.push(query.limit)} OFFSET $${params.push(query.offset)}`,
+    params,
+  );
+  return rows.map(toProjectRecord);
+}

@@ -1,0 +1,170 @@
+import { randomUUID } from 'node:crypto';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { extraColumns, type ProjectRecord, type ProjectRow, projectColumns, toProjectRecord } from './project.ts';
+import type { ProjectResolver } from './resolve-project.ts';
+
+const countProjects = `SELECT count(*) AS there FROM projects AS p JOIN workspaces AS w ON w.id = p.workspace_id
+  WHERE w.organization_id = $1 AND p.deleted_at IS NULL AND w.deleted_at IS NULL`;
+
+/** Rolls back the transaction that inserted a project if the organisation is then above its limit. @throws LIMIT_REACHED */
+export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: number): Promise<void> {
+  return enforceLimit(tx, { workspaceId }, { most: maxProjects, count: countProjects }, () =>
+    runlakeError('LIMIT_REACHED', {
+      limit: maxProjects,
+      what: 'tracing projects',
+      instead: 'Use an existing project, delete those that are not needed',
+    }),
+  );
+}
+
+interface NewProject {
+  readonly id?: string | null | undefined;
+  readonly name: string;
+  readonly description?: string | null | undefined;
+  readonly extra?: Readonly<Record<string, unknown>> | null | undefined;
+  readonly startTime?: string | null | undefined;
+  readonly endTime?: string | null | undefined;
+  readonly defaultDatasetId?: string | null | undefined;
+  readonly referenceDatasetId?: string | null | undefined;
+  readonly traceTier?: string | null | undefined;
+  readonly numExamples?: number | null | undefined;
+  readonly numRepetitions?: number | null | undefined;
+  readonly evaluatorKeys?: readonly string[] | null | undefined;
+}
+
+/**
+ * Creates a project. With `upsert`, an existing project of that name is changed instead: given fields replace its own;
+ * an empty `extra` counts as absent.
+ *
+ * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED.
+ */
+export async function createProject(
+  database: Database,
+  workspaceId: string,
+  project: NewProject,
+  { upsert, maxProjects }: { readonly upsert: boolean; readonly maxProjects: number },
+): Promise<ProjectRecord> {
+  const [extra, metadata] = extraColumns(project.extra);
+  const fields = [
+    workspaceId,
+    project.name,
+    project.description ?? null,
+    extra,
+    metadata,
+    project.startTime ?? null,
+    project.endTime ?? null,
+    project.defaultDatasetId ?? null,
+    project.referenceDatasetId ?? null,
+    project.traceTier ?? null,
+    project.numExamples ?? null,
+    project.numRepetitions ?? null,
+    project.evaluatorKeys ?? null,
+  ];
+  return database.transaction(async (tx) => {
+    const [made] = await tx.query<ProjectRow>(
+      `INSERT INTO projects (id, workspace_id, name, description, extra, metadata, start_time, end_time, default_dataset_id,
+         reference_dataset_id, trace_tier, num_examples, num_repetitions, evaluator_keys)
+       VALUES ($14, $1, $2, $3, $4, coalesce($5::jsonb, '{}'), coalesce($6, now()), $7, $8, $9, $10, $11, $12, $13)
+       ON CONFLICT DO NOTHING RETURNING ${projectColumns}`,
+      [...fields, project.id ?? randomUUID()],
+    );
+    if (made) {
+      await requireProjectQuota(tx, workspaceId, maxProjects);
+      return toProjectRecord(made);
+    }
+    if (!upsert) throw runlakeError('CONFLICT', { reason: 'Session already exists.' });
+    const [changed] = await tx.query<ProjectRow>(
+      `UPDATE projects SET
+         description = coalesce($3, description),
+         extra = CASE WHEN $4::text IS NULL OR $4 = '{}' THEN extra ELSE $4 END,
+         metadata = CASE WHEN $4::text IS NULL OR $4 = '{}' THEN metadata ELSE $5::jsonb END,
+         start_time = coalesce($6, start_time),
+         end_time = coalesce($7, end_time),
+         default_dataset_id = coalesce($8, default_dataset_id),
+         reference_dataset_id = coalesce($9, reference_dataset_id),
+         trace_tier = coalesce($10, trace_tier),
+         num_examples = coalesce($11, num_examples),
+         num_repetitions = coalesce($12, num_repetitions),
+         evaluator_keys = coalesce($13, evaluator_keys),
+         updated_at = now()
+       WHERE workspace_id = $1 AND name = $2 AND deleted_at IS NULL RETURNING ${projectColumns}`,
+      fields,
+    );
+    if (!changed) throw runlakeError('CONFLICT', { reason: 'A session with this id already exists.' });
+    return toProjectRecord(changed);
+  });
+}
+
+/** Absent and null fields stay unchanged. */
+interface ProjectChange {
+  readonly name?: string | null | undefined;
+  readonly description?: string | null | undefined;
+  readonly extra?: Readonly<Record<string, unknown>> | null | undefined;
+  readonly endTime?: string | null | undefined;
+  readonly defaultDatasetId?: string | null | undefined;
+  readonly traceTier?: string | null | undefined;
+}
+
+/**
+ * Changes a project. Its former name is stored, so that patches that still contain it find the project.
+ *
+ * @throws NOT_FOUND if the workspace has no project with this id, or it is deleted, CONFLICT if the new name is taken.
+ */
+export async function updateProject(
+  { database, projects }: { database: Database; projects: ProjectResolver },
+  workspaceId: string,
+  projectId: string,
+  change: ProjectChange,
+): Promise<ProjectRecord> {
+  const [extra, metadata] = extraColumns(change.extra);
+  const changed = await database
+    .transaction(async (tx) => {
+      const [before] = await tx.query<{ name: string }>(
+        'SELECT name FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR UPDATE',
+        [projectId, workspaceId],
+      );
+      if (!before) throw runlakeError('NOT_FOUND', { what: 'Session' });
+      if (change.name && change.name !== before.name) {
+        await tx.execute(
+          `INSERT INTO project_former_names (workspace_id, name, project_id) VALUES ($1, $2, $3)
+           ON CONFLICT (workspace_id, name) DO UPDATE SET project_id = excluded.project_id, until = now()`,
+          [workspaceId, before.name, projectId],
+        );
+      }
+      const [row] = await tx.query<ProjectRow>(
+        `UPDATE projects SET
+           name = coalesce($2, name),
+           description = coalesce($3, description),
+           extra = coalesce($4, extra),
+           metadata = coalesce($5::jsonb, metadata),
+           end_time = coalesce($6, end_time),
+           default_dataset_id = coalesce($7, default_dataset_id),
+           trace_tier = coalesce($8, trace_tier),
+           updated_at = now()
+         WHERE id = $1 RETURNING ${projectColumns}`,
+        [
+          projectId,
+          change.name ?? null,
+          change.description ?? null,
+          extra,
+          metadata,
+          change.endTime ?? null,
+          change.defaultDatasetId ?? null,
+          change.traceTier ?? null,
+        ],
+      );
+      return toProjectRecord(row!);
+    })
+    .catch((error: unknown) => {
+      const taken = violatedConstraint(error) === 'projects_by_name';
+      throw taken
+        ? runlakeError('CONFLICT', { reason: 'A session with this name already exists.' }, { cause: error })
+        : error;
+    });
+  if (change.name) projects.forget();
+  return changed;
+}

@@ -1,0 +1,243 @@
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../infra/postgres/pool.ts';
+import type { Authenticator } from './authenticate.ts';
+import { type Caller, requirePermission } from './caller.ts';
+import { enforceLimit } from './enforce-limit.ts';
+import { requireMemberQuota, type TenantLimits } from './members.ts';
+import { effectivePermissions, type Permission } from './permissions.ts';
+
+const PREFIX = 'rlk_';
+
+/** Generates an API key: the prefix and 256 random bits as 43 characters. */
+export function generateKey(): string {
+  return PREFIX + randomBytes(32).toString('base64url');
+}
+
+/** The hash that is stored instead of the key. */
+export function hashKey(key: string): Buffer {
+  return createHash('sha256').update(key).digest();
+}
+
+/** The short form that is shown of a stored key: its first and last characters, fewer for a short key. */
+export function shortKey(key: string): string {
+  return key.length < 40
+    ? `${key.slice(0, 2)}...${key.slice(-2)}`
+    : `${key.slice(0, PREFIX.length + 4)}...${key.slice(-4)}`;
+}
+
+/** An API key as the API returns it, without its secret. Times are ISO 8601 with microseconds. */
+export interface KeyRecord {
+  readonly id: string;
+  readonly short_key: string;
+  readonly description: string;
+  readonly read_only: boolean;
+  readonly created_at: string;
+  readonly last_used_at: string | null;
+  readonly expires_at: string | null;
+  /** null: every workspace of the organisation. */
+  readonly workspace_names: string[] | null;
+  readonly default_workspace_name: string | null;
+  readonly permissions: string[];
+  readonly user_id: string;
+  readonly user_email: string;
+}
+
+/** Select list of a {@link KeyRecord} from {@link keyTables}. */
+const keyColumns = `k.id, k.short_key, k.description, k.read_only, k.created_at, k.last_used_at, k.expires_at,
+  CASE WHEN k.workspace_ids IS NOT NULL THEN
+    ARRAY(SELECT w.display_name FROM workspaces w WHERE w.id = ANY (k.workspace_ids) ORDER BY w.display_name, w.id)
+  END AS workspace_names,
+  d.display_name AS default_workspace_name, k.permissions, k.user_id, u.email AS user_email`;
+
+const keyTables = `api_keys k JOIN users u ON u.id = k.user_id
+  LEFT JOIN workspaces d ON d.id = k.default_workspace_id`;
+
+export interface NewKey {
+  readonly description: string;
+  readonly readOnly: boolean;
+  /** ISO 8601. Default: the expiry of the caller's key. */
+  readonly expiresAt?: string | null | undefined;
+  /** Default: the caller's workspace, or the whole organisation if `organizationWide` is set. */
+  readonly workspaceIds?: readonly string[] | null | undefined;
+  readonly organizationWide: boolean;
+  readonly defaultWorkspaceId?: string | null | undefined;
+  /** Default: the permissions of the caller. */
+  readonly permissions?: readonly Permission[] | null | undefined;
+  /** Default: the caller. An unknown email becomes a new user of the organisation. */
+  readonly userEmail?: string | null | undefined;
+}
+
+const countKeys = `SELECT count(*) AS there FROM api_keys
+  WHERE organization_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
+
+/**
+ * Creates an API key and returns it; it is not shown again. The key never exceeds the caller's workspaces, permissions
+ * and expiry.
+ *
+ * @throws FORBIDDEN, WORKSPACE_FORBIDDEN, BAD_REQUEST, LIMIT_REACHED.
+ */
+export async function createKey(
+  database: Database,
+  caller: Caller,
+  wanted: NewKey,
+  limits: TenantLimits,
+): Promise<KeyRecord & { readonly key: string }> {
+  const workspaceIds = allowedWorkspaces(caller, wanted);
+  for (const permission of wanted.permissions ?? []) requirePermission(caller, permission);
+  const expiresAt = allowedExpiry(caller, wanted.expiresAt);
+  const defaultWorkspaceId = wanted.defaultWorkspaceId?.toLowerCase() ?? null;
+  const reach = workspaceIds ?? [...caller.readableWorkspaceIds];
+  if (defaultWorkspaceId !== null && !reach.includes(defaultWorkspaceId)) {
+    throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: defaultWorkspaceId });
+  }
+  const key = generateKey();
+  return database.transaction(async (tx) => {
+    const id = randomUUID();
+    await tx.execute(
+      `INSERT INTO api_keys (id, organization_id, workspace_ids, default_workspace_id, user_id, hash, short_key, description,
+         permissions, read_only, expires_at)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+      [
+        id,
+        caller.organizationId,
+        workspaceIds,
+        defaultWorkspaceId,
+        await findOrCreateUser(tx, caller, wanted.userEmail ?? undefined, limits),
+        hashKey(key),
+        shortKey(key),
+        wanted.description,
+        wanted.permissions ?? caller.storedPermissions,
+        wanted.readOnly || caller.readOnly,
+        expiresAt,
+      ],
+    );
+    await enforceLimit(tx, caller, { most: limits.maxApiKeys, count: countKeys }, () =>
+      runlakeError('LIMIT_REACHED', {
+        limit: limits.maxApiKeys,
+        what: 'API keys',
+        instead: 'Revoke those that are not needed',
+      }),
+    );
+    const [record] = await tx.query<KeyRecord>(`SELECT ${keyColumns} FROM ${keyTables} WHERE k.id = $1`, [id]);
+    return { ...record!, key };
+  });
+}
+
+/** null: the whole organisation. */
+function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
+  const named = wanted.workspaceIds?.map((id) => id.toLowerCase()) ?? [];
+  for (const id of named) {
+    if (!caller.readableWorkspaceIds.has(id)) throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: id });
+  }
+  if (named.length > 0) return [...new Set(named)];
+  if (!wanted.organizationWide) {
+    if (caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');
+    return [caller.workspaceId];
+  }
+  // Keys restricted to some workspaces never have this permission.
+  requirePermission(caller, 'organization:manage');
+  return null;
+}
+
+function allowedExpiry(caller: Caller, wanted: string | null | undefined): string | null {
+  if (wanted === null || wanted === undefined) return caller.expiresAt?.toISOString() ?? null;
+  const at = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(wanted) ? wanted : `${wanted}Z`);
+  if (at.getTime() <= Date.now()) throw runlakeError('BAD_REQUEST', { reason: 'expires_at is in the past.' });
+  if (caller.expiresAt && at > caller.expiresAt) {
+    throw runlakeError('BAD_REQUEST', {
+      reason: 'expires_at is later than the expiry of the key that creates this one.',
+    });
+  }
+  return at.toISOString();
+}
+
+/** The user with this email, created if there is none. Creating keys for another user requires a permission. */
+async function findOrCreateUser(
+  tx: Sql,
+  caller: Caller,
+  email: string | undefined,
+  limits: TenantLimits,
+): Promise<string> {
+  if (email === undefined || email.toLowerCase() === caller.userEmail.toLowerCase()) return caller.userId;
+  requirePermission(caller, 'organization:manage');
+  const [made] = await tx.query<{ id: string }>(
+    `INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)
+     ON CONFLICT (organization_id, lower(email)) WHERE removed_at IS NULL DO NOTHING RETURNING id`,
+    [randomUUID(), caller.organizationId, email],
+  );
+  if (made) {
+    await requireMemberQuota(tx, caller, limits);
+    return made.id;
+  }
+  const [known] = await tx.query<{ id: string }>(
+    'SELECT id FROM users WHERE organization_id = $1 AND lower(email) = lower($2) AND removed_at IS NULL',
+    [caller.organizationId, email],
+  );
+  // The user was removed between the two statements.
+  if (known === undefined)
+    throw runlakeError('CONFLICT', { reason: 'The user was just removed. Send the request again.' });
+  return known.id;
+}
+
+/**
+ * Lists keys that are not revoked, newest first: those of `workspaceId`, or if null, all keys whose workspaces the
+ * caller has access to. Keys of the whole organisation are not listed under a workspace.
+ */
+export function listKeys(database: Database, caller: Caller, workspaceId: string | null): Promise<KeyRecord[]> {
+  return database.query<KeyRecord>(
+    `SELECT ${keyColumns} FROM ${keyTables}
+     WHERE k.organization_id = $1 AND k.revoked_at IS NULL
+       AND ($2 OR k.workspace_ids <@ $3::uuid[])
+       AND ($4::uuid IS NULL OR k.workspace_ids @> ARRAY[$4::uuid])
+     ORDER BY k.created_at DESC, k.id`,
+    [caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds], workspaceId],
+  );
+}
+
+/**
+ * Parameters: key, organisation, whether the caller has access to the whole organisation, workspaces of the caller,
+ * workspace.
+ */
+const isRevocable = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
+  AND ($3 OR workspace_ids <@ $4::uuid[])
+  AND ($5::uuid IS NULL OR workspace_ids @> ARRAY[$5::uuid])`;
+
+/**
+ * Revokes a key, at once in this process. Its row stays, because usage shows its name. `workspaceId` as in `listKeys`.
+ *
+ * A caller cannot revoke a key that has a permission the caller lacks. Otherwise a key created to rotate other keys
+ * could lock out the owner.
+ *
+ * @throws FORBIDDEN with such a permission; NOT_FOUND if the caller has no access to such a key, or it is already revoked.
+ */
+export async function revokeKey(
+  { database, authenticator }: { database: Database; authenticator: Authenticator },
+  caller: Caller,
+  keyId: string,
+  workspaceId: string | null,
+): Promise<KeyRecord> {
+  const key = [keyId, caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds], workspaceId];
+  // Permissions of a key never change, so this check still holds for the UPDATE below.
+  const [held] = await database.query<{ permissions: string[]; read_only: boolean; organization_wide: boolean }>(
+    `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys WHERE ${isRevocable}`,
+    key,
+  );
+  if (!held) throw runlakeError('NOT_FOUND', { what: 'API key' });
+  for (const permission of effectivePermissions(held.permissions, held.read_only, held.organization_wide)) {
+    requirePermission(caller, permission);
+  }
+  const [revoked] = await database.query<KeyRecord & { hash: Buffer }>(
+    `WITH revoked AS (
+       UPDATE api_keys SET revoked_at = now()
+       WHERE ${isRevocable}
+       RETURNING id, hash
+     )
+     SELECT ${keyColumns}, revoked.hash FROM ${keyTables} JOIN revoked ON revoked.id = k.id`,
+    key,
+  );
+  if (!revoked) throw runlakeError('NOT_FOUND', { what: 'API key' });
+  const { hash, ...record } = revoked;
+  authenticator.forgetKey(hash);
+  return record;
+}
