@@ -1,3 +1,16 @@
+/**
+ * Publishes the event of a dead-letter record to its topic again.
+ *
+ * Invariant: without `force` an event is published again at most once, and never after a newer event of its run was
+ * stored. The dead-letter record itself is kept whatever happens.
+ *
+ *   1. Decode the record. The sink would refuse an event that cannot be decoded again.
+ *   2. For a run event, check whether ClickHouse has an event of the run that was accepted later.
+ *   3. Claim the replay in Postgres; of two concurrent commands one gets the claim.
+ *   4. Publish the original bytes and headers. If the log refuses them, release the claim. After a crash before the
+ *      answer the claim stays, and only `force` replays again; repeats merge.
+ *   5. Mark the claim as replayed.
+ */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -94,20 +107,6 @@ async function lastReceivedAtMicros(
   });
   return row !== undefined && row.events > 0 ? row.micros : undefined;
 }
-
-/**
- * Publishes the event of a dead-letter record to its topic again.
- *
- * Invariant: without `force` an event is published again at most once, and never after a newer event of its run was
- * stored. The dead-letter record itself is kept whatever happens.
- *
- *   1. Decode the record. The sink would refuse an event that cannot be decoded again.
- *   2. For a run event, check whether ClickHouse has an event of the run that was accepted later.
- *   3. Claim the replay in Postgres; of two concurrent commands one gets the claim.
- *   4. Publish the original bytes and headers. If the log refuses them, release the claim. After a crash before the
- *      answer the claim stays, and only `force` replays again; repeats merge.
- *   5. Mark the claim as replayed.
- */
 
 export interface ReplayDeps {
   readonly database: Database;

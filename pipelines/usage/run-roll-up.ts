@@ -1,3 +1,24 @@
+/**
+ * One roll-up run: counts every dirty hour again from all its traces.
+ *
+ * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_dirty_hours`). After a
+ * crash at any step, the remaining rows lead the next roll-up run to the same hours, and counting an hour twice changes
+ * nothing.
+ *
+ * All steps are in one Postgres transaction:
+ *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not
+ *      get the lock returns `busy`.
+ *   2. Take the run's number from a sequence, under the lock: a later run always has a higher number, and its
+ *      rows win.
+ *   3. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
+ *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in
+ *      this step the hours are still dirty; rows already written are correct and are written again. If a count outlives
+ *      its process, the rows it writes later have a lower `roll_up` and lose.
+ *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done,
+ *      reports by day differ from reports by hour.
+ *   6. Record the days as changed by this run (`usage-changes.ts`), delete exactly the `usage_dirty_hours` rows that were
+ *      read, by their sequence numbers, and commit. After a crash before the commit, the hours are counted again.
+ */
 import type { ClickHouse, Command, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -45,28 +66,6 @@ export async function ageOfOldestDirtyHour(database: Pick<Database, 'query'>): P
   );
   return oldest?.seconds ?? 0;
 }
-
-/**
- * One roll-up run: counts every dirty hour again from all its traces.
- *
- * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_dirty_hours`). After a
- * crash at any step, the remaining rows lead the next roll-up run to the same hours, and counting an hour twice changes
- * nothing.
- *
- * All steps are in one Postgres transaction:
- *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not
- *      get the lock returns `busy`.
- *   2. Take the run's number from a sequence, under the lock: a later run always has a higher number, and its
- *      rows win.
- *   3. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
- *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in
- *      this step the hours are still dirty; rows already written are correct and are written again. If a count outlives
- *      its process, the rows it writes later have a lower `roll_up` and lose.
- *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done,
- *      reports by day differ from reports by hour.
- *   6. Record the days as changed by this run (`usage-changes.ts`), delete exactly the `usage_dirty_hours` rows that were
- *      read, by their sequence numbers, and commit. After a crash before the commit, the hours are counted again.
- */
 
 export interface RollUpDeps {
   readonly database: Database;

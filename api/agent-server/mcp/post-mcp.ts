@@ -1,3 +1,13 @@
+/**
+ * One request of the Model Context Protocol.
+ *
+ * Invariant: nothing outlives its request, and a call whose client disconnects is cancelled.
+ *
+ *   1. The operation creates a server and a transport of the official package for this request only.
+ *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
+ *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
+ *   4. When the body ends for any reason, the server closes, which aborts its calls.
+ */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
@@ -11,17 +21,6 @@ import { JsonValue } from '../agent-schema.ts';
 import { noRoute, requireProtocol } from '../require-protocol.ts';
 import { liveBody } from '../streaming/live-body.ts';
 import { callTool, listTools, type McpInput } from './tools.ts';
-
-/**
- * One request of the Model Context Protocol.
- *
- * Invariant: nothing outlives its request, and a call whose client disconnects is cancelled.
- *
- *   1. The operation creates a server and a transport of the official package for this request only.
- *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
- *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
- *   4. When the body ends for any reason, the server closes, which aborts its calls.
- */
 
 export const postMcp = defineAgentOperation({
   operationId: 'postMcp',

@@ -1,9 +1,8 @@
+/** An assistant, with its field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 import { v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { GraphConfig } from '../runs/run.ts';
-
-/** An assistant, with its field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 
 export interface AssistantVersion {
   readonly assistant_id: string;

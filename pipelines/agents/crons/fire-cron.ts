@@ -1,20 +1,3 @@
-import { v7 as uuidv7 } from 'uuid';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { resolveAssistant } from '../assistants/assistant.ts';
-import { type AgentUser, endUserId } from '../auth/agent-user.ts';
-import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from '../due-clock.ts';
-import { createRun } from '../runs/create-run.ts';
-import type { GraphConfig } from '../runs/run.ts';
-import { readRunRequest } from '../runs/run-request.ts';
-import type { ThreadTtl } from '../threads/create-thread.ts';
-import { findThread } from '../threads/thread.ts';
-import { recordThreadConfig } from '../threads/update-thread-state.ts';
-import type { WebhookRules } from '../webhooks/webhook-rules.ts';
-import { type Cron, cronColumns } from './cron.ts';
-import { readSchedule } from './schedule.ts';
-
 /**
  * Fires crons that are due, by the clock of Postgres.
  *
@@ -31,6 +14,22 @@ import { readSchedule } from './schedule.ts';
  * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, steps 1 to 5 are
  * repeated without step 4, which skips this fire time. After any other error the cron stays due.
  */
+import { v7 as uuidv7 } from 'uuid';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { resolveAssistant } from '../assistants/assistant.ts';
+import { type AgentUser, endUserId } from '../auth/agent-user.ts';
+import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from '../due-clock.ts';
+import { createRun } from '../runs/create-run.ts';
+import type { GraphConfig } from '../runs/run.ts';
+import { readRunRequest } from '../runs/run-request.ts';
+import type { ThreadTtl } from '../threads/create-thread.ts';
+import { findThread } from '../threads/thread.ts';
+import { recordThreadConfig } from '../threads/update-thread-state.ts';
+import type { WebhookRules } from '../webhooks/webhook-rules.ts';
+import { type Cron, cronColumns } from './cron.ts';
+import { readSchedule } from './schedule.ts';
 
 export interface FiringDeps {
   readonly database: Database;

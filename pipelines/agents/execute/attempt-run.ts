@@ -1,3 +1,19 @@
+/**
+ * One attempt of a run, from the claim to the end.
+ *
+ * Invariant: all events of an attempt are in the log before the final state is committed, unless the end event reports
+ * missing events; the final state is committed before the end event is in the log. So a client that has seen the end
+ * reads the final state, and a client that reads the final state misses no event.
+ *
+ *   1. Publish the event `metadata`, which announces the attempt.
+ *   2. Execute the graph in a worker; publish its chunks as they arrive.
+ *   3. After a failure, publish an event `error`.
+ *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them,
+ *      the end says so.
+ *   5. Write the final state in one transaction, if the run still has this fencing token. An attempt that lost its
+ *      lease or threw requeues the run; that does nothing if another process owns the run already.
+ *   6. Publish the end (`publish-end.ts`). After a crash between 5 and 6 the sweep of any process publishes it.
+ */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/pool.ts';
@@ -54,23 +70,6 @@ async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['s
   if (run.baseCheckpointId === undefined) return { kind: 'input', checkpoint: 'none' };
   return run.attempt === 1 ? { kind: 'input' } : { kind: 'input', checkpoint: { checkpoint_id: run.baseCheckpointId } };
 }
-
-/**
- * One attempt of a run, from the claim to the end.
- *
- * Invariant: all events of an attempt are in the log before the final state is committed, unless the end event reports
- * missing events; the final state is committed before the end event is in the log. So a client that has seen the end
- * reads the final state, and a client that reads the final state misses no event.
- *
- *   1. Publish the event `metadata`, which announces the attempt.
- *   2. Execute the graph in a worker; publish its chunks as they arrive.
- *   3. After a failure, publish an event `error`.
- *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them,
- *      the end says so.
- *   5. Write the final state in one transaction, if the run still has this fencing token. An attempt that lost its
- *      lease or threw requeues the run; that does nothing if another process owns the run already.
- *   6. Publish the end (`publish-end.ts`). After a crash between 5 and 6 the sweep of any process publishes it.
- */
 
 const retryMs = 250;
 

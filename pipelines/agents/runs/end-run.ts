@@ -1,12 +1,3 @@
-import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { rollbackCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
-import { type Interrupt, searchableText } from '../threads/thread.ts';
-import { recordWebhook } from '../webhooks/webhook-rules.ts';
-import { lockThread, updateThreadStatus } from './lock-thread.ts';
-import { fitsEndEvent, storeFinalValues } from './published-ends.ts';
-import type { RunKwargs } from './run.ts';
-import type { ClaimedRun, EndedRow, EndedRun, RunFailure } from './run-row.ts';
-
 /**
  * Writes the final state of a run.
  *
@@ -23,6 +14,14 @@ import type { ClaimedRun, EndedRow, EndedRun, RunFailure } from './run-row.ts';
  * `end_published` is false until the end of the stream is in the event log. If the process crashes before,
  * `publishLateEnds` publishes the end.
  */
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { rollbackCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { type Interrupt, searchableText } from '../threads/thread.ts';
+import { recordWebhook } from '../webhooks/webhook-rules.ts';
+import { lockThread, updateThreadStatus } from './lock-thread.ts';
+import { fitsEndEvent, storeFinalValues } from './published-ends.ts';
+import type { RunKwargs } from './run.ts';
+import type { ClaimedRun, EndedRow, EndedRun, RunFailure } from './run-row.ts';
 
 export interface RunResult {
   /** Status of the run unless a cancel was requested. */

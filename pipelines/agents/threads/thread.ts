@@ -1,11 +1,10 @@
+/** A thread and its state, with their field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { jsonbText } from '../checkpoints/stored-tuples.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
 import type { ThreadTtl } from './create-thread.ts';
-
-/** A thread and its state, with their field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 
 export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
 export type ThreadStatus = (typeof threadStatuses)[number];

@@ -1,3 +1,18 @@
+/**
+ * Delivers webhooks that are due, by the clock of Postgres.
+ *
+ * Invariant: a recorded webhook is delivered at least once, unless it is refused for good or all attempts fail; no
+ * crash loses it.
+ *
+ *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP LOCKED).
+ *      It increments `attempts` and moves `due_at` beyond the time that sending can take.
+ *   2. Send each webhook.
+ *   3. Delete a delivered webhook. After a failure set the next due time, or give it up. Both change the row only if
+ *      `attempts` still has the value of step 1, so a slow attempt cannot overwrite a later one.
+ *
+ * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that were given up are
+ * deleted a day later.
+ */
 import { createHmac, hkdfSync } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
@@ -86,22 +101,6 @@ export function signWebhook(secret: string, body: string, atMs: number): string 
   const seconds = Math.floor(atMs / 1_000);
   return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')}`;
 }
-
-/**
- * Delivers webhooks that are due, by the clock of Postgres.
- *
- * Invariant: a recorded webhook is delivered at least once, unless it is refused for good or all attempts fail; no
- * crash loses it.
- *
- *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP LOCKED).
- *      It increments `attempts` and moves `due_at` beyond the time that sending can take.
- *   2. Send each webhook.
- *   3. Delete a delivered webhook. After a failure set the next due time, or give it up. Both change the row only if
- *      `attempts` still has the value of step 1, so a slow attempt cannot overwrite a later one.
- *
- * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that were given up are
- * deleted a day later.
- */
 
 export interface DeliveryDeps extends SendDeps {
   readonly database: Database;

@@ -1,3 +1,24 @@
+/**
+ * The loop of one attempt at an export run: from the members of a day to files in the bucket.
+ *
+ * Invariant: the recorded files contain exactly the members up to the recorded cursor, each once. At most one part can
+ * be in the bucket without being recorded; the checkpoint holds its number, both ends of its slice, and its path.
+ *
+ *   1. When the run is claimed for the first time, its members are counted.
+ *   2. A part that is pending but not recorded comes first: its uploads are aborted, and exactly its slice is read
+ *      again under its number, so that it overwrites whatever is in the bucket.
+ *   3. The reader finds the slice after the last one and reads it into a folder of its own.
+ *   4. The encoder makes a Parquet file of the slice, which is verified against what was read.
+ *   5. The checkpoint records the part and its slice as pending. Then the file is uploaded; the id of a multipart
+ *      upload is recorded before its first byte. Then one transaction records the file and moves the cursor. The folder
+ *      is removed.
+ *   6. When no slice is left, the runs received too late to be members are counted, and the run becomes COMPLETED.
+ *
+ * Steps 3, 4 and 5 run concurrently for three consecutive slices, each at most one slice ahead of the next step, so
+ * that at most two slices are on disk beside the one being uploaded. After a crash or an abort at any point, the next
+ * worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks the fencing token of
+ * this attempt (`checkpoint.ts`).
+ */
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
@@ -30,28 +51,6 @@ async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Ite
     await source.return(undefined);
   }
 }
-
-/**
- * The loop of one attempt at an export run: from the members of a day to files in the bucket.
- *
- * Invariant: the recorded files contain exactly the members up to the recorded cursor, each once. At most one part can
- * be in the bucket without being recorded; the checkpoint holds its number, both ends of its slice, and its path.
- *
- *   1. When the run is claimed for the first time, its members are counted.
- *   2. A part that is pending but not recorded comes first: its uploads are aborted, and exactly its slice is read
- *      again under its number, so that it overwrites whatever is in the bucket.
- *   3. The reader finds the slice after the last one and reads it into a folder of its own.
- *   4. The encoder makes a Parquet file of the slice, which is verified against what was read.
- *   5. The checkpoint records the part and its slice as pending. Then the file is uploaded; the id of a multipart
- *      upload is recorded before its first byte. Then one transaction records the file and moves the cursor. The folder
- *      is removed.
- *   6. When no slice is left, the runs received too late to be members are counted, and the run becomes COMPLETED.
- *
- * Steps 3, 4 and 5 run concurrently for three consecutive slices, each at most one slice ahead of the next step, so
- * that at most two slices are on disk beside the one being uploaded. After a crash or an abort at any point, the next
- * worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks the fencing token of
- * this attempt (`checkpoint.ts`).
- */
 
 /** Reads the members of an export run and makes files of them. */
 export interface SliceSource<Read> {

@@ -1,11 +1,3 @@
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
-import type { Database } from '../../../infra/postgres/database.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { ExportLimits } from '../export-deps.ts';
-import { type AttemptDeps, attemptRun } from './attempt-run.ts';
-import { type NextRun, nextRuns } from './run-record.ts';
-
 /**
  * The attempts of this process, and the signal that aborts each of them.
  *
@@ -20,6 +12,13 @@ import { type NextRun, nextRuns } from './run-record.ts';
  *   3. An attempt that exceeds its timeout is aborted.
  *   4. Stopping aborts all attempts.
  */
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { ExportLimits } from '../export-deps.ts';
+import { type AttemptDeps, attemptRun } from './attempt-run.ts';
+import { type NextRun, nextRuns } from './run-record.ts';
 
 const renewEveryMs = 1_000;
 

@@ -1,8 +1,3 @@
-import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
-import type { TimeWindow } from '../../runs/run-columns.ts';
-import { scopeCondition } from '../../runs/run-scope.ts';
-import type { ExportCursor, ExportScope } from '../export-scope.ts';
-
 /**
  * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first
  * event was received in time.
@@ -11,6 +6,10 @@ import type { ExportCursor, ExportScope } from '../export-scope.ts';
  * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
  * merges them.
  */
+import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import type { TimeWindow } from '../../runs/run-columns.ts';
+import { scopeCondition } from '../../runs/run-scope.ts';
+import type { ExportCursor, ExportScope } from '../export-scope.ts';
 
 /** Order of an export; within one project it equals the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';

@@ -1,3 +1,12 @@
+/**
+ * Reads the values of a slice that its rows do not contain: tokens and costs of runs with model calls below them,
+ * dotted orders of runs that were sent without one, and feedback statistics.
+ *
+ * The values go into a CSV file with one line for each row of the slice, in the same order, so that the encoder can
+ * read both files in parallel. Usually there are no such values and no file. Lines are written in batches, so that
+ * memory does not grow with the slice, except for the ids of runs with feedback and the figures of runs with model
+ * calls below them.
+ */
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -65,16 +74,6 @@ async function* readLines(path: string): AsyncGenerator<string> {
     stream.destroy();
   }
 }
-
-/**
- * Reads the values of a slice that its rows do not contain: tokens and costs of runs with model calls below them,
- * dotted orders of runs that were sent without one, and feedback statistics.
- *
- * The values go into a CSV file with one line for each row of the slice, in the same order, so that the encoder can
- * read both files in parallel. Usually there are no such values and no file. Lines are written in batches, so that
- * memory does not grow with the slice, except for the ids of runs with feedback and the figures of runs with model
- * calls below them.
- */
 
 interface DerivedRequest {
   readonly scope: ExportScope;

@@ -1,3 +1,17 @@
+/**
+ * Inserts one insert batch: rows that go to ClickHouse in one INSERT under one deduplication token.
+ *
+ * Invariant: after a crash at any step, merged reads return each row at most once, and the roll-up counts the affected hours
+ * again after the last insert that touched them.
+ *
+ *   1. Build the body and its token: table, topic, partition, first and last offset, schema id and digest.
+ *   2. Persist the insert batch. After a crash before this step nothing is stored: Kafka redelivers the records, or the
+ *      in-process log never acknowledged them.
+ *   3. Insert. The insert is atomic only within one table partition; a retry under the same token completes the rest,
+ *      materialised views included.
+ *   4. In one transaction, mark the hours dirty and complete the insert batch. After a crash before this step,
+ *      recovery finds the persisted insert batch and marks the same hours.
+ */
 import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { endInserts } from '../../../infra/clickhouse/end-inserts.ts';
@@ -27,21 +41,6 @@ function dirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] 
   }
   return [...hours.values()];
 }
-
-/**
- * Inserts one insert batch: rows that go to ClickHouse in one INSERT under one deduplication token.
- *
- * Invariant: after a crash at any step, merged reads return each row at most once, and the roll-up counts the affected hours
- * again after the last insert that touched them.
- *
- *   1. Build the body and its token: table, topic, partition, first and last offset, schema id and digest.
- *   2. Persist the insert batch. After a crash before this step nothing is stored: Kafka redelivers the records, or the
- *      in-process log never acknowledged them.
- *   3. Insert. The insert is atomic only within one table partition; a retry under the same token completes the rest,
- *      materialised views included.
- *   4. In one transaction, mark the hours dirty and complete the insert batch. After a crash before this step,
- *      recovery finds the persisted insert batch and marks the same hours.
- */
 
 interface BatchInsert {
   readonly topic: Topic;
