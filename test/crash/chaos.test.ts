@@ -61,9 +61,10 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       );
       expect(happened.length).toBeGreaterThan(isFullExtent ? 3 : 0);
     } catch (error) {
-      console.error(
-        `CHAOS_SEED=${seed}\n${happened.join('\n')}\n${pipeline?.process('ingest')?.output().slice(-5_000)}`,
-      );
+      const logs = (['api', 'ingest'] as const)
+        .map((role) => pipeline?.process(role)?.output().slice(-5_000))
+        .join('\n');
+      console.error(`CHAOS_SEED=${seed}\n${happened.join('\n')}\n${logs}`);
       throw error;
     } finally {
       await pipeline?.close();
