@@ -30,24 +30,24 @@ export const portVariable = (part: StackPartName): string => `RUNLAKE_STACK_${pa
 
 /** @throws INVALID_CONFIG with all errors at once. */
 export function loadStackSettings(environment: Environment = process.env): StackSettings {
-  const faults: string[] = [];
+  const errors: string[] = [];
   const read = (variable: string) => environment[variable]?.trim() || undefined;
   const ports = stackParts.map((part) => {
     const text = read(portVariable(part)) ?? '0';
     const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-    if (!(port <= 65_535)) faults.push(`${portVariable(part)}='${text}': must be a port from 0 to 65535`);
+    if (!(port <= 65_535)) errors.push(`${portVariable(part)}='${text}': must be a port from 0 to 65535`);
     return [part, port] as const;
   });
   const names = read('RUNLAKE_STACK_PARTS')?.split(/[\s,]+/) ?? stackParts;
   for (const name of names) {
     if (!stackParts.some((part) => part === name)) {
-      faults.push(`RUNLAKE_STACK_PARTS: '${name}' is not one of ${stackParts.join(', ')}`);
+      errors.push(`RUNLAKE_STACK_PARTS: '${name}' is not one of ${stackParts.join(', ')}`);
     }
   }
-  if (faults.length > 0) {
+  if (errors.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
-      count: faults.length,
-      faults: faults.map((line) => `  - ${line}`).join('\n'),
+      count: errors.length,
+      errors: errors.map((line) => `  - ${line}`).join('\n'),
     });
   }
   const userCache = read('XDG_CACHE_HOME') ?? join(homedir(), '.cache');
