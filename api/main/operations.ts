@@ -23,12 +23,15 @@ import {
   listBulkExportRuns,
   listScheduledExportRuns,
 } from './export-runs.ts';
-import { createFeedback } from './feedback/create-feedback.ts';
-import { deleteFeedback } from './feedback/delete-feedback.ts';
-import { getFeedback } from './feedback/get-feedback.ts';
-import { leaveFeedback, leaveFeedbackByLink } from './feedback/leave-feedback.ts';
-import { listFeedback } from './feedback/list-feedback.ts';
-import { updateFeedback } from './feedback/update-feedback.ts';
+import {
+  createFeedback,
+  deleteFeedback,
+  getFeedback,
+  leaveFeedback,
+  leaveFeedbackByLink,
+  listFeedback,
+  updateFeedback,
+} from './feedback.ts';
 import { getMetrics, getOk, getReady } from './health.ts';
 import { getInfo, getInfoHealth, getSettings } from './info.ts';
 import { createBatch, createMultipart, createOtlp, createRun, updateRun } from './ingest.ts';

@@ -1,0 +1,305 @@
+import { type Static, Type } from 'typebox';
+import type { ErrorCode } from '../../infra/errors/catalogue.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { FeedbackDeps } from '../../pipelines/feedback/feedback-event.ts';
+import { sourceTypes } from '../../pipelines/feedback/feedback-values.ts';
+import { type LeftFeedback, leaveFeedback as takeLeftFeedback } from '../../pipelines/feedback/leave-feedback.ts';
+import { getFeedback as readFeedback, listFeedback as readPage } from '../../pipelines/feedback/list-feedback.ts';
+import {
+  updateFeedback as changeFeedback,
+  deleteFeedback as removeFeedback,
+  createFeedback as takeFeedback,
+} from '../../pipelines/feedback/write-feedback.ts';
+import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
+import { JsonObject, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { Answer, defineOperation } from '../server/operation.ts';
+import type { Services } from '../server/services.ts';
+import { requireJson, senderOf, withBody } from './ingest.ts';
+
+/** Returns the dependencies of the feedback operations. */
+function feedbackDeps(services: Services): FeedbackDeps {
+  const { accept, clickhouse, database, config, recentFeedback: recent } = services;
+  // The in-process log acknowledges an event after ClickHouse has stored it, so there is nothing to wait for.
+  const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
+  return { log: accept.log, clickhouse, database, config, recent, waitMs };
+}
+
+/** Errors of accepting feedback. */
+const feedbackBodyErrors = [
+  'INVALID_FEEDBACK',
+  'INVALID_JSON',
+  'INVALID_UTF8',
+  'TOO_DEEP',
+  'RUN_TOO_LARGE',
+  'BODY_TOO_LARGE',
+  'PARAMETER_NOT_SUPPORTED',
+  'UNSUPPORTED_MEDIA_TYPE',
+  'OVERLOADED',
+  'EVENT_LOG_UNAVAILABLE',
+] as const satisfies readonly ErrorCode[];
+
+const FeedbackParams = Type.Object({ feedback_id: Uuid() });
+
+const SourceType = Type.Union(sourceTypes.map((type) => Type.Literal(type)));
+
+const includeUserNames = Type.Boolean({
+  default: false,
+  description: 'Adds the name of the sender as `feedback_source.user_name`.',
+});
+
+/** A raw media type: responses contain the stored JSON unchanged and must not be re-serialised. */
+const feedbackMediaType = 'application/json; charset=utf-8';
+
+/** Feedback in responses. */
+const Feedback = Type.Object({
+  id: Uuid(),
+  key: Type.String(),
+  score: optional(Type.Union([Type.Number(), Type.Boolean()])),
+  value: optional(Type.Union([Type.Number(), Type.Boolean(), Type.String(), JsonObject()])),
+  comment: optional(Type.String()),
+  correction: optional(Type.Union([JsonObject(), Type.String()])),
+  run_id: optional(Uuid({ description: 'Null for feedback on a project.' })),
+  trace_id: optional(Uuid()),
+  session_id: optional(Uuid({ description: 'Id of the project. Default: the project of the run.' })),
+  start_time: optional(Timestamp({ description: 'Start time of the run.' })),
+  is_root: Type.Optional(Type.Boolean()),
+  feedback_source: optional(
+    Type.Object({
+      type: SourceType,
+      metadata: optional(JsonObject()),
+      user_id: optional(Uuid()),
+      ls_user_id: optional(Uuid()),
+      user_name: optional(Type.String()),
+    }),
+  ),
+  feedback_group_id: optional(Uuid()),
+  comparative_experiment_id: optional(Uuid()),
+  extra: optional(JsonObject()),
+  error: optional(Type.Boolean({ description: 'True if the evaluator itself failed.' })),
+  feedback_thread_id: Type.Optional(Type.Null()),
+  created_at: Timestamp(),
+  modified_at: Timestamp(),
+});
+
+export const createFeedback = defineOperation({
+  operationId: 'createFeedback',
+  method: 'POST',
+  path: '/feedback',
+  aliases: ['/feedback/eager'],
+  tag: 'feedback',
+  summary: 'Send feedback on a run or a project',
+  description:
+    'The run may arrive later. Feedback with the same id is replaced. ' +
+    'Not supported yet: feedback_config, address.',
+  access: { permission: 'feedback:write', tenantScope: 'workspace' },
+  errors: [...feedbackBodyErrors, 'PROJECT_UNKNOWN'],
+  rawBody: {
+    contentTypes: ['application/json'],
+    description:
+      '`key` (at most 180 characters), one of `run_id` and `session_id`, and any of `id`, `trace_id`, `score` (number or boolean), ' +
+      '`value`, `comment`, `correction`, `feedback_source`, `extra`, `error`, `start_time`, `feedback_group_id`, ' +
+      '`comparative_experiment_id`, `created_at`, `modified_at`.',
+  },
+  schema: { response: { 200: Feedback }, produces: feedbackMediaType },
+  handler: async ({ caller, request, services }) => {
+    requireJson(request);
+    const take = (body: Buffer) => takeFeedback(senderOf(caller), body, feedbackDeps(services));
+    return new Answer({ body: await withBody({ request, caller }, services.config, take) });
+  },
+});
+
+export const deleteFeedback = defineOperation({
+  operationId: 'deleteFeedback',
+  method: 'DELETE',
+  path: '/feedback/:feedback_id',
+  tag: 'feedback',
+  summary: 'Delete feedback',
+  access: { permission: 'feedback:write', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
+  schema: { params: FeedbackParams, response: { 200: Type.Object({ message: Type.String() }) } },
+  handler: async ({ caller, params, services }) => {
+    await removeFeedback(feedbackDeps(services), caller.workspaceId, params.feedback_id.toLowerCase());
+    return { message: 'Feedback deleted' };
+  },
+});
+
+export const getFeedback = defineOperation({
+  operationId: 'getFeedback',
+  method: 'GET',
+  path: '/feedback/:feedback_id',
+  tag: 'feedback',
+  summary: 'Get feedback by id',
+  access: { permission: 'feedback:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: FeedbackParams,
+    query: Type.Object({ include_user_names: includeUserNames }),
+    response: { 200: Feedback },
+    produces: feedbackMediaType,
+  },
+  handler: async ({ caller, params, query, services }) => {
+    const id = params.feedback_id.toLowerCase();
+    const wanted = { tenantId: caller.workspaceId, id, withUserNames: query.include_user_names };
+    return new Answer({ body: await readFeedback(services, wanted) });
+  },
+});
+
+const number = /^[+-]?\d{1,300}(?:\.\d{1,300})?(?:e[+-]?\d{1,2})?$/i;
+
+const shared = {
+  path: '/feedback/tokens/:token',
+  tag: 'feedback',
+  description:
+    'Needs no key: the token is part of the links in the final event of agent server runs with `feedback_keys`. It is valid for ' +
+    'that run and feedback key until it expires. Sending again replaces the previous feedback.',
+  access: { public: true, tenantScope: 'none' },
+  openToPages: true,
+  errors: [...feedbackBodyErrors, 'NOT_FOUND', 'LINK_EXPIRED'],
+} as const;
+
+const params = Type.Object({ token: Type.String({ maxLength: 8_192 }) });
+const response = { 200: Type.Object({ run_id: Uuid(), key: Type.String() }) };
+
+const Body = Type.Object({
+  score: optional(Type.Union([Type.Number(), Type.Boolean()])),
+  value: optional(Type.Union([Type.Number(), Type.Boolean(), Type.String(), JsonObject()])),
+  comment: optional(Text()),
+  correction: optional(Type.Union([JsonObject(), Type.String()])),
+  metadata: optional(JsonObject()),
+});
+
+/** `POST /feedback/tokens/{token}` */
+export const leaveFeedback = defineOperation({
+  ...shared,
+  operationId: 'leaveFeedback',
+  method: 'POST',
+  summary: 'Send feedback with the token of a link',
+  schema: { params, body: Body, response },
+  handler: async ({ params: { token }, body, services }) => take(services, token, body),
+});
+
+/** The same operation for a link that is opened, with the feedback in its query. */
+export const leaveFeedbackByLink = defineOperation({
+  ...shared,
+  operationId: 'leaveFeedbackByLink',
+  method: 'GET',
+  summary: 'Send feedback by opening a link',
+  schema: {
+    params,
+    query: Type.Object({
+      score: Type.Optional(
+        Type.String({ pattern: `${number.source}|^(?:true|false)$`, description: 'A number or a boolean.' }),
+      ),
+      value: Type.Optional(Text({ description: 'Numbers and booleans are converted.' })),
+      comment: Type.Optional(Text()),
+      correction: Type.Optional(Text()),
+    }),
+    response,
+  },
+  handler: async ({ params: { token }, query: { score, value, ...said }, services }) =>
+    take(services, token, {
+      ...said,
+      score: parseValue(score) as number | boolean | undefined,
+      value: parseValue(value),
+    }),
+});
+
+async function take(services: Services, token: string, said: LeftFeedback) {
+  const deps = { ...feedbackDeps(services), signer: services.feedbackSigner };
+  const { runId, key } = await takeLeftFeedback(deps, token, said);
+  return { run_id: runId, key };
+}
+
+/** Converts a query text to a number or boolean if it is one. */
+function parseValue(text: string | undefined): string | number | boolean | undefined {
+  if (text === 'true' || text === 'false') return text === 'true';
+  return text !== undefined && number.test(text) ? Number(text) : text;
+}
+
+const ids = (description: string) => Type.Optional(Type.Array(Uuid(), { maxItems: 1_000, description }));
+
+const Query = Type.Object({
+  run: ids('Only feedback on these runs.'),
+  session: ids('Only feedback on these projects and on runs in them.'),
+  user: ids('Only feedback that these users sent.'),
+  key: Type.Optional(Type.Array(Text(), { maxItems: 1_000 })),
+  source: Type.Optional(Type.Array(SourceType, { maxItems: 100 })),
+  has_comment: Type.Optional(Type.Boolean()),
+  has_score: Type.Optional(Type.Boolean()),
+  level: Type.Optional(
+    Type.Union([Type.Literal('run'), Type.Literal('session')], {
+      description: 'Only feedback on runs, or only feedback on projects.',
+    }),
+  ),
+  min_created_at: Type.Optional(Timestamp()),
+  max_created_at: Type.Optional(Timestamp()),
+  include_user_names: includeUserNames,
+  limit: Type.Integer({ minimum: 1, maximum: 100, default: 100 }),
+  offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+});
+
+export const listFeedback = defineOperation({
+  operationId: 'listFeedback',
+  method: 'GET',
+  path: '/feedback',
+  tag: 'feedback',
+  summary: 'List the feedback of the workspace, newest first',
+  access: { permission: 'feedback:read', tenantScope: 'workspace' },
+  unsupported: { query: ['comparative_experiment_id'] },
+  schema: { query: Query, response: { 200: Type.Array(Feedback) }, produces: feedbackMediaType },
+  handler: async ({ caller, query, services }) => {
+    const page = await readPage(services, {
+      tenantId: caller.workspaceId,
+      filter: {
+        runIds: query.run,
+        projectIds: query.session,
+        userIds: query.user,
+        keys: query.key,
+        sourceTypes: query.source,
+        hasComment: query.has_comment,
+        hasScore: query.has_score,
+        level: query.level,
+        createdFromMicros: parseTimeParameter(query, 'min_created_at'),
+        createdUntilMicros: parseTimeParameter(query, 'max_created_at'),
+      },
+      limitRows: query.limit,
+      offsetRows: query.offset,
+      withUserNames: query.include_user_names,
+    });
+    return new Answer({ body: page });
+  },
+});
+
+function parseTimeParameter(
+  query: Static<typeof Query>,
+  name: 'min_created_at' | 'max_created_at',
+): number | undefined {
+  const text = query[name];
+  if (text === undefined) return undefined;
+  const micros = parseTime(text);
+  if (micros !== undefined) return micros;
+  const field = { loc: ['query', name], msg: 'must be an ISO 8601 date and time', type: 'date_time_format' };
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
+}
+
+export const updateFeedback = defineOperation({
+  operationId: 'updateFeedback',
+  method: 'PATCH',
+  path: '/feedback/:feedback_id',
+  tag: 'feedback',
+  summary: 'Update feedback',
+  description: 'Absent fields stay unchanged; null removes the value. Not supported yet: feedback_config.',
+  access: { permission: 'feedback:write', tenantScope: 'workspace' },
+  errors: [...feedbackBodyErrors, 'NOT_FOUND'],
+  rawBody: {
+    contentTypes: ['application/json'],
+    description: 'Any of `score`, `value`, `comment`, `correction`.',
+  },
+  schema: { params: FeedbackParams, response: { 200: Feedback }, produces: feedbackMediaType },
+  handler: async ({ caller, params, request, services }) => {
+    requireJson(request);
+    const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };
+    const change = (body: Buffer) => changeFeedback(feedbackDeps(services), feedback, body);
+    return new Answer({ body: await withBody({ request, caller }, services.config, change) });
+  },
+});

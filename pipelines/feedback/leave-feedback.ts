@@ -1,0 +1,48 @@
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { isLiveWorkspace } from '../tenants/workspaces.ts';
+import type { FeedbackDeps } from './feedback-event.ts';
+import { type FeedbackGrant, grantedFeedbackId, openFeedbackToken } from './feedback-token.ts';
+import { createFeedback } from './write-feedback.ts';
+
+/** Content of a feedback that is submitted with a token. */
+export interface LeftFeedback {
+  readonly score?: number | boolean | null | undefined;
+  readonly value?: unknown;
+  readonly comment?: string | null | undefined;
+  readonly correction?: unknown;
+  readonly metadata?: Readonly<Record<string, unknown>> | null | undefined;
+}
+
+/**
+ * Stores the feedback that a token permits, without an API key; resolves once it is durable. Submitting again replaces
+ * the feedback.
+ *
+ * @throws NOT_FOUND if the token is invalid or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK if there is no
+ *   content; the errors of {@link createFeedback}.
+ */
+export async function leaveFeedback(
+  deps: FeedbackDeps & { readonly signer: TokenSigner },
+  token: string,
+  { score, value, comment, correction, metadata }: LeftFeedback,
+): Promise<FeedbackGrant> {
+  const opened = openFeedbackToken(deps.signer, token);
+  if (opened.kind === 'expired') throw runlakeError('LINK_EXPIRED');
+  if (opened.kind === 'invalid') throw runlakeError('NOT_FOUND', { what: 'Link' });
+  // Link previews open links too; they send no content.
+  if ([score, value, comment, correction].every((content) => content === undefined || content === null)) {
+    throw runlakeError('INVALID_FEEDBACK', {
+      feedback: 'the link',
+      reason: 'must have score, value, comment or correction',
+    });
+  }
+  const { grant } = opened;
+  const { workspaceId, userId, runId, key } = grant;
+  if (!(await isLiveWorkspace(deps.database, workspaceId))) throw runlakeError('NOT_FOUND', { what: 'Link' });
+  const feedback = {
+    ...{ id: grantedFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
+    feedback_source: { type: 'api', metadata: metadata ?? {} },
+  };
+  await createFeedback({ workspaceId, userId }, Buffer.from(JSON.stringify(feedback)), deps);
+  return grant;
+}
