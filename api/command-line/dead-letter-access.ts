@@ -3,7 +3,7 @@ import type { DeadLetter, DeadLetters } from '../../infra/event-log/dead-letters
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { replayThroughJob } from '../../pipelines/dead-letters/replay-dead-letter.ts';
+import { replayThroughJob } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { topics } from '../../schemas/topics.ts';
 import { Ends } from './ends.ts';
 import { openDeadLetters } from './open-dead-letters.ts';

@@ -1,6 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { DeadLetterFilter, DeadLetterHead } from '../../infra/event-log/dead-letters.ts';
-import { decodeRecord, replayDeadLetter, replaysOf } from '../../pipelines/dead-letters/replay-dead-letter.ts';
+import { replaysOf } from '../../pipelines/dead-letters/dead-letter-replays.ts';
+import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { topics } from '../../schemas/topics.ts';
 import { type DeadLetterAccess, withDeadLetters } from './dead-letter-access.ts';

@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { waitingDeadLetters } from '../../infra/event-log/event-log-metrics.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { countUnreplayed } from '../../pipelines/dead-letters/replay-dead-letter.ts';
+import { countUnreplayed } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';

@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { publishStoredDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
+import { publishStoredDeadLetter } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { expireDeferredEvents } from '../../pipelines/ingest/expire-deferred-events.ts';
 import { deleteProjectRuns, requeueDeletions } from '../../pipelines/projects/delete-projects.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';

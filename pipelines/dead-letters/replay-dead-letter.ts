@@ -11,68 +11,16 @@
  *      answer the claim stays, and only `force` replays again; repeats merge.
  *   5. Mark the claim as replayed.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { readableRecord } from '../../infra/event-log/avro-json.ts';
-import type { DeadLetter, DeadLetters } from '../../infra/event-log/dead-letters.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
-import { lastReplayOf, markReplayed } from '../../infra/event-log/in-process/mark-replayed.ts';
-import { storedDeadLetters } from '../../infra/event-log/in-process/stored-dead-letters.ts';
+import type { DeadLetter } from '../../infra/event-log/dead-letters.ts';
 import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
-import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { runEvents, type Topic, topics } from '../../schemas/topics.ts';
+import { runEvents } from '../../schemas/topics.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { locateRun } from '../runs/locate-run.ts';
-
-/**
- * Claims the replay of a dead-letter record for this process. `again` claims it even if it was claimed before.
- * @returns undefined if the claim succeeded; otherwise a sentence that says when the earlier replay ended or began.
- */
-async function claimReplay(database: Database, deadLetterId: string, again: boolean): Promise<string | undefined> {
-  const [claimed] = await database.query(
-    `INSERT INTO dead_letter_replays (dead_letter_id) VALUES ($1)
-     ON CONFLICT (dead_letter_id) DO UPDATE SET claimed_at = now(), replayed_at = NULL WHERE $2
-     RETURNING dead_letter_id`,
-    [deadLetterId, again],
-  );
-  if (claimed !== undefined) return undefined;
-  const [earlier] = await database.query<{ claimed_at: string; replayed_at: string | null }>(
-    'SELECT claimed_at, replayed_at FROM dead_letter_replays WHERE dead_letter_id = $1',
-    [deadLetterId],
-  );
-  if (earlier?.replayed_at) return `it was replayed at ${earlier.replayed_at}`;
-  return `its replay began at ${earlier?.claimed_at ?? 'this moment'}, and its outcome is unknown`;
-}
-
-async function finishReplay(database: Database, deadLetterId: string): Promise<void> {
-  await database.execute('UPDATE dead_letter_replays SET replayed_at = now() WHERE dead_letter_id = $1', [
-    deadLetterId,
-  ]);
-}
-
-async function releaseReplay(database: Database, deadLetterId: string): Promise<void> {
-  await database.execute('DELETE FROM dead_letter_replays WHERE dead_letter_id = $1', [deadLetterId]);
-}
-
-/** Replay times, as ISO text, of those of `deadLetterIds` that were replayed. */
-export async function replaysOf(database: Database, deadLetterIds: readonly string[]): Promise<Map<string, string>> {
-  const rows = await database.query<{ dead_letter_id: string; replayed_at: string }>(
-    'SELECT dead_letter_id, replayed_at FROM dead_letter_replays WHERE dead_letter_id = ANY ($1::text[]) AND replayed_at IS NOT NULL',
-    [deadLetterIds],
-  );
-  return new Map(rows.map((row) => [row.dead_letter_id, row.replayed_at]));
-}
-
-/** Number of replayed dead-letter records by topic. */
-async function countReplays(database: Pick<Database, 'query'>): Promise<Map<string, number>> {
-  const rows = await database.query<{ topic: string; replays: number }>(
-    `SELECT split_part(dead_letter_id, '/', 1) AS topic, count(*) AS replays
-     FROM dead_letter_replays WHERE replayed_at IS NOT NULL GROUP BY 1`,
-  );
-  return new Map(rows.map(({ topic, replays }) => [topic, replays]));
-}
+import { claimReplay, finishReplay, releaseReplay } from './dead-letter-replays.ts';
 
 /** Run and acceptance time of a run event. */
 interface EventOfRun {
@@ -176,56 +124,4 @@ function eventOfRun(record: Record<string, unknown>): EventOfRun | undefined {
   const receivedAtMicros = typeof receivedAt === 'string' ? parseTime(receivedAt) : undefined;
   if (receivedAtMicros === undefined || !uuid.test(String(tenantId)) || !uuid.test(String(runId))) return undefined;
   return { tenantId: String(tenantId), runId: String(runId), receivedAtMicros };
-}
-
-const pollMs = 100;
-const waitMs = 30_000;
-
-/**
- * Publishes the event of a dead-letter record through a job, because only the process with the in-process log can
- * publish to it. Resolves when that process has done so.
- * @throws REPLAY_UNCONFIRMED, JOBS_UNAVAILABLE
- */
-export async function replayThroughJob(
-  deadLetter: DeadLetter,
-  { jobs, database, limitMs = waitMs }: { readonly jobs: Jobs; readonly database: Database; readonly limitMs?: number },
-): Promise<void> {
-  const before = await lastReplayOf(database, deadLetter.id);
-  await jobs.enqueue('replay-dead-letter', { dead_letter_id: deadLetter.id }, { jobId: deadLetter.id });
-  const deadline = Date.now() + limitMs;
-  while ((await lastReplayOf(database, deadLetter.id)) === before) {
-    if (Date.now() >= deadline) throw runlakeError('REPLAY_UNCONFIRMED', { deadLetter: deadLetter.id, limitMs });
-    await pause(pollMs);
-  }
-}
-
-/** Handles the job: publishes the event of a dead-letter record. Does nothing if the record is gone. */
-export async function publishStoredDeadLetter(
-  { log, database }: { readonly log: EventLog; readonly database: Database },
-  deadLetterId: string,
-): Promise<void> {
-  const deadLetter = await storedDeadLetters(database).find(deadLetterId);
-  const topic = topics.find(({ name }) => name === deadLetter?.topic);
-  if (deadLetter === undefined || topic === undefined) return;
-  const { key, value, headers } = deadLetter;
-  await log.publish(topic, [{ key, value, headers }]);
-  await markReplayed(database, deadLetterId);
-}
-
-/** Number of dead-letter records of each topic that were not replayed. @throws what the log and Postgres throw. */
-export async function countUnreplayed(
-  {
-    deadLetters,
-    database,
-  }: { readonly deadLetters: Pick<DeadLetters, 'count'>; readonly database: Pick<Database, 'query'> },
-  topics: readonly Topic[],
-): Promise<{ labels: { topic: string }; value: number }[]> {
-  const replays = await countReplays(database);
-  return Promise.all(
-    topics.map(async (topic) => ({
-      labels: { topic: topic.name },
-      // The log may have deleted a record after its replay.
-      value: Math.max(0, (await deadLetters.count(topic)) - (replays.get(topic.name) ?? 0)),
-    })),
-  );
 }

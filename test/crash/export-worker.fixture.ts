@@ -7,7 +7,8 @@ import { openInProcessLog } from '../../infra/event-log/in-process/in-process-lo
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { destinationDeps, openDestination } from '../../pipelines/exports/destinations/destination.ts';
+import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
+import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import type { WorkDeps } from '../../pipelines/exports/export-deps.ts';
 import { startExportWorkers } from '../../pipelines/exports/scheduler.ts';
 import { sliceSources } from '../../pipelines/exports/slice-sources.ts';

@@ -1,4 +1,5 @@
 /** An assistant, with its field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
+
 import { v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';

@@ -14,6 +14,7 @@
  * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, steps 1 to 5 are
  * repeated without step 4, which skips this fire time. After any other error the cron stays due.
  */
+
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';

@@ -11,7 +11,7 @@ import type { StoreFor } from '../workers/store-for.ts';
 import { ThreadSaver } from '../workers/thread-saver.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
 import { readSchemas, readSubgraphSchemas } from './schemas.ts';
-import { readHistory, readState } from './thread-state.ts';
+import { readHistory, readState } from './state.ts';
 import { updateState } from './update-state.ts';
 
 export interface RequestDeps {

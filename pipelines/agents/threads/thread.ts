@@ -1,4 +1,5 @@
 /** A thread and its state, with their field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
+
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { jsonbText } from '../checkpoints/stored-tuples.ts';

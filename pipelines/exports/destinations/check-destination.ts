@@ -3,12 +3,8 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { destinationError, type ObjectStep } from '../../../infra/objects/destination-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
-import {
-  connectDestination,
-  type DestinationCredentials,
-  type DestinationDeps,
-  type DestinationSettings,
-} from './destination.ts';
+import type { DestinationCredentials, DestinationDeps } from './destination.ts';
+import { connectDestination, type DestinationSettings } from './open-destination.ts';
 
 /** Timeouts for a check: the caller is waiting on this request. */
 const checkLimits: S3Limits = { attempts: 2, connectMs: 3_000, silenceMs: 5_000, callMs: 6_000 };

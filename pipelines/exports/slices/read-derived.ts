@@ -7,6 +7,7 @@
  * memory does not grow with the slice, except for the ids of runs with feedback and the figures of runs with model
  * calls below them.
  */
+
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -3,12 +3,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { DeadLetter } from '../../../infra/event-log/dead-letters.ts';
 import { storedDeadLetters } from '../../../infra/event-log/in-process/stored-dead-letters.ts';
-import {
-  countUnreplayed,
-  type ReplayDeps,
-  replayDeadLetter,
-  replaysOf,
-} from '../../../pipelines/dead-letters/replay-dead-letter.ts';
+import { countUnreplayed, replaysOf } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
+import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';

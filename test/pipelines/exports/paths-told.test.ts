@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type DestinationConfig, openDestination } from '../../../pipelines/exports/destinations/destination.ts';
+import type { DestinationConfig } from '../../../pipelines/exports/destinations/destination.ts';
+import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import { keyOfManifest, keyOfPart } from '../../../pipelines/exports/export-locations.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openDestination } from '../../../pipelines/exports/destinations/destination.ts';
+import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;

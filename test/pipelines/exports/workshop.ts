@@ -10,7 +10,8 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-export.ts';
-import { destinationDeps, openDestination } from '../../../pipelines/exports/destinations/destination.ts';
+import { destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
+import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import {
   type ExportRunWithFiles,

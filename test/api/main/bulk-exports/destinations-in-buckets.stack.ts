@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openDestination } from '../../../../pipelines/exports/destinations/destination.ts';
+import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
 import { type S3Identity, type S3OfStack, s3OfStack } from '../../../infra/objects/s3/s3-of-stack.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';

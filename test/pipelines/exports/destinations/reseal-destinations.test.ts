@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { destinationDeps, openDestination } from '../../../../pipelines/exports/destinations/destination.ts';
+import { destinationDeps } from '../../../../pipelines/exports/destinations/destination.ts';
+import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../../../pipelines/exports/destinations/write-destination.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 
