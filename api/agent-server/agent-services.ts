@@ -17,8 +17,6 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 export interface ServedGraph {
   readonly name: string;
   readonly description: string | null;
-  /** The reason why the graph cannot be used; its assistant is still listed. */
-  readonly runlakeError?: string;
 }
 
 /** The services that operations of the agent server use, created once by its role. */

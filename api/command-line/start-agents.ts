@@ -147,12 +147,7 @@ export async function openAgents(
   ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
   ends.add('expiry', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
 
-  const graphs = Object.fromEntries(
-    served.map(({ graphId, name, description }) => {
-      const reason = pool.loadErrors[graphId];
-      return [graphId, { name, description, ...(reason !== undefined && { runlakeError: reason }) }];
-    }),
-  );
+  const graphs = Object.fromEntries(served.map(({ graphId, name, description }) => [graphId, { name, description }]));
   const types = readTypesInBackground({
     graphs: file.graphs.filter(({ graphId }) => pool.loadErrors[graphId] === undefined),
     pool,

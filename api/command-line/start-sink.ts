@@ -20,16 +20,16 @@ export async function startSink(
     readonly logger: Logger;
     readonly stores: Stores;
     readonly log: EventLog;
-    readonly onHoursNoted: () => void;
+    readonly onHoursMarked: () => void;
   },
   ends: Ends,
 ): Promise<Sink> {
-  const { config, logger, log, onHoursNoted } = parts;
+  const { config, logger, log, onHoursMarked } = parts;
   const { database, clickhouse } = parts.stores;
   const deadLetters = await openDeadLetters(parts, ends);
   const hide = waitingDeadLetters.showing(() => countUnreplayed({ deadLetters, database }, topics));
   ends.add('dead-letter metric', async () => hide());
-  const sink = new Sink({ log, clickhouse, database, config, logger, onHoursNoted });
+  const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
   ends.add('sink', () => sink.stop());
   await sink.start(topics);
   // In-flight batches need both log and sink. The log was opened before the sink, so its own end would close it too late.

@@ -19,7 +19,7 @@ export async function startStoring(
   const { database, clickhouse } = parts.stores;
   const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
   ends.add('roll-up', () => rollUp.stop());
-  const sink = await startSink({ ...parts, onHoursNoted: () => rollUp.wake() }, ends);
+  const sink = await startSink({ ...parts, onHoursMarked: () => rollUp.wake() }, ends);
   return [
     { name: 'sink', check: () => sink.check() },
     { name: 'usage_roll_up', check: () => rollUp.check() },

@@ -129,5 +129,5 @@ function splitPointer(pointer: string): Array<string | number> {
 function formatErrorType(keyword: string, params: Readonly<Record<string, unknown>>): string {
   if (keyword === 'type') return `${String(params.type)}_type`;
   if (keyword === 'format') return `${String(params.format).replaceAll('-', '_')}_format`;
-  return keyword.replace(/^~/, '').replace(/[A-Z]/g, (deadLetter) => `_${deadLetter.toLowerCase()}`);
+  return keyword.replace(/^~/, '').replace(/[A-Z]/g, (character) => `_${character.toLowerCase()}`);
 }

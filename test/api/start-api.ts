@@ -52,7 +52,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const ends = new Ends();
   ends.add('stores', () => stores.close());
   const { log } = await openEventLog({ config, logger, stores }, ends);
-  await startSink({ config, logger, stores, log, onHoursNoted: () => undefined }, ends);
+  await startSink({ config, logger, stores, log, onHoursMarked: () => undefined }, ends);
   const deletions: ApiUnderTest['deletions'] = [];
   const services: Services = {
     ...answeringServices(

@@ -10,8 +10,5 @@ export const isFullExtent = process.env.RUNLAKE_TEST_ALL === 'true';
 export function someOf<Case>(cases: readonly Case[], part: number): readonly Case[] {
   if (isFullExtent) return cases;
   const random = new Random(Math.floor(Math.random() * 2 ** 31));
-  const chosen = new Set(
-    random.shuffled(cases.map((_, index) => index)).slice(0, Math.max(1, Math.ceil(cases.length * part))),
-  );
-  return cases.filter((_, index) => chosen.has(index));
+  return random.shuffled(cases).slice(0, Math.ceil(cases.length * part));
 }

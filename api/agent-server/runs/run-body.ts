@@ -108,7 +108,7 @@ export function snakeCased(body: Static<typeof RunBody>): RunRequest {
 }
 
 function camelCase(name: string): string {
-  return name.replace(/_(\w)/g, (_, deadLetter: string) => deadLetter.toUpperCase());
+  return name.replace(/_(\w)/g, (_, character: string) => character.toUpperCase());
 }
 
 const shownFields = Type.Object({

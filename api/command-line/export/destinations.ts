@@ -29,14 +29,14 @@ export async function printDestinations(options: {
   await withExports(async (access) => {
     const rows: string[][] = [];
     for (const workspace of await findWorkspaces(access, options.workspace)) {
-      for (const location of await listAllDestinations(access.database, workspace.id)) {
-        if (options.json === true) console.log(JSON.stringify(showDestination(location)));
-        const credentials = location.credentials_keys.join(', ') || 'none';
+      for (const destination of await listAllDestinations(access.database, workspace.id)) {
+        if (options.json === true) console.log(JSON.stringify(showDestination(destination)));
+        const credentials = destination.credentials_keys.join(', ') || 'none';
         rows.push([
-          location.id,
-          location.display_name,
-          location.destination_type,
-          formatLocation(location),
+          destination.id,
+          destination.display_name,
+          destination.destination_type,
+          formatLocation(destination),
           credentials,
           workspace.name,
         ]);

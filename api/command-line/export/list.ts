@@ -63,8 +63,8 @@ async function print(access: ExportAccess, workspaces: readonly Named[], exports
     if (ids.length === 0) continue;
     const all = { sortBy: 'name', descending: false, limit: maxExports, offset: 0 } as const;
     for (const project of await listProjects(access.database, id, { ...all, ids })) names.set(project.id, project.name);
-    for (const location of await listAllDestinations(access.database, id))
-      names.set(location.id, location.display_name);
+    for (const destination of await listAllDestinations(access.database, id))
+      names.set(destination.id, destination.display_name);
   }
   const nameOf = (id: string) => names.get(id) ?? `${id.slice(0, 8)}… (deleted)`;
   const several = workspaces.length > 1;

@@ -54,8 +54,8 @@ export function metadataWith(metadata: Metadata, required: RequiredMetadata = {}
 
 /** Adjusts changes of metadata so that the changed object still contains `required`. */
 export function changesWith(changes: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
-  const dirtyHours = Object.entries(required).filter(([key]) => Object.hasOwn(changes, key));
-  return metadataWith(changes, Object.fromEntries(dirtyHours));
+  const changed = Object.entries(required).filter(([key]) => Object.hasOwn(changes, key));
+  return metadataWith(changes, Object.fromEntries(changed));
 }
 
 /** Combines a requested metadata filter with `required`. Returns undefined if no object can contain both. */

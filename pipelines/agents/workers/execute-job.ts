@@ -140,5 +140,5 @@ function toText(value: unknown): string {
 
 /** Converts a code to a class name: `CHECKPOINT_NOT_FOUND` becomes `CheckpointNotFound`. */
 function toClassName(code: string): string {
-  return code.toLowerCase().replace(/(?:^|_)(\w)/g, (_, deadLetter: string) => deadLetter.toUpperCase());
+  return code.toLowerCase().replace(/(?:^|_)(\w)/g, (_, character: string) => character.toUpperCase());
 }

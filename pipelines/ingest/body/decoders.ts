@@ -8,7 +8,7 @@ export interface DecoderOutput {
   data(chunk: Buffer): void;
   end(): void;
   /** Called at most once, and last. */
-  error(runlakeError: RunlakeError): void;
+  error(error: RunlakeError): void;
 }
 
 /** Decompresses a stream, chunk by chunk. */

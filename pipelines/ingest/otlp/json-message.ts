@@ -65,5 +65,5 @@ export function jsonDepth(valueDepth: number): number {
 
 /** The name as in the .proto file: `startTimeUnixNano` becomes `start_time_unix_nano`. */
 export function protoNameOf(name: string): string {
-  return name.replace(/[A-Z]/g, (deadLetter) => `_${deadLetter.toLowerCase()}`);
+  return name.replace(/[A-Z]/g, (character) => `_${character.toLowerCase()}`);
 }

@@ -8,14 +8,14 @@ const chunkBytes = 8 * 1024;
 const shortBytes = 48;
 /** Characters of the short escapes, by control character; 0 if only the form \u00xx exists. */
 const shortEscape = new Uint8Array(32);
-for (const [code, deadLetter] of [
+for (const [code, character] of [
   [8, 'b'],
   [9, 't'],
   [10, 'n'],
   [12, 'f'],
   [13, 'r'],
 ] as const) {
-  shortEscape[code] = deadLetter.charCodeAt(0);
+  shortEscape[code] = character.charCodeAt(0);
 }
 
 /**
@@ -119,9 +119,9 @@ export class JsonText {
         continue;
       }
       target[at++] = backslash;
-      const deadLetter = shortEscape[byte]!;
-      if (deadLetter !== 0) {
-        target[at++] = deadLetter;
+      const character = shortEscape[byte]!;
+      if (character !== 0) {
+        target[at++] = character;
         continue;
       }
       target.write('u00', at, 'latin1');

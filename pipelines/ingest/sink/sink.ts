@@ -66,7 +66,7 @@ export interface SinkOptions {
   readonly config: Pick<Config, 'insertBatchRows' | 'insertBatchBytes' | 'maxRunAgeDays'>;
   readonly logger: Logger;
   /** Called after hours were marked dirty. */
-  readonly onHoursNoted: () => void;
+  readonly onHoursMarked: () => void;
 }
 
 export class Sink {
@@ -167,7 +167,7 @@ export class Sink {
 
   /** Steps 2 to 5 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
-    const { database, clickhouse, onHoursNoted } = this.#options;
+    const { database, clickhouse, onHoursMarked } = this.#options;
     const keys = new Set(good.map(({ record }) => traceKeyOf(record.value)));
     const locations = await this.#known.locate(keys, clickhouse);
     const { located, deferred, newTraces, moved } = assignTraceLocations(good, locations);
@@ -181,7 +181,7 @@ export class Sink {
     await this.#insertDeferred(batch, located, locations);
     await this.#insertOnce(located, (fresh) => this.#insert(batch, fresh));
     for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
-    onHoursNoted();
+    onHoursMarked();
   }
 
   /** Step 3. Any event of a trace releases its deferred events, even if the trace was known before. */
@@ -265,7 +265,7 @@ export class Sink {
   async #recover(): Promise<void> {
     await recoverInserts(this.#options, this.#inFlight);
     this.#needsRecovery = false;
-    this.#options.onHoursNoted();
+    this.#options.onHoursMarked();
   }
 
   /** Retries recovery every second after a failure, even if no further batch arrives. */

@@ -107,7 +107,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const secretKey = 'secret of the tests';
 
   const log = beside?.shared.log ?? (await openEventLog({ config, logger, stores }, ends)).log;
-  if (!beside) await startSink({ config, logger, stores, log, onHoursNoted: () => undefined }, ends);
+  if (!beside) await startSink({ config, logger, stores, log, onHoursMarked: () => undefined }, ends);
   const answering = answeringServices(
     {
       config,

@@ -33,7 +33,7 @@ describe('chunksOf', () => {
     const stream = new PassThrough();
     const failure = new Error('broken off');
     const reading = read(stream);
-    for (const deadLetter of 'abc') stream.write(deadLetter);
+    for (const character of 'abc') stream.write(character);
     await turn();
     stream.destroy(failure);
     expect(await reading).toEqual({ text: 'abc', failure });

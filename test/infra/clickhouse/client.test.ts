@@ -211,7 +211,7 @@ describe('insertBody', () => {
     await proxy?.close();
   });
 
-  const deadLetters = (from: number, rows: number) =>
+  const letterRows = (from: number, rows: number) =>
     Buffer.from(
       Array.from({ length: rows }, (_, index) => `{"n":${from + index},"s":"${'x'.repeat(1_000)}"}\n`).join(''),
     );
@@ -220,7 +220,7 @@ describe('insertBody', () => {
   const stored = async (from: number) => Number(await one(`SELECT count() AS v FROM letters WHERE n >= ${from}`));
 
   it('sends Content-Length instead of chunked encoding', async () => {
-    const body = deadLetters(0, 100);
+    const body = letterRows(0, 100);
     await insert(proxied, body, 'length');
     const sent = proxy.sent().toString('latin1');
     const start = sent.lastIndexOf('POST /');
@@ -231,13 +231,13 @@ describe('insertBody', () => {
   });
 
   it('stores a body once for each token', async () => {
-    const body = deadLetters(1_000, 10);
+    const body = letterRows(1_000, 10);
     for (const token of ['a', 'a', 'b']) await insert(clickhouse, body, token);
     expect(await stored(1_000)).toBe(20);
   });
 
   it('a truncated body stores nothing, and its token can be reused', async () => {
-    const body = deadLetters(2_000, 5_000);
+    const body = letterRows(2_000, 5_000);
     proxy.breakAfter(body.length / 2);
     await expect(insert(proxied, body, 'broken')).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     proxy.breakAfter(Number.POSITIVE_INFINITY);

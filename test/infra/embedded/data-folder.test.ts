@@ -25,7 +25,7 @@ describe('one process at a time', () => {
     const again = openDataFolder(path);
     await expect(again).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
     await expect(again).rejects.toThrow(`${path} is in use by another runlake process (${process.pid})`);
-    expect(await holdFolder(path, 'nothing')).toMatchObject({ runlakeError: 'DATA_FOLDER_IN_USE' });
+    expect(await holdFolder(path, 'nothing')).toMatchObject({ error: 'DATA_FOLDER_IN_USE' });
     await folder.close();
     await folder.close();
     await (await openDataFolder(path)).close();
@@ -46,7 +46,7 @@ describe('one process at a time', () => {
   it('can be opened again after kill -9 of its owner', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
-    expect(held.runlakeError).toBeUndefined();
+    expect(held.error).toBeUndefined();
     await expect(openDataFolder(path)).rejects.toThrow(`process (${held.child.pid})`);
     await kill(held.child, 'SIGKILL');
     await (await openDataFolder(path)).close();
@@ -56,8 +56,8 @@ describe('one process at a time', () => {
     const path = temporaryFolder();
     await kill((await holdFolder(path, 'nothing')).child, 'SIGKILL');
     const starters = await Promise.all(Array.from({ length: 6 }, () => holdFolder(path, 'nothing')));
-    expect(starters.filter((starter) => starter.runlakeError === undefined)).toHaveLength(1);
-    expect(starters.filter((starter) => starter.runlakeError === 'DATA_FOLDER_IN_USE')).toHaveLength(5);
+    expect(starters.filter((starter) => starter.error === undefined)).toHaveLength(1);
+    expect(starters.filter((starter) => starter.error === 'DATA_FOLDER_IN_USE')).toHaveLength(5);
   });
 
   it('leaves one lock file after many opens, and ignores a damaged one', async () => {

@@ -22,5 +22,5 @@ try {
   });
   process.send?.({ clickhouseUrl, databaseUrl });
 } catch (error) {
-  process.send?.({ runlakeError: isRunlakeError(error) ? error.code : String(error) });
+  process.send?.({ error: isRunlakeError(error) ? error.code : String(error) });
 }

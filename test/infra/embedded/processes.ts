@@ -19,7 +19,7 @@ export interface Held {
   readonly child: ChildProcess;
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  readonly runlakeError?: string;
+  readonly error?: string;
 }
 
 /** Starts `hold-folder.fixture.ts` and waits for its message. */

@@ -33,7 +33,7 @@ describe('both engines', () => {
   it('exit after kill -9 of their parent, and the next start has the stored data', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'engines');
-    expect(held.runlakeError).toBeUndefined();
+    expect(held.error).toBeUndefined();
     await askClickhouse(held.clickhouseUrl, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
     await askClickhouse(held.clickhouseUrl, 'INSERT INTO t VALUES (1), (2)');
     await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT generate_series(1, 3) AS n');
@@ -41,7 +41,7 @@ describe('both engines', () => {
 
     // Started immediately: remaining processes of the first start must not interfere.
     const next = await holdFolder(path, 'engines');
-    expect(next.runlakeError).toBeUndefined();
+    expect(next.error).toBeUndefined();
     expect(await askClickhouse(next.clickhouseUrl, 'SELECT count() FROM t')).toBe('2');
     expect(await askPostgres(next.databaseUrl, 'SELECT count(*)::int FROM t')).toEqual([3]);
     await kill(next.child, 'SIGKILL');
@@ -61,7 +61,7 @@ describe('both engines', () => {
     expect(orphans).toHaveLength(1);
 
     const next = await holdFolder(path, 'engines');
-    expect(next.runlakeError).toBeUndefined();
+    expect(next.error).toBeUndefined();
     expect(await askPostgres(next.databaseUrl, 'SELECT n FROM t')).toEqual([5]);
     const orphan = `${Number.parseInt(orphans[0] ?? '', 10)} `;
     expect(processesOn(path).filter((line) => line.trim().startsWith(orphan))).toEqual([]);

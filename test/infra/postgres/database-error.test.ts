@@ -41,13 +41,13 @@ describe('databaseError', () => {
   it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', undefined])(
     'maps connection error %s',
     (code) => {
-      const runlakeError = Object.assign(new Error('Connection terminated'), { code });
-      expect(databaseError(runlakeError)).toMatchObject({
+      const failure = Object.assign(new Error('Connection terminated'), { code });
+      expect(databaseError(failure)).toMatchObject({
         code: 'DATABASE_UNAVAILABLE',
         retryable: true,
         retryAfterSeconds: 1,
       });
-      expect(leavesConnectionUsable(runlakeError)).toBe(false);
+      expect(leavesConnectionUsable(failure)).toBe(false);
     },
   );
 

@@ -123,7 +123,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     readonly hasFiles?: false;
     readonly cause: RegExp;
   }
-  const permanent: readonly (readonly [what: string, runlakeError: PermanentFailure])[] = [
+  const permanent: readonly (readonly [what: string, failure: PermanentFailure])[] = [
     [
       'a deleted bucket',
       {

@@ -44,7 +44,7 @@ export async function sinkOnKafka(
     database,
     config: { ...defaults, ...config },
     logger,
-    onHoursNoted: () => {},
+    onHoursMarked: () => {},
   });
   await sink.start([runEvents]);
   return {

@@ -56,7 +56,7 @@ export async function openStreams(
     },
   };
   const { config } = loadConfig({});
-  const sink = new Sink({ log, clickhouse, database: stores.database, config, logger, onHoursNoted: () => {} });
+  const sink = new Sink({ log, clickhouse, database: stores.database, config, logger, onHoursMarked: () => {} });
   await sink.start([streamEvents]);
   return {
     stores,

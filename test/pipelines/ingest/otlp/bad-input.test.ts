@@ -29,9 +29,9 @@ test.each([
   ['an unknown wire type', '0f', 1, 'unknown wire type'],
   ['a time cut short', '0a0712051203390102', 7, 'truncated field'],
 ])('%s is INVALID_PROTOBUF with its offset', (_name, hex, offset, reason) => {
-  const runlakeError = errorOf(Buffer.from(hex, 'hex'), protobuf);
-  expect(runlakeError.code).toBe('INVALID_PROTOBUF');
-  expect(runlakeError.message).toBe(`Invalid protobuf at byte ${offset}: ${reason}.`);
+  const error = errorOf(Buffer.from(hex, 'hex'), protobuf);
+  expect(error.code).toBe('INVALID_PROTOBUF');
+  expect(error.message).toBe(`Invalid protobuf at byte ${offset}: ${reason}.`);
 });
 
 test.each([

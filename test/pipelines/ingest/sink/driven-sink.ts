@@ -56,7 +56,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     database,
     config: { ...loadConfig({}).config, maxRunAgeDays: 3_000, ...config },
     logger,
-    onHoursNoted: () => {},
+    onHoursMarked: () => {},
   });
   await sink.start(topics);
   return {

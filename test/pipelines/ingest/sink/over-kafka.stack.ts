@@ -59,7 +59,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     };
     const { database } = stores;
     log = await kafka.open();
-    sink = new Sink({ log, clickhouse, database, config: kafka.config, logger, onHoursNoted: () => {} });
+    sink = new Sink({ log, clickhouse, database, config: kafka.config, logger, onHoursMarked: () => {} });
     await sink.start(topics);
   }
 

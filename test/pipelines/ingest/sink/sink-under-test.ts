@@ -56,7 +56,7 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
     database,
     config: { ...defaults, ...config },
     logger,
-    onHoursNoted: () => {},
+    onHoursMarked: () => {},
   });
   await sink.start(topics);
   return {
