@@ -1,4 +1,4 @@
-# The front door. `make` or `make help` lists the targets.
+# `make` or `make help` lists the targets.
 .DEFAULT_GOAL := help
 .PHONY: help demo start test test-all test-fast chaos stack stack-down stack-status check build install format bench docs clean
 
@@ -17,7 +17,7 @@ demo: dist/.built ## Send real traces through everything on a throw-away folder 
 start: dist/.built ## Run everything in the foreground, with the environment as given
 	@exec node dist/api/command-line/runlake.js all
 
-test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, which is taken down again
+test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, and stop the stack
 	@node test/house/in-memory.mjs $(STACK) during npm test --silent
 
 test-all: check dist/.built ## As make test, with the crash and chaos suites at full length, all SDK versions and Node releases
@@ -26,17 +26,17 @@ test-all: check dist/.built ## As make test, with the crash and chaos suites at 
 test-fast: check dist/.built ## Run every check and the suites that need no stack and no process of their own
 	@RUNLAKE_TEST_BUILT=true RUNLAKE_TEST_SHARING=true node test/house/in-memory.mjs node node_modules/vitest/vitest.mjs run --project embedded-sharing
 
-chaos: dist/.built ## Servers killed and random faults under load, for longer: MINUTES=10, and SEED=... to repeat a run
+chaos: dist/.built ## Kill servers and inject random faults under load: MINUTES=10, SEED=... repeats a run
 	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \
 	  $(STACK) during npx vitest run --project embedded test/crash/servers.test.ts test/crash/chaos.test.ts
 
 stack: $(NODE_MODULES) ## Bring up Kafka, a schema registry, Redis, S3, ClickHouse and Postgres, without Docker
 	@$(STACK) up
 
-stack-down: $(NODE_MODULES) ## End the stack and remove its data
+stack-down: $(NODE_MODULES) ## Stop the stack and remove its data
 	@$(STACK) down
 
-stack-status: $(NODE_MODULES) ## Ask each part of the stack whether it is well
+stack-status: $(NODE_MODULES) ## Show whether each part of the stack responds
 	@$(STACK) status
 
 check: $(NODE_MODULES) ## Types, lint, format, import direction, cycles, dead code, file size, generated pages
@@ -46,16 +46,16 @@ build: dist/.built ## Compile into dist/
 
 install: $(NODE_MODULES) ## Install the pinned packages
 
-format: $(NODE_MODULES) ## Format and mend what can be mended by itself
+format: $(NODE_MODULES) ## Format the code and apply safe fixes
 	@npx biome check --write .
 
-bench: dist/.built ## How to run the benches: npm run bench -- NAME
+bench: dist/.built ## List the benches; run one with: npm run bench -- NAME
 	@npm run bench --silent
 
-docs: $(NODE_MODULES) ## Generate the reference pages again
+docs: $(NODE_MODULES) ## Regenerate the reference pages
 	@npm run docs --silent
 
-clean: ## Remove what was built
+clean: ## Remove build output
 	rm -rf dist
 
 $(NODE_MODULES): package.json package-lock.json

@@ -4,16 +4,15 @@ import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { LongestFirst } from './test/house/longest-first.ts';
 
 /**
- * Suites that reach log, queue or streams, which are others there. ClickHouse and Postgres of the stack are the same
- * programs as the embedded ones, started by the same functions: what needs no more than those is told by the embedded
- * ones.
+ * Suites that use the log, the job queue, streams or objects, whose adapters differ on the stack. ClickHouse and Postgres
+ * of the stack are the embedded programs, started by the same functions: suites that need only these run once.
  */
 const suitesOnTheStack = [
   'test/api/main/**/*.test.ts',
   'test/api/agent-server/{interrupts,runs,stateless,streams,unknown-nodes}.test.ts',
   'test/api/tenancy.test.ts',
   'test/e2e/*.test.ts',
-  // Those that are of the stack alone.
+  // Suites that run only on the stack.
   'test/**/*.stack.ts',
   'test/infra/jobs/open-jobs.test.ts',
   'test/pipelines/exports/coordinate-export.test.ts',
@@ -21,8 +20,8 @@ const suitesOnTheStack = [
 ];
 
 /**
- * Suites that neither count nor measure what goes on in their own process. In a whole run they follow one another in
- * one process a worker: to load the program anew for each takes longer than most of them.
+ * Suites that neither count nor measure anything in their own process. In a whole run each worker runs them one after
+ * another in one process, because loading the program takes longer than most of them.
  */
 const sharing = [
   'test/api/server/*.test.ts',
@@ -36,15 +35,13 @@ const sharing = [
   'test/pipelines/exports/{day-windows,deleted-workspace,export-states,overlap,pace,paths-told,withdrawn-leave,work-folders}.test.ts',
   'test/schemas/**/*.test.ts',
 ];
-/** Those of them that are of the stack, too. */
+/** Sharing suites that also run on the stack. */
 const sharingOnTheStack = ['test/api/main/**/!(metrics|event-loop).test.ts'];
-/** Said by `test/house/run-suites.ts`. Without it each suite has a process, and `--project embedded` knows all of them. */
+/** Set by `test/house/run-suites.ts`. Otherwise each suite has its own process, and the project `embedded` has all suites. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts'];
 
-/**
- * Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too.
- */
+/** Every suite runs on embedded engines. If the native stack is up (`make stack`), `suitesOnTheStack` run on it too. */
 export default defineConfig({
   plugins: process.env.RUNLAKE_TEST_BUILT === 'true' && isBuilt() ? [builtSources()] : [],
   test: {
@@ -53,7 +50,7 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 120_000,
     fileParallelism: true,
-    // On two processors, of three at a time one mostly waits: the longest suites stop servers and count seconds.
+    // Three on two CPUs, because the longest suites mostly wait for servers.
     maxWorkers: isWholeRun ? 3 : 2,
     sequence: { sequencer: LongestFirst },
     projects: [
@@ -91,7 +88,7 @@ function onStack(name: string, { exclude = [], ...test }: SuitesOf) {
     test: {
       ...test,
       name,
-      // How bodies are read has nothing to do with where their runs go.
+      // This suite only reads bodies; the adapters make no difference.
       exclude: [...exclude, 'test/api/main/ingest/event-loop.test.ts'],
       globalSetup: ['test/engines/stack-setup.ts'],
       setupFiles: ['test/engines/runlake-on-stack.ts'],
