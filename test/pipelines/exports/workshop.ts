@@ -5,7 +5,7 @@ import { join, relative } from 'node:path';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { openEncoderPool } from '../../../infra/duckdb/encoder-pool.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
