@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { openEncoderPool } from '../../../infra/duckdb/encoder-pool.ts';
+import { openEncoderPool } from '../../../infra/duckdb/encoder.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
