@@ -78,9 +78,31 @@ export async function untilGone(isGone: () => boolean, withinMs: number): Promis
 
 const exitTimeoutMs = 5_000;
 
+interface ProcessRecord {
+  readonly pid: number;
+  readonly identity: string;
+}
+
+/** A process as text for a file, which {@link parseProcess} reads. */
+export function describeProcess(pid: number): string {
+  const record: ProcessRecord = { pid, identity: processIdentity(pid) ?? '' };
+  return JSON.stringify(record);
+}
+
+/** @returns `undefined` if the text describes no process. */
+export function parseProcess(text: string): ProcessRecord | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== 'object' || value === null || !('pid' in value) || !('identity' in value)) return undefined;
+    return { pid: Number(value.pid), identity: String(value.identity) };
+  } catch {
+    return undefined;
+  }
+}
+
 /** Records the server process, so that the next start can identify it. */
 export function recordProcess(path: string, pid: number): void {
-  writePrivateFile(path, JSON.stringify([pid, processIdentity(pid) ?? '']));
+  writePrivateFile(path, describeProcess(pid));
 }
 
 /**
@@ -88,24 +110,15 @@ export function recordProcess(path: string, pid: number): void {
  * suspended. Another process that reuses its process id is not touched. The caller holds the data folder's lock.
  */
 export async function endLeftover(path: string): Promise<void> {
-  const [pid, identity] = parse(readFileIfThere(path));
-  if (!isSameProcess(pid, identity)) return;
+  const recorded = parseProcess(readFileIfThere(path) ?? '');
+  if (recorded === undefined || !isSameProcess(recorded.pid, recorded.identity)) return;
+  const { pid, identity } = recorded;
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
     // The process has just exited.
   }
   await untilGone(() => !isSameProcess(pid, identity), exitTimeoutMs);
-}
-
-function parse(text: string | undefined): [pid: number, identity: string] {
-  try {
-    const value: unknown = JSON.parse(text ?? '[]');
-    if (Array.isArray(value)) return [Number(value[0] ?? 0), String(value[1] ?? '')];
-  } catch {
-    // No process is recorded.
-  }
-  return [0, ''];
 }
 
 /** Name of the file that records the owner process of a folder. */
@@ -133,18 +146,13 @@ export async function makeProcessFolder(
   }
   const own = join(root, `${prefix}${process.pid}-${randomBytes(6).toString('hex')}`);
   await mkdir(own, { mode });
-  const owner = { pid: process.pid, identity: processIdentity(process.pid) };
-  await writeFile(join(own, ownerFile), JSON.stringify(owner));
+  await writeFile(join(own, ownerFile), describeProcess(process.pid));
   return own;
 }
 
 async function isLeft(folder: string): Promise<boolean> {
   const made = await lstat(folder).catch(() => undefined);
   if (!made?.isDirectory() || made.uid !== process.getuid?.()) return false;
-  try {
-    const { pid, identity } = JSON.parse(await readFile(join(folder, ownerFile), 'utf8')) as Record<string, unknown>;
-    return !isSameProcess(Number(pid), String(identity));
-  } catch {
-    return Date.now() - made.mtimeMs > makingMs;
-  }
+  const owner = parseProcess(await readFile(join(folder, ownerFile), 'utf8').catch(() => ''));
+  return owner ? !isSameProcess(owner.pid, owner.identity) : Date.now() - made.mtimeMs > makingMs;
 }

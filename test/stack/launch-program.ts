@@ -3,8 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { LastLines } from '../../infra/embedded/child-program.ts';
 import { endLeftover, recordProcess } from '../../infra/embedded/process-identity.ts';
-import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
-import { untilReady } from '../../infra/embedded/supervise-engine.ts';
+import { type EngineProcess, untilReady } from '../../infra/embedded/supervise-engine.ts';
 import { markOf } from './marked-processes.ts';
 
 export interface ProgramLaunch {

@@ -6,10 +6,10 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import type { Logger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
+import { parseHeaders } from '../../../../infra/telemetry/tracing/open-provider.ts';
 import { startRequestSpan, traceInsert, tracePublish } from '../../../../infra/telemetry/tracing/spans.ts';
 import {
   activeTracing,
-  parseHeaders,
   startTracing,
   type Tracing,
   tracesUrl,
