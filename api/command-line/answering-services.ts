@@ -3,7 +3,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';

@@ -1,9 +1,9 @@
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { type RunningInstance, readRunFile } from '../../infra/embedded/run-file.ts';
+import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
-import type { PartHealth } from '../../infra/telemetry/check-health.ts';
+import type { PartHealth } from '../../infra/telemetry/health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { serverChecks } from './ask-servers.ts';
 import { type CheckedServer, explainPart } from './explain-part.ts';

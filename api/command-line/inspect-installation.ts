@@ -1,7 +1,7 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config } from '../../infra/config/settings.ts';
-import { findLibrary } from '../../infra/embedded/clickhouse/library.ts';
+import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { engineLogs } from './part-remedy.ts';

@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';

@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { readRunFile } from '../../infra/embedded/run-file.ts';
+import { readRunFile } from '../../infra/embedded/data-folder.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';

@@ -1,6 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { startTelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
 import type { Services } from '../server/services.ts';

@@ -7,10 +7,9 @@
  * all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
-import type { DataFolder } from '../../infra/embedded/data-folder.ts';
-import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
+import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';

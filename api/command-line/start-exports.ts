@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import type { Config } from '../../infra/config/settings.ts';
-import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
+import { openEncoderPool } from '../../infra/duckdb/encoder.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';

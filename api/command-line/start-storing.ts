@@ -1,6 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { startRollUp } from '../../pipelines/usage/roll-up.ts';
 import type { Ends } from './ends.ts';

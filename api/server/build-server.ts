@@ -13,7 +13,7 @@ import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.t
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
-import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
+import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/spans.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';

@@ -19,24 +19,18 @@ import { randomBytes } from 'node:crypto';
 import { linkSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
-import { isSameProcess, processIdentity } from './process-identity.ts';
-
-interface Holder {
-  readonly pid: number;
-  readonly identity: string;
-}
+import { describeProcess, isSameProcess, parseProcess } from './process-identity.ts';
 
 /** Takes the lock. @returns a function that releases it, or the process id of the current holder. */
 export function lockFolder(folder: string): (() => void) | number {
   const draft = join(folder, `lock-draft.${process.pid}.${randomBytes(6).toString('hex')}`);
-  const own: Holder = { pid: process.pid, identity: processIdentity(process.pid) ?? '' };
-  writePrivateFile(draft, JSON.stringify(own));
+  writePrivateFile(draft, describeProcess(process.pid));
   try {
     for (;;) {
       const highest = highestLock(folder);
       const text = highest === 0 ? '' : readFileIfThere(lockPath(folder, highest));
       if (text === undefined) continue;
-      const holder = parseHolder(text);
+      const holder = parseProcess(text);
       if (holder && isSameProcess(holder.pid, holder.identity)) return holder.pid;
       const next = highest + 1;
       try {
@@ -71,15 +65,5 @@ const highestLock = (folder: string) => Math.max(0, ...lockNumbers(folder));
 function removeLower(folder: string, number: number): void {
   for (const lower of lockNumbers(folder)) {
     if (lower < number) rmSync(lockPath(folder, lower), { force: true });
-  }
-}
-
-function parseHolder(text: string): Holder | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || !('pid' in value) || !('identity' in value)) return undefined;
-    return { pid: Number(value.pid), identity: String(value.identity) };
-  } catch {
-    return undefined;
   }
 }

@@ -1,5 +1,4 @@
-import { counter, histogram } from '../telemetry/metrics.ts';
-import { scrapedGauge } from '../telemetry/scraped-gauge.ts';
+import { counter, histogram, scrapedGauge } from '../telemetry/metrics.ts';
 
 /** The metrics of the event log, the same for every adapter. `observe-publish.ts` counts what is published. */
 

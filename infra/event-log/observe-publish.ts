@@ -1,6 +1,6 @@
 import type { Topic } from '../../schemas/topics.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
-import { tracePublish } from '../telemetry/tracing/publish-span.ts';
+import { tracePublish } from '../telemetry/tracing/spans.ts';
 import type { LogMessage } from './event-log.ts';
 import { producedBytes, producedEvents, publishSeconds } from './event-log-metrics.ts';
 

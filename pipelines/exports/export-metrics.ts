@@ -1,5 +1,4 @@
-import { counter, histogram } from '../../infra/telemetry/metrics.ts';
-import { scrapedGauge } from '../../infra/telemetry/scraped-gauge.ts';
+import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 
 export const exportedRows = counter(
   'runlake_export_rows_total',

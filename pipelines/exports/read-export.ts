@@ -1,6 +1,6 @@
 import { dirname } from 'node:path/posix';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { joinKey } from '../../infra/objects/object-key.ts';
+import { joinKey } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { DestinationConfig } from './destinations/destination.ts';
 import { keyOfManifest, keyOfPart } from './export-locations.ts';

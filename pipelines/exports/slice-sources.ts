@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { EncoderPool } from '../../infra/duckdb/encoder-pool.ts';
+import type { EncoderPool } from '../../infra/duckdb/encoder.ts';
 import type { WorkDeps } from './export-deps.ts';
 import type { SliceSource } from './runs/export-run.ts';
 import { encodeSlice } from './slices/encode-slice.ts';

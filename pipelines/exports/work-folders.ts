@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeProcessFolder } from '../../infra/embedded/process-folder.ts';
+import { makeProcessFolder } from '../../infra/embedded/process-identity.ts';
 import { workFileError } from '../../infra/errors/work-file-error.ts';
 
 /**

@@ -22,8 +22,7 @@
 import type { ClickHouse, Command, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { counter, histogram } from '../../infra/telemetry/metrics.ts';
-import { scrapedGauge } from '../../infra/telemetry/scraped-gauge.ts';
+import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 import { recordChanges } from './mark-hours-dirty.ts';
 
 export const rollUpSeconds = histogram(

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config/load.ts';
-import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
+import { openEncoderPool } from '../../infra/duckdb/encoder.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';

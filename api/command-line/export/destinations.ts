@@ -1,5 +1,5 @@
 import { Value } from 'typebox/value';
-import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
+import { keepSecretKey } from '../../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type DestinationRecord, destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';

@@ -1,7 +1,7 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import type { HealthCheck } from '../../telemetry/health-check.ts';
+import type { HealthCheck } from '../../telemetry/health.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 import {

@@ -1,5 +1,5 @@
 import type { Config } from '../../config/settings.ts';
-import type { HealthCheck } from '../../telemetry/health-check.ts';
+import type { HealthCheck } from '../../telemetry/health.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 import { AdminLink } from './admin-link.ts';

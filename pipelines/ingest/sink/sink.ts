@@ -30,7 +30,7 @@ import {
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { traceInsert } from '../../../infra/telemetry/tracing/insert-span.ts';
+import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/run-event.ts';
 import { assignTraceLocations, moveTo, type TraceLocation, TraceLocationCache } from './assign-trace-locations.ts';

@@ -1,6 +1,13 @@
 import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
-import type { HealthCheck } from './health-check.ts';
+
+/** Health check of a part that the process depends on. */
+export interface HealthCheck {
+  /** Name in `/ready`: `clickhouse`, `postgres`, `event_log`, … */
+  readonly name: string;
+  /** Resolves if the part works; rejects with an error of the catalogue if it does not. */
+  check(): Promise<void>;
+}
 
 /** Health of a part. `code`, `reason` and `remedy` come from the catalogue if it is down. */
 export interface PartHealth {

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { BoundedLog } from '../../../infra/embedded/bounded-log.ts';
+import { BoundedLog } from '../../../infra/embedded/child-program.ts';
 import { temporaryFolder } from './processes.ts';
 
 it('keeps the last lines in two files of bounded size', () => {

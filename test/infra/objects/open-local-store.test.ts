@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { openLocalStore } from '../../../../infra/objects/local/open-local-store.ts';
+import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
 
 /** Beyond the contract of stores: keys that leave the folder, and leftovers of killed processes. */
 let parent: string;

@@ -1,7 +1,6 @@
 import { afterEach, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { registry } from '../../../infra/telemetry/metrics.ts';
-import { type Look, maxWaitMs, scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
+import { type Look, maxWaitMs, registry, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 import { until } from '../until.ts';
 
 const plain = scrapedGauge('runlake_test_plain', 'Of the test.', []);
