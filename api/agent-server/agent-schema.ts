@@ -3,7 +3,7 @@ import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
 import { JsonObject, optional, Uuid } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
 
-// Building blocks of the schemas of the agent server.
+// Building blocks of the schemas and responses of the agent server.
 
 /**
  * An object with only these fields. Unknown fields are ignored and named in the response; fields in `notBuilt`, which

@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { assistantIdOf, resolveAssistant } from '../../pipelines/agents/assistants/assistant.ts';
@@ -19,7 +18,6 @@ import {
 } from '../../pipelines/agents/crons/write-crons.ts';
 import { readDatabaseClock } from '../../pipelines/agents/due-clock.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
-import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
 import { changing, noThread, type Rule, type RuledInput, searching } from './access/rules.ts';
@@ -34,7 +32,7 @@ import {
   toRecord,
   words,
 } from './agent-schema.ts';
-import type { AgentServices, Agents } from './agent-services.ts';
+import type { AgentInput, Agents } from './agent-services.ts';
 import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;
@@ -85,16 +83,10 @@ const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, .
 
 /** Returns the payload of a request body. @throws FIELD_NOT_BUILT */
 function readPayload(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
-  const values: Readonly<Record<string, unknown>> = body;
   // The thread belongs to the caller and is not deleted with a run.
   if (hasThread && body.on_run_completed === 'delete')
     throw runlakeError('FIELD_NOT_BUILT', { field: 'on_run_completed' });
-  const { input } = body;
-  const fields = Object.fromEntries(
-    Object.keys(payloadFields)
-      .filter((name) => name !== 'input')
-      .map((name) => [name, values[name]]),
-  );
+  const { input, ...fields } = selectFields(body, Object.keys(payloadFields));
   return { ...given(fields), ...(input !== undefined && { input }) };
 }
 
@@ -197,15 +189,8 @@ const creates = {
   ],
 } as const;
 
-async function createFrom(
-  {
-    body,
-    caller,
-    services,
-    request,
-  }: { body: Static<typeof CronBody>; caller: Caller; services: AgentServices; request: FastifyRequest },
-  threadId: string | null,
-) {
+async function createFrom(input: AgentInput & { readonly body: Static<typeof CronBody> }, threadId: string | null) {
+  const { body, caller, services, request } = input;
   const { database, deploymentId } = services.agents;
   const payload = readPayload(body, threadId !== null);
   const access = request.agentAccess;

@@ -10,7 +10,7 @@ import { Answer } from '../server/operation.ts';
 import type { Questions } from './access/questions.ts';
 import type { Values } from './access/rules.ts';
 import { defineAgentOperation, reads, runs } from './agent-operation.ts';
-import { Closed, Limit, Offset } from './agent-schema.ts';
+import { Closed, jsonText, Limit, Offset, selectFields } from './agent-schema.ts';
 import type { Agents } from './agent-services.ts';
 
 const fields = {
@@ -80,10 +80,6 @@ function restrictItems({ deps }: Questions, { required, value }: Allowed): Value
   return value;
 }
 
-function pick(values: Values, names: readonly string[]): Values {
-  return Object.fromEntries(names.filter((name) => values[name] !== undefined).map((name) => [name, values[name]]));
-}
-
 export const deleteStoreItem = defineAgentOperation({
   operationId: 'deleteStoreItem',
   method: 'DELETE',
@@ -142,10 +138,8 @@ export const getStoreItem = defineAgentOperation({
     const refresh = query.refresh_ttl ?? getStoreRules(agents).refreshOnRead;
     const keys = [{ namespace, key: query.key }];
     const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
-    // Sends `null` as JSON, because clients cannot parse an empty body.
-    return (
-      item ?? new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from('null') })
-    );
+    // `null` as text, because clients cannot parse an empty body.
+    return item ?? jsonText('null');
   },
 });
 
@@ -157,7 +151,10 @@ export const listStoreNamespaces = defineAgentOperation({
   summary: 'List the namespaces that have items',
   access: reads,
   rule: async ({ body }, ask, proceed) => {
-    const requested = { namespace: body.prefix ?? [], ...pick(body, ['suffix', 'max_depth', 'limit', 'offset']) };
+    const requested = {
+      namespace: body.prefix ?? [],
+      ...selectFields(body, ['suffix', 'max_depth', 'limit', 'offset']),
+    };
     const { namespace } = restrictItems(ask, await ask.allow('store:list_namespaces', requested));
     return proceed({ body: { ...body, prefix: namespace } });
   },
@@ -199,7 +196,10 @@ export const putStoreItem = defineAgentOperation({
   summary: 'Store an item',
   access: runs,
   rule: async ({ body }, ask, proceed) => {
-    const { required, value: requested } = await ask.allow('store:put', pick(body, ['namespace', 'key', 'value']));
+    const { required, value: requested } = await ask.allow(
+      'store:put',
+      selectFields(body, ['namespace', 'key', 'value']),
+    );
     const { namespace, key, value } = requested as unknown as ItemKey & { readonly value: unknown };
     await reachItem(ask, { namespace, key }, required);
     requireWithin(aboutItem({ namespace, key }, value), required);
@@ -250,7 +250,10 @@ export const searchStoreItems = defineAgentOperation({
   summary: 'Search items below a prefix, last updated first, or most similar to a query first',
   access: reads,
   rule: async ({ body }, ask, proceed) => {
-    const requested = { namespace: body.namespace_prefix ?? [], ...pick(body, ['filter', 'limit', 'offset', 'query']) };
+    const requested = {
+      namespace: body.namespace_prefix ?? [],
+      ...selectFields(body, ['filter', 'limit', 'offset', 'query']),
+    };
     const { namespace } = restrictItems(ask, await ask.allow('store:search', requested));
     return proceed({ body: { ...body, namespace_prefix: namespace } });
   },

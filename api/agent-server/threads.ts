@@ -122,9 +122,9 @@ export const createThread = defineAgentOperation({
       ...given({ threadId: body.thread_id, ttl: normaliseTtl(body.ttl) }),
     };
     const supersteps = (body.supersteps ?? []).map(({ updates }, step) =>
-      updates.map(({ as_node, ...update }, index) => {
-        if (update.command && hasFields(update.values)) throw valuesBesideCommand(step, index);
-        return { ...update, ...given({ as_node }) };
+      updates.map(({ as_node, ...written }, index) => {
+        if (written.command && hasFields(written.values)) throw valuesBesideCommand(step, index);
+        return { ...written, ...given({ as_node }) };
       }),
     );
     return showThread(await create(agents, thread, supersteps));

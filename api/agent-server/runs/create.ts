@@ -135,7 +135,7 @@ export const waitForStatelessRun = defineAgentOperation({
 async function wait(input: RunInput, kind: Kind): Promise<Answer> {
   const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
   const path = runPath(made.run, kind === 'stateless');
-  // A stateless run is deleted at its end.
+  // A stateless run may be deleted at its end.
   return endOfRun(input, followed(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
 }
 
