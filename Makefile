@@ -23,8 +23,8 @@ test: check dist/.built ## Run every check and every suite, on embedded engines 
 test-all: check dist/.built ## As make test, with the crash and chaos suites at full length, all SDK versions and Node releases
 	@RUNLAKE_TEST_ALL=true node test/house/in-memory.mjs $(STACK) during npm test --silent
 
-test-fast: check dist/.built ## Run every check and the suites that need no stack and no process of their own
-	@RUNLAKE_TEST_BUILT=true RUNLAKE_TEST_SHARING=true node test/house/in-memory.mjs node node_modules/vitest/vitest.mjs run --project embedded-sharing
+test-fast: check dist/.built ## Run every check and the short suites that need no stack and no process, in two minutes
+	@RUNLAKE_TEST_BUILT=true RUNLAKE_TEST_SHARING=true RUNLAKE_TEST_FAST=true node test/house/in-memory.mjs node node_modules/vitest/vitest.mjs run --project embedded-sharing
 
 chaos: dist/.built ## Kill servers and inject random faults under load: MINUTES=10, SEED=... repeats a run
 	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \

@@ -1,7 +1,7 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 import { builtModules, builtSources, isBuilt } from './test/engines/built-sources.ts';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
-import { LongestFirst } from './test/house/longest-first.ts';
+import { LongestFirst, longest } from './test/house/longest-first.ts';
 
 /**
  * Suites that use the log, the job queue, streams or objects, whose adapters differ on the stack. ClickHouse and Postgres
@@ -35,6 +35,8 @@ const sharing = [
   'test/pipelines/exports/{day-windows,deleted-workspace,export-states,overlap,pace,paths-told,withdrawn-leave,work-folders}.test.ts',
   'test/schemas/**/*.test.ts',
 ];
+/** Set by `make test-fast`. */
+const isFast = process.env.RUNLAKE_TEST_FAST === 'true';
 /** Sharing suites that also run on the stack. */
 const sharingOnTheStack = ['test/api/main/**/!(metrics|event-loop).test.ts'];
 /** Set by `test/house/run-suites.ts`. Otherwise each suite has its own process, and the project `embedded` has all suites. */
@@ -57,7 +59,7 @@ export default defineConfig({
       ...(isWholeRun
         ? [
             embedded('embedded', { include: everySuite, exclude: [...configDefaults.exclude, ...sharing] }),
-            embedded('embedded-sharing', { include: sharing, isolate: false }),
+            embedded('embedded-sharing', { include: sharing, exclude: isFast ? longest : [], isolate: false }),
           ]
         : [embedded('embedded', { include: everySuite })]),
       ...(canHoldSuites()

@@ -1,10 +1,10 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Suites that take more than twenty seconds, longest first: if one of them started last, one worker would be busy while
- * the others are idle. A suite that is missing here only makes the run longer.
+ * Suites that take more than ten seconds, longest first: if one of them started last, one worker would be busy while
+ * the others are idle. A suite that is missing here only makes the run longer. `make test-fast` leaves them out.
  */
-const longest = [
+export const longest = [
   'test/histories/regressions.test.ts',
   'test/crash/agent-crons.test.ts',
   'test/crash/servers.test.ts',
@@ -49,6 +49,23 @@ const longest = [
   'test/api/agent-server/sdk-versions.test.ts',
   'test/api/agent-server/typed-graphs.test.ts',
   'test/api/agent-server/http-app.test.ts',
+  'test/pipelines/runs/find-page.test.ts',
+  'test/pipelines/runs/descendant-figures.test.ts',
+  'test/pipelines/runs/query-runs.test.ts',
+  'test/api/main/ingest/read-back.test.ts',
+  'test/pipelines/ingest/sink/sink.test.ts',
+  'test/pipelines/usage/run-roll-up.test.ts',
+  'test/pipelines/ingest/sink/poison.test.ts',
+  'test/pipelines/ingest/otlp/tiny-elements.test.ts',
+  'test/pipelines/usage/granular-usage.test.ts',
+  'test/api/main/hostile-requests.test.ts',
+  'test/api/main/runs/query-runs.test.ts',
+  'test/pipelines/streams/stream-histories.test.ts',
+  'test/api/main/ingest/bad-input.test.ts',
+  'test/infra/migrations/migrate.test.ts',
+  'test/pipelines/usage/roll-up.test.ts',
+  'test/api/main/feedback/feedback.test.ts',
+  'test/pipelines/ingest/sink/stored-once.test.ts',
 ];
 
 /**

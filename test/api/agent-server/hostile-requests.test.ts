@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { isFullExtent, someOf } from '../../house/extent.ts';
 import { failuresOf } from '../send-hostile.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -22,9 +23,12 @@ it('responds to no hostile request with a 5xx', { timeout: 900_000 }, async () =
   // `truncate` deletes the resources of the other operations.
   const served = agentOperations.filter(({ operationId }) => operationId !== 'truncate');
   const deleting = served.filter(({ method }) => method === 'DELETE');
-  const others = served.filter(({ method }) => method !== 'DELETE');
+  const others = someOf(
+    served.filter(({ method }) => method !== 'DELETE'),
+    1 / 3,
+  );
   const first = await failuresOf(url, others, { headers, known });
   const last = await failuresOf(url, deleting, { headers, known: {} });
-  expect(first.taken).toBeGreaterThan(1_000);
+  expect(first.taken).toBeGreaterThan(isFullExtent ? 1_000 : 100);
   expect([...first.failures, ...last.failures]).toEqual([]);
 });
