@@ -35,7 +35,7 @@ import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks
 import { customAccess } from '../agent-server/access/custom-access.ts';
 import { agentApi } from '../agent-server/agent-api.ts';
 import type { Agents } from '../agent-server/agent-services.ts';
-import { servedOperations } from '../agent-server/served-operations.ts';
+import { servedOperations } from '../agent-server/operations.ts';
 import type { OwnAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';

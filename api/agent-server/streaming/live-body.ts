@@ -16,6 +16,7 @@
 
 import { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { AgentInput } from '../agent-services.ts';
 
 export interface LiveSource<Item> extends AsyncIterable<Item> {
   /** Returns the next item if it is available without waiting. */
@@ -42,6 +43,16 @@ export interface LiveBodyOptions<Item> {
   /** Returns the last bytes if the server stops. Undefined: the client reconnects by itself. */
   readonly stopped: (() => Uint8Array) | undefined;
   left?(): void;
+}
+
+/** Returns the options that are the same for all bodies of a request. */
+export function liveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
+  return {
+    heartbeatMs: services.agents.config.agentsHeartbeatMs,
+    stopping: request.server.drainStarted,
+    accessEnded: request.access?.ended,
+    logger: request.log,
+  };
 }
 
 const maxChunkBytes = 64 * 1024;

@@ -1,31 +1,25 @@
 import { type Assistant, resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
+import { JsonObject } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
-import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { AssistantParams, JsonValue } from '../agent-schema.ts';
-import { requireProtocol } from '../require-protocol.ts';
-import { type LiveSource, liveBody } from '../streaming/live-body.ts';
+import { requestOrigin } from '../../server/public-base.ts';
+import { defineAgentOperation, graphErrors, reads, requireProtocol, runs } from '../agent-operation.ts';
+import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
+import type { AgentInput } from '../agent-services.ts';
+import { type LiveSource, liveBody, liveOptions } from '../streaming/live-body.ts';
 import { acceptsEventStream, eventStream, eventStreamHeaders } from '../streaming/sse.ts';
 import {
   A2aError,
   GetParams,
   internalError,
   isCustomAuthError,
-  isObject,
   type RpcError,
   readParams,
   SendParams,
   toRpcError,
 } from './a2a-params.ts';
-import {
-  type A2aInput,
-  readTask,
-  type StreamedResult,
-  startTask,
-  streamTask,
-  type Task,
-  taskOfRun,
-} from './a2a-task.ts';
+import { readTask, type StreamedResult, startTask, streamTask, type Task, taskOfRun } from './a2a-task.ts';
 
 export const postA2a = defineAgentOperation({
   operationId: 'postA2a',
@@ -36,6 +30,11 @@ export const postA2a = defineAgentOperation({
   description:
     'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
   access: runs,
+  // Further authorisation: messages as `waitForRun`, tasks as `getAgentRun`.
+  rule: async ({ params }, ask, proceed) => {
+    await ask.useAssistant(params.assistant_id as string);
+    return proceed();
+  },
   errorStyle: 'json-rpc',
   errors: ['ROUTE_NOT_FOUND', 'ASSISTANT_NOT_FOUND'],
   schema: {
@@ -70,7 +69,7 @@ export const postA2a = defineAgentOperation({
 
 type Id = string | number | null;
 
-interface Call extends A2aInput {
+interface Call extends AgentInput {
   readonly assistant: Assistant;
   readonly id: Id;
 }
@@ -136,9 +135,8 @@ async function stream(input: Call, params: unknown): Promise<Answer> {
     }),
     frame: (text) => ({ data: Buffer.from(text) }),
     clientReconnects: false,
-    logger: input.request.log,
   });
-  return new Answer({ headers: { 'content-type': 'text/event-stream', ...eventStreamHeaders }, body });
+  return new Answer({ headers: eventStreamHeaders, body });
 }
 
 async function get(input: Call, params: unknown): Promise<Task> {
@@ -161,8 +159,7 @@ function stoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGener
     [Symbol.asyncIterator]: () => items(signal),
     close: () => closed.abort(),
   };
-  const heartbeatMs = input.services.agents.config.agentsHeartbeatMs;
-  return { source, heartbeatMs, stopping: new AbortController().signal, accessEnded: input.request.access?.ended };
+  return { ...liveOptions(input), source, stopping: new AbortController().signal };
 }
 
 type Outcome = { readonly result: Task | StreamedResult } | { readonly error: RpcError };
@@ -175,3 +172,57 @@ function buildResponse(id: Id, outcome: Outcome, status = 200): Answer {
   const headers = { 'content-type': 'application/json' };
   return new Answer({ status, headers, body: Buffer.from(rpcText(id, outcome)) });
 }
+
+const withKey = {
+  securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' } },
+  security: [{ apiKey: [] }],
+};
+const modes = ['application/json', 'text/plain'];
+
+export const getAgentCard = defineAgentOperation({
+  operationId: 'getAgentCard',
+  method: 'GET',
+  path: '/.well-known/agent-card.json',
+  tag: 'a2a',
+  summary: 'Get the agent card of an assistant (Agent2Agent protocol 0.3)',
+  access: reads,
+  rule: async ({ query }, ask, proceed) => {
+    await ask.showAssistant(query.assistant_id as string);
+    return proceed();
+  },
+  errors: ['ROUTE_NOT_FOUND', ...graphErrors],
+  schema: { query: AssistantParams, response: { 200: JsonObject() } },
+  handler: async ({ query, request, services: { agents } }) => {
+    requireProtocol(agents, 'a2a', request);
+    const assistant = await resolveAssistant(agents.database, agents.deploymentId, query.assistant_id);
+    const { assistant_id: id, graph_id: graphId, name, config, version } = assistant;
+    const { input_schema } = await describeGraph(agents, graphId, config);
+    const description = assistant.description ?? `The assistant ${name}`;
+    const card = {
+      protocolVersion: '0.3.0',
+      name,
+      description,
+      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? requestOrigin(request)}/a2a/${id}`,
+      preferredTransport: 'JSONRPC',
+      capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
+      defaultInputModes: modes,
+      defaultOutputModes: modes,
+      // The requirements of custom authentication are defined by project code and unknown here.
+      ...(request.agentAccess === undefined && withKey),
+      skills: [
+        {
+          id: `${id}-main`,
+          name,
+          description,
+          tags: ['assistant', graphId],
+          examples: [],
+          inputModes: modes,
+          outputModes: modes,
+          metadata: { inputSchema: input_schema },
+        },
+      ],
+      version: String(version),
+    };
+    return new Answer({ body: card });
+  },
+});

@@ -2,13 +2,57 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { userHeader, userText } from '../../../pipelines/agents/app/app-route.ts';
-import type { AppAnswer, HttpApp } from '../../../pipelines/agents/app/http-app.ts';
-import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
-import type { ApiForm } from '../../server/api-form.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { userHeader, userText } from '../../pipelines/agents/app/app-route.ts';
+import type { AppAnswer, HttpApp } from '../../pipelines/agents/app/http-app.ts';
+import type { AgentUser } from '../../pipelines/agents/auth/agent-user.ts';
+import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { ApiForm, OwnAccess, OwnRoutes } from '../server/api-form.ts';
+import { identifyCaller } from '../server/authentication.ts';
+import { runs } from './agent-operation.ts';
 
-export interface HandDeps {
+/**
+ * The routes of the custom app. Routes that it declares by method and path take precedence over the server's own; the
+ * app also gets all requests that the server has no route for. They need no authentication unless
+ * `http.enable_custom_route_auth` is set. Then they require custom authentication (`auth.path`) or, without that, an
+ * API key with access to the deployment's workspace and the permission to run graphs.
+ */
+export function appRoutes(options: {
+  readonly app: HttpApp;
+  readonly ownAccess?: OwnAccess;
+  readonly http?: HttpSettings;
+  readonly authenticator: Authenticator;
+  readonly workspaceId: string;
+  readonly bodyLimit: ApiForm['bodyLimit'];
+}): OwnRoutes {
+  const { app, ownAccess, http, authenticator, workspaceId, bodyLimit } = options;
+
+  async function identify(...[request, reply]: Parameters<OwnRoutes['handle']>): Promise<AgentUser> {
+    if (ownAccess) {
+      await ownAccess.identify(request);
+      const { user } = request.agentAccess ?? {};
+      if (user === undefined) throw runlakeError('API_KEY_MISSING');
+      return user;
+    }
+    const renew = async () => {
+      const caller = await identifyCaller(request, runs, authenticator, workspaceId);
+      if (caller === undefined) throw runlakeError('API_KEY_MISSING');
+      return caller;
+    };
+    const { userId } = await renew();
+    request.access = request.server.accessWatch.open(request, reply, renew);
+    return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
+  }
+
+  const deps = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };
+  return {
+    names: (method, path) => app.names(method, path),
+    handle: (request, reply) => forwardToApp(request, reply, deps),
+  };
+}
+
+interface ForwardDeps {
   readonly app: Pick<HttpApp, 'send'>;
   readonly bodyLimit: ApiForm['bodyLimit'];
   /**
@@ -32,7 +76,7 @@ const notForwarded = new Set([
  *
  * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT, and the errors of `identify`.
  */
-export async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: HandDeps): Promise<void> {
+async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: ForwardDeps): Promise<void> {
   const user = await deps.identify?.(request, reply);
   const disconnected = new AbortController();
   const onClose = () => disconnected.abort();

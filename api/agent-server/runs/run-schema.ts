@@ -1,15 +1,35 @@
 import type { FastifyRequest } from 'fastify';
-import { type Static, Type } from 'typebox';
+import { Type } from 'typebox';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ShownRun } from '../../../pipelines/agents/runs/read-run.ts';
 import type { RequestedRun } from '../../../pipelines/agents/runs/request-run.ts';
-import { multitaskStrategies, type RunCommand } from '../../../pipelines/agents/runs/run.ts';
+import { multitaskStrategies, type RunCommand, type Run as RunRecord } from '../../../pipelines/agents/runs/run.ts';
 import { type RunRequest, streamModes } from '../../../pipelines/agents/runs/run-request.ts';
 import { maxNameLength } from '../../../pipelines/projects/project.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, Text, Uuid } from '../../server/formats.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
-import { Checkpoint, Closed, JsonValue, words } from '../agent-schema.ts';
-import { GraphConfigBody } from '../assistants/assistant-schema.ts';
+import { onThread } from '../access/rules.ts';
+import { Checkpoint, Closed, GraphConfigBody, JsonValue, ThreadParams, words } from '../agent-schema.ts';
+
+export const ThreadRunParams = Type.Object({ ...ThreadParams.properties, run_id: Uuid() });
+
+/** Returns the ids in lower case, as they are stored and streamed. */
+export function idsOf(params: { readonly thread_id: string; readonly run_id: string }) {
+  return { threadId: params.thread_id.toLowerCase(), runId: params.run_id.toLowerCase() };
+}
+
+/**
+ * Returns the path of a run: below its thread or, if the thread was created only for the run, below `/runs`. Clients
+ * parse the ids from it.
+ */
+export function runPath({ thread_id, run_id }: Pick<RunRecord, 'thread_id' | 'run_id'>, stateless: boolean): string {
+  return stateless ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
+}
+
+/** A run is accessible if its thread is. */
+export const onRun = (event: 'threads:read' | 'threads:update' | 'threads:delete') =>
+  onThread(event, ({ params }) => runlakeError('RUN_NOT_FOUND', { run: params.run_id as string }));
 
 export const StreamMode = words(streamModes);
 const nodes = () =>
@@ -82,35 +102,6 @@ const fields = {
 /** Source: SPEC 4.5; openapi/agent-server.json, RunCreateStateful and RunCreateStateless. */
 export const RunBody = Closed(fields);
 
-/**
- * The JavaScript client sends the bodies of a batch with camelCase names as its caller wrote them, including its own
- * `signal`.
- */
-const camelFields = Object.fromEntries(
-  Object.entries(fields)
-    .filter(([name]) => name.includes('_'))
-    .map(([name, schema]) => [camelCase(name), Type.Optional(schema)]),
-);
-const ofClient = { signal: Type.Optional(JsonObject({ description: 'Used only by the client.' })) };
-
-export const BatchBody = Type.Array(
-  Type.Unsafe<Static<typeof RunBody>>(Closed({ ...camelFields, ...ofClient, ...fields }, ['thread_id', 'threadId'])),
-  { minItems: 1, maxItems: 1_000 },
-);
-
-/** Converts a body of a batch to the field names of other requests. */
-export function snakeCased(body: Static<typeof RunBody>): RunRequest {
-  const values: Readonly<Record<string, unknown>> = { ...body };
-  const renamed = Object.keys(fields)
-    .filter((name) => values[name] === undefined && values[camelCase(name)] !== undefined)
-    .map((name) => [name, values[camelCase(name)]]);
-  return { ...body, ...Object.fromEntries(renamed) };
-}
-
-function camelCase(name: string): string {
-  return name.replace(/_(\w)/g, (_, character: string) => character.toUpperCase());
-}
-
 const shownFields = Type.Object({
   run_id: Type.String(),
   thread_id: Type.String(),
@@ -127,18 +118,6 @@ export const Run = Type.Unsafe<ShownRun>(shownFields);
 /** With `select`, only the selected fields. */
 export const SelectedRun = Type.Unsafe<Partial<ShownRun>>(Type.Partial(shownFields));
 export const runFields = Object.keys(shownFields.properties);
-
-/** Errors of operations that create a run. */
-export const runErrors = [
-  'ASSISTANT_NOT_FOUND',
-  'THREAD_NOT_FOUND',
-  'THREAD_BUSY',
-  'CHECKPOINT_NOT_FOUND',
-  'GRAPH_NODE_UNKNOWN',
-  'FIELD_NOT_BUILT',
-  'WEBHOOK_INVALID',
-  'FEEDBACK_ADDRESS_UNSET',
-] as const;
 
 /** Converts an HTTP request to a run request of the pipeline. */
 export function runRequestOf(input: {

@@ -1,18 +1,135 @@
 import { Type } from 'typebox';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import type { StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { endHasGap } from '../../../pipelines/agents/execute/publish-end.ts';
+import { type EventFilter, protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { isAccessError } from '../../server/access-watch.ts';
+import { optional } from '../../server/formats.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
-import { asOperation } from '../access/as-operation.ts';
+import { Answer } from '../../server/operation.ts';
+import { asOperation } from '../access/agent-access.ts';
+import { onThread, open } from '../access/rules.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Closed } from '../agent-schema.ts';
-import { ThreadParams } from '../runs/run-paths.ts';
-import { errorOfStream } from '../streaming/sse.ts';
-import { buildRefusal, type Command, type CommandError, CommandRefused } from './command.ts';
-import { answerCommand, readCommand } from './post-command.ts';
-import { type CommandScene, paramsReader } from './run-commands.ts';
-import { Filter, missingEvents, openEvents, streamFailure } from './thread-stream.ts';
+import { Closed, ThreadParams } from '../agent-schema.ts';
+import type { Agents } from '../agent-services.ts';
+import { liveOptions } from '../streaming/live-body.ts';
+import { errorOfStream, eventStream, eventStreamHeaders, type SseFrame } from '../streaming/sse.ts';
+import {
+  buildRefusal,
+  type Command,
+  type CommandError,
+  CommandRefused,
+  type CommandScene,
+  paramsReader,
+} from './command.ts';
+import { answerCommand, postThreadCommand, readCommand } from './post-command.ts';
+
+interface Wanted {
+  readonly channels: readonly string[];
+  readonly namespaces?: readonly (readonly string[])[] | null;
+  readonly depth?: number | null;
+  readonly since?: number | null;
+}
+
+/** Opens a reader of the events of a thread, which need not exist yet, and returns it with the filter to apply. */
+async function openEvents(
+  { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
+  threadId: string,
+  { channels, namespaces, depth, since }: Wanted,
+): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
+  const from = since == null ? await replayPosition(database, deploymentId, threadId) : { threadSeq: since };
+  const reader = await hub.readThread({ deploymentId, threadId }, from);
+  return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
+}
+
+/** Source: `@langchain/protocol` 0.0.13, EventStreamRequest and SubscribeParams. Other fields are ignored. */
+const Filter = Type.Object({
+  channels: Type.Array(
+    Type.String({
+      pattern: '^(?:values|updates|messages|tools|lifecycle|input|checkpoints|tasks|custom(?::.{1,200})?)$',
+    }),
+    {
+      minItems: 1,
+      maxItems: 100,
+      description:
+        'values, updates, messages, tools, lifecycle, input, tasks, checkpoints, custom, or `custom:` with the name of one custom event.',
+    },
+  ),
+  namespaces: optional(
+    Type.Array(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 }), { maxItems: 100 }),
+    {
+      description: 'Only namespaces with one of these prefixes. Default: all.',
+    },
+  ),
+  depth: optional(Type.Integer({ minimum: 0, maximum: 1_000 }), {
+    description: 'Maximum number of levels below those prefixes. Default: no limit.',
+  }),
+});
+
+const FilterSince = Type.Object({
+  ...Filter.properties,
+  since: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), {
+    description:
+      'Start after the event with this `seq`. Default: from the beginning of the active runs, otherwise of the last run.',
+  }),
+});
+
+/**
+ * Builds the message for a failure of the stream itself: an error without a command id. Stock clients report it through
+ * `onError` or raise it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
+ */
+function streamFailure(err: unknown): CommandError {
+  const { error, message } = errorOfStream(err);
+  return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
+}
+
+/** Builds the message for a gap in the events of a run; readers receive it before the end of the run. */
+function missingEvents({ isEnd, data }: StreamedEvent): CommandError | undefined {
+  return isEnd && endHasGap(data) ? streamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
+}
+
+export const streamThreadEvents = defineAgentOperation({
+  operationId: 'streamThreadEvents',
+  method: 'POST',
+  path: '/threads/:thread_id/stream/events',
+  tag: 'event protocol',
+  summary: 'Stream the events of a thread',
+  description:
+    'Server-sent events of the event-stream protocol, of all runs, until the client disconnects. The thread need not exist yet. The `event_id` of an event never changes, so that a client that reconnects can skip events that it has. Runs that were not started through the protocol have only the events of their stream modes.',
+  access: reads,
+  rule: onThread('threads:read'),
+  errors: ['THREAD_NOT_FOUND'],
+  schema: {
+    params: ThreadParams,
+    body: FilterSince,
+    response: { 200: Type.String() },
+    produces: 'text/event-stream',
+  },
+  handler: async (input) => {
+    const { params, body, services } = input;
+    const { reader, filter } = await openEvents(services.agents, params.thread_id.toLowerCase(), body);
+    const stream = eventStream<StreamedEvent>({
+      ...liveOptions(input),
+      source: reader,
+      frame: (event) => {
+        const missing = missingEvents(event);
+        const message = protocolMessage(event, filter);
+        return [
+          ...(missing ? [failureFrame(missing)] : []),
+          ...(message ? [{ event: message.method, data: Buffer.from(message.text), id: message.id }] : []),
+        ];
+      },
+      failure: (err) => failureFrame(streamFailure(err)),
+      clientReconnects: true,
+    });
+    return new Answer({ headers: eventStreamHeaders, body: stream });
+  },
+});
+
+function failureFrame(failure: CommandError): SseFrame {
+  return { event: 'error', data: Buffer.from(JSON.stringify(failure)) };
+}
 
 /**
  * One WebSocket of the event-stream protocol: commands arrive; responses and events are sent, each as one JSON text.
@@ -49,7 +166,7 @@ const unsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ m
 
 /** The HTTP operation that authorises a command. */
 const operationFor = ({ method }: Command) =>
-  method.startsWith('subscription.') ? 'streamThreadEvents' : 'postThreadCommand';
+  method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
 
 function serveThreadSocket(socket: Socket, scene: CommandScene): void {
   const { agents, request } = scene;
@@ -186,6 +303,8 @@ export const openThreadSocket = defineAgentOperation({
   description:
     'Commands of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}. Each message is one JSON text of at most 1 MiB.',
   access: reads,
+  // Each command and each subscription is authorised on its own.
+  rule: open,
   errors: ['WEBSOCKET_EXPECTED'],
   schema: { params: ThreadParams, response: { 200: Type.Null() } },
   handler: async () => {

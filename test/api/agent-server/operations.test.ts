@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
-import { agentOperations } from '../../../api/agent-server/operations.ts';
-import { servedOperations } from '../../../api/agent-server/served-operations.ts';
+import { agentOperations, servedOperations } from '../../../api/agent-server/operations.ts';
 
 const disabledPaths = (http: Parameters<typeof servedOperations>[0]) => {
   const served = new Set(servedOperations(http));
