@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RunnableConfig } from '@langchain/core/runnables';
 import {
+  BaseCheckpointSaver,
   type ChannelVersions,
   type Checkpoint,
   type CheckpointListOptions,
@@ -10,7 +11,6 @@ import {
   type PendingWrite,
   WRITES_IDX_MAP,
 } from '@langchain/langgraph-checkpoint';
-import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import type pg from 'pg';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { databaseError } from '../../../infra/postgres/database-error.ts';
@@ -18,7 +18,7 @@ import { splitThreadKey } from './copy-checkpoints.ts';
 import { type GatheredPart, GatheredWrites } from './gathered-writes.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
 import { OwnHeads } from './own-heads.ts';
-import { jsonbText, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
+import { jsonbText, listQuery, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
 
 /** The lease that a saver writes under, and the ids that it adds to checkpoints. */
 export interface Lease {
@@ -77,7 +77,7 @@ export function isLeaseLost(error: unknown): boolean {
  * A channel version is a number plus a random suffix: two branches of a thread count on from the same number, and the
  * saver does not overwrite an existing blob.
  */
-export class LeasedSaver extends PostgresSaver {
+export class LeasedSaver extends BaseCheckpointSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
   readonly #early: EarlyAnswers | undefined;
@@ -87,7 +87,7 @@ export class LeasedSaver extends PostgresSaver {
 
   /** @param lease Undefined: the saver is read-only. */
   constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAnswers) {
-    super(pool, undefined, { schema: 'agents' });
+    super();
     this.#pool = pool;
     this.#lease = lease;
     this.#early = early;
@@ -103,9 +103,6 @@ export class LeasedSaver extends PostgresSaver {
     const before = current === undefined ? 0 : Number.parseInt(String(current), 10);
     return `${String(before + 1).padStart(16, '0')}.${randomBytes(8).toString('hex')}` as unknown as number;
   }
-
-  /** Does nothing: the migrations of Runlake create the tables. */
-  override async setup(): Promise<void> {}
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     await this.settled();
@@ -133,10 +130,7 @@ export class LeasedSaver extends PostgresSaver {
     let before = options?.before;
     for (let left = limit, pageRows = 0; left > 0; left -= pageRows) {
       pageRows = Math.min(left, pages.nextRows);
-      const [where, values] = this._searchWhere(config, filter, before);
-      values.push(pageRows);
-      const text = `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.length}`;
-      const { rows } = await this.#query<StoredTuple>({ text, values });
+      const { rows } = await this.#query<StoredTuple>(listQuery(config, { filter, before, limit: pageRows }));
       pages.record(rows);
       for (const row of rows) yield await toTuple(this.serde, row);
       if (rows.length < pageRows) return;
