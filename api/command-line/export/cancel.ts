@@ -1,4 +1,4 @@
-import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
+import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { showExport } from '../../main/bulk-exports.ts';
 import { withExports } from './export-access.ts';
 import { findExport } from './find-by-name.ts';

@@ -1,6 +1,6 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createExport } from '../../../pipelines/exports/create-export.ts';
-import type { ExportFormat } from '../../../pipelines/exports/export-scope.ts';
+import { createExport } from '../../../pipelines/exports/create-cancel.ts';
+import type { ExportFormat } from '../../../pipelines/exports/record.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { showExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';

@@ -1,4 +1,4 @@
-import type { ExportRunWithFiles, ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
+import type { ExportRunWithFiles, ExportWithProgress } from '../../../pipelines/exports/queries.ts';
 import { printable } from '../print-table.ts';
 import { bytesText, durationText, numberText } from './quantities.ts';
 

@@ -2,7 +2,7 @@ import Format from 'typebox/format';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { type DestinationRecord, listDestinations } from '../../../pipelines/exports/destinations/destination.ts';
-import { type ExportWithProgress, readExport } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, readExport } from '../../../pipelines/exports/queries.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
 import { printable } from '../print-table.ts';

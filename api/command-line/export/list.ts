@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { ExportStatus } from '../../../pipelines/exports/export-states.ts';
-import { type ExportWithProgress, listExports } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
+import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { showExport } from '../../main/bulk-exports.ts';
 import { printable, printTable } from '../print-table.ts';

@@ -1,4 +1,4 @@
-import { type ExportWithProgress, paceOf, shareDone } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, paceOf, shareDone } from '../../../pipelines/exports/queries.ts';
 import { bytesText, durationText, numberText } from './quantities.ts';
 
 const barCells = 24;

@@ -1,5 +1,5 @@
 import type { WriteStream } from 'node:tty';
-import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/queries.ts';
 import { showExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { progressBar, progressWords } from './progress-line.ts';

@@ -1,12 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { isFinished } from '../../../pipelines/exports/export-states.ts';
 import {
   type ExportRunWithFiles,
   type ExportWithProgress,
   listExportRuns,
   readExport,
-} from '../../../pipelines/exports/read-export.ts';
+} from '../../../pipelines/exports/queries.ts';
+import { isFinished } from '../../../pipelines/exports/states.ts';
 import { type ExportAccess, withExports } from './export-access.ts';
 import { attemptsOf, endInWords } from './export-end.ts';
 import { findExport } from './find-by-name.ts';

@@ -3,11 +3,7 @@ import { attemptsOf, endInWords, failureInWords } from '../../../../api/command-
 import { progressBar, progressWords } from '../../../../api/command-line/export/progress-line.ts';
 import { bytesText, durationText, numberText } from '../../../../api/command-line/export/quantities.ts';
 import { openScreen } from '../../../../api/command-line/export/watch-screen.ts';
-import {
-  type ExportRunWithFiles,
-  type ExportWithProgress,
-  shareDone,
-} from '../../../../pipelines/exports/read-export.ts';
+import { type ExportRunWithFiles, type ExportWithProgress, shareDone } from '../../../../pipelines/exports/queries.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';
 const now = new Date('2026-03-02T00:00:10Z');
