@@ -1,3 +1,11 @@
+/**
+ * Finds and reads the members of an export run, one chunk after another: runs whose key is in its window, that are not
+ * deleted, and whose first event was received in time.
+ *
+ * The time of the first event is compared only on merged rows: merging keeps the minimum, so that a run that is patched
+ * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
+ * merges them.
+ */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
@@ -30,19 +38,10 @@ export interface ExportChunk {
   readonly bytes: number;
 }
 
-/**
- * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first
- * event was received in time.
- *
- * The time of the first event is compared only on merged rows: merging keeps the minimum, so that a run that is patched
- * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
- * merges them.
- */
-
 /** Order of an export; within one project it equals the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';
 
-export const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
+const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 
 export interface MembersCondition {
   /** Conditions on the key, joined by AND. They have the same value for all stored rows of a run. */
@@ -125,19 +124,6 @@ export async function countMembers(
 }
 
 /**
- * Finds the end of the next chunk of an export.
- *
- * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the
- * chunk is full:
- *
- *   1. A probe without `FINAL` reads start times after the last key in key order, as many as runs are missing, and
- *      stops. The time range up to the last of them contains at most that many runs, plus all ties of its last
- *      timestamp.
- *   2. Keys and sizes in that range are read with `FINAL`; the chunk ends at the last run that fits.
- *   3. If rows merged or are not members, the chunk is still below its limit, and the search continues after the range.
- */
-
-/**
  * Limits the total size of large runs in a chunk: the encoder may hold all of them at once, even if they are few among
  * many small ones.
  */
@@ -152,8 +138,17 @@ export interface ChunkLimits {
 }
 
 /**
- * The members of `scope` after `after`, as many as the limits allow; without `after`, from the start of the window.
- * Reads keys and sizes only.
+ * Finds the next chunk: the members of `scope` after `after`, as many as the limits allow; without `after`, from the
+ * start of the window. Reads keys and sizes only.
+ *
+ * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the
+ * chunk is full:
+ *
+ *   1. A probe without `FINAL` reads start times after the last key in key order, as many as runs are missing, and
+ *      stops. The time range up to the last of them contains at most that many runs, plus all ties of its last
+ *      timestamp.
+ *   2. Keys and sizes in that range are read with `FINAL`; the chunk ends at the last run that fits.
+ *   3. If rows merged or are not members, the chunk is still below its limit, and the search continues after the range.
  *
  * @returns undefined if no member is left.
  * @throws errors of ClickHouse, or the reason of `signal`.

@@ -93,7 +93,7 @@ interface ManifestRun {
  * @returns `takeBack`, which deletes the manifest if the export turns out to have ended in another state.
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
-export async function writeManifest(
+async function writeManifest(
   { database }: { readonly database: Database },
   of: ExportRecord,
   store: ObjectStore,
@@ -157,14 +157,6 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/**
- * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was
- * emptied, or deleted and created again, accepts writes without an error.
- *
- * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a
- * few minutes are checked again, because they may have been deleted meanwhile.
- */
-
 const requestsAtOnce = 8;
 /** Files per UPDATE. */
 const chunkFiles = 200;
@@ -180,12 +172,20 @@ interface RecordedFile {
 }
 
 /** Result of the check: `unchecked` is the number of files that the destination denies reading. */
-export type FilesCheck =
+type FilesCheck =
   | { readonly kind: 'present'; readonly unchecked: number }
   | { readonly kind: 'gone'; readonly runId: string; readonly error: RunlakeError };
 
-/** @throws errors of the object store and the database, and the reason of `signal`. */
-export async function verifyFiles(
+/**
+ * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was
+ * emptied, or deleted and created again, accepts writes without an error.
+ *
+ * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a
+ * few minutes are checked again, because they may have been deleted meanwhile.
+ *
+ * @throws errors of the object store and the database, and the reason of `signal`.
+ */
+async function verifyFiles(
   { database }: { readonly database: Database },
   of: ExportRecord,
   store: ObjectStore,

@@ -12,7 +12,7 @@ import { expect } from 'vitest';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import type { S3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import { openWayToStore } from '../../infra/objects/s3/way-to-store.ts';
-import { rowsOf } from './chunks/exporting.ts';
+import { rowsOf } from './exporting.ts';
 import { day, type Workshop } from './workshop.ts';
 
 const at = day('2026-03-05');

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { progressWords } from '../../../api/command-line/export/progress-line.ts';
+import { progressWords } from '../../../api/command-line/export/watch.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { Checkpoint, type ClaimedRun, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';

@@ -27,7 +27,7 @@ import { topics } from '../../../schemas/topics.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
-import { rowsOf } from './chunks/exporting.ts';
+import { rowsOf } from './exporting.ts';
 
 export interface RecordedFile {
   /** The path as shown to the owner of the destination. */

@@ -1,8 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { attemptsOf, endInWords, failureInWords } from '../../../../api/command-line/export/export-end.ts';
-import { progressBar, progressWords } from '../../../../api/command-line/export/progress-line.ts';
-import { bytesText, durationText, numberText } from '../../../../api/command-line/export/quantities.ts';
-import { openScreen } from '../../../../api/command-line/export/watch-screen.ts';
+import {
+  attemptsOf,
+  bytesText,
+  durationText,
+  endInWords,
+  failureInWords,
+  numberText,
+  openScreen,
+  progressBar,
+  progressWords,
+} from '../../../../api/command-line/export/watch.ts';
 import { type ExportRunWithFiles, type ExportWithProgress, shareDone } from '../../../../pipelines/exports/queries.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
-import { readCredentials } from '../../../../api/command-line/export/read-credentials.ts';
+import { readCredentials } from '../../../../api/command-line/export/destinations.ts';
 
 const keys = { access_key_id: 'some-id', secret_access_key: 'some-secret' };
 

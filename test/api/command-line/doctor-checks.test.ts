@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { serverChecks } from '../../../api/command-line/ask-servers.ts';
+import { serverChecks } from '../../../api/command-line/doctor-checks.ts';
 import { explainPart, type ServerName } from '../../../api/command-line/explain-part.ts';
 import { openStores } from '../../../api/command-line/open-stores.ts';
 import { loadConfig } from '../../../infra/config/load.ts';

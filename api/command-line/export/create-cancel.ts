@@ -1,12 +1,11 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createExport } from '../../../pipelines/exports/create-cancel.ts';
+import { cancelExport, createExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportFormat } from '../../../pipelines/exports/record.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { showExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
-import { withExports } from './export-access.ts';
-import { findDestination, findProject, findWorkspace } from './find-by-name.ts';
-import { watchUntilEnd } from './watch.ts';
+import { findDestination, findExport, findProject, findWorkspace, withExports } from './export-access.ts';
+import { numberText, watchUntilEnd } from './watch.ts';
 
 export interface CreateOptions {
   readonly project: string;
@@ -100,4 +99,19 @@ function parseHours(text: string): number {
   if (/^\d{1,3}$/.test(text) && hours >= 1 && hours <= 168) return hours;
   const reason = `--interval-hours must be a whole number from 1 to 168, not '${printable(text)}'.`;
   throw runlakeError('BAD_REQUEST', { reason });
+}
+
+/** `runlake export cancel <id>`. Workers stop within about two seconds; finished files stay. */
+export async function cancelOne(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
+  await withExports(async (access) => {
+    const { workspaceId } = await findExport(access, id);
+    const ended = await cancelExport(access.deps, workspaceId, id);
+    if (json) console.log(JSON.stringify(showExport(ended, access.deps.now())));
+    else if (ended.intervalHours !== null) {
+      console.log(`The schedule ${ended.id} is cancelled; exports that it created continue.`);
+    } else {
+      const stays = ended.files === 1 ? '1 finished file stays' : `${numberText(ended.files)} finished files stay`;
+      console.log(`The export ${ended.id} is cancelled; ${stays} (${numberText(ended.rowsWritten)} rows).`);
+    }
+  });
 }
