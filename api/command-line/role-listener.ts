@@ -5,7 +5,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { startTelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
 import type { Services } from '../server/services.ts';
 import { apiAddress } from './check-port.ts';
-import type { LoadedParts } from './load-parts.ts';
+import type { LoadedParts } from './role.ts';
 
 /**
  * The HTTP listener of a role from the beginning of its start: the main API, or metrics and readiness for a role

@@ -7,8 +7,8 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../pipelines/exports/destinations/write-destination.ts';
-import { startExportWorkers } from '../../pipelines/exports/scheduler.ts';
-import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
+import { chunkSources } from '../../pipelines/exports/parquet-writer.ts';
+import { startExportWorkers } from '../../pipelines/exports/worker.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
@@ -48,7 +48,7 @@ export async function startExports(
       logger,
       now,
       openStore: (destination) => openDestination(destinations, destination),
-      openSource: sliceSources({ clickhouse, encoders }, config),
+      openSource: chunkSources({ clickhouse, encoders }, config),
     },
     {
       workFolder: resolve(`${config.dataDir}/exports`),
