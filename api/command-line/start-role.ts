@@ -9,7 +9,7 @@
  *
  * Only unavailable servers are waited for (`isAway`): a wrong password or a refused schema ends the start with its error.
  */
-import { backoffMs, pause } from '../../infra/event-log/kafka/pause.ts';
+import { backoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import { Ends } from './ends.ts';
 import { listenForRole } from './role-listener.ts';

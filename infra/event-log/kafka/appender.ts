@@ -21,10 +21,10 @@
 import { type Message, Partitioners, type Producer } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import { kindsOf } from './client-error.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { backoffMs, pause } from './pause.ts';
 
 export interface Appending {
   readonly topic: string;

@@ -3,8 +3,8 @@ import kafkajs, { type Admin } from 'kafkajs';
 import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { pause } from '../../timeouts/backoff.ts';
 import { kindsOf } from './client-error.ts';
-import { pause } from './pause.ts';
 
 export type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
 

@@ -15,6 +15,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Consumer, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
 import type { AdminLink } from './admin-link.ts';
@@ -24,7 +25,6 @@ import type { KafkaAddress } from './kafka-client.ts';
 import { assignments } from './kafka-metrics.ts';
 import { ConsumerSupervisor } from './membership.ts';
 import { PartitionConsumer } from './partition-consumer.ts';
-import { backoffMs, pause } from './pause.ts';
 import { startingPoint } from './starting-point.ts';
 
 export interface GroupOptions {

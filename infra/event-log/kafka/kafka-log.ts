@@ -3,6 +3,7 @@ import type { Config } from '../../config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import type { HealthCheck } from '../../telemetry/health-check.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 import {
   type EventLog,
@@ -26,7 +27,6 @@ import { findPositions, isPast } from './find-positions.ts';
 import { GroupConsumer } from './group-consumer.ts';
 import type { KafkaAddress } from './kafka-client.ts';
 import { kafkaHealthChecks } from './kafka-probe.ts';
-import { backoffMs, pause } from './pause.ts';
 import { Publisher } from './publisher.ts';
 import { registryAddress } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';

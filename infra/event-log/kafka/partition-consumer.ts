@@ -28,12 +28,12 @@
 import type { KafkaMessage, OffsetsByTopicPartition } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import type { LogBatch, Subscription } from '../event-log.ts';
 import type { ByteBudget } from './byte-budget.ts';
 import { kafkaError, kindsOf } from './client-error.ts';
 import { lostEvents, replays } from './kafka-metrics.ts';
 import { encodeOffsetMetadata, type OffsetMetadata, type Replay } from './offset-metadata.ts';
-import { backoffMs, pause } from './pause.ts';
 import { RecordBuffer } from './record-buffer.ts';
 import { type KafkaRecord, recordOf } from './record-of.ts';
 import type { StartingPoint } from './starting-point.ts';

@@ -1,7 +1,7 @@
 import type { Message } from 'kafkajs';
+import { pause } from '../../timeouts/backoff.ts';
 import type { Appender } from './appender.ts';
 import { bytesOf } from './message-bytes.ts';
-import { pause } from './pause.ts';
 
 export interface PartitionQueueOptions {
   readonly topic: string;

@@ -1,7 +1,7 @@
 import { Agent } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry, SchemaType } from '@kafkajs/confluent-schema-registry';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import { backoffMs, pause } from './pause.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { type RegistryAddress, registryError, requestRegistry } from './registry-request.ts';
 
 /** The registry's error code for an unknown schema id. A plain 404 may also come from a proxy. */
