@@ -1,5 +1,5 @@
+import { schemaIdOf } from '../../infra/event-log/avro.ts';
 import type { DeadLetter, DeadLetterHead } from '../../infra/event-log/dead-letters.ts';
-import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
 import { printable } from './print-table.ts';
 
 /** Maximum number of bytes in a hex dump. */

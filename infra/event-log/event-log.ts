@@ -9,7 +9,7 @@ import type { Sql } from '../postgres/pool.ts';
 /** One event to publish. Events with the same key keep their order and go to the same consumer. */
 export interface LogMessage {
   readonly key: string;
-  /** In Confluent's wire format, see `wire-format.ts`. */
+  /** In Confluent's wire format, see `avro.ts`. */
   readonly value: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
 }

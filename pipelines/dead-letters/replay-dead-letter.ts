@@ -13,9 +13,9 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import { readableRecord } from '../../infra/event-log/avro-json.ts';
+import { schemaIdOf } from '../../infra/event-log/avro.ts';
+import { readableRecord } from '../../infra/event-log/avro-schema.ts';
 import type { DeadLetter } from '../../infra/event-log/dead-letters.ts';
-import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { parseTime } from '../ingest/run-event/times.ts';

@@ -1,6 +1,6 @@
 import type { Topic } from '../../../schemas/topics.ts';
+import { fieldOffset } from '../avro.ts';
 import type { LogRecord } from '../event-log.ts';
-import { fieldOffset } from '../fixed-fields.ts';
 
 /** Drops the records whose `storedIf` flag is false, if the topic has one. */
 export function toBeStored(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
