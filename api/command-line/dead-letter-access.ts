@@ -1,5 +1,5 @@
 import { loadConfig } from '../../infra/config/load.ts';
-import type { DeadLetter, DeadLetters } from '../../infra/event-log/dead-letters.ts';
+import type { DeadLetterQueue, DeadLetterRecord } from '../../infra/event-log/event-log.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
@@ -12,10 +12,10 @@ import { findStores, openStores, type Stores } from './open-stores.ts';
 
 /** Access to the dead-letter queue of this installation, for reading and replaying. */
 export interface DeadLetterAccess {
-  readonly deadLetters: DeadLetters;
+  readonly deadLetters: DeadLetterQueue;
   readonly stores: Stores;
   readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
-  readonly publish: (deadLetter: DeadLetter) => Promise<void>;
+  readonly publish: (deadLetter: DeadLetterRecord) => Promise<void>;
 }
 
 /**

@@ -1,11 +1,11 @@
 import { schemaIdOf } from '../../infra/event-log/avro.ts';
-import type { DeadLetter, DeadLetterHead } from '../../infra/event-log/dead-letters.ts';
+import type { DeadLetterHead, DeadLetterRecord } from '../../infra/event-log/event-log.ts';
 import { printable } from './print-table.ts';
 
 /** Maximum number of bytes in a hex dump. */
 const maxDumpBytes = 4 * 1024;
 
-type Shown = Pick<DeadLetter, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
+type Shown = Pick<DeadLetterRecord, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
 
 /** Formats a dead-letter record for programs. A record that cannot be decoded is base64. */
 export function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
@@ -34,7 +34,7 @@ export function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | unde
  * be decoded.
  */
 export function deadLetterAsText(
-  deadLetter: DeadLetter,
+  deadLetter: DeadLetterRecord,
   replayedAt: string | undefined,
   record: Record<string, unknown> | undefined,
 ): string[] {

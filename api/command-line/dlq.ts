@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { DeadLetterFilter, DeadLetterHead } from '../../infra/event-log/dead-letters.ts';
+import type { DeadLetterFilter, DeadLetterHead } from '../../infra/event-log/event-log.ts';
 import { replaysOf } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';

@@ -1,6 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
-import type { DeadLetters } from '../../infra/event-log/dead-letters.ts';
-import { storedDeadLetters } from '../../infra/event-log/in-process/stored-dead-letters.ts';
+import type { DeadLetterQueue } from '../../infra/event-log/event-log.ts';
+import { postgresDeadLetterQueue } from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
@@ -10,10 +10,10 @@ import type { Stores } from './open-stores.ts';
 export async function openDeadLetters(
   { config, logger, stores }: { readonly config: Config; readonly logger: Logger; readonly stores: Stores },
   ends: Ends,
-): Promise<DeadLetters> {
-  if (config.kafkaBrokers === undefined) return storedDeadLetters(stores.database);
-  const { openKafkaDeadLetters } = await import('../../infra/event-log/kafka/kafka-dead-letters.ts');
-  const deadLetters = openKafkaDeadLetters({ config, topics, logger });
+): Promise<DeadLetterQueue> {
+  if (config.kafkaBrokers === undefined) return postgresDeadLetterQueue(stores.database);
+  const { openKafkaDeadLetterQueue } = await import('../../infra/event-log/kafka/kafka-dead-letters.ts');
+  const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger });
   ends.add('dead letters', () => deadLetters.close());
   return deadLetters;
 }

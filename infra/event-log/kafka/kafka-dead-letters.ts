@@ -14,19 +14,19 @@ import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import {
-  type DeadLetter,
   type DeadLetterFilter,
   type DeadLetterHead,
-  type DeadLetters,
+  type DeadLetterQueue,
+  type DeadLetterRecord,
   maxCounted,
-} from '../dead-letters.ts';
+} from '../event-log.ts';
 import { AdminLink } from './admin-link.ts';
 import { parseDeadLetter } from './dead-letter.ts';
 import type { KafkaAddress } from './kafka-client.ts';
 import { type OffsetRange, readOffsets } from './read-offsets.ts';
 import { type TopicNames, topicNames } from './topic-names.ts';
 
-export interface KafkaDeadLettersOptions {
+export interface KafkaDeadLetterQueueOptions {
   readonly config: KafkaAddress & Pick<Config, 'kafkaTopicPrefix'>;
   readonly topics: readonly Topic[];
   readonly logger: Logger;
@@ -35,16 +35,16 @@ export interface KafkaDeadLettersOptions {
 const idPattern = /^([\w.-]+)\/(\d{1,9})\/(\d{1,15})$/;
 
 /** Opens the dead-letter queues of a Kafka log. Connects on the first call. @throws TLS_FILE_UNUSABLE */
-export function openKafkaDeadLetters(options: KafkaDeadLettersOptions): DeadLetters {
-  return new KafkaDeadLetters(options);
+export function openKafkaDeadLetterQueue(options: KafkaDeadLetterQueueOptions): DeadLetterQueue {
+  return new KafkaDeadLetterQueue(options);
 }
 
-class KafkaDeadLetters implements DeadLetters {
-  readonly #options: KafkaDeadLettersOptions;
+class KafkaDeadLetterQueue implements DeadLetterQueue {
+  readonly #options: KafkaDeadLetterQueueOptions;
   readonly #admin: AdminLink;
   readonly #names: TopicNames;
 
-  constructor(options: KafkaDeadLettersOptions) {
+  constructor(options: KafkaDeadLetterQueueOptions) {
     this.#options = options;
     this.#admin = new AdminLink(options.config, options.logger);
     this.#names = topicNames(options.config.kafkaTopicPrefix);
@@ -69,7 +69,7 @@ class KafkaDeadLetters implements DeadLetters {
     return Math.min(records, maxCounted);
   }
 
-  async find(id: string): Promise<DeadLetter | undefined> {
+  async find(id: string): Promise<DeadLetterRecord | undefined> {
     const [, name, partition, offset] = idPattern.exec(id) ?? [];
     const topic = this.#options.topics.find((known) => known.name === name);
     if (topic === undefined) return undefined;
@@ -77,7 +77,7 @@ class KafkaDeadLetters implements DeadLetters {
     const offsets = await this.#admin.call((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
     const bounds = offsets?.find((each) => each.partition === range.partition);
     if (bounds === undefined || range.from < bounds.low || range.end > bounds.high) return undefined;
-    let found: DeadLetter | undefined;
+    let found: DeadLetterRecord | undefined;
     await this.#read([range], (_topic, _partition, message) => {
       if (Number(message.offset) === range.from) found = toDeadLetter(topic, range.partition, message);
     });
@@ -137,7 +137,7 @@ async function offsetsOf(admin: Admin, name: string) {
 /**
  * Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it is.
  */
-function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetter {
+function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetterRecord {
   const parsed = parseDeadLetter(message);
   const value = parsed?.value ?? message.value ?? Buffer.alloc(0);
   return {

@@ -16,8 +16,7 @@ import {
   storingGroup,
   type TopicFollower,
 } from '../event-log.ts';
-import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
-import { observePublish } from '../observe-publish.ts';
+import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
 import { AdminLink } from './admin-link.ts';
 import { Appender } from './appender.ts';
 import { ByteBudget } from './byte-budget.ts';
