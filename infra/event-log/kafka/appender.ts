@@ -23,8 +23,7 @@ import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { kindsOf } from './client-error.ts';
-import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
+import { type KafkaAddress, type KafkaClient, kindsOf, openKafkaClient } from './client.ts';
 
 export interface Appending {
   readonly topic: string;

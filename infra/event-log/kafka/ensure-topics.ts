@@ -4,7 +4,7 @@ import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { pause } from '../../timeouts/backoff.ts';
-import { kindsOf } from './client-error.ts';
+import { kindsOf } from './client.ts';
 
 export type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
 

@@ -18,10 +18,9 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
-import type { AdminLink } from './admin-link.ts';
 import type { ByteBudget } from './byte-budget.ts';
+import type { KafkaAddress, KafkaAdmin } from './client.ts';
 import { findPositions } from './find-positions.ts';
-import type { KafkaAddress } from './kafka-client.ts';
 import { assignments } from './kafka-metrics.ts';
 import { ConsumerSupervisor } from './membership.ts';
 import { PartitionConsumer } from './partition-consumer.ts';
@@ -33,7 +32,7 @@ export interface GroupOptions {
   readonly topicName: string;
   readonly group: string;
   readonly address: KafkaAddress;
-  readonly admin: AdminLink;
+  readonly admin: KafkaAdmin;
   readonly budget: ByteBudget;
   /** Time for which the broker gathers small batches before it answers a fetch. */
   readonly insertBatchMs: number;

@@ -3,9 +3,8 @@ import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { AdminLink } from './admin-link.ts';
+import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { maxMessageBytes } from './ensure-topics.ts';
-import type { KafkaAddress } from './kafka-client.ts';
 import { topicNames } from './topic-names.ts';
 
 export interface KafkaInspection {
@@ -19,7 +18,7 @@ export interface KafkaInspection {
  * @returns a summary for the operator. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, TOPIC_UNUSABLE.
  */
 export async function inspectKafka({ config, topics, logger }: KafkaInspection): Promise<string> {
-  const link = new AdminLink(config, logger);
+  const link = new KafkaAdmin(config, logger);
   const names = topicNames(config.kafkaTopicPrefix);
   const wanted = topics.flatMap((topic) => [
     { name: names.of(topic), deadLetters: false },

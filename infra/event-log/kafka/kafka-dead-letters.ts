@@ -20,9 +20,8 @@ import {
   type DeadLetterRecord,
   maxCounted,
 } from '../event-log.ts';
-import { AdminLink } from './admin-link.ts';
+import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { parseDeadLetter } from './dead-letter.ts';
-import type { KafkaAddress } from './kafka-client.ts';
 import { type OffsetRange, readOffsets } from './read-offsets.ts';
 import { type TopicNames, topicNames } from './topic-names.ts';
 
@@ -41,12 +40,12 @@ export function openKafkaDeadLetterQueue(options: KafkaDeadLetterQueueOptions): 
 
 class KafkaDeadLetterQueue implements DeadLetterQueue {
   readonly #options: KafkaDeadLetterQueueOptions;
-  readonly #admin: AdminLink;
+  readonly #admin: KafkaAdmin;
   readonly #names: TopicNames;
 
   constructor(options: KafkaDeadLetterQueueOptions) {
     this.#options = options;
-    this.#admin = new AdminLink(options.config, options.logger);
+    this.#admin = new KafkaAdmin(options.config, options.logger);
     this.#names = topicNames(options.config.kafkaTopicPrefix);
   }
 

@@ -17,14 +17,13 @@ import {
   type TopicFollower,
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
-import { AdminLink } from './admin-link.ts';
 import { Appender } from './appender.ts';
 import { ByteBudget } from './byte-budget.ts';
+import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { deadLetterMessage } from './dead-letter.ts';
 import { ensureTopics, type RequiredTopic } from './ensure-topics.ts';
 import { findPositions, isPast } from './find-positions.ts';
 import { GroupConsumer } from './group-consumer.ts';
-import type { KafkaAddress } from './kafka-client.ts';
 import { kafkaHealthChecks } from './kafka-probe.ts';
 import { Publisher } from './publisher.ts';
 import { registryAddress } from './registry-request.ts';
@@ -75,7 +74,7 @@ const leaveMs = 5_000;
 export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> {
   const { config, topics, logger } = options;
   const names = topicNames(config.kafkaTopicPrefix);
-  const admin = new AdminLink(config, logger);
+  const admin = new KafkaAdmin(config, logger);
   const schemas = new Schemas(registryAddress(config.schemaRegistryUrl ?? '', trustedAuthorities(config)));
   const wanted = topics.flatMap((topic): RequiredTopic[] => [
     { name: names.of(topic), deadLetters: false },
@@ -109,7 +108,7 @@ async function retryOnStart<Result>(work: () => Promise<Result>): Promise<Result
 
 interface Opened {
   readonly names: TopicNames;
-  readonly admin: AdminLink;
+  readonly admin: KafkaAdmin;
   readonly schemas: Schemas;
   readonly partitions: ReadonlyMap<string, number>;
   readonly ids: ReadonlyMap<Topic, number>;

@@ -2,13 +2,12 @@ import type { Config } from '../../config/settings.ts';
 import type { HealthCheck } from '../../telemetry/health-check.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
-import { AdminLink } from './admin-link.ts';
-import type { KafkaAddress } from './kafka-client.ts';
+import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { registryAddress } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';
 
 /** Health checks of Kafka and of the schema registry, separately. */
-export function kafkaHealthChecks(admin: AdminLink, schemas: Schemas): HealthCheck[] {
+export function kafkaHealthChecks(admin: KafkaAdmin, schemas: Schemas): HealthCheck[] {
   return [
     { name: 'kafka', check: () => admin.call(async (client) => void (await client.describeCluster())) },
     { name: 'schema_registry', check: () => schemas.check() },
@@ -20,7 +19,7 @@ export function openKafkaProbe(
   config: KafkaAddress & Pick<Config, 'schemaRegistryUrl'>,
   logger: Logger,
 ): { readonly healthChecks: readonly HealthCheck[]; close(): Promise<void> } {
-  const admin = new AdminLink(config, logger);
+  const admin = new KafkaAdmin(config, logger);
   const schemas = new Schemas(registryAddress(config.schemaRegistryUrl ?? '', trustedAuthorities(config)));
   return { healthChecks: kafkaHealthChecks(admin, schemas), close: () => admin.close() };
 }

@@ -13,8 +13,7 @@ import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { kafkaError } from './client-error.ts';
-import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
+import { type KafkaAddress, type KafkaClient, kafkaError, openKafkaClient } from './client.ts';
 
 export interface ConsumerSupervisorOptions {
   readonly topicName: string;

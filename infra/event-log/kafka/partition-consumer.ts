@@ -31,7 +31,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import type { LogBatch, Subscription } from '../event-log.ts';
 import type { ByteBudget } from './byte-budget.ts';
-import { kafkaError, kindsOf } from './client-error.ts';
+import { kafkaError, kindsOf } from './client.ts';
 import { lostEvents, replays } from './kafka-metrics.ts';
 import { encodeOffsetMetadata, type OffsetMetadata, type Replay } from './offset-metadata.ts';
 import { RecordBuffer } from './record-buffer.ts';

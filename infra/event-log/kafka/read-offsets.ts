@@ -2,8 +2,7 @@ import type { KafkaMessage } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { kafkaError } from './client-error.ts';
-import { type KafkaAddress, openKafkaClient } from './kafka-client.ts';
+import { type KafkaAddress, kafkaError, openKafkaClient } from './client.ts';
 
 /** Offset range of one partition: from `from` up to but excluding `end`. */
 export interface OffsetRange {

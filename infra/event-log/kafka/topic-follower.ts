@@ -18,8 +18,7 @@ import type { EachBatchPayload } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { FollowOptions, LogPosition, TopicFollower } from '../event-log.ts';
-import type { AdminLink } from './admin-link.ts';
-import type { KafkaAddress } from './kafka-client.ts';
+import type { KafkaAddress, KafkaAdmin } from './client.ts';
 import { ConsumerSupervisor } from './membership.ts';
 import { recordOf } from './record-of.ts';
 
@@ -29,7 +28,7 @@ export interface KafkaFollowerOptions extends FollowOptions {
   /** Prefix of the names of its consumer groups. */
   readonly groupPrefix: string;
   readonly address: KafkaAddress;
-  readonly admin: AdminLink;
+  readonly admin: KafkaAdmin;
   readonly sessionTimeoutMs: number;
   /** Maximum time until a new partition is found. Default: 30 s. */
   readonly metadataMaxAgeMs?: number;
