@@ -1,6 +1,6 @@
 import type { IHeaders, KafkaMessage, Message } from 'kafkajs';
 import type { LogRecord } from '../event-log.ts';
-import type { KafkaRecord } from './record-of.ts';
+import type { KafkaRecord } from './record-buffer.ts';
 
 /** Headers of a dead-letter record: why the record was refused, and its topic, partition and offset. */
 export const deadLetterHeaders = {

@@ -18,12 +18,12 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
-import type { ByteBudget } from './byte-budget.ts';
 import type { KafkaAddress, KafkaAdmin } from './client.ts';
 import { findPositions } from './find-positions.ts';
 import { assignments } from './kafka-metrics.ts';
 import { ConsumerSupervisor } from './membership.ts';
 import { PartitionConsumer } from './partition-consumer.ts';
+import type { ByteBudget } from './record-buffer.ts';
 import { startingPoint } from './starting-point.ts';
 
 export interface GroupOptions {

@@ -17,15 +17,15 @@ import {
   type TopicFollower,
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
-import { Appender } from './appender.ts';
-import { ByteBudget } from './byte-budget.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { deadLetterMessage } from './dead-letter.ts';
 import { ensureTopics, type RequiredTopic } from './ensure-topics.ts';
 import { findPositions, isPast } from './find-positions.ts';
 import { GroupConsumer } from './group-consumer.ts';
 import { kafkaHealthChecks } from './kafka-probe.ts';
+import { IdempotentProducer } from './producer.ts';
 import { Publisher } from './publisher.ts';
+import { ByteBudget } from './record-buffer.ts';
 import { registryAddress } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';
 import { type KafkaFollower, openKafkaFollower } from './topic-follower.ts';
@@ -120,7 +120,7 @@ interface Opened {
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
   readonly #opened: Opened;
-  readonly #appender: Appender;
+  readonly #producer: IdempotentProducer;
   readonly #publisher: Publisher;
   readonly #budget: ByteBudget;
   readonly #consumers: { readonly topic: Topic; readonly consumer: GroupConsumer }[] = [];
@@ -135,9 +135,9 @@ export class KafkaLog implements EventLog {
     this.#options = options;
     this.#opened = opened;
     // Half of the publish timeout, so that a request on a dead connection gets a second attempt.
-    this.#appender = new Appender(config, Math.min(Math.max(timeoutMs / 2, 500), 15_000), logger);
+    this.#producer = new IdempotentProducer(config, Math.min(Math.max(timeoutMs / 2, 500), 15_000), logger);
     this.#publisher = new Publisher({
-      appender: this.#appender,
+      producer: this.#producer,
       partitions: opened.partitions,
       maxPendingBytes,
       batchBytes: Math.min(batchBytes, config.maxRunBytes),
@@ -273,7 +273,7 @@ export class KafkaLog implements EventLog {
     ]);
     if (!published)
       this.#options.logger.warn('drain timeout: some events were not appended; their publishers get an error');
-    await this.#appender.close();
+    await this.#producer.close();
     await this.#opened.admin.close();
     for (const hide of this.#hideMetrics) hide();
   }

@@ -30,12 +30,10 @@ import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import type { LogBatch, Subscription } from '../event-log.ts';
-import type { ByteBudget } from './byte-budget.ts';
 import { kafkaError, kindsOf } from './client.ts';
 import { lostEvents, replays } from './kafka-metrics.ts';
 import { encodeOffsetMetadata, type OffsetMetadata, type Replay } from './offset-metadata.ts';
-import { RecordBuffer } from './record-buffer.ts';
-import { type KafkaRecord, recordOf } from './record-of.ts';
+import { type ByteBudget, type KafkaRecord, RecordBuffer, recordOf } from './record-buffer.ts';
 import type { StartingPoint } from './starting-point.ts';
 
 /** Commits with the client's current generation. */

@@ -20,7 +20,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import type { FollowOptions, LogPosition, TopicFollower } from '../event-log.ts';
 import type { KafkaAddress, KafkaAdmin } from './client.ts';
 import { ConsumerSupervisor } from './membership.ts';
-import { recordOf } from './record-of.ts';
+import { recordOf } from './record-buffer.ts';
 
 export interface KafkaFollowerOptions extends FollowOptions {
   /** Name of the topic in Kafka. */
