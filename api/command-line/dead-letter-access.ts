@@ -51,14 +51,13 @@ export async function withDeadLetters(work: (access: DeadLetterAccess) => Promis
       });
       return;
     }
-    const { registryAddress } = await import('../../infra/event-log/kafka/registry-request.ts');
-    const { Schemas } = await import('../../infra/event-log/kafka/schema-registry.ts');
-    const schemas = new Schemas(registryAddress(config.schemaRegistryUrl as string, trustedAuthorities(config)));
+    const { SchemaRegistry } = await import('../../infra/event-log/kafka/schema-registry.ts');
+    const registry = new SchemaRegistry(config);
     let log: ReturnType<typeof openEventLog> | undefined;
     await work({
       deadLetters,
       stores,
-      schemaOf: (schemaId) => schemas.textOf(schemaId),
+      schemaOf: (schemaId) => registry.textOf(schemaId),
       publish: async ({ topic: name, key, value, headers }) => {
         log ??= openEventLog({ config, logger, stores }, ends);
         const topic = topics.find((known) => known.name === name);

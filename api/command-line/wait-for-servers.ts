@@ -39,7 +39,7 @@ export async function openServerProbes(
   const kafka =
     kafkaBrokers === undefined
       ? undefined
-      : (await import('../../infra/event-log/kafka/kafka-probe.ts')).openKafkaProbe(config, logger);
+      : (await import('../../infra/event-log/kafka/health.ts')).openKafkaProbe(config, logger);
   const redis = redisUrl === undefined ? undefined : (await import('../../infra/jobs/redis-backend.ts')).askRedis;
   return {
     healthChecks: [

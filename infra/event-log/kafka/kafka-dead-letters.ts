@@ -23,7 +23,7 @@ import {
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { parseDeadLetter } from './dead-letter.ts';
 import { type OffsetRange, readOffsets } from './read-offsets.ts';
-import { type TopicNames, topicNames } from './topic-names.ts';
+import { type TopicNames, topicNames } from './topics.ts';
 
 export interface KafkaDeadLetterQueueOptions {
   readonly config: KafkaAddress & Pick<Config, 'kafkaTopicPrefix'>;

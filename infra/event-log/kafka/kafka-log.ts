@@ -1,11 +1,11 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
-import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
+import { isRunlakeError } from '../../errors/runlake-error.ts';
 import type { HealthCheck } from '../../telemetry/health-check.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
-import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 import {
+  drainingError,
   type EventLog,
   type FollowOptions,
   type InsertBatch,
@@ -19,17 +19,15 @@ import {
 import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { deadLetterMessage } from './dead-letter.ts';
-import { ensureTopics, type RequiredTopic } from './ensure-topics.ts';
 import { findPositions, isPast } from './find-positions.ts';
 import { GroupConsumer } from './group-consumer.ts';
-import { kafkaHealthChecks } from './kafka-probe.ts';
+import { kafkaHealthChecks } from './health.ts';
 import { IdempotentProducer } from './producer.ts';
 import { Publisher } from './publisher.ts';
 import { ByteBudget } from './record-buffer.ts';
-import { registryAddress } from './registry-request.ts';
-import { Schemas } from './schema-registry.ts';
+import { SchemaRegistry } from './schema-registry.ts';
 import { type KafkaFollower, openKafkaFollower } from './topic-follower.ts';
-import { type TopicNames, topicNames } from './topic-names.ts';
+import { ensureTopics, requiredTopics, type TopicNames, topicNames } from './topics.ts';
 
 export type KafkaConfig = KafkaAddress &
   Pick<
@@ -75,18 +73,16 @@ export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> 
   const { config, topics, logger } = options;
   const names = topicNames(config.kafkaTopicPrefix);
   const admin = new KafkaAdmin(config, logger);
-  const schemas = new Schemas(registryAddress(config.schemaRegistryUrl ?? '', trustedAuthorities(config)));
-  const wanted = topics.flatMap((topic): RequiredTopic[] => [
-    { name: names.of(topic), deadLetters: false },
-    { name: names.deadLettersOf(topic), deadLetters: true },
-  ]);
+  const registry = new SchemaRegistry(config);
   try {
-    const partitions = await retryOnStart(() => admin.call((client) => ensureTopics(client, wanted, config, logger)));
+    const partitions = await retryOnStart(() =>
+      admin.call((client) => ensureTopics(client, requiredTopics(topics, names), config, logger)),
+    );
     const ids = new Map<Topic, number>();
     for (const topic of topics) {
-      ids.set(topic, await retryOnStart(() => schemas.register(names.subjectOf(topic), topic.schema)));
+      ids.set(topic, await retryOnStart(() => registry.register(names.subjectOf(topic), topic.schema)));
     }
-    return new KafkaLog(options, { names, admin, schemas, partitions, ids });
+    return new KafkaLog(options, { names, admin, registry, partitions, ids });
   } catch (error) {
     await admin.close();
     throw error;
@@ -109,7 +105,7 @@ async function retryOnStart<Result>(work: () => Promise<Result>): Promise<Result
 interface Opened {
   readonly names: TopicNames;
   readonly admin: KafkaAdmin;
-  readonly schemas: Schemas;
+  readonly registry: SchemaRegistry;
   readonly partitions: ReadonlyMap<string, number>;
   readonly ids: ReadonlyMap<Topic, number>;
 }
@@ -160,7 +156,7 @@ export class KafkaLog implements EventLog {
 
   /** @throws REGISTRY_UNAVAILABLE if the id is not cached and the registry cannot be reached. */
   schemaOf(schemaId: number): Promise<string | undefined> {
-    return this.#opened.schemas.textOf(schemaId);
+    return this.#opened.registry.textOf(schemaId);
   }
 
   /** Calls `onPlaced` after the append, because in Kafka events get their offset when they become durable. */
@@ -176,8 +172,8 @@ export class KafkaLog implements EventLog {
   async follow(topic: Topic, options: FollowOptions): Promise<TopicFollower> {
     const { names, admin } = this.#opened;
     const { config, logger } = this.#options;
-    if (this.#closing) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
-    const reader = await openKafkaFollower({
+    if (this.#closing) throw drainingError();
+    const follower = await openKafkaFollower({
       ...options,
       topicName: names.of(topic),
       groupPrefix: names.group('tail-'),
@@ -186,15 +182,15 @@ export class KafkaLog implements EventLog {
       sessionTimeoutMs: config.kafkaSessionTimeoutMs,
       logger,
     });
-    this.#followers.add(reader);
-    if (this.#closing) await reader.close();
-    await reader.caughtUp;
+    this.#followers.add(follower);
+    if (this.#closing) await follower.close();
+    await follower.caughtUp;
     return {
-      from: reader.from,
-      passed: (position) => reader.passed(position),
+      from: follower.from,
+      passed: (position) => follower.passed(position),
       close: async () => {
-        this.#followers.delete(reader);
-        await reader.close();
+        this.#followers.delete(follower);
+        await follower.close();
       },
     };
   }
@@ -247,14 +243,13 @@ export class KafkaLog implements EventLog {
   }
 
   async check(): Promise<void> {
-    if (this.#closing) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closing) throw drainingError();
     await Promise.all(this.healthChecks().map((part) => part.check()));
   }
 
   /** Health checks of Kafka and of the schema registry, separately. */
   healthChecks(): HealthCheck[] {
-    const { admin, schemas } = this.#opened;
-    return kafkaHealthChecks(admin, schemas);
+    return kafkaHealthChecks(this.#opened.admin, this.#opened.registry);
   }
 
   /** Rejects new events, finishes within the drain timeout what was accepted or is being handled, and leaves the groups. */

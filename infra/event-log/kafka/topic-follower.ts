@@ -15,9 +15,8 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { EachBatchPayload } from 'kafkajs';
-import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { FollowOptions, LogPosition, TopicFollower } from '../event-log.ts';
+import { drainingError, type FollowOptions, type LogPosition, type TopicFollower } from '../event-log.ts';
 import type { KafkaAddress, KafkaAdmin } from './client.ts';
 import { ConsumerSupervisor } from './membership.ts';
 import { recordOf } from './record-buffer.ts';
@@ -80,7 +79,7 @@ export class KafkaFollower implements TopicFollower {
     this.#ends = ends;
     this.caughtUp = new Promise((resolve, reject) => {
       this.#resolveCaughtUp = resolve;
-      this.#rejectCaughtUp = () => reject(runlakeError('DRAINING', {}, { retryAfterSeconds: 1 }));
+      this.#rejectCaughtUp = () => reject(drainingError());
     });
     this.caughtUp.catch(() => undefined);
     this.#supervisor = this.#join();

@@ -7,7 +7,7 @@ import type { Config } from '../../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
-import { inspectKafka } from '../../../../infra/event-log/kafka/inspect-kafka.ts';
+import { inspectKafka } from '../../../../infra/event-log/kafka/health.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
