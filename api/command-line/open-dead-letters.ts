@@ -12,7 +12,7 @@ export async function openDeadLetters(
   ends: Ends,
 ): Promise<DeadLetterQueue> {
   if (config.kafkaBrokers === undefined) return postgresDeadLetterQueue(stores.database);
-  const { openKafkaDeadLetterQueue } = await import('../../infra/event-log/kafka/kafka-dead-letters.ts');
+  const { openKafkaDeadLetterQueue } = await import('../../infra/event-log/kafka/dead-letter-queue.ts');
   const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger });
   ends.add('dead letters', () => deadLetters.close());
   return deadLetters;

@@ -18,10 +18,10 @@ import {
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
-import { deadLetterMessage } from './dead-letter.ts';
-import { findPositions, isPast } from './find-positions.ts';
-import { GroupConsumer } from './group-consumer.ts';
+import { GroupConsumer } from './consumer.ts';
+import { deadLetterMessage } from './dead-letter-queue.ts';
 import { kafkaHealthChecks } from './health.ts';
+import { findPositions, isPast } from './offset-metadata.ts';
 import { IdempotentProducer } from './producer.ts';
 import { Publisher } from './publisher.ts';
 import { ByteBudget } from './record-buffer.ts';
@@ -111,7 +111,7 @@ interface Opened {
 }
 
 /**
- * The event log on Kafka. Create it with {@link openKafkaLog}; `publisher.ts` and `partition-term.ts` describe how it works.
+ * The event log on Kafka. Create it with {@link openKafkaLog}; `publisher.ts` and `partition-consumer.ts` describe how it works.
  */
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
@@ -210,7 +210,6 @@ export class KafkaLog implements EventLog {
       logger,
     });
     this.#consumers.push({ topic: subscription.topic, consumer });
-    consumer.start();
   }
 
   /** Kafka cannot join the transaction: the dead-letter record is durable before the caller commits. */
@@ -274,12 +273,12 @@ export class KafkaLog implements EventLog {
   }
 
   async #lag() {
-    const { admin } = this.#opened;
+    const { admin, names } = this.#opened;
     const samples: { labels: { topic: string; partition: number }; value: number }[] = [];
     for (const { topic, consumer } of this.#consumers) {
       const { positions } = consumer;
       if (positions.size === 0) continue;
-      const ends = await admin.call((client) => client.fetchTopicOffsets(consumer.topicName));
+      const ends = await admin.call((client) => client.fetchTopicOffsets(names.of(topic)));
       for (const { partition, high } of ends) {
         const position = positions.get(partition);
         if (position === undefined) continue;

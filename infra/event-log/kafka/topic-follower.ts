@@ -9,7 +9,7 @@
  *      keeps the member of a dead client for a while. The client gets all partitions and seeks to the position of each.
  *      A partition that was added later is read from its beginning.
  *   3. Each fetch is passed on at once, so memory never holds more than one fetch.
- *   4. A client that crashed or stalled is fenced (`membership.ts`), its group is deleted, and another client continues
+ *   4. A client that crashed or stalled is fenced (`consumer.ts`), its group is deleted, and another client continues
  *      at the positions.
  *   5. On close the client leaves its group, which is then deleted. Kafka expires the group of a process that was killed.
  */
@@ -18,7 +18,7 @@ import type { EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
 import { drainingError, type FollowOptions, type LogPosition, type TopicFollower } from '../event-log.ts';
 import type { KafkaAddress, KafkaAdmin } from './client.ts';
-import { ConsumerSupervisor } from './membership.ts';
+import { ConsumerSupervisor } from './consumer.ts';
 import { recordOf } from './record-buffer.ts';
 
 export interface KafkaFollowerOptions extends FollowOptions {

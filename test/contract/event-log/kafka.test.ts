@@ -1,5 +1,5 @@
 import { describe } from 'vitest';
-import { openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import { openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
