@@ -182,7 +182,7 @@ export class KafkaAdmin {
     const answer = link.admin.then(work);
     try {
       if (!(await settlesBeforeTimeout(answer, adminCallTimeoutMs))) {
-        throw new Error(`no answer within ${adminCallTimeoutMs} ms`);
+        throw kafkaError({ message: `no answer within ${adminCallTimeoutMs} ms` }, this.#address.kafkaBrokers);
       }
       return await answer;
     } catch (error) {

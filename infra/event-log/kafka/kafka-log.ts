@@ -110,9 +110,7 @@ interface Opened {
   readonly ids: ReadonlyMap<Topic, number>;
 }
 
-/**
- * The event log on Kafka. Create it with {@link openKafkaLog}; `publisher.ts` and `partition-consumer.ts` describe how it works.
- */
+/** The event log on Kafka; `publisher.ts` and `partition-consumer.ts` describe how it works. */
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
   readonly #opened: Opened;

@@ -237,15 +237,11 @@ export function requireMessageSizes(
   for (const topic of topics) {
     const needed = maxMessageBytes(topic, config);
     const found = settings.get(topic.name)?.maxMessageBytes ?? needed;
-    if (!(found < needed)) continue;
-    const variable = 'RUNLAKE_MAX_RUN_BYTES';
-    throw runlakeError('TOPIC_UNUSABLE', {
-      topic: topic.name,
-      property: 'max.message.bytes',
-      found,
-      needed,
-      variable,
-    });
+    if (found < needed) {
+      const variable = 'RUNLAKE_MAX_RUN_BYTES';
+      const property = 'max.message.bytes';
+      throw runlakeError('TOPIC_UNUSABLE', { topic: topic.name, property, found, needed, variable });
+    }
   }
 }
 
