@@ -1,7 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { DeadLetter, DeadLetterFilter, DeadLetterHead, DeadLetters } from '../../infra/event-log/dead-letters.ts';
-import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import type { DeadLetterRecord, DeadLetterFilter, DeadLetterHead, DeadLetterQueue } from '../../infra/event-log/event-log.ts';
+import { schemaIdOf } from '../../infra/event-log/avro.ts';
 import { replaysOf, replayThroughJob } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
@@ -147,10 +146,10 @@ function formatSize(bytes: number): string {
 
 /** Access to the dead-letter queue of this installation, for reading and replaying. */
 interface DeadLetterAccess {
-  readonly deadLetters: DeadLetters;
+  readonly deadLetters: DeadLetterQueue;
   readonly stores: Stores;
   readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
-  readonly publish: (deadLetter: DeadLetter) => Promise<void>;
+  readonly publish: (deadLetter: DeadLetterRecord) => Promise<void>;
 }
 
 /**
@@ -169,14 +168,13 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
           replayThroughJob(deadLetter, { jobs: await openJobs(), database: stores.database }),
       });
     }
-    const { registryAddress } = await import('../../infra/event-log/kafka/registry-request.ts');
-    const { Schemas } = await import('../../infra/event-log/kafka/schema-registry.ts');
-    const schemas = new Schemas(registryAddress(config.schemaRegistryUrl as string, trustedAuthorities(config)));
+    const { SchemaRegistry } = await import('../../infra/event-log/kafka/schema-registry.ts');
+    const registry = new SchemaRegistry(config);
     let log: ReturnType<typeof openEventLog> | undefined;
     return work({
       deadLetters,
       stores,
-      schemaOf: (schemaId) => schemas.textOf(schemaId),
+      schemaOf: (schemaId) => registry.textOf(schemaId),
       publish: async ({ topic: name, key, value, headers }) => {
         log ??= openEventLog({ config, logger, stores }, ends);
         const topic = topics.find((known) => known.name === name);
@@ -189,7 +187,7 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
 /** Maximum number of bytes in a hex dump. */
 const maxDumpBytes = 4 * 1024;
 
-type Shown = Pick<DeadLetter, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
+type Shown = Pick<DeadLetterRecord, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
 
 /** Formats a dead-letter record for programs. A record that cannot be decoded is base64. */
 function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
@@ -218,7 +216,7 @@ function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, 
  * be decoded.
  */
 function deadLetterAsText(
-  deadLetter: DeadLetter,
+  deadLetter: DeadLetterRecord,
   replayedAt: string | undefined,
   record: Record<string, unknown> | undefined,
 ): string[] {

@@ -55,14 +55,14 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
   }
   if (kafkaBrokers !== undefined) {
     const check = async () => {
-      const { inspectKafka } = await import('../../infra/event-log/kafka/inspect-kafka.ts');
+      const { inspectKafka } = await import('../../infra/event-log/kafka/health.ts');
       return inspectKafka({ config, topics, logger });
     };
     checks.push({ name: 'Kafka', address: kafkaBrokers, check });
   }
   if (schemaRegistryUrl !== undefined) {
     const check = async () => {
-      const { inspectRegistry } = await import('../../infra/event-log/kafka/inspect-registry.ts');
+      const { inspectRegistry } = await import('../../infra/event-log/kafka/health.ts');
       return inspectRegistry(config, topics);
     };
     checks.push({ name: 'Schema registry', address: schemaRegistryUrl, check });

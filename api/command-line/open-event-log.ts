@@ -1,9 +1,9 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { DeadLetters } from '../../infra/event-log/dead-letters.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { DeadLetterQueue, EventLog } from '../../infra/event-log/event-log.ts';
+
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
-import { storedDeadLetters } from '../../infra/event-log/in-process/stored-dead-letters.ts';
+import { postgresDeadLetterQueue } from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import { type SessionLock, takeSessionLock } from '../../infra/postgres/session-lock.ts';
 import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -45,10 +45,10 @@ export async function openEventLog({ config, logger, stores }: LogParts, ends: E
 }
 
 /** Opens the dead-letter queue of the configured event log. Connects at first use. */
-export async function openDeadLetters({ config, logger, stores }: LogParts, ends: Ends): Promise<DeadLetters> {
-  if (config.kafkaBrokers === undefined) return storedDeadLetters(stores.database);
-  const { openKafkaDeadLetters } = await import('../../infra/event-log/kafka/kafka-dead-letters.ts');
-  const deadLetters = openKafkaDeadLetters({ config, topics, logger });
+export async function openDeadLetters({ config, logger, stores }: LogParts, ends: Ends): Promise<DeadLetterQueue> {
+  if (config.kafkaBrokers === undefined) return postgresDeadLetterQueue(stores.database);
+  const { openKafkaDeadLetterQueue } = await import('../../infra/event-log/kafka/dead-letter-queue.ts');
+  const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger });
   ends.add('dead letters', () => deadLetters.close());
   return deadLetters;
 }

@@ -12,7 +12,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { backoffMs, pause } from '../../infra/event-log/kafka/pause.ts';
+import { backoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
@@ -94,7 +94,7 @@ export async function openServerProbes(
   const kafka =
     kafkaBrokers === undefined
       ? undefined
-      : (await import('../../infra/event-log/kafka/kafka-probe.ts')).openKafkaProbe(config, logger);
+      : (await import('../../infra/event-log/kafka/health.ts')).openKafkaProbe(config, logger);
   const redis = redisUrl === undefined ? undefined : (await import('../../infra/jobs/redis-backend.ts')).askRedis;
   return {
     healthChecks: [

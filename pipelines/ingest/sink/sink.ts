@@ -20,6 +20,7 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { schemaIdOf } from '../../../infra/event-log/avro.ts';
 import {
   type EventLog,
   type InsertBatch,
@@ -27,7 +28,6 @@ import {
   type LogRecord,
   storingGroup,
 } from '../../../infra/event-log/event-log.ts';
-import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';

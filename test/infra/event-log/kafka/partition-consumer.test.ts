@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
-import { openKafkaDeadLetters } from '../../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import { openKafkaDeadLetterQueue } from '../../../../infra/event-log/kafka/dead-letter-queue.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
@@ -177,7 +177,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     await start();
     await until('all events to be handled', async () => (await committed()).offset === 7, 60_000);
     expect(await physicalRows()).toBe(3);
-    const deadLetters = openKafkaDeadLetters({
+    const deadLetters = openKafkaDeadLetterQueue({
       config: kafka.config,
       topics: [runEvents],
       logger: createLogger('silent', 'test'),
@@ -219,7 +219,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     await kafka.admin.createTopics({ topics: [{ topic: deadLetterTopic, numPartitions: 1, replicationFactor: 1 }] });
     await until('all events to be handled', async () => (await committed()).offset === 3, 90_000);
     expect(await physicalRows()).toBe(2);
-    const deadLetters = openKafkaDeadLetters({
+    const deadLetters = openKafkaDeadLetterQueue({
       config: kafka.config,
       topics: [runEvents],
       logger: createLogger('silent', 'test'),

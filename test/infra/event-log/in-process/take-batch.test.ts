@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { takeBatch } from '../../../infra/event-log/in-process/take-batch.ts';
+import { takeBatch } from '../../../../infra/event-log/in-process/take-batch.ts';
 
 const unit = 256 * 1024;
 const limits = { rows: 100, bytes: 64 * unit };

@@ -3,8 +3,8 @@ import {
   decodeOffsetMetadata,
   encodeOffsetMetadata,
   type OffsetMetadata,
+  startingPoint,
 } from '../../../../infra/event-log/kafka/offset-metadata.ts';
-import { startingPoint } from '../../../../infra/event-log/kafka/starting-point.ts';
 
 const salt = () => 'new';
 const replay = { salt: 'old', until: 100 };

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
-import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';

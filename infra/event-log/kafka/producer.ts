@@ -1,19 +1,19 @@
 /**
- * Appends batches to partitions of Kafka, each exactly at its position.
+ * Appends batches to partitions of Kafka, in order.
  *
- * Invariant: each partition has at most one batch in flight, and the appender keeps it until its outcome is known. A
+ * Invariant: each partition has at most one batch in flight, and `append` keeps it until its outcome is known. A
  * later batch therefore has later offsets, and no copy of a batch appears after a later batch.
  *
  *   1. The idempotent producer sends a batch under its producer id and the next sequence number of the partition. When
  *      a request fails, the library restores the sequence number, so the retry uses the same number.
- *   2. After a timeout or a transient error, the appender breaks the connections that timed out and sends the same
- *      batch again, until it succeeds. A stalled broker that later processes the first copy finds a used sequence
+ *   2. After a timeout or a transient error, `append` breaks the connections that timed out and sends the same batch
+ *      again, until it succeeds. A stalled broker that later processes the first copy finds a used sequence
  *      number: it acknowledges the copy without appending it. (If the batch were given up, the next batch would take
  *      its number and be dropped as a repeat if the first had arrived after all.)
- *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), the appender waits
- *      until no other batch is in flight, replaces the producer by one with a new id, and sends the same batch first.
+ *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), `append` waits until
+ *      no other batch is in flight, replaces the library's producer by one with a new id, and sends the same batch first.
  *      The log may then contain it twice in a row, which merges.
- *   4. If an attempt does not settle, the appender fences its client: it destroys the sockets, so that the client sends
+ *   4. If an attempt does not settle, `append` fences the client: it destroys the sockets, so that the client sends
  *      nothing later, and replaces the producer as in step 3.
  *   5. A batch that the broker rejects for its content was not appended. Its sequence number is free, and its
  *      publishers get the error.
@@ -21,12 +21,11 @@
 import { type Message, Partitioners, type Producer } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { kindsOf } from './client-error.ts';
-import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { backoffMs, pause } from './pause.ts';
+import { isOfKind, type KafkaAddress, type KafkaClient, kindsOf, openKafkaClient } from './client.ts';
 
-export interface Appending {
+export interface PartitionBatch {
   readonly topic: string;
   readonly partition: number;
   readonly messages: readonly Message[];
@@ -44,7 +43,7 @@ type Outcome = 'appended' | 'refused' | 'unknown' | 'silent' | 'number lost' | '
 const lostKinds = ['OUT_OF_ORDER_SEQUENCE_NUMBER', 'UNKNOWN_PRODUCER_ID', 'INVALID_PRODUCER_EPOCH'];
 const refusedKinds = ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'];
 
-export class Appender {
+export class IdempotentProducer {
   readonly #address: KafkaAddress;
   readonly #requestTimeoutMs: number;
   readonly #logger: Logger;
@@ -60,12 +59,12 @@ export class Appender {
   }
 
   /**
-   * Resolves when the batch is in all in-sync replicas; retries until then or until {@link Appender.close}.
+   * Resolves when the batch is in all in-sync replicas; retries until then or until {@link IdempotentProducer.close}.
    * Call it for one batch per partition at a time.
    *
    * @throws TOPIC_UNUSABLE if the broker rejects the size or the format of the batch, EVENT_LOG_UNAVAILABLE after closing.
    */
-  async append(batch: Appending): Promise<void> {
+  async append(batch: PartitionBatch): Promise<void> {
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       await this.#replacing;
       this.#session ??= this.#open();
@@ -120,7 +119,7 @@ export class Appender {
     session.client.fence();
   }
 
-  async #attempt(session: Session, { topic, partition, messages }: Appending) {
+  async #attempt(session: Session, { topic, partition, messages }: PartitionBatch) {
     const sending = this.#connect(session).then(() =>
       session.producer.send({
         topic,
@@ -180,7 +179,7 @@ export class Appender {
     await this.#replacing;
   }
 
-  #recordFailure({ topic, partition }: Appending, error: unknown): void {
+  #recordFailure({ topic, partition }: PartitionBatch, error: unknown): void {
     if (this.#failingSince !== undefined) return;
     this.#failingSince = performance.now();
     this.#logger.warn({ err: error, topic, partition }, 'Kafka does not accept events: retrying until it does');
@@ -195,10 +194,8 @@ export class Appender {
 }
 
 function outcomeOf(error: unknown): Outcome {
-  const kinds = kindsOf(error);
-  const among = (list: readonly string[]) => kinds.some((kind) => list.includes(kind));
-  if (among(['DUPLICATE_SEQUENCE_NUMBER'])) return 'appended';
-  if (among(lostKinds)) return 'number lost';
-  if (among(refusedKinds)) return 'refused';
-  return among(['KafkaJSRequestTimeoutError', 'KafkaJSLockTimeout']) ? 'silent' : 'unknown';
+  if (isOfKind(error, ['DUPLICATE_SEQUENCE_NUMBER'])) return 'appended';
+  if (isOfKind(error, lostKinds)) return 'number lost';
+  if (isOfKind(error, refusedKinds)) return 'refused';
+  return isOfKind(error, ['KafkaJSRequestTimeoutError', 'KafkaJSLockTimeout']) ? 'silent' : 'unknown';
 }

@@ -1,5 +1,12 @@
-import type { Database } from '../../postgres/pool.ts';
-import { type DeadLetter, type DeadLetterHead, type DeadLetters, maxCounted } from '../dead-letters.ts';
+/** The dead-letter queue of the in-process log: the table `dead_letters`. Ids are `<topic>/<id of the row>`. */
+import type { Database, Sql } from '../../postgres/pool.ts';
+import {
+  type DeadLetterHead,
+  type DeadLetterQueue,
+  type DeadLetterRecord,
+  type LogRecord,
+  maxCounted,
+} from '../event-log.ts';
 
 interface HeadRow {
   readonly id: number;
@@ -18,8 +25,8 @@ const headColumns = `id, topic, partition, log_offset, key, octet_length(value) 
 
 const idPattern = /^([\w.-]+)\/(\d{1,15})$/;
 
-/** The dead-letter queue of the in-process log: the table `dead_letters`. Ids are `<topic>/<id of the row>`. */
-export function storedDeadLetters(database: Database): DeadLetters {
+/** Reads the queue. */
+export function postgresDeadLetterQueue(database: Database): DeadLetterQueue {
   return {
     async list({ topics, step, sinceMs, untilMs }, limit) {
       const rows = await database.query<HeadRow>(
@@ -42,7 +49,7 @@ export function storedDeadLetters(database: Database): DeadLetters {
     async find(id) {
       const [, topic, number] = idPattern.exec(id) ?? [];
       if (topic === undefined) return undefined;
-      const [row] = await database.query<HeadRow & Pick<DeadLetter, 'value' | 'headers'>>(
+      const [row] = await database.query<HeadRow & Pick<DeadLetterRecord, 'value' | 'headers'>>(
         `SELECT ${headColumns}, value, headers FROM dead_letters WHERE id = $1 AND topic = $2`,
         [number, topic],
       );
@@ -64,4 +71,42 @@ function toHead(row: HeadRow): DeadLetterHead {
     step: row.step,
     deadAtMs: Number(row.dead_at_ms),
   };
+}
+
+/**
+ * Stores a record with its original bytes and headers; `topic` is the name of its topic. Repeats of the same offset are
+ * stored once.
+ */
+export async function insertDeadLetter(
+  database: Sql,
+  topic: string,
+  { partition, offset, key, value, headers }: LogRecord,
+  reason: string,
+  step: string,
+): Promise<void> {
+  await database.query(
+    `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+    [topic, partition, offset, Buffer.from(key), value, headers, reason.slice(0, 2_000), step],
+  );
+}
+
+/** Records that the event of a dead-letter record was published again. */
+export async function markReplayed(database: Sql, deadLetterId: string): Promise<void> {
+  await database.execute('UPDATE dead_letters SET replayed_at = clock_timestamp() WHERE id = $1', [
+    rowId(deadLetterId),
+  ]);
+}
+
+/** Time of the last replay in ISO 8601; undefined if the record was never replayed. */
+export async function lastReplayOf(database: Sql, deadLetterId: string): Promise<string | undefined> {
+  const [row] = await database.query<{ replayed_at: string | null }>(
+    'SELECT replayed_at FROM dead_letters WHERE id = $1',
+    [rowId(deadLetterId)],
+  );
+  return row?.replayed_at ?? undefined;
+}
+
+function rowId(deadLetterId: string): string {
+  return deadLetterId.slice(deadLetterId.lastIndexOf('/') + 1);
 }

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
-import { inspectKafka } from '../../../../infra/event-log/kafka/inspect-kafka.ts';
+import { inspectKafka } from '../../../../infra/event-log/kafka/health.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
-import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { feedbackEvents, runEvents } from '../../../../schemas/topics.ts';
 import { openTcpProxy } from '../../tcp-proxy.ts';

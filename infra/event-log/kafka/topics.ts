@@ -1,15 +1,34 @@
+/** The topics in Kafka: their names, and what a start creates and requires of them. */
 // Node does not detect all named exports of this CommonJS package; the others are members of the default export.
 import kafkajs, { type Admin } from 'kafkajs';
+import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { kindsOf } from './client-error.ts';
-import { pause } from './pause.ts';
+import { pause } from '../../timeouts/backoff.ts';
+import { isOfKind, kindsOf } from './client.ts';
 
-export type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
+/** Names in Kafka. Installations that share a cluster differ by their prefix. */
+export interface TopicNames {
+  of(topic: Topic): string;
+  deadLettersOf(topic: Topic): string;
+  subjectOf(topic: Topic): string;
+  group(name: string): string;
+}
+
+export function topicNames(prefix: string): TopicNames {
+  return {
+    of: ({ name }) => prefix + name,
+    deadLettersOf: ({ name }) => `${prefix}${name}-dead-letters`,
+    subjectOf: ({ name }) => `${prefix}${name}-value`,
+    group: (name) => prefix + name,
+  };
+}
+
+type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
 
 /** Size of everything around the value of a record: key, headers, batch framing. */
-export const recordSlackBytes = 64 * 1024;
+const recordSlackBytes = 64 * 1024;
 /** Size of the headers that a dead-letter record adds. */
 const deadLetterSlackBytes = 64 * 1024;
 /** Topics with at least this many replicas get `min.insync.replicas` 2. */
@@ -19,6 +38,14 @@ const metadataAttempts = 50;
 export interface RequiredTopic {
   readonly name: string;
   readonly deadLetters: boolean;
+}
+
+/** The topics that must exist in Kafka: one for the events of each topic and one for its dead-letter records. */
+export function requiredTopics(topics: readonly Topic[], names: TopicNames): RequiredTopic[] {
+  return topics.flatMap((topic) => [
+    { name: names.of(topic), deadLetters: false },
+    { name: names.deadLettersOf(topic), deadLetters: true },
+  ]);
 }
 
 /**
@@ -49,7 +76,7 @@ export async function ensureTopics(
 }
 
 /** Value that `max.message.bytes` of the topic must have at least. */
-export function maxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
+function maxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
   return maxRunBytes + recordSlackBytes + (deadLetters ? deadLetterSlackBytes : 0);
 }
 
@@ -78,7 +105,7 @@ async function create(admin: Admin, missing: readonly RequiredTopic[], config: T
       'KafkaJSAggregateError',
       'KafkaJSCreateTopicError',
     ];
-    if (!kinds.some((kind) => kind === 'TOPIC_ALREADY_EXISTS')) throw error;
+    if (!kinds.includes('TOPIC_ALREADY_EXISTS')) throw error;
     if (kinds.some((kind) => /^[A-Z_]+$/.test(kind) && !harmless.includes(kind))) throw error;
   }
 }
@@ -102,7 +129,7 @@ async function defaultReplication(admin: Admin): Promise<number> {
     });
     return Number(resources[0]?.configEntries[0]?.configValue ?? 0);
   } catch (error) {
-    if (!kindsOf(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'))) throw error;
+    if (!isDenied(error)) throw error;
     return 0;
   }
 }
@@ -130,7 +157,7 @@ async function fetchShapes(
         );
       }
     } catch (error) {
-      if (attempt >= metadataAttempts || !kindsOf(error).includes('UNKNOWN_TOPIC_OR_PARTITION')) throw error;
+      if (attempt >= metadataAttempts || !isOfKind(error, ['UNKNOWN_TOPIC_OR_PARTITION'])) throw error;
     }
     if (attempt >= metadataAttempts) {
       // Transient: brokers that restart or elect leaders learn of the topics later.
@@ -141,6 +168,7 @@ async function fetchShapes(
   }
 }
 
+/** Requires that the largest run fits, and warns about other differences from the configuration. */
 async function compare(
   admin: Admin,
   topics: readonly RequiredTopic[],
@@ -148,21 +176,14 @@ async function compare(
   config: TopicConfig,
   logger: Logger,
 ): Promise<void> {
-  const topicConfigs = await fetchTopicConfigs(admin, topics, logger);
+  const found = await fetchTopicSettings(admin, topics).catch((error: unknown) => {
+    if (!isDenied(error)) throw error;
+    logger.warn('this Kafka user may not read topic configurations; Runlake does not check them');
+    return new Map<string, TopicSettings>();
+  });
+  requireMessageSizes(topics, found, config);
   for (const topic of topics) {
     const { partitions, replicas } = shapes.get(topic.name) as Shape;
-    const found = topicConfigs.get(topic.name);
-    const maxBytes = Number(found?.get('max.message.bytes') ?? Number.POSITIVE_INFINITY);
-    const needed = maxMessageBytes(topic, config);
-    if (maxBytes < needed) {
-      throw runlakeError('TOPIC_UNUSABLE', {
-        topic: topic.name,
-        property: 'max.message.bytes',
-        found: maxBytes,
-        needed,
-        variable: 'RUNLAKE_MAX_RUN_BYTES',
-      });
-    }
     const differs = { topic: topic.name, partitions, replicas };
     if (partitions !== config.kafkaPartitions) {
       logger.warn(
@@ -176,36 +197,55 @@ async function compare(
         `the topic does not have the configured ${config.kafkaReplication} replicas; Runlake does not alter it`,
       );
     }
-    const quorum = Number(found?.get('min.insync.replicas') ?? 2);
+    const quorum = found.get(topic.name)?.minInsyncReplicas ?? 2;
     if (replicas >= replicasWithQuorum && quorum < 2) {
       logger.warn(differs, 'min.insync.replicas of the topic is 1: accepted events may be lost when a broker fails');
     }
   }
 }
 
-async function fetchTopicConfigs(
+/** Settings of a topic in Kafka; NaN if the broker does not name one. */
+export interface TopicSettings {
+  readonly maxMessageBytes: number;
+  readonly minInsyncReplicas: number;
+}
+
+export async function fetchTopicSettings(
   admin: Admin,
   topics: readonly RequiredTopic[],
-  logger: Logger,
-): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>> {
-  try {
-    const { resources } = await admin.describeConfigs({
-      includeSynonyms: false,
-      resources: topics.map(({ name }) => ({
-        type: kafkajs.ConfigResourceTypes.TOPIC,
-        name,
-        configNames: ['max.message.bytes', 'min.insync.replicas'],
-      })),
-    });
-    return new Map(
-      resources.map((resource) => [
-        resource.resourceName,
-        new Map(resource.configEntries.map(({ configName, configValue }) => [configName, configValue])),
-      ]),
-    );
-  } catch (error) {
-    if (!kindsOf(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'))) throw error;
-    logger.warn('this Kafka user may not read topic configurations; Runlake does not check them');
-    return new Map();
+): Promise<Map<string, TopicSettings>> {
+  const configNames = ['max.message.bytes', 'min.insync.replicas'];
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: topics.map(({ name }) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name, configNames })),
+  });
+  return new Map(
+    resources.map(({ resourceName, configEntries }) => {
+      const values = new Map(configEntries.map(({ configName, configValue }) => [configName, Number(configValue)]));
+      const [maxMessageBytes, minInsyncReplicas] = configNames.map((name) => values.get(name) ?? Number.NaN);
+      return [resourceName, { maxMessageBytes, minInsyncReplicas } as TopicSettings];
+    }),
+  );
+}
+
+/** @throws TOPIC_UNUSABLE if a run of the maximum size does not fit into one of the topics. */
+export function requireMessageSizes(
+  topics: readonly RequiredTopic[],
+  settings: ReadonlyMap<string, TopicSettings>,
+  config: Pick<Config, 'maxRunBytes'>,
+): void {
+  for (const topic of topics) {
+    const needed = maxMessageBytes(topic, config);
+    const found = settings.get(topic.name)?.maxMessageBytes ?? needed;
+    if (found < needed) {
+      const variable = 'RUNLAKE_MAX_RUN_BYTES';
+      const property = 'max.message.bytes';
+      throw runlakeError('TOPIC_UNUSABLE', { topic: topic.name, property, found, needed, variable });
+    }
   }
+}
+
+/** Whether Kafka refused a request because this user may not make it. */
+function isDenied(error: unknown): boolean {
+  return kindsOf(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'));
 }
