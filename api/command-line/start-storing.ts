@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { startRollUp } from '../../pipelines/usage/roll-up.ts';
+import { startRollUp } from '../../pipelines/usage/rollup.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 import { startSink } from './start-sink.ts';
