@@ -1,4 +1,4 @@
-import { clickhouseClockMs, inspectClickHouseRights } from '../../infra/clickhouse/inspect-clickhouse.ts';
+import { clickhouseClockMs, inspectClickHouseRights } from '../../infra/clickhouse/server-queries.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
