@@ -14,7 +14,6 @@ import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
-import { createUsageCounts } from '../../pipelines/usage/report.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
@@ -58,7 +57,6 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     feedbackSigner: feedbackSigner(secretKey),
-    usageCounts: createUsageCounts({ clickhouse, database, cacheBytes: config.usageCacheBytes }),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns },
     destinations: destinationDeps(config, database, secretKey),

@@ -9,7 +9,7 @@ import { expireDeferredEvents } from '../../pipelines/ingest/expire-deferred-eve
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { deleteProjectRuns, requeueDeletions } from '../../pipelines/projects/delete-projects.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
-import { startRollUp } from '../../pipelines/usage/roll-up.ts';
+import { startRollUp } from '../../pipelines/usage/rollup.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';

@@ -10,7 +10,6 @@ import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts'
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
-import type { ReadUsageCounts } from '../../pipelines/usage/report.ts';
 
 /**
  * The services that operations call, created once by the role (`api/command-line`). An area that needs a new service
@@ -24,8 +23,6 @@ export interface Services {
   /** Unset: no rate limit. */
   readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
   readonly projects: ProjectResolver;
-  /** Counts for usage reports; caches those that can no longer change. */
-  readonly usageCounts: ReadUsageCounts;
   /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;
   /** Connects to and checks the destinations of bulk exports. */

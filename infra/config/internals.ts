@@ -91,8 +91,6 @@ export const memoryShares = {
   maxPendingBytes: 1 / 4,
   /** Events that are fetched from Kafka and not stored yet; beyond it, fetching pauses. */
   maxFetchedBytes: 1 / 4,
-  /** Cache of usage counts, which is invalidated when the counts change. */
-  usageCacheBytes: 1 / 32,
   /** Buffers of one encoder process of bulk exports, which needs about 200 MB on top. */
   exportEncoderBytes: 1 / 4,
   /** Events that one process that runs graph code buffers; beyond it, the run with the most buffered events fails. */

@@ -14,7 +14,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { endInserts } from '../../../infra/clickhouse/end-inserts.ts';
+import { endInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { avroContainer, fieldOffset, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
 import type { DirtyHour, EventLog, InsertBatch, LogRecord } from '../../../infra/event-log/event-log.ts';

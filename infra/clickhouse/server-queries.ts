@@ -26,3 +26,27 @@ export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number>
   });
   return Number(row?.ms);
 }
+
+/** Free space of ClickHouse's fullest disk, in percent. Disks of unknown size, such as object stores, do not count. */
+export async function diskFreePercent(clickhouse: ClickHouse): Promise<number> {
+  const [row] = await clickhouse.query<{ percent: number }>({
+    name: 'disk-free',
+    sql: 'SELECT min(100 * unreserved_space / total_space) AS percent FROM system.disks WHERE total_space > 0',
+  });
+  return row?.percent ?? 100;
+}
+
+/**
+ * Kills inserts with this deduplication token that still run on the server, for example those of a process that died,
+ * so that they cannot write rows later. Resolves when they have ended.
+ *
+ * @throws the errors of {@link ClickHouse}.
+ */
+export async function endInserts(clickhouse: ClickHouse, token: string): Promise<void> {
+  await clickhouse.command({
+    name: 'end-inserts',
+    sql: `KILL QUERY WHERE current_database = currentDatabase() AND user = currentUser()
+      AND query_kind = 'Insert' AND Settings['insert_deduplication_token'] = {token:String} SYNC`,
+    params: { token },
+  });
+}

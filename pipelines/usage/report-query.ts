@@ -1,6 +1,19 @@
 import type { Query } from '../../infra/clickhouse/clickhouse.ts';
-import type { Grouping } from './grouping.ts';
 import type { BucketPlan } from './stride.ts';
+
+/** Dimensions that usage can be grouped by. SPEC.md 4.2. */
+export const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
+export type Grouping = (typeof groupings)[number];
+
+/** Counts of one bucket; if the query did not have to sum, a bucket may have several rows. Unordered. */
+export interface UsageCounts {
+  /** Index of the bucket. */
+  readonly bucket: number;
+  /** Ids of projects, users, keys or workspaces. */
+  readonly ids: readonly string[];
+  /** The number of traces of each id. */
+  readonly traces: readonly number[];
+}
 
 const hourSeconds = 3_600;
 const daySeconds = 86_400;
@@ -12,11 +25,11 @@ const lastHourSeconds = 4_294_965_600;
 const maxInlineIds = 2_000;
 
 /**
- * Builds the query of every usage report; undefined if nothing can match.
+ * Builds the query of every usage report, with {@link UsageCounts} as rows; undefined if nothing can match.
  *
  * Whole UTC days of the range are read from `usage_daily`; the hours before and after them, and all of an hourly
  * report, from `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so no day
- * has to be divided. `readUsageRows` decodes the rows.
+ * has to be divided.
  */
 export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): Query | undefined {
   const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;

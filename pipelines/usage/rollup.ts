@@ -16,23 +16,37 @@
  *      its process, the rows it writes later have a lower `roll_up` and lose.
  *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done,
  *      reports by day differ from reports by hour.
- *   6. Record the days as changed by this run (`usage-changes.ts`), delete exactly the `usage_dirty_hours` rows that were
- *      read, by their sequence numbers, and commit. After a crash before the commit, the hours are counted again.
+ *   6. Delete exactly the `usage_dirty_hours` rows that were read, by their sequence numbers, and commit. After a crash
+ *      before the commit, the hours are counted again.
+ *
+ * The loop around roll-up runs:
+ *
+ * Invariant: while dirty hours exist and the engines answer, roll-up runs continue; never two at a time in this process
+ * (the advisory lock of a run excludes other processes).
+ *
+ *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. This check is the whole
+ *      cost of idling.
+ *   2. Execute a roll-up run. After a failure the hours stay dirty: back off exponentially and continue with 1.
+ *   3. Pause, so that a stream of wakes causes few runs with many hours each.
+ *   4. Sleep until the loop is woken or the interval is over; if a limit left dirty hours, do not sleep.
+ *
+ * Stopping lets a running roll-up run finish and starts no other.
  */
-import type { ClickHouse, Command, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
-import type { DirtyHour } from '../../infra/event-log/event-log.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
-import { recordChanges } from './mark-hours-dirty.ts';
 
-export const rollUpSeconds = histogram(
+import { countHours, sumDays } from './rollup-query.ts';
+
+const rollUpSeconds = histogram(
   'runlake_usage_roll_up_seconds',
   'Duration of a usage roll-up run, by outcome: counted, idle (no dirty hours), busy (another process runs one), failed.',
   ['outcome'],
   [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
 );
 
-export const countedHours = counter(
+const countedHours = counter(
   'runlake_usage_hours_counted_total',
   'Hours counted by the usage roll-up, one for each workspace and count.',
   [],
@@ -49,12 +63,6 @@ export const oldestDirtyHourAge = scrapedGauge(
   'runlake_usage_oldest_dirty_hour_age_seconds',
   'Age of the oldest dirty hour that is not counted yet; 0 if there is none.',
   [],
-);
-
-export const readReports = counter(
-  'runlake_usage_reports_total',
-  'Usage reports answered, by source: clickhouse, or memory if their counts had not changed.',
-  ['source'],
 );
 
 /** Costs one index lookup. */
@@ -89,7 +97,7 @@ export interface RollUpOutcome {
 }
 
 /** Default maximum of distinct hours per roll-up run. */
-export const defaultMaxHours = 20_000;
+const defaultMaxHours = 20_000;
 
 /** Advisory lock key; no other lock in this database uses it. */
 const lockKey = 7_215_508_431;
@@ -119,7 +127,6 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
     await deps.clickhouse.command({ ...countHours(hours, next!.rollUp), timeoutMs });
     await deps.clickhouse.command({ ...sumDays(hours, next!.rollUp), timeoutMs });
 
-    await recordChanges(transaction, hours, next!.rollUp);
     // Sorted oldest first.
     maxWaitSeconds = dirtyHours[0]!.waited_seconds;
     const sequences = dirtyHours.flatMap(({ sequences }) => sequences);
@@ -157,64 +164,123 @@ const readDirtyHoursSql = `
   ORDER BY min(sequence)
   LIMIT $2`;
 
-/** The dirty hours as an external table, because a list of keys in the statement would have a size limit. */
-function dirtyHours(hours: readonly DirtyHour[]): ExternalTable {
-  return {
-    name: 'dirty_hours',
-    // Not a DateTime: ClickHouse parses short numbers in a DateTime column as other formats.
-    structure: 'tenant_id UUID, hour_seconds UInt32',
-    rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
-  };
+export interface RollUpOptions extends RollUpDeps {
+  /** Maximum time between two checks for dirty hours, in milliseconds. */
+  readonly intervalMs: number;
+  readonly logger: Logger;
+  readonly limits?: RollUpLimits;
 }
 
-/** ClickHouse can use the sorting key only for the first two conditions, each on one column. */
-const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM dirty_hours)
-      AND ${column} IN (SELECT ${ofSeconds} FROM dirty_hours)
-      AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM dirty_hours)`;
-
-/**
- * Step 4. Reads the facts once for all dimensions. The second half of the UNION gives empty lists to an hour that has
- * no traces any more. `pick` is read by position, because under FINAL a subcolumn read by name returns unmerged rows.
- */
-export function countHours(hours: readonly DirtyHour[], rollUp: number): Command {
-  return {
-    name: 'count-usage-hours',
-    sql: `INSERT INTO usage_hourly (tenant_id, dimension, hour, ids, traces, roll_up)
-SELECT tenant_id, entry.1, hour, entry.2.1, entry.2.2, {rollUp:UInt64}
-FROM (
-  SELECT tenant_id, hour, sumMap(workspaces, ones) AS by_workspace, sumMap(projects, ones) AS by_project,
-    sumMap(users, ones) AS by_user, sumMap(api_keys, ones) AS by_key
-  FROM (
-    SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
-      [toUInt64(1)] AS ones
-    FROM traces FINAL
-    WHERE ${dirtyHoursCondition('hour', "toDateTime(hour_seconds, 'UTC')")}
-    UNION ALL
-    SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM dirty_hours
-  )
-  GROUP BY tenant_id, hour
-)
-ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry`,
-    params: { rollUp },
-    external: dirtyHours(hours),
-    profile: 'recount',
-  };
+export interface RollUp {
+  /**
+   * Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never throws.
+   */
+  wake(): void;
+  /**
+   * Executes a roll-up run after any running one. When it resolves, all hours marked dirty before the call are counted,
+   * unless the outcome is `busy` or `more` is set.
+   *
+   * @throws errors of {@link runRollUp}.
+   */
+  runNow(): Promise<RollUpOutcome>;
+  /** @throws the last error after several consecutive failures; usage then lags behind. */
+  check(): Promise<void>;
+  /** Stops the loop; resolves when a running roll-up run has finished. */
+  stop(): Promise<void>;
 }
 
-/** Step 5. */
-export function sumDays(hours: readonly DirtyHour[], rollUp: number): Command {
+/** One or two failures in a row are expected when an engine restarts. */
+const minReportedFailures = 3;
+/** The pause is three times the duration of a run: while traces stream in, each run counts a growing hour again. */
+const pauseFactor = 3;
+const minPauseMs = 400;
+const maxPauseMs = 5_000;
+const minBackoffMs = 250;
+const maxBackoffMs = 5_000;
+
+/** Starts the roll-up loop of a process. */
+export function startRollUp({ database, clickhouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
+  let stopping = false;
+  let woken = true;
+  let wakePause = () => {};
+  let lagging: { readonly error: unknown } | undefined;
+  let running: Promise<unknown> = Promise.resolve();
+
+  function runNow(rollUpLimits = limits): Promise<RollUpOutcome> {
+    const rollUp = running.then(async () => {
+      const observe = rollUpSeconds.startTimer();
+      let outcome: RollUpOutcome['outcome'] | 'failed' = 'failed';
+      try {
+        const result = await runRollUp({ database, clickhouse }, rollUpLimits);
+        outcome = result.outcome;
+        countedHours.inc(result.hours);
+        logger.debug(result, 'usage roll-up run finished');
+        return result;
+      } finally {
+        observe({ outcome });
+      }
+    });
+    running = rollUp.catch(() => undefined);
+    return rollUp;
+  }
+
+  /** Waits for `ms`, or until `over` returns true; `over` is evaluated when the loop is woken or stopped. */
+  function pause(ms: number, over: () => boolean): Promise<void> {
+    if (over()) return Promise.resolve();
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        wakePause = () => {};
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      wakePause = () => over() && end();
+    });
+  }
+
+  async function loop(): Promise<void> {
+    let failed = 0;
+    while (!stopping) {
+      const startedMs = performance.now();
+      try {
+        if (woken || (await hasDirtyHours(database))) {
+          woken = false;
+          // A failed run may have been too large for the memory of ClickHouse.
+          const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
+          woken = (await runNow({ ...limits, hours })).more || woken;
+          const tookMs = performance.now() - startedMs;
+          await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), () => stopping);
+        }
+        if (failed > 0) logger.info({ failed }, 'usage roll-up works again');
+        failed = 0;
+        lagging = undefined;
+        await pause(intervalMs, () => stopping || woken);
+      } catch (err) {
+        failed += 1;
+        if (failed >= minReportedFailures) lagging = { error: err };
+        logger.warn({ err, failed }, 'usage roll-up run failed; its hours stay dirty');
+        await pause(Math.min(minBackoffMs * 2 ** (failed - 1), maxBackoffMs), () => stopping);
+      }
+    }
+  }
+
+  const looping = loop();
+  const hideMetrics = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(database));
   return {
-    name: 'sum-usage-days',
-    sql: `INSERT INTO usage_daily (tenant_id, dimension, day, ids, traces, roll_up)
-SELECT tenant_id, dimension, day, counted.1, counted.2, {rollUp:UInt64}
-FROM (
-  SELECT tenant_id, dimension, toDate(hour) AS day, sumMap(ids, traces) AS counted
-  FROM usage_hourly FINAL
-  WHERE ${dirtyHoursCondition('toDate(hour)', "toDate(toDateTime(hour_seconds, 'UTC'))")}
-  GROUP BY tenant_id, dimension, day
-)`,
-    params: { rollUp },
-    external: dirtyHours(hours),
-    profile: 'recount',
+    wake: () => {
+      woken = true;
+      wakePause();
+    },
+    runNow: () => runNow(),
+    check: async () => {
+      if (lagging !== undefined) throw lagging.error;
+    },
+    stop: async () => {
+      stopping = true;
+      wakePause();
+      await looping;
+      await running;
+      hideMetrics();
+    },
   };
 }

@@ -1,7 +1,7 @@
 import { PassThrough, Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { chunksOf } from '../../../infra/clickhouse/chunks-of.ts';
+import { chunksOf } from '../../../infra/clickhouse/answer.ts';
 
 /** A body that yields to the event loop after each chunk, and fails at the end if `failure` is set. */
 async function read(stream: Readable): Promise<{ text: string; failure?: unknown }> {
