@@ -1,17 +1,23 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
-import { ZstdDecoder } from '../../../../../pipelines/ingest/body/zstd/decoder.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { loadZstd, ZstdDecoder } from '../../../../../pipelines/ingest/body/zstd-decoder.ts';
 import { sample, samples } from './samples.fixture.ts';
+
+beforeAll(loadZstd);
 
 function decode(bytes: Buffer, chunkBytes = bytes.length): Buffer {
   const decoder = new ZstdDecoder();
-  const blocks: Buffer[] = [];
-  for (let at = 0; at < bytes.length; at += chunkBytes) {
-    decoder.push(bytes.subarray(at, at + chunkBytes));
-    for (let block = decoder.next(); block !== undefined; block = decoder.next()) blocks.push(block);
+  const steps: Buffer[] = [];
+  try {
+    for (let at = 0; at < bytes.length; at += chunkBytes) {
+      decoder.push(bytes.subarray(at, at + chunkBytes));
+      for (let step = decoder.next(); step !== undefined; step = decoder.next()) steps.push(step);
+    }
+    decoder.finish();
+    return Buffer.concat(steps);
+  } finally {
+    decoder.close();
   }
-  decoder.finish();
-  return Buffer.concat(blocks);
 }
 
 const skippable = Buffer.from([0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3]);
@@ -26,6 +32,10 @@ function block(type: number, size: number, content: readonly number[], isLast = 
   header.writeUIntLE((size << 3) | (type << 1) | (isLast ? 1 : 0), 0, 3);
   return Buffer.concat([header, Buffer.from(content)]);
 }
+
+const damaged = 'the data is damaged';
+const wrongChecksum = sample('json-1');
+wrongChecksum[wrongChecksum.length - 1]! ^= 1;
 
 const compressed = (...content: number[]) => frame(block(2, content.length, content));
 
@@ -86,11 +96,7 @@ describe('damage', () => {
     ['text after a frame', Buffer.concat([sample('empty'), Buffer.from('more than eight')]), 'no frame begins'],
     ['a little text after a frame', Buffer.concat([sample('empty'), Buffer.from('x')]), 'the stream ends early'],
     ['a skippable frame cut short', skippable.subarray(0, 10), 'the stream ends early'],
-    [
-      'a reserved bit in the header',
-      Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x08, 0x38, 1, 0, 0]),
-      'a reserved bit is set',
-    ],
+    ['a reserved bit in the header', Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x08, 0x38, 1, 0, 0]), damaged],
     ['a dictionary', Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x01, 0x38, 9, 1, 0, 0]), 'it needs a dictionary'],
     [
       'a window of 2 TB',
@@ -102,29 +108,29 @@ describe('damage', () => {
       Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0, 0, 0, 0, 0x10]),
       'its window of 1152921504606847000 bytes is above 8388608',
     ],
-    ['a block of an unknown type', frame(block(3, 1, [0])), 'a block has a reserved type'],
-    ['a block above 128 KiB', frame(block(1, 131_073, [0])), 'a block is larger than allowed'],
+    ['a block of an unknown type', frame(block(3, 1, [0])), damaged],
+    ['a block above 128 KiB', frame(block(1, 131_073, [0])), damaged],
     [
       'fewer bytes than announced',
       Buffer.concat([Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x20, 5]), block(1, 4, [0x61])]),
-      'a frame does not yield the 5 bytes that its header announces',
+      damaged,
     ],
     [
       'more bytes than announced',
       Buffer.concat([Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x20, 5]), block(1, 3, [0x61], false), block(1, 3, [0x61])]),
-      'a frame does not yield the 5 bytes that its header announces',
+      damaged,
     ],
-    ['an empty compressed block', compressed(), 'a block has no literals section'],
-    ['literals beyond the block', compressed(0x50, 1), 'the literals of a block do not fit it'],
-    ['a missing tree', compressed(0x03, 0, 0, 0), 'a block reuses a Huffman tree, but none precedes it'],
-    ['no sequences section', compressed(0x08, 0x61), 'a block has no sequences section'],
-    ['bytes after the last section', compressed(0x08, 0x61, 0, 0), 'a block without sequences has data'],
-    ['missing tables', compressed(0x08, 0x61, 1, 0xfc, 1), 'a block reuses a table, but none precedes it'],
-    ['a reserved bit in a block', compressed(0x08, 0x61, 1, 0x01, 1), 'a reserved bit is set in a block'],
-    ['a stream without end mark', compressed(0x08, 0x61, 1, 0x54, 0, 0, 0, 0), 'a bit stream has no end mark'],
-    ['a match before the start', compressed(0x08, 0x61, 1, 0x54, 1, 3, 0, 0x08), 'reaches back before the start'],
-    ['sequences without end', compressed(0x08, 0x61, 1, 0x54, 1, 0, 0, 0x02), 'do not fit it'],
-    ['an undefined symbol', compressed(0x08, 0x61, 1, 0x54, 36, 0, 0, 1), 'a table has an invalid symbol'],
+    ['literals beyond the block', compressed(0x50, 1), damaged],
+    ['a missing tree', compressed(0x03, 0, 0, 0), damaged],
+    ['no sequences section', compressed(0x08, 0x61), damaged],
+    ['bytes after the last section', compressed(0x08, 0x61, 0, 0), damaged],
+    ['missing tables', compressed(0x08, 0x61, 1, 0xfc, 1), damaged],
+    ['a reserved bit in a block', compressed(0x08, 0x61, 1, 0x01, 1), damaged],
+    ['a stream without end mark', compressed(0x08, 0x61, 1, 0x54, 0, 0, 0, 0), damaged],
+    ['a match before the start', compressed(0x08, 0x61, 1, 0x54, 1, 3, 0, 0x08), damaged],
+    ['sequences without end', compressed(0x08, 0x61, 1, 0x54, 1, 0, 0, 0x02), damaged],
+    ['an undefined symbol', compressed(0x08, 0x61, 1, 0x54, 36, 0, 0, 1), damaged],
+    ['a wrong checksum', wrongChecksum, 'its checksum is wrong'],
   ])('is reported: %s', (_, bytes, reason) => {
     expect(() => decode(bytes)).toThrow(reason);
   });
@@ -149,5 +155,31 @@ describe('bombs', () => {
     const start = performance.now();
     expect(decode(bytes)).toHaveLength(200_000);
     expect(performance.now() - start).toBeLessThan(15_000);
+  });
+});
+
+describe('memory of the library', () => {
+  const largeWindow = Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3]);
+  const started = Buffer.concat([largeWindow, block(1, 1, [0x61], false)]);
+
+  it('is free again after an error', () => {
+    const broken = Buffer.concat([started, block(3, 1, [0])]);
+    for (let body = 0; body < 400; body++) expect(() => decode(broken)).toThrow(damaged);
+  });
+
+  it('has a limit, beyond which bodies are refused until others are complete', () => {
+    const decoders: ZstdDecoder[] = [];
+    const open = () => {
+      for (let body = 0; body < 400; body++) {
+        const decoder = new ZstdDecoder();
+        decoders.push(decoder);
+        decoder.push(started);
+        decoder.next();
+      }
+    };
+    expect(open).toThrow(expect.objectContaining({ code: 'OVERLOADED', status: 503 }));
+    expect(decoders.length).toBeGreaterThan(100);
+    for (const decoder of decoders) decoder.close();
+    expect(decode(sample('json-1')).equals(samples['json-1']!.content())).toBe(true);
   });
 });
