@@ -102,7 +102,7 @@ export function parseProcess(text: string): ProcessRecord | undefined {
 
 /** Records the server process, so that the next start can identify it. */
 export function recordProcess(path: string, pid: number): void {
-  writePrivateFile(path, describeProcess(pid));
+  writePrivateFile(path, JSON.stringify([pid, processIdentity(pid) ?? '']));
 }
 
 /**
@@ -110,15 +110,24 @@ export function recordProcess(path: string, pid: number): void {
  * suspended. Another process that reuses its process id is not touched. The caller holds the data folder's lock.
  */
 export async function endLeftover(path: string): Promise<void> {
-  const recorded = parseProcess(readFileIfThere(path) ?? '');
-  if (recorded === undefined || !isSameProcess(recorded.pid, recorded.identity)) return;
-  const { pid, identity } = recorded;
+  const [pid, identity] = parseRecorded(readFileIfThere(path));
+  if (!isSameProcess(pid, identity)) return;
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
     // The process has just exited.
   }
   await untilGone(() => !isSameProcess(pid, identity), exitTimeoutMs);
+}
+
+function parseRecorded(text: string | undefined): [pid: number, identity: string] {
+  try {
+    const value: unknown = JSON.parse(text ?? '[]');
+    if (Array.isArray(value)) return [Number(value[0] ?? 0), String(value[1] ?? '')];
+  } catch {
+    // No process is recorded.
+  }
+  return [0, ''];
 }
 
 /** Name of the file that records the owner process of a folder. */
