@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { selectOf } from '../pipelines/exports/chunk-columns.ts';
-import { memberOrder } from '../pipelines/exports/chunk-reader.ts';
+import { memberOrder } from '../pipelines/exports/members.ts';
 import { exportFields } from '../schemas/parquet/run-columns.ts';
 import { startRole } from '../test/role-process.ts';
 import { median, round, timedMs } from './figures.ts';

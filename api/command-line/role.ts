@@ -55,12 +55,20 @@ export async function loadParts(role: Role, config: Config) {
   const runsGraphs = servesAgents(role, config);
   const [mainApi, storing, exporting, agents, answering] = await Promise.all([
     answersMain ? loadMainApi() : undefined,
-    all || role === 'ingest' ? import('./start-storing.ts') : undefined,
+    all || role === 'ingest' ? loadStoring() : undefined,
     all || role === 'exports' ? import('./start-exports.ts') : undefined,
     runsGraphs ? import('./start-agents.ts') : undefined,
     answersMain || runsGraphs ? import('./answering-services.ts') : undefined,
   ]);
   return { mainApi, storing, exporting, agents, answering };
+}
+
+async function loadStoring() {
+  const [{ startStoring }, { startWorkers }] = await Promise.all([
+    import('./start-storing.ts'),
+    import('./start-workers.ts'),
+  ]);
+  return { startStoring, startWorkers };
 }
 
 async function loadMainApi() {

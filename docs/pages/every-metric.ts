@@ -7,5 +7,6 @@ import '../../api/command-line/serve-http.ts';
 import '../../api/command-line/start-agents.ts';
 import '../../api/command-line/start-exports.ts';
 import '../../api/command-line/start-storing.ts';
+import '../../api/command-line/start-workers.ts';
 import '../../api/main/operations.ts';
 import '../../infra/event-log/kafka/kafka-log.ts';

@@ -22,7 +22,7 @@ import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
 import { ancestorIds, dottedOrderOf, type Unplaced } from '../runs/dotted-orders.ts';
 import { readMembersOfTraces } from '../runs/trace-facts.ts';
 import { chunkColumns, idColumn, listDerivedKinds, readUnplaced, sourceName, unplacedColumn } from './chunk-columns.ts';
-import type { MembersCondition } from './chunk-reader.ts';
+import type { MembersCondition } from './members.ts';
 import type { ExportScope } from './record.ts';
 
 /** One CSV line (RFC 4180) with all values quoted; an absent value is empty. */

@@ -9,9 +9,10 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-columns.ts';
 
 import { chunkColumns, formOf, sourceName } from './chunk-columns.ts';
-import { type ChunkFiles, type ChunkRequest, countMembers, findChunk, readChunk } from './chunk-reader.ts';
+import { type ChunkFiles, type ChunkRequest, findChunk, readChunk } from './chunk-reader.ts';
 import type { WorkDeps } from './export-deps.ts';
 import type { ChunkSource } from './export-run.ts';
+import { countMembers } from './members.ts';
 import type { ExportFormat } from './record.ts';
 
 /** A file that is ready for upload. */

@@ -33,7 +33,7 @@ it.each([
   ],
   ['api/command-line/doctor.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|uuid)/],
   ['api/command-line/answering-services.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb)/],
-  ['api/command-line/start-storing.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb|uuid)/],
+  ['api/command-line/start-workers.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb|uuid)/],
   ['pipelines/agents/workers/worker-process.ts', /^(@aws-sdk|avsc|kafkajs|@duckdb|fastify|undici|uuid|lru-cache)/],
 ])('%s loads no package that its start does not need', (entry, unneeded) => {
   expect(packagesOf(entry).filter((name) => unneeded.test(name))).toEqual([]);

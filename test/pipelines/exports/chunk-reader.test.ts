@@ -2,12 +2,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import {
   type ChunkLimits,
-  countMembers,
   type ExportChunk,
   type ExportCursor,
   findChunk,
-  membersCondition,
 } from '../../../pipelines/exports/chunk-reader.ts';
+import { countMembers, membersCondition } from '../../../pipelines/exports/members.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';

@@ -1,0 +1,40 @@
+import type { Jobs } from '../../infra/jobs/jobs.ts';
+import { publishStoredDeadLetter } from '../../pipelines/dead-letters/dead-letter-replays.ts';
+import { expireDeferredEvents } from '../../pipelines/ingest/expire-deferred-events.ts';
+import { deleteProjectRuns, requeueDeletions } from '../../pipelines/projects/delete-projects.ts';
+import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
+import { enqueueDeletions } from './enqueue-deletions.ts';
+import type { StoringParts } from './start-storing.ts';
+
+const tidyEveryMs = 10 * 60_000;
+/** How long an event waits for its trace before it goes to the dead-letter queue: longer than an outage of its sender. */
+const deferredEventHours = 24;
+
+/** Runs background jobs in this process until `jobs` closes. @throws JOBS_UNAVAILABLE */
+export async function startWorkers({
+  logger,
+  log,
+  jobs,
+  stores: { database, clickhouse },
+}: Omit<StoringParts, 'config'> & { readonly jobs: Jobs }): Promise<void> {
+  jobs.work('expire-deferred-events', async (_payload, { signal }) => {
+    await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
+  });
+  jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
+    deleteProjectRuns({ clickhouse, database }, { workspaceId, projectId, signal }),
+  );
+  jobs.work('replay-dead-letter', ({ dead_letter_id: deadLetterId }) =>
+    publishStoredDeadLetter({ log, database }, deadLetterId),
+  );
+  jobs.work('delete-workspace-data', ({ workspace_id: workspaceId }, { signal }) =>
+    deleteWorkspaceData({ clickhouse, database, jobs, logger }, { workspaceId, signal }),
+  );
+  jobs.work('requeue-deletions', async () => {
+    const deps = { database, ...enqueueDeletions(jobs) };
+    await requeueDeletions(deps);
+    await requeueWorkspaceDeletions(deps);
+  });
+  await jobs.every('expire-deferred-events', tidyEveryMs, {});
+  // A schedule runs its first job immediately.
+  await jobs.every('requeue-deletions', tidyEveryMs, {});
+}
