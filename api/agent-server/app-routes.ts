@@ -72,7 +72,7 @@ const notForwarded = new Set([
 
 /**
  * Forwards a request to the custom app unchanged and streams its response back. The app sets its own security headers;
- * CORS headers are those of this server if `http.cors` configures them.
+ * If `http.cors` is set, this server sets the CORS headers.
  *
  * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT, and the errors of `identify`.
  */

@@ -31,7 +31,10 @@ export interface AnsweringParts {
   readonly countRuns: AcceptDeps['count'];
 }
 
-/** Creates the services of the main API: the given parts, and the authenticator and accept ports of this process. */
+/**
+ * Creates the services of the main API: the given parts, and the authenticator and the ingest dependencies of this
+ * process.
+ */
 export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, clickhouse } = parts.stores;

@@ -14,7 +14,7 @@ import type { Stores } from './open-stores.ts';
 
 /**
  * Starts the workers of bulk exports, for `all` and `exports`. At shutdown they stop before the job queue, which would
- * otherwise wait for a export run of several hours.
+ * otherwise wait for an export run that takes hours.
  * @throws the errors of the work folder and of the job queue.
  */
 export async function startExports(

@@ -67,8 +67,8 @@ export interface ServerOptions {
   /** Default: the main API. */
   readonly form?: ApiForm;
   /**
-   * What the process waits for before it accepts requests; undefined as soon as it accepts them. Health operations
-   * answer meanwhile.
+   * Returns the dependencies that the start waits for; undefined once the server accepts requests. Health operations
+   * respond meanwhile.
    */
   readonly waitsFor?: () => string | undefined;
 }

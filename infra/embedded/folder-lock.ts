@@ -1,14 +1,14 @@
 /**
  * An exclusive lock on a folder, made of plain files, that is released when its process dies.
  *
- * Invariant: of the files `lock.<n>`, the one with the highest n contains the holder: a live process, or no process. It
- * is never deleted while it is the highest, and only a process that has seen its holder dead creates a higher one.
+ * Invariant: of the files `lock.<n>`, the one with the highest n names the holder, or is empty after a release. It is
+ * never deleted, and only a process that has verified that the holder is dead creates n + 1.
  *
  * 1. Read the highest file. If its holder is alive, refuse.
  * 2. Write this process to a draft and `link` it as the next number. The link is atomic and succeeds for one process
  *    only; the others start again at step 1.
  * 3. List the files again. If there is a higher one, this process was late, and others have had the lock meanwhile.
- *    Delete the own file and start again at step 1.
+ *    Delete the file of this process and restart at step 1.
  * 4. The lock is held. Delete the lower files.
  * 5. To release the lock, replace the content of the file by `{}` with a rename.
  *

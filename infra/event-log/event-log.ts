@@ -87,8 +87,8 @@ export interface FollowOptions {
   /**
    * Receives the records of a partition in log order as soon as they have an offset, which may be before they are
    * durable. After an outage some records may be repeated. The call must finish its work before it returns: the log
-   * buffers nothing for followers, so that none can delay publishers or increase memory. The log logs what it throws
-   * and continues with the next records.
+   * buffers nothing for followers, so that none can delay publishers or increase memory. If it throws, the event log
+   * writes the error to the application log and continues with the next records.
    */
   onRecords(records: readonly LogRecord[]): void;
 }
@@ -120,7 +120,7 @@ export interface EventLog {
   /**
    * Follows `topic` outside its consumer groups. Resolves when all events that were in the log at the call were passed
    * on. Later events follow, also across outages of the log.
-   * @throws what the log throws if it cannot be read now, DRAINING after {@link EventLog.close} was called.
+   * @throws EVENT_LOG_UNAVAILABLE if the log cannot be read now, DRAINING after {@link EventLog.close} was called.
    */
   follow(topic: Topic, options: FollowOptions): Promise<TopicFollower>;
   /**
@@ -138,7 +138,8 @@ export interface EventLog {
   /** Deletes a begun insert batch, in the transaction that marks its hours dirty. */
   completeInsert(insertBatch: InsertBatch, transaction: Sql): Promise<void>;
   /**
-   * The log-end offsets of the topic now, after everything that was published before. For {@link EventLog.stored}.
+   * Current log-end offsets of the topic; every event published before the call is below them. For {@link
+   * EventLog.stored}.
    * @throws if the log cannot be read.
    */
   position(topic: Topic): Promise<LogPosition>;

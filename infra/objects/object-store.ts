@@ -64,7 +64,10 @@ export interface GetOptions extends ObjectCallOptions {
 export interface UploadOptions extends ObjectCallOptions {
   /** Called with the id of a multipart upload before the first part is sent; the upload continues when it resolves. */
   readonly recordUpload?: (uploadId: string) => Promise<void>;
-  /** Called before an object is replaced, if the store can tell; rejects if the caller has lost the right to write. */
+  /**
+   * Called before an existing object is overwritten, on stores with conditional writes. Rejects if the caller may no
+   * longer write.
+   */
   readonly mayReplace?: () => Promise<void>;
   /** Called with the number of bytes uploaded so far. */
   readonly onProgress?: (bytes: number) => void;

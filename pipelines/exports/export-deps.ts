@@ -43,6 +43,6 @@ export interface WorkDeps extends ExportDeps {
     readonly workspaceId: string;
     readonly destinationId: string;
   }) => Promise<ObjectStore>;
-  /** Opens the source that turns the members of an export run into files. */
+  /** Opens the pipeline that reads the runs of an export run and writes them as files. */
   readonly openSource: (scope: ExportScope, format: ExportFormat) => ChunkSource<unknown>;
 }

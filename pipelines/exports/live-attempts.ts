@@ -4,9 +4,9 @@
  * Invariant: while an attempt runs, its lease is renewed well before it expires. If renewal does not succeed in time,
  * or the attempt no longer owns a run that is to be exported, its signal is aborted.
  *
- *   1. Every second one statement renews the leases of all attempts in this process, as far as fence and status still
- *      allow it, and returns the renewed ones. The others were cancelled, timed out or claimed by another worker, and
- *      are aborted. A cancellation in any process therefore reaches every worker in little more than a second.
+ *   1. Every second one statement renews the leases of all attempts in this process, whose fencing token and status are
+ *      still valid, and returns the renewed ones. The others were cancelled, timed out or claimed by another worker,
+ *      and are aborted. A cancellation in any process therefore reaches every worker in little more than a second.
  *   2. If the database does not answer, the next second tries again. An attempt whose lease must have expired meanwhile
  *      is aborted.
  *   3. An attempt that exceeds its timeout is aborted.

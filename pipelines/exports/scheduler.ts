@@ -253,7 +253,7 @@ export function dayWindows(start: string, end: string): DayWindow[] {
   return windows;
 }
 
-/** Two export runs may end at the same time. If a third ends as well, the sweep queues the run it makes room for. */
+/** Two export runs may end at the same time. If more than two end at once, the sweep queues the remaining runs. */
 const maxNewRuns = 2;
 
 /**
@@ -291,7 +291,7 @@ export async function advanceExport(deps: WorkDeps, exportId: string, signal?: A
  * Queues the export runs that a worker can claim now: the first unfinished runs of each RUNNING export, up to the limit
  * of concurrent runs, except those that have a lease or wait for a retry.
  *
- * @param choice.newest If given, only the last `newest` of these first runs: those that became due because others ended.
+ * @param choice.newest If given, returns only the last `newest` of these runs: those that just became claimable.
  */
 async function queueDueRuns(
   deps: ExportDeps,

@@ -150,7 +150,8 @@ async function get(input: Call, params: unknown): Promise<Task> {
 }
 
 /**
- * Creates a source whose `signal` aborts when the server stops or the source is closed; the source must then end by itself.
+ * Wraps `items` as a live source. `items` receives a signal that aborts when the server stops or the body is closed,
+ * and must then return.
  */
 function stoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
   const closed = new AbortController();

@@ -40,8 +40,8 @@ interface PartInput {
 /**
  * Executes a part of a request that can consist of several parts. Under custom authentication the part is authorised
  * like `operation`, by the same handlers and filters. `proceed` receives the input as changed by them, and the access
- * object for the part. It is not called for a search that cannot find anything; the result is then that of the operation
- * for no matches.
+ * object for the part. For a search that cannot match anything it is not called, and the result is the empty result of
+ * the operation.
  *
  * @throws the errors of the rule of that operation, such as AUTH_FORBIDDEN
  */

@@ -4,7 +4,7 @@
  * Invariant: items of the source are sent in order and at most once. The source is closed exactly once. At most one
  * item is read beyond what the socket accepts.
  *
- *   1. A heartbeat is sent at once, and the head of the response with it.
+ *   1. Sends the response headers and a first heartbeat immediately.
  *   2. Items that the source has ready are collected and sent as one chunk. While the socket is full, no item is read.
  *   3. Every `heartbeatMs` a heartbeat is sent, unless the socket is full.
  *   4. The body ends with the source; if the source fails, after `failed`. When the server stops, the body ends after

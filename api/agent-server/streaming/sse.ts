@@ -32,7 +32,7 @@ interface SseOptions<Item> {
   left?(): void;
 }
 
-/** Without an empty line: some clients that have seen an id take an empty line for an event. */
+/** Without an empty line: after an id, some clients treat an empty line as an event. */
 const heartbeat = ': heartbeat\n';
 const lineFeed = 10;
 

@@ -83,10 +83,10 @@ interface TopicState {
 
 /**
  * Opens the log. Offsets increase across restarts: they start at the current time in microseconds, which no process can
- * outpace, and after the stored ones, because the clock may have been set back and a reused offset would be dropped as
- * a repeat.
+ * exceed, and after the stored ones, because the clock may have been set back and a reused offset would be dropped as a
+ * duplicate.
  *
- * @throws what Postgres throws.
+ * @throws the errors of the database.
  */
 export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
   const [stored] = await options.database.query<{ next: number }>(
@@ -319,7 +319,10 @@ export class InProcessLog implements EventLog {
     return {};
   }
 
-  /** Positions come from {@link InProcessLog.follow}. An earlier process has stored everything that it published. */
+  /**
+   * Whether all events before `position` are stored. Only this process can have events that are not: an earlier one has
+   * stored everything that it published.
+   */
   async stored(topic: Topic, position: LogPosition): Promise<boolean> {
     return this.#stateOf(topic).partitions.every(({ number, inFlight, queue }) => {
       const before = position[number] ?? 0;

@@ -13,7 +13,7 @@ export interface OffsetMetadata {
 
 /**
  * A replay inserts old events again, in order. Its tokens must differ from those of earlier inserts, or ClickHouse
- * drops the rows as repeats.
+ * deduplicates the rows away.
  */
 export interface Replay {
   /** Part of the tokens; unique for each replay. */

@@ -7,9 +7,9 @@
  *   1. The idempotent producer sends a batch under its producer id and the next sequence number of the partition. When
  *      a request fails, the library restores the sequence number, so the retry uses the same number.
  *   2. After a timeout or a transient error, `append` breaks the connections that timed out and sends the same batch
- *      again, until it succeeds. A stalled broker that later processes the first copy finds a used sequence
- *      number: it acknowledges the copy without appending it. (If the batch were given up, the next batch would take
- *      its number and be dropped as a repeat if the first had arrived after all.)
+ *      again, until it succeeds. A stalled broker that later processes the first copy finds a used sequence number: it
+ *      acknowledges the copy without appending it. (Giving up is unsafe: the next batch would reuse the sequence
+ *      number, and the broker would discard it as a duplicate if the first batch had been appended.)
  *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), `append` waits until
  *      no other batch is in flight, replaces the library's producer by one with a new id, and sends the same batch first.
  *      The log may then contain it twice in a row, which merges.

@@ -1,7 +1,7 @@
 /**
  * The S3 client, with timeouts for every call.
  *
- * Invariant: every call ends, whatever the store does. It ends by the first of
+ * Invariant: every call settles, whatever the store does, on the first of
  *
  * 1. the response, after at most `limits.attempts` attempts;
  * 2. its signal, with the reason of that signal;

@@ -92,7 +92,7 @@ function withoutAnswer(raw: unknown, call: ObjectCall, location: string): Runlak
   return destinationError(unavailable, call, reason, raw);
 }
 
-/** HTTP status of the response that an error of the S3 client is about. */
+/** HTTP status in an error of the S3 client; undefined if there was no response. */
 export function statusOf(raw: unknown): number | undefined {
   return (raw as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 }

@@ -183,9 +183,9 @@ async function abortUpload(
 }
 
 /**
- * Aborts multipart uploads to an object: the known ones and, if the credentials permit listing, all others. Only the
- * store knows uploads whose process died before it recorded the id, or never received it. Rejects only if `signal` is
- * aborted.
+ * Aborts multipart uploads to an object: the known ones and, if the credentials permit listing, all others. Listing
+ * finds uploads whose id was never recorded, because the process died or the response was lost. Rejects only if
+ * `signal` is aborted.
  */
 export async function abortUploadsTo(
   connection: S3Connection,

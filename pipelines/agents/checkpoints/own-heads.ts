@@ -15,8 +15,8 @@ interface Head {
  * Caches the newest checkpoints that a saver put itself, in the form of table rows, so that reading the state after a
  * run needs no query. This is valid because no other process writes to the thread while the saver holds its lease.
  *
- * It only covers namespaces whose checkpoints all come from this saver, from the first one of the thread, each the
- * child of the one before. For other namespaces it returns undefined.
+ * It caches a namespace only if this saver wrote its complete history, as an unbranched chain. For other namespaces it
+ * returns undefined.
  */
 export class OwnHeads {
   /** By thread and namespace. `undefined`: the history is not fully known, or the state is too large. */

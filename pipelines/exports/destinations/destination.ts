@@ -75,7 +75,7 @@ class CheckLimiter {
   }
 }
 
-/** Dependencies of all destination operations. Created by {@link destinationPorts}. */
+/** Dependencies of all destination operations. Created by {@link destinationDeps}. */
 export interface DestinationDeps {
   readonly database: Database;
   readonly sealer: Sealer;

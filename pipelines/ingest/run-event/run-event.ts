@@ -146,7 +146,10 @@ const tenantAt = fieldOffset(runEvents, 'tenant_id');
 const traceAt = fieldOffset(runEvents, 'trace_id');
 const projectAt = fieldOffset(runEvents, 'session_id');
 const traceTimeAt = fieldOffset(runEvents, 'trace_time');
-/** The next field is a varint; for times from 1978 to 3111 it takes eight bytes too. */
+/**
+ * Offset of `received_at`, which follows the fields of fixed width. It is a varint, but takes eight bytes for times
+ * from 1978 to 3111.
+ */
 const receivedAt = traceTimeAt + fixedWidthBytes.key_time;
 
 /** Tenant and trace as one string, as a key for caches. */

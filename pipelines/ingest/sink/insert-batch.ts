@@ -187,13 +187,13 @@ const views: Readonly<Record<string, string>> = {
 };
 
 /**
- * Adds to the tables behind the views of `runs` what `runs` has of the traces of `hours`.
+ * Inserts the traces of `hours` again from `runs` into the target tables of its materialised views.
  *
  * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no
  * bound on `start_time` is safe. The four tables together take 0.5 s for a tenant with 2 million runs on two cores,
  * once for each insert batch that a crash left unfinished.
  *
- * @throws what ClickHouse throws; a retry completes the repair.
+ * @throws the errors of ClickHouse; a retry completes the repair.
  */
 async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]): Promise<void> {
   if (hours.length === 0) return;

@@ -5,7 +5,7 @@
  * acknowledges a batch only after every record of it is stored, deferred or in the dead-letter queue.
  *
  *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not
- *      to be stored; write partition and offset into the others if their table stores them (`settle-in-log.ts`).
+ *      to be stored; write partition and offset into the others if their table stores them (`prepare-records.ts`).
  *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
  *   3. Insert the deferred events of traces that this batch has events of, before the batch's own events, because they
  *      are older. Drop events of either kind that repeat stored ones (`recent-events.ts`).
