@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { endHasGap } from '../../../pipelines/agents/execute/publish-end.ts';
+import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { type EventFilter, protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
@@ -86,7 +86,7 @@ function streamFailure(err: unknown): CommandError {
 
 /** Builds the message for a gap in the events of a run; readers receive it before the end of the run. */
 function missingEvents({ isEnd, data }: StreamedEvent): CommandError | undefined {
-  return isEnd && endHasGap(data) ? streamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
+  return isEnd && decodeEnd(data).events_missing ? streamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
 }
 
 export const streamThreadEvents = defineAgentOperation({

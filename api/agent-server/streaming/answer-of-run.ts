@@ -1,10 +1,10 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { endHasGap, feedbackInEnd, unsaidInEnd } from '../../../pipelines/agents/execute/publish-end.ts';
+import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
-import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import type { RunEnd, StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { Answer } from '../../server/operation.ts';
 import type { AgentInput } from '../agent-services.ts';
 import { liveBody, liveOptions } from './live-body.ts';
@@ -32,8 +32,11 @@ export function streamOfRun(
     ...runOptions(context, run),
     source: reader,
     frame: (event) => {
-      if (event.isEnd && endHasGap(event.data)) throw runlakeError('STREAM_INCOMPLETE');
-      if (event.isEnd) return abandonedFrame(event, eventId(event)) ?? feedbackFrame(event, eventId(event));
+      if (event.isEnd) {
+        const end = decodeEnd(event.data);
+        if (end.events_missing) throw runlakeError('STREAM_INCOMPLETE');
+        return endFrame(end, eventId(event));
+      }
       return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : encodeEvent(event);
     },
     clientReconnects: run.reconnectTo !== undefined,
@@ -89,22 +92,14 @@ function encodeEvent(event: StreamedEvent): SseFrame {
   return { event: formatEventName(event), data: event.data, id: eventId(event) };
 }
 
-/** The error event for readers of a thread if events of a run are missing in the log. */
-export function gapFrame({ data }: StreamedEvent): SseFrame | undefined {
-  if (!endHasGap(data)) return undefined;
-  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(runlakeError('STREAM_INCOMPLETE')))) };
-}
-
-/** The error event of a run that was abandoned without an error event of its own. `id`: event id for reconnecting readers. */
-export function abandonedFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
-  const failure = unsaidInEnd(data);
-  return failure && { event: 'error', data: failure, ...(id !== undefined && { id }) };
-}
-
-/** The last event of a run with `feedback_keys`. `id`: event id for reconnecting readers. */
-export function feedbackFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
-  const links = feedbackInEnd(data);
-  return links && { event: 'feedback', data: links, ...(id !== undefined && { id }) };
+/**
+ * The last event of a run: its failure, if no event of its own reported it, or its feedback links. Undefined if it has
+ * neither. `id`: event id for reconnecting readers.
+ */
+export function endFrame({ unsaid, feedback }: RunEnd, id?: string): SseFrame | undefined {
+  const given = id === undefined ? {} : { id };
+  if (unsaid !== undefined) return { event: 'error', data: Buffer.from(JSON.stringify(unsaid)), ...given };
+  return feedback && { event: 'feedback', data: Buffer.from(JSON.stringify(feedback)), ...given };
 }
 
 /** Returns the event name with the namespace of a subgraph after `|`. Source: reference of the agent server, "Events". */

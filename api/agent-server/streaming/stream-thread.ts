@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/streams/publish-state.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
@@ -10,9 +11,9 @@ import { onThread } from '../access/rules.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
-import { abandonedFrame, feedbackFrame, formatEventName, gapFrame } from './answer-of-run.ts';
+import { endFrame, formatEventName } from './answer-of-run.ts';
 import { type LiveSource, liveOptions } from './live-body.ts';
-import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame } from './sse.ts';
+import { errorOfStream, eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame } from './sse.ts';
 
 /** An event, or the state of its thread at that event: JSON text of {thread_id, state}. */
 interface ThreadEvent {
@@ -99,8 +100,7 @@ export const streamThread = defineAgentOperation({
       frame: ({ event, state }) => {
         if (state !== undefined) return stateFrame(event, state);
         if (!isIncluded(event)) return undefined;
-        const last =
-          event.isEnd && everything ? (gapFrame(event) ?? abandonedFrame(event) ?? feedbackFrame(event)) : undefined;
+        const last = event.isEnd && everything ? lastFrame(event) : undefined;
         return last ? [last, encodeEvent(event)] : encodeEvent(event);
       },
       clientReconnects: true,
@@ -112,6 +112,13 @@ export const streamThread = defineAgentOperation({
 
 function stateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
   return { event: stateUpdateMode, data: Buffer.from(state), id: String(threadSeq) };
+}
+
+/** The event before the end of a run: an error if events of it are missing in the log, or its {@link endFrame}. */
+function lastFrame({ data }: StreamedEvent): SseFrame | undefined {
+  const end = decodeEnd(data);
+  if (!end.events_missing) return endFrame(end);
+  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(runlakeError('STREAM_INCOMPLETE')))) };
 }
 
 function encodeEvent(event: StreamedEvent): SseFrame {

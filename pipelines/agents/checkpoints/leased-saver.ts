@@ -15,9 +15,8 @@ import type pg from 'pg';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { databaseError } from '../../../infra/postgres/database-error.ts';
 import { splitThreadKey } from './copy-checkpoints.ts';
-import { type GatheredPart, GatheredWrites } from './gathered-writes.ts';
+import { GatheredWrites } from './gathered-writes.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
-import { OwnHeads } from './own-heads.ts';
 import { jsonbText, listQuery, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
 
 /** The lease that a saver writes under, and the ids that it adds to checkpoints. */
@@ -83,7 +82,6 @@ export class LeasedSaver extends BaseCheckpointSaver {
   readonly #early: EarlyAnswers | undefined;
   /** By thread key. A lease covers one thread; writes to another thread fail with LEASE_LOST. */
   readonly #writes = new Map<string, GatheredWrites>();
-  readonly #heads = new OwnHeads();
 
   /** @param lease Undefined: the saver is read-only. */
   constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAnswers) {
@@ -108,8 +106,6 @@ export class LeasedSaver extends BaseCheckpointSaver {
     await this.settled();
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     const exact = Boolean(checkpoint_id);
-    const own = exact ? undefined : this.#heads.row(thread_id, checkpoint_ns);
-    if (own !== undefined) return toTuple(this.serde, own);
     const { rows } = await this.#query<StoredTuple>({
       name: exact ? 'agents_checkpoint' : 'agents_latest_checkpoint',
       text: exact
@@ -169,8 +165,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       metadata: await this.#metadata(metadata, lease, threadId),
       blobs,
     };
-    await this.#add(thread_id, { checkpoints: [part], writes: [] });
-    this.#heads.put(thread_id, part, stored.channel_versions);
+    await this.#writesOf(thread_id).add({ checkpoints: [part], writes: [] });
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
 
@@ -192,26 +187,14 @@ export class LeasedSaver extends BaseCheckpointSaver {
         return { ...task, index, channel: String(channel), type, bytes };
       }),
     );
-    await this.#add(thread_id, { checkpoints: [], writes: parts });
-    this.#heads.write(thread_id, parts);
+    await this.#writesOf(thread_id).add({ checkpoints: [], writes: parts });
   }
 
   /** Deletes all checkpoints of the thread. @throws LEASE_LOST */
   override async deleteThread(key: string): Promise<void> {
     await this.settled();
     const { lease, deploymentId, threadId } = this.#requireLease(key);
-    this.#heads.forget();
     await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [deploymentId, threadId, lease.leaseToken]);
-  }
-
-  async #add(key: string, part: GatheredPart): Promise<void> {
-    try {
-      await this.#writesOf(key).add(part);
-    } catch (error) {
-      // It is unknown how much was written, so the cached heads are no longer valid.
-      this.#heads.forget();
-      throw error;
-    }
   }
 
   #writesOf(key: string): GatheredWrites {

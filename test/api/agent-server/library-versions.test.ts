@@ -18,21 +18,15 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 
 /**
  * A graph brings its own 1.x of LangGraph and LangChain. One graph runs on the oldest and on the newest version; with
- * `make test-all` the suites of the agent server do too. Run one suite with `RUNLAKE_TEST_LANGGRAPH=oldest npx vitest …`.
+ * `make test-all` suites of the agent server do too. `traces` is not among them: it expects the trees of the version that
+ * the repository installs, and LangGraph 1.0 also traces the channel writes of each node. To run one suite:
+ * `RUNLAKE_TEST_LANGGRAPH=oldest npx vitest run FILE`.
  *
  * The tests here also guard the private parts of the libraries that Runlake still uses; each names the part.
  */
-const suites = [
-  'interrupts',
-  'protocol',
-  'runs',
-  'stateless',
-  'store',
-  'streams',
-  'threads',
-  'traces',
-  'unknown-nodes',
-].map((name) => `test/api/agent-server/${name}.test.ts`);
+const suites = ['interrupts', 'protocol', 'runs', 'stateless', 'store', 'streams', 'threads', 'unknown-nodes'].map(
+  (name) => `test/api/agent-server/${name}.test.ts`,
+);
 
 describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
   let projects: string;
@@ -139,7 +133,10 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
         stdio: ['ignore', 'pipe', 'pipe'],
       });
       let output = '';
-      for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => void (output += data));
+      const keep = (data: Buffer) => {
+        output += data;
+      };
+      for (const stream of [child.stdout, child.stderr]) stream.on('data', keep);
       const [code] = await once(child, 'exit');
       expect(code, output.slice(-20_000)).toBe(0);
     },
