@@ -1,8 +1,8 @@
 -- Runs: one row per run once merged. A post and its patches have the same key; each column keeps its last value that
--- is not null. The key times come from dotted_order and never change, so a run is never in two partitions. What both
--- a post and a patch may set has two columns: reads take coalesce(patch_x, post_x), so a late post undoes nothing.
--- JSON columns hold the text as received, byte for byte. Lists are JSON too: an empty array would overwrite, only
--- NULL does not.
+-- is not null. The key times come from dotted_order and never change, so a run is never in two partitions. Fields that
+-- a post and a patch can both set have two columns: reads take coalesce(patch_x, post_x), so a late post overwrites
+-- nothing. JSON columns hold the text as received, byte for byte. Lists are JSON text, not arrays: an empty array
+-- would overwrite the earlier value, NULL does not.
 CREATE TABLE runs (
   tenant_id UUID,
   session_id UUID,
@@ -17,7 +17,7 @@ CREATE TABLE runs (
   user_id UUID,
   key_id UUID,
   dotted_order Nullable(String) CODEC(ZSTD(1)),
-  -- Once set, it wins: after a lightweight DELETE a late patch would bring back half a run.
+  -- Once set, it stays set: after a lightweight DELETE a late patch would restore half a run.
   deleted_at Nullable(DateTime64(6, 'UTC')),
   post_name Nullable(String) CODEC(ZSTD(1)),
   post_run_type LowCardinality(Nullable(String)),
@@ -122,7 +122,7 @@ FROM runs
 GROUP BY tenant_id, trace_id;
 
 -- First and last start time of the runs of a trace, so that reading a trace reads only this range of `runs`. Neither
--- the order of arrival nor repeats change a minimum or maximum.
+-- the order of arrival nor duplicates change a minimum or maximum.
 CREATE TABLE trace_spans (
   tenant_id UUID,
   trace_id UUID,

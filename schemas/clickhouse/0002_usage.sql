@@ -1,7 +1,7 @@
--- Traces per hour: one row per hour and dimension, with all ids in a list. Whatever the number of projects, users and
--- keys, an hour is four rows, and a report reads few rows. Each trace counts once in each dimension, so all four have
--- the same sum. A roll-up run counts a dirty hour again and replaces its rows whole; the highest `roll_up` wins.
--- Always read with FINAL.
+-- Traces per hour: one row per hour and dimension, with all ids in a list. An hour has four rows for any number of
+-- projects, users and keys, so a report reads few rows. Each trace counts once in each dimension, so all four have the
+-- same sum. A roll-up run counts a dirty hour again and replaces all its rows; the highest `roll_up` wins. Always read
+-- with FINAL.
 CREATE TABLE usage_hourly (
   tenant_id UUID,
   dimension Enum8('workspace' = 1, 'project' = 2, 'user' = 3, 'api_key' = 4),

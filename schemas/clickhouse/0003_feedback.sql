@@ -1,4 +1,4 @@
--- Feedback, whole rows: the newest event of an id wins. JSON columns hold the text as received.
+-- One complete row per feedback event; the newest event of an id wins. JSON columns hold the text as received.
 CREATE TABLE feedback (
   tenant_id UUID,
   run_id UUID,
@@ -28,7 +28,7 @@ ENGINE = ReplacingMergeTree(received_at)
 ORDER BY (tenant_id, run_id, id)
 SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
 
--- Attachments of runs, whole rows: the newest event of a run and name wins.
+-- One complete row per attachment event; the newest event of a run and name wins.
 CREATE TABLE attachments (
   tenant_id UUID,
   run_id UUID,

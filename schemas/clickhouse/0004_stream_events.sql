@@ -1,6 +1,6 @@
--- Events that graph runs streamed, stored for clients that join later. Run, attempt and number identify an event. Of
--- its repeats the first in the log wins: what follows the first event of a higher attempt does not count, and a
--- repeat must not move an event to there. Hence the falling version. Partitions are days of expiry, so that an
+-- Events that graph runs streamed, stored for clients that join later. Run, attempt and number identify an event. The
+-- duplicate with the lowest offset wins, hence the decreasing version. Otherwise a duplicate could move an event
+-- behind the first event of a later attempt, where it would be ignored. Partitions are days of expiry, so that an
 -- expired day is dropped whole.
 CREATE TABLE stream_events (
   organization_id UUID,

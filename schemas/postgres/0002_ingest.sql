@@ -21,7 +21,7 @@ CREATE TABLE deferred_events (
   key bytea NOT NULL,
   value bytea NOT NULL,
   headers jsonb NOT NULL,
-  parked_at timestamptz NOT NULL DEFAULT now(),
+  deferred_at timestamptz NOT NULL DEFAULT now(),
   UNIQUE (topic, partition, log_offset)
 );
 CREATE INDEX deferred_events_by_trace ON deferred_events (tenant_id, trace_id);
@@ -31,12 +31,12 @@ CREATE TABLE deferred_offsets (
   topic text NOT NULL,
   partition integer NOT NULL,
   log_offset bigint NOT NULL,
-  -- That of a replay, which inserts older events again; otherwise empty.
+  -- Token salt of a replay, which inserts older events again; otherwise empty.
   salt text NOT NULL,
-  parked_at timestamptz NOT NULL DEFAULT now(),
+  deferred_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (topic, partition, log_offset, salt)
 );
-CREATE INDEX deferred_offsets_by_time ON deferred_offsets (parked_at);
+CREATE INDEX deferred_offsets_by_time ON deferred_offsets (deferred_at);
 
 -- The dead-letter queue of the in-process log: original bytes and headers, and the reason.
 CREATE TABLE dead_letters (
@@ -73,13 +73,3 @@ CREATE TABLE usage_dirty_hours (
 );
 -- Numbers of roll-up runs.
 CREATE SEQUENCE usage_roll_up;
-
--- The roll-up run that last changed a day of a workspace, written in the transaction that ends the roll-up run.
--- Processes that cache counts in memory read here whether these are still valid. A day without a row never changed.
-CREATE TABLE usage_changes (
-  workspace_id uuid NOT NULL,
-  -- UTC.
-  day date NOT NULL,
-  roll_up bigint NOT NULL,
-  PRIMARY KEY (workspace_id, day)
-);

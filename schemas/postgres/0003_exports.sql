@@ -1,5 +1,5 @@
--- Where exports are written to. Credentials are sealed; `credentials_keys` names those that were given. Without any,
--- the storage client finds its own.
+-- Destinations of exports. Credentials are sealed; `credentials_keys` names the ones that were sent. Without
+-- credentials the storage client looks for its own.
 CREATE TABLE bulk_export_destinations (
   id uuid PRIMARY KEY,
   workspace_id uuid NOT NULL REFERENCES workspaces (id),
@@ -43,7 +43,7 @@ CREATE TABLE bulk_exports (
   members_until timestamptz NOT NULL,
   -- When the export left CREATED; its time limit counts from here.
   started_at timestamptz,
-  -- When the manifest was written. Null at the end: the set of files is not complete.
+  -- Time at which the manifest was written. If still null when the export has ended, the set of files is incomplete.
   manifest_at timestamptz,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
@@ -65,7 +65,8 @@ CREATE TABLE bulk_export_runs (
   status text NOT NULL,
   -- Fencing token. Each claim raises it; only the worker with the latest token may write.
   fence bigint NOT NULL DEFAULT 0,
-  -- The worker that has the lease renews it. Past or null: no worker has it, whatever the other columns say.
+  -- Expiry of the lease, which its worker renews. If null or in the past, no worker holds the lease, regardless of the
+  -- other columns.
   lease_until timestamptz,
   -- Start of the attempt that has not ended. Null while the export run is pending.
   attempt_started_at timestamptz,
@@ -99,7 +100,7 @@ CREATE INDEX bulk_export_runs_untidy ON bulk_export_runs (finished_at)
 CREATE TABLE bulk_export_files (
   bulk_export_run_id uuid NOT NULL REFERENCES bulk_export_runs (id),
   part integer NOT NULL,
-  -- As the owner of the bucket sees it: bucket, prefix and the rest.
+  -- Full location for the owner of the bucket: bucket, prefix and key.
   path text NOT NULL,
   rows bigint NOT NULL,
   bytes bigint NOT NULL,

@@ -97,14 +97,15 @@ CREATE TABLE agents.threads (
   -- The caller of the next run once that run is due; null if no run of the thread waits for a slot.
   next_caller_id uuid,
   PRIMARY KEY (deployment_id, thread_id)
--- Leaves room on each page for new versions of its rows: updates that change no indexed column then write no index.
+-- Leaves free space on each page for new versions of its rows: updates that change no indexed column then write no
+-- index.
 ) WITH (fillfactor = 80);
 CREATE INDEX threads_by_metadata ON agents.threads USING gin (metadata jsonb_path_ops);
 CREATE INDEX threads_by_time ON agents.threads (deployment_id, created_at DESC, thread_id) WHERE NOT hidden;
 CREATE INDEX threads_expiring ON agents.threads (deployment_id, expires_at) WHERE expires_at IS NOT NULL;
--- Run slots are shared by the callers of a deployment: end users under custom authentication, otherwise API keys. A
--- claim finds the waiting callers, and the oldest run of each, by `threads_waiting`, whatever the number of waiting
--- runs.
+-- Run slots are shared by the callers of a deployment: end users under custom authentication, otherwise API keys.
+-- `threads_waiting` finds the waiting callers and the oldest run of each; the cost does not depend on the number of
+-- waiting runs.
 CREATE INDEX threads_waiting ON agents.threads (deployment_id, next_caller_id, next_due_at)
   WHERE next_caller_id IS NOT NULL;
 CREATE INDEX threads_due_later ON agents.threads (deployment_id, next_due_at)
@@ -135,8 +136,8 @@ CREATE TABLE agents.runs (
   attempt integer NOT NULL DEFAULT 0,
   -- Attempts that ended without a result, by a lost lease or a killed worker; at most three.
   losses integer NOT NULL DEFAULT 0,
-  -- The worker must not execute another run beside this one, to find out which run ends the worker. Set if a worker
-  -- ended by itself while it executed this run and others, and before the last attempt that `losses` permits.
+  -- Whether to execute the run alone in its worker. Set after a worker crashed while it executed this and other runs,
+  -- and for the last attempt, so that the run that crashes the worker is identified.
   alone boolean NOT NULL DEFAULT false,
   -- The fencing token: every write of the run's state or outcome tests it.
   lease_token uuid,
@@ -157,24 +158,23 @@ CREATE TABLE agents.runs (
   ended_at timestamptz,
   -- Whether the end of its stream is in the log. Null while the run has not ended.
   end_published boolean,
-  -- The run ended while the log had accepted no events for too long: its stream has a gap before the end, and readers
-  -- are told so.
+  -- The run ended while the log had accepted no events for too long: its stream has a gap before the end, which the
+  -- end event reports.
   events_missing boolean NOT NULL DEFAULT false,
-  -- The process that executes the run. It owns the run while it is alive and the token is that of the run.
+  -- The process that executes the run. It owns the run while its heartbeat is valid and `lease_token` is its token.
   process_id uuid,
-  -- Until then one process publishes the late end of this run, and the others skip it. Null: no process has claimed
-  -- it.
+  -- Expiry of a process's claim to publish the end of this run; null if unclaimed.
   end_claimed_until timestamptz,
   -- Null: a run of the deployment itself.
   caller_id uuid,
   PRIMARY KEY (deployment_id, run_id)
 ) WITH (fillfactor = 80);
--- At most one run of a thread is running, whatever a process assumes.
+-- Enforces at most one running run per thread.
 CREATE UNIQUE INDEX runs_running ON agents.runs (deployment_id, thread_id) WHERE status = 'running';
 CREATE INDEX runs_pending ON agents.runs (deployment_id, thread_id, due_at, queue_position) WHERE status = 'pending';
 CREATE INDEX runs_without_end ON agents.runs (deployment_id, ended_at) WHERE end_published = false;
--- The next three do not begin with the deployment. Before the first ANALYZE the planner cannot tell apart indexes
--- that do, and each end of a run would read all runs.
+-- The next three do not begin with the deployment. Until the first ANALYZE, the planner treats indexes with that
+-- prefix as equal and may read all runs each time a run ends.
 CREATE INDEX runs_of_assistant ON agents.runs (assistant_id);
 CREATE INDEX runs_of_thread ON agents.runs (thread_id, queue_position DESC);
 CREATE UNIQUE INDEX runs_leased ON agents.runs (lease_token) WHERE status = 'running' AND lease_token IS NOT NULL;
@@ -261,7 +261,7 @@ CREATE TABLE agents.webhooks (
   -- Time of the next attempt; during an attempt, when another process may take it over.
   due_at timestamptz NOT NULL DEFAULT now(),
   given_up_at timestamptz,
-  -- Why the last attempt failed, in Runlake's words.
+  -- Why the last attempt failed, as text for operators.
   last_error text,
   created_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (deployment_id, run_id)

@@ -1,6 +1,6 @@
 -- State of threads: the tables that setup() of @langchain/langgraph-checkpoint-postgres 1.0.5 creates. Runlake never
 -- calls it, because concurrent calls fail. `thread_id` is `<deployment_id>:<thread_id>`. The primary keys serve all
--- reads: whatever looks for the state of a run reads all state of its thread.
+-- reads: every query for the state of a run reads the whole thread.
 CREATE TABLE agents.checkpoint_migrations (
   v integer PRIMARY KEY
 );
@@ -87,9 +87,9 @@ CREATE TABLE agents.store_vectors (
 );
 CREATE INDEX store_vectors_by_path ON agents.store_vectors (deployment_id, namespace_path, key);
 
--- Accounts of processes that run graph code can access rows of one deployment only. An account that is not in this
--- table can access all rows that it has rights to, and so can the owner of the tables. The row of an account is
--- written in the transaction that creates the account.
+-- Accounts of processes that run graph code can access rows of one deployment only. Accounts that are not listed here,
+-- and the owner of the tables, are not restricted to one deployment. The row of an account is written in the
+-- transaction that creates the account.
 CREATE TABLE agents.graph_accounts (
   account name PRIMARY KEY,
   deployment_id uuid NOT NULL

@@ -21,8 +21,8 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- When the first pending run of a thread is due, and its caller if it is due already. Runs without a caller are those
--- of the deployment itself. Nulls: none is pending.
+-- When the first pending run of a thread is due, and its caller if it is due already. Runs without a caller belong to
+-- the deployment itself. Nulls: none is pending.
 CREATE FUNCTION agents.next_of_thread(deployment uuid, thread uuid, OUT due timestamptz, OUT caller uuid)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -31,9 +31,9 @@ BEGIN
   ORDER BY due_at, queue_position LIMIT 1;
 END $$;
 
--- Writes to the row of a thread what follows from its runs: `busy` while one is pending or running, when the next one
--- is due and which caller waits for it; merges `about` into its metadata and restarts its TTL. Called last under the
--- lock of the thread.
+-- Recomputes the row of a thread from its runs: `busy` while one is pending or running, when the next one is due and
+-- which caller waits for it; merges `about` into its metadata and restarts its TTL. Called last under the lock of the
+-- thread.
 CREATE FUNCTION agents.update_thread_status(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -126,8 +126,7 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Up to `max_callers` callers with a run that is due. If there are more: those that follow a random position in the
--- order of their ids.
+-- Up to `max_callers` callers with a run that is due. If more callers wait, returns the ones that follow a random id.
 CREATE FUNCTION agents.waiting_callers(deployment uuid, max_callers integer) RETURNS uuid[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -139,7 +138,7 @@ BEGIN
   WHILE cardinality(found_callers) < max_callers LOOP
     SELECT next_caller_id INTO found_caller FROM agents.threads
     WHERE deployment_id = deployment AND next_caller_id > next_from ORDER BY next_caller_id LIMIT 1;
-    -- From the end to the beginning; the id of zeros is the operator's.
+    -- Wraps around to the lowest id; the nil UUID stands for the operator.
     IF NOT FOUND AND next_from >= first_from THEN
       SELECT next_caller_id INTO found_caller FROM agents.threads
       WHERE deployment_id = deployment AND next_caller_id IS NOT NULL ORDER BY next_caller_id LIMIT 1;
@@ -241,8 +240,8 @@ BEGIN
 END $$;
 
 -- Deletes what a run wrote to its thread, in all namespaces: its checkpoints and writes, and blobs that no other
--- checkpoint refers to. Restores what it replaced of an earlier run. Only for the last run of a thread, in the
--- transaction that ends it.
+-- checkpoint refers to. Restores rows of earlier runs that it replaced. Call it only for the last run of a thread, in
+-- the transaction that ends the run.
 CREATE FUNCTION agents.rollback_checkpoints(of_thread text, of_run text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -298,8 +297,8 @@ END $$;
 -- Ends the run if the token is its lease; otherwise returns no row. `outcome` is the status if no cancel was
 -- requested. If a rollback was requested, the run is removed with what it stored, and the thread stays as it was. If
 -- an interrupt was requested, the run ends as interrupted, unless it failed. Decided here, under the lock of the
--- thread, so that a cancel that was acknowledged while the run was running always takes effect, whatever its process
--- knows of it. No other run of the thread is running, so the next one due is the first pending one.
+-- thread, so that a cancel that was acknowledged while the run was running always takes effect, even if the run's
+-- process has not seen it. No other run of the thread is running, so the next one due is the first pending one.
 CREATE FUNCTION agents.end_run(
   deployment uuid, thread uuid, run uuid, token uuid, outcome text, failure json,
   resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean

@@ -88,7 +88,7 @@ function* chunksOf(records: readonly LogRecord[]): Generator<readonly LogRecord[
 
 /** Deletes the offsets deferred before `before`. Choose a time longer ago than any process can be suspended. */
 export async function deleteDeferredOffsets(database: Sql, before: Date): Promise<void> {
-  await database.query('DELETE FROM deferred_offsets WHERE parked_at < $1', [before.toISOString()]);
+  await database.query('DELETE FROM deferred_offsets WHERE deferred_at < $1', [before.toISOString()]);
 }
 
 /**
@@ -103,7 +103,7 @@ export async function claimDeferredEvents(
 ): Promise<DeferredEvent[]> {
   const rows = await database.query<DeferredRow>(
     `WITH claimed AS (
-       UPDATE deferred_events SET parked_at = now()
+       UPDATE deferred_events SET deferred_at = now()
        WHERE topic = $1 AND (tenant_id, trace_id) IN (SELECT * FROM unnest($2::uuid[], $3::uuid[]))
        RETURNING id, partition, log_offset, key, value, headers
      ) SELECT * FROM claimed ORDER BY partition, log_offset`,
@@ -123,7 +123,7 @@ export async function takeExpiredEvents(
 ): Promise<(DeferredEvent & { topic: string })[]> {
   const rows = await transaction.query<DeferredRow & { topic: string }>(
     `DELETE FROM deferred_events WHERE id IN (
-       SELECT id FROM deferred_events WHERE parked_at < $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+       SELECT id FROM deferred_events WHERE deferred_at < $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
      ) RETURNING id, topic, partition, log_offset, key, value, headers`,
     [before.toISOString(), limit],
   );
@@ -182,7 +182,7 @@ export class DeferredTopics {
     this.#known.set(topic, true);
   }
 
-  /** Discards what is known of `topic`: another process may have deferred events of it. */
+  /** Invalidates the cached state of `topic`: another process may have deferred events of it. */
   forget(topic: string): void {
     this.#change(topic);
     this.#known.delete(topic);

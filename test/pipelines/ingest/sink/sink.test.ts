@@ -123,7 +123,7 @@ describe('deferred events of a trace', () => {
     const { database } = under.stores;
     const old = patchOf(root);
     await under.publish(old);
-    await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
+    await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
     await under.publish(patchOf(runEvent()));
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
     const dead = await expiredDeferredEvents();
@@ -141,7 +141,7 @@ describe('deferred events of a trace', () => {
     const late = runEvent();
     const before = await expiredDeferredEvents();
     await under.publish(patchOf(late));
-    await database.query("UPDATE deferred_events SET parked_at = now() - interval '25 hours'");
+    await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
     under.aroundNextInsert(async (insert) => {
       expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
