@@ -90,10 +90,9 @@ async function compile(): Promise<object> {
 }
 
 function openInstance(): Instance {
-  if (module === undefined) throw new Error('loadZstd() must complete before the first frame is decoded');
   if (shared?.openContexts === 0 && shared.lib.memory.buffer.byteLength > maxIdleBytes) shared = undefined;
   const imports = { env: { emscripten_notify_memory_growth: () => undefined } };
-  shared ??= new Instance(new WebAssembly.Instance(module, imports).exports as LibZstd);
+  shared ??= new Instance(new WebAssembly.Instance(module as object, imports).exports as LibZstd);
   return shared;
 }
 
