@@ -1,9 +1,9 @@
-const parameterForm = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
+const parameterPattern = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
 
 /** Parameters of a header's value: names in lower case, quotes and escapes removed. Source: RFC 9110, 5.6.6. */
-export function parametersOf(value: string): Map<string, string> {
+export function parseParameters(value: string): Map<string, string> {
   const parameters = new Map<string, string>();
-  for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterForm)) {
+  for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterPattern)) {
     parameters.set(name.toLowerCase(), quoted === undefined ? bare.trim() : unescapeQuoted(quoted));
   }
   return parameters;

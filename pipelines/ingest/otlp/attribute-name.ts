@@ -1,4 +1,4 @@
-import { type AttributeRole, roleOf } from './attribute-roles.ts';
+import { type AttributeRole, findRole } from './attribute-roles.ts';
 
 /** The name of an attribute and its role. */
 export interface AttributeName {
@@ -15,20 +15,20 @@ const recent: Array<AttributeName | undefined> = new Array(slots).fill(undefined
 /** The name in `source[start, end)`; does not allocate a string if the name is cached. */
 export function attributeName(source: Buffer, start: number, end: number): AttributeName {
   const length = end - start;
-  if (length > maxCachedBytes) return nameOf(source, start, end);
+  if (length > maxCachedBytes) return internName(source, start, end);
   let hash = length;
   for (let index = start; index < end; index++) hash = (Math.imul(hash, 31) + source[index]!) | 0;
   const slot = (hash ^ (hash >>> 15)) & (slots - 1);
   const known = recent[slot];
   if (known !== undefined && isSame(known.text, source, start, length)) return known;
-  const name = nameOf(source, start, end);
+  const name = internName(source, start, end);
   recent[slot] = name;
   return name;
 }
 
-function nameOf(source: Buffer, start: number, end: number): AttributeName {
+function internName(source: Buffer, start: number, end: number): AttributeName {
   const text = source.toString('latin1', start, end);
-  return { text, role: roleOf(text) };
+  return { text, role: findRole(text) };
 }
 
 function isSame(text: string, source: Buffer, start: number, length: number): boolean {
