@@ -13,7 +13,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { selectOf } from '../pipelines/exports/chunk-columns.ts';
+import { buildSelectList } from '../pipelines/exports/chunk-columns.ts';
 import { memberOrder } from '../pipelines/exports/members.ts';
 import { exportFields } from '../schemas/parquet/run-columns.ts';
 import { startRole } from '../test/role-process.ts';
@@ -91,7 +91,7 @@ await withStack(
         timedMs(() =>
           clickhouse.queryToFile({
             name: 'bench-floor',
-            sql: `SELECT ${selectOf(exportFields)} FROM runs FINAL
+            sql: `SELECT ${buildSelectList(exportFields)} FROM runs FINAL
               PREWHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
                 AND start_time >= toDateTime({begin:UInt32}, 'UTC') AND start_time < toDateTime({end:UInt32}, 'UTC')
               WHERE isNull(deleted_at) ORDER BY ${memberOrder}`,

@@ -30,7 +30,7 @@ export interface Handling {
    * The first event of a trace assigns the trace location (project and time) of all its events. The fixed fields are
    * then `tenant_id`, `trace_id`, `id`, `session_id`, `start_time` and `trace_time`.
    */
-  readonly placedByTrace?: true;
+  readonly assignsTraceLocation?: true;
   /** The usage hour that an event marks dirty. */
   readonly usageHour?: { readonly tenant: string; readonly time: string };
   /** Flag of events that are stored; the others are only for followers of the topic. */
@@ -88,7 +88,7 @@ export const runEvents = defineTopic({
     ['start_time', 'key_time'],
     ['trace_time', 'key_time'],
   ],
-  placedByTrace: true,
+  assignsTraceLocation: true,
   usageHour: { tenant: 'tenant_id', time: 'trace_time' },
   // Weeks start on Monday, and 1970 started on a Thursday.
   tablePartition: { time: 'start_time', days: 7, shiftDays: 3 },

@@ -4,7 +4,7 @@ import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { type CorsSettings, type HttpSettings, originPattern } from '../../pipelines/agents/graphs/http-settings.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
-import type { ApiForm, OwnAccess } from '../server/api-form.ts';
+import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
 import type { SharedOrigins } from '../server/cross-origin.ts';
 import { appRoutes } from './app-routes.ts';
 
@@ -22,7 +22,7 @@ export interface AgentApiParts {
  * Returns the agent server's API for {@link buildServer}: body limit, workspace of the deployment, and `http` of its
  * langgraph.json.
  */
-export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiForm {
+export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiProfile {
   const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
@@ -33,11 +33,12 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     description:
       'Assistants, threads, runs, crons and store items. The id of a graph is accepted wherever an assistant id is. Times are ISO 8601 in UTC.',
     bodyLimit,
-    takesAnyContentType: true,
+    acceptsAnyContentType: true,
     workspaceId,
     ...(http.disable_meta && { isDescribed: false }),
-    ...(ownAccess && { ownAccess }),
-    ...(parts && app && { ownRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: ofApp } }),
+    ...(ownAccess && { customAccess: ownAccess }),
+    ...(parts &&
+      app && { extraRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: ofApp } }),
     crossOrigin,
     ...(watch && { refusal: () => (watch.isDeleted ? runlakeError('DEPLOYMENT_DELETED') : undefined) }),
   };

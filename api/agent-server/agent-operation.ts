@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
-import { pathOf } from '../server/register-operation.ts';
+import { stripQuery } from '../server/register-operation.ts';
 import type { Rule } from './access/rules.ts';
 import type { AgentServices, Agents } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/sse.ts';
@@ -62,9 +62,9 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
 
 /** @throws ROUTE_NOT_FOUND if the langgraph.json disables the protocol. */
 export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
-  if (agents.protocols?.[protocol] === false) throw noRoute(request);
+  if (agents.protocols?.[protocol] === false) throw routeNotFound(request);
 }
 
-export function noRoute({ method, originalUrl }: FastifyRequest): RunlakeError {
-  return runlakeError('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
+export function routeNotFound({ method, originalUrl }: FastifyRequest): RunlakeError {
+  return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }

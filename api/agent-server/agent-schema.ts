@@ -1,7 +1,7 @@
 import { type Static, type TProperties, Type } from 'typebox';
 import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
 import { JsonObject, optional, Uuid } from '../server/formats.ts';
-import { Answer } from '../server/operation.ts';
+import { RawResponse } from '../server/operation.ts';
 
 // Building blocks of the schemas and responses of the agent server.
 
@@ -93,10 +93,10 @@ export function withoutNullFields({ checkpoint_id, checkpoint_ns, checkpoint_map
 }
 
 /** Removes fields that are null or undefined, which mean the same. */
-export function given<T extends object>(values: T): { [K in keyof T]?: NonNullable<T[K]> } {
+export function dropNullish<T extends object>(values: T): { [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(
     Object.entries(values).filter(([, value]) => value !== undefined && value !== null),
-  ) as ReturnType<typeof given<T>>;
+  ) as ReturnType<typeof dropNullish<T>>;
 }
 
 /** Returns the fields in `select`, or all fields without `select`. */
@@ -113,21 +113,21 @@ export const pageDescription =
  * Builds the response for a page: `X-Pagination-Total` is the total of all pages, `X-Pagination-Next` the next offset
  * (absent on the last page).
  */
-export function buildPage(rows: readonly object[], { total, offset }: { total: number; offset: number }): Answer {
+export function buildPage(rows: readonly object[], { total, offset }: { total: number; offset: number }): RawResponse {
   const next = offset + rows.length;
   const headers = {
     'x-pagination-total': String(total),
     ...(rows.length > 0 && next < total ? { 'x-pagination-next': String(next) } : {}),
   };
-  return new Answer({ headers, body: rows });
+  return new RawResponse({ headers, body: rows });
 }
 
 /** The response of a search that cannot find anything. */
 export const emptyPage = () => buildPage([], { total: 0, offset: 0 });
 
 /** Builds a response from JSON text. */
-export function jsonText(text: string): Answer {
-  return new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from(text) });
+export function jsonText(text: string): RawResponse {
+  return new RawResponse({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from(text) });
 }
 
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

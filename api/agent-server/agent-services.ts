@@ -62,7 +62,7 @@ export interface Agents {
   /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
   /** Reserves a worker slot of this process, for a run that then starts without waiting to be claimed. */
-  readonly takeWorkerSlot?: () => WorkerSlot | undefined;
+  readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
   /** Cache of assistants, which saves a run the look-up of its assistant. Unset: no cache. */
   readonly recentAssistants?: RecentAssistants;
   /** False for protocols that `http` of the langgraph.json disables. */
@@ -72,7 +72,7 @@ export interface Agents {
   /** Decides which headers of a request are copied to its run. */
   readonly copiesHeader?: HeaderRule;
   /** Whether runs may have `feedback_keys`, which requires a public URL for feedback. Unset: no. */
-  readonly takesFeedback?: boolean;
+  readonly acceptsFeedbackKeys?: boolean;
   /** Default TTL of new threads. Unset: they do not expire. */
   readonly threadTtl?: ThreadTtl | undefined;
 }

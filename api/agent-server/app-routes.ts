@@ -4,11 +4,11 @@ import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { userHeader, userText } from '../../pipelines/agents/app/app-route.ts';
-import type { AppAnswer, HttpApp } from '../../pipelines/agents/app/http-app.ts';
+import type { AppResponse, HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import type { AgentUser } from '../../pipelines/agents/auth/agent-user.ts';
 import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
-import type { ApiForm, OwnAccess, OwnRoutes } from '../server/api-form.ts';
+import type { ApiProfile, OwnAccess, OwnRoutes } from '../server/api-form.ts';
 import { identifyCaller } from '../server/authentication.ts';
 import { runs } from './agent-operation.ts';
 
@@ -24,7 +24,7 @@ export function appRoutes(options: {
   readonly http?: HttpSettings;
   readonly authenticator: Authenticator;
   readonly workspaceId: string;
-  readonly bodyLimit: ApiForm['bodyLimit'];
+  readonly bodyLimit: ApiProfile['bodyLimit'];
 }): OwnRoutes {
   const { app, ownAccess, http, authenticator, workspaceId, bodyLimit } = options;
 
@@ -54,7 +54,7 @@ export function appRoutes(options: {
 
 interface ForwardDeps {
   readonly app: Pick<HttpApp, 'send'>;
-  readonly bodyLimit: ApiForm['bodyLimit'];
+  readonly bodyLimit: ApiProfile['bodyLimit'];
   /**
    * Authenticates the caller. Undefined if the routes of the app need no authentication.
    * @throws if the caller is not authenticated.
@@ -106,7 +106,7 @@ async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: 
 }
 
 async function sendResponse(
-  answer: AppAnswer,
+  answer: AppResponse,
   shared: Record<string, string>,
   response: ServerResponse,
 ): Promise<void> {
@@ -148,7 +148,10 @@ function splitHeader(header: string | undefined): readonly string[] {
 }
 
 /** Returns the body, or null if the request has none. @throws BODY_TOO_LARGE, also while the body arrives. */
-function limitBody(raw: IncomingMessage, { bytes: limitBytes, setting: limit }: ApiForm['bodyLimit']): Readable | null {
+function limitBody(
+  raw: IncomingMessage,
+  { bytes: limitBytes, setting: limit }: ApiProfile['bodyLimit'],
+): Readable | null {
   const { 'content-length': length, 'transfer-encoding': encoding } = raw.headers;
   if (raw.method === 'GET' || raw.method === 'HEAD' || (encoding === undefined && !Number(length))) return null;
   const tooLarge = () => runlakeError('BODY_TOO_LARGE', { limitBytes, limit });

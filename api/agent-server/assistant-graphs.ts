@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { describeGraph, describeSubgraphs } from '../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject, optional } from '../server/formats.ts';
-import { Answer } from '../server/operation.ts';
+import { RawResponse } from '../server/operation.ts';
 import { defineAgentOperation, graphErrors, reads } from './agent-operation.ts';
 import { AssistantParams, jsonText } from './agent-schema.ts';
 import type { Agents } from './agent-services.ts';
@@ -69,7 +69,7 @@ export const getAssistantSchemas = defineAgentOperation({
   },
   handler: async ({ params, services: { agents } }) => {
     const { graph_id: graphId, config } = await readAssistant(agents, params);
-    return new Answer({ body: await describeGraph(agents, graphId, config, schemasWaitMs) });
+    return new RawResponse({ body: await describeGraph(agents, graphId, config, schemasWaitMs) });
   },
 });
 
@@ -104,9 +104,9 @@ async function answerSubgraphs(
   agents: Agents,
   params: { readonly assistant_id: string; readonly namespace?: string },
   { recurse }: { readonly recurse: boolean },
-): Promise<Answer> {
+): Promise<RawResponse> {
   const { graph_id: graphId, config } = await readAssistant(agents, params);
   const { namespace } = params;
   const which = { config, recurse, ...(namespace !== undefined && { namespace }) };
-  return new Answer({ body: await describeSubgraphs(agents, graphId, which, schemasWaitMs) });
+  return new RawResponse({ body: await describeSubgraphs(agents, graphId, which, schemasWaitMs) });
 }

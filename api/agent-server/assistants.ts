@@ -2,8 +2,8 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import {
   type Assistant as AssistantRecord,
-  assistantIdOf,
   resolveAssistant,
+  resolveAssistantId,
 } from '../../pipelines/agents/assistants/assistant.ts';
 import {
   countAssistants as count,
@@ -23,9 +23,9 @@ import {
   AssistantParams,
   buildPage,
   Closed,
+  dropNullish,
   emptyPage,
   GraphConfigBody,
-  given,
   JsonValue,
   Limit,
   Offset,
@@ -63,15 +63,16 @@ const changeable = {
   description: optional(Text({ maxLength: 100_000 })),
 };
 
-const readId = ({ params }: RuledInput) => assistantIdOf(params.assistant_id as string);
-const noAssistant = (assistant: string) => runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
+const readId = ({ params }: RuledInput) => resolveAssistantId(params.assistant_id as string);
+const assistantNotFound = (assistant: string) =>
+  runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
 
 export const onAssistant =
   (event: 'assistants:read' | 'assistants:update'): Rule =>
   async (input, ask, proceed) => {
     const id = readId(input);
     const value = { assistant_id: id, ...toRecord(input.body) };
-    await ask.reach(event, id, value, noAssistant(input.params.assistant_id ?? id));
+    await ask.reach(event, id, value, assistantNotFound(input.params.assistant_id ?? id));
     return proceed();
   };
 
@@ -116,7 +117,7 @@ export const createAssistant = defineAgentOperation({
     const assistant = {
       graphId,
       ifExists: body.if_exists ?? ('raise' as const),
-      ...given({ assistantId, config, metadata, name, description }),
+      ...dropNullish({ assistantId, config, metadata, name, description }),
       ...(context !== undefined && { context }),
     };
     return create(agents.database, agents.deploymentId, assistant, { maxAssistants });
@@ -153,7 +154,7 @@ export const searchAssistants = defineAgentOperation({
     const { select, metadata, name, graph_id: graphId } = body;
     const page = readSearch(body);
     const { assistants, total } = await search(agents.database, agents.deploymentId, {
-      ...given({ graphId, name, metadata }),
+      ...dropNullish({ graphId, name, metadata }),
       ...page,
       select: select as (keyof AssistantRecord)[] | null | undefined,
       limitBytes: agents.config.maxPageBytes,
@@ -173,7 +174,7 @@ export const countAssistants = defineAgentOperation({
   rule: searching('assistants:search', () => 0),
   schema: { body: Closed(assistantFilter), response: { 200: Type.Integer() } },
   handler: async ({ body: { graph_id: graphId, name, metadata }, services: { agents } }) =>
-    count(agents.database, agents.deploymentId, given({ graphId, name, metadata })),
+    count(agents.database, agents.deploymentId, dropNullish({ graphId, name, metadata })),
 });
 
 export const getAssistant = defineAgentOperation({
@@ -197,7 +198,7 @@ export const updateAssistant = defineAgentOperation({
   summary: 'Update an assistant, which creates and activates a new version',
   description: 'Metadata is merged; other fields are replaced.',
   access: runs,
-  rule: changing('assistants:update', readId, noAssistant),
+  rule: changing('assistants:update', readId, assistantNotFound),
   errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
   schema: {
     params: AssistantParams,
@@ -208,7 +209,7 @@ export const updateAssistant = defineAgentOperation({
     const { graph_id: graphId, config, context, metadata, name, description } = body;
     if (graphId) requireGraph(agents, graphId);
     return update(agents.database, agents.deploymentId, params.assistant_id, {
-      ...given({ graphId, config, metadata, name }),
+      ...dropNullish({ graphId, config, metadata, name }),
       ...(description !== undefined && { description }),
       ...(context !== undefined && { context }),
     });
@@ -225,7 +226,7 @@ export const deleteAssistant = defineAgentOperation({
   access: runs,
   rule: async (input, ask, proceed) => {
     const id = readId(input);
-    await ask.reach('assistants:delete', id, { assistant_id: id }, noAssistant(id));
+    await ask.reach('assistants:delete', id, { assistant_id: id }, assistantNotFound(id));
     // Deleting an assistant deletes its runs on all threads.
     const { required } = await ask.allow('threads:delete', { thread_id: null });
     if (required !== undefined && !(await ask.rows.ownsThreadsOf(id, required))) {
@@ -270,7 +271,7 @@ export const listAssistantVersions = defineAgentOperation({
     const { database, deploymentId, config } = agents;
     const { assistant_id: id } = await readAssistant(agents, params);
     const page = { limit: limit ?? 10, offset: offset ?? 0, limitBytes: config.maxPageBytes };
-    return listVersions(database, deploymentId, id, { ...given({ metadata }), ...page });
+    return listVersions(database, deploymentId, id, { ...dropNullish({ metadata }), ...page });
   },
 });
 

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { assistantIdOf, resolveAssistant } from '../../pipelines/agents/assistants/assistant.ts';
+import { resolveAssistant, resolveAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { metadataWith } from '../../pipelines/agents/auth/access-filter.ts';
 import {
   type CronFilter,
@@ -19,12 +19,12 @@ import {
 import { readDatabaseClock } from '../../pipelines/agents/due-clock.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { Answer } from '../server/operation.ts';
-import { changing, noThread, type Rule, type RuledInput, searching } from './access/rules.ts';
+import { RawResponse } from '../server/operation.ts';
+import { changing, type Rule, type RuledInput, searching, threadNotFound } from './access/rules.ts';
 import { defineAgentOperation, reads, runs } from './agent-operation.ts';
 import {
   Closed,
-  given,
+  dropNullish,
   readSearch,
   searchFields,
   selectFields,
@@ -87,7 +87,7 @@ function readPayload(body: Static<typeof CronChangesBody>, hasThread: boolean): 
   if (hasThread && body.on_run_completed === 'delete')
     throw runlakeError('FIELD_NOT_BUILT', { field: 'on_run_completed' });
   const { input, ...fields } = selectFields(body, Object.keys(payloadFields));
-  return { ...given(fields), ...(input !== undefined && { input }) };
+  return { ...dropNullish(fields), ...(input !== undefined && { input }) };
 }
 
 /** Converts a time to ISO 8601 in UTC. A time without a zone is UTC. */
@@ -117,13 +117,13 @@ const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timesta
 const CronParams = Type.Object({ cron_id: Uuid() });
 
 const readId = ({ params }: RuledInput) => params.cron_id as string;
-const noCron = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
+const cronNotFound = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
 
 const onCron =
   (event: 'crons:read' | 'crons:delete'): Rule =>
   async (input, ask, proceed) => {
     const id = readId(input);
-    await ask.reach(event, id, { cron_id: id }, noCron(id));
+    await ask.reach(event, id, { cron_id: id }, cronNotFound(id));
     return proceed();
   };
 
@@ -132,8 +132,12 @@ const creatingCron: Rule = async (input, ask, proceed) => {
   const { schedule, end_time, metadata, ...payload } = input.body;
   await ask.useAssistant(payload.assistant_id as string);
   if (threadId !== undefined) {
-    const run = { thread_id: threadId, assistant_id: assistantIdOf(payload.assistant_id as string), kwargs: payload };
-    await ask.reach('threads:create_run', threadId, { ...run, metadata: metadata ?? {} }, noThread(threadId));
+    const run = {
+      thread_id: threadId,
+      assistant_id: resolveAssistantId(payload.assistant_id as string),
+      kwargs: payload,
+    };
+    await ask.reach('threads:create_run', threadId, { ...run, metadata: metadata ?? {} }, threadNotFound(threadId));
   }
   const { required, value } = await ask.allow('crons:create', {
     schedule,
@@ -160,11 +164,11 @@ const CronFilterBody = Closed(cronFilter);
  * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT if webhooks are not sent, FEEDBACK_ADDRESS_UNSET.
  */
 function requireValidPayload(
-  { webhooks, takesFeedback }: Pick<Agents, 'webhooks' | 'takesFeedback'>,
+  { webhooks, acceptsFeedbackKeys }: Pick<Agents, 'webhooks' | 'acceptsFeedbackKeys'>,
   payload: { readonly webhook?: unknown; readonly feedback_keys?: unknown },
 ): void {
   const { webhook, feedback_keys: keys } = payload;
-  if (Array.isArray(keys) && keys.length > 0 && !takesFeedback) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
+  if (Array.isArray(keys) && keys.length > 0 && !acceptsFeedbackKeys) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
   if (typeof webhook !== 'string') return;
   if (webhooks === undefined) throw runlakeError('FIELD_NOT_BUILT', { field: 'webhook' });
   webhooks.check(webhook);
@@ -246,7 +250,7 @@ export const deleteCron = defineAgentOperation({
   schema: { params: CronParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
     await remove(agents.database, agents.deploymentId, params.cron_id);
-    return new Answer({ status: 204 });
+    return new RawResponse({ status: 204 });
   },
 });
 
@@ -270,7 +274,7 @@ function buildFilter({
   metadata,
 }: Static<typeof CronFilterBody>): CronFilter {
   return {
-    assistantId: assistant ? assistantIdOf(assistant) : undefined,
+    assistantId: assistant ? resolveAssistantId(assistant) : undefined,
     threadId: thread_id ?? undefined,
     enabled: enabled ?? undefined,
     metadata: metadata ?? undefined,
@@ -325,7 +329,7 @@ export const updateCron = defineAgentOperation({
   description:
     'Absent fields stay unchanged; metadata is merged. Null removes the time zone or the end time. After a change of the schedule, the cron next fires at its first time after now.',
   access: runs,
-  rule: changing('crons:update', readId, noCron),
+  rule: changing('crons:update', readId, cronNotFound),
   errors: [
     'CRON_NOT_FOUND',
     'CRON_SCHEDULE_INVALID',
@@ -340,7 +344,7 @@ export const updateCron = defineAgentOperation({
     const { thread_id } = await readCron(database, deploymentId, params.cron_id);
     const { schedule, timezone, end_time, on_run_completed, enabled, metadata } = body;
     const changes = {
-      ...given({ schedule, enabled, metadata, ...(thread_id === null && { on_run_completed }) }),
+      ...dropNullish({ schedule, enabled, metadata, ...(thread_id === null && { on_run_completed }) }),
       ...(timezone !== undefined && { timezone }),
       ...(end_time !== undefined && { end_time: end_time === null ? null : normaliseEndTime(end_time) }),
       payload: readPayload(body, thread_id !== null),

@@ -29,16 +29,16 @@ import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../pipelines/agents/runs/cancel-run.ts';
 import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
-import { Answer } from '../server/operation.ts';
+import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
 import { asOperation } from './access/agent-access.ts';
 import { open, type Values } from './access/rules.ts';
-import { defineAgentOperation, noRoute, requireProtocol, runs } from './agent-operation.ts';
+import { defineAgentOperation, requireProtocol, routeNotFound, runs } from './agent-operation.ts';
 import { isObject, JsonValue } from './agent-schema.ts';
 import type { AgentInput, Agents } from './agent-services.ts';
 import { searchAssistants } from './assistants.ts';
 import { waitForStatelessRun } from './runs/create.ts';
-import { runRequestOf } from './runs/run-schema.ts';
+import { toRunRequest } from './runs/run-schema.ts';
 import { liveBody, liveOptions } from './streaming/live-body.ts';
 
 export const postMcp = defineAgentOperation({
@@ -75,7 +75,7 @@ export const postMcp = defineAgentOperation({
       await server.close();
       return buildResponse(quick);
     }
-    return new Answer({
+    return new RawResponse({
       headers: { 'content-type': 'application/json' },
       body: liveBody<string>({
         ...liveOptions(input),
@@ -106,7 +106,7 @@ export const deleteMcp = defineAgentOperation({
   errors: ['ROUTE_NOT_FOUND'],
   schema: { response: { 404: Type.Object({ detail: Type.String() }) } },
   handler: async ({ request }) => {
-    throw noRoute(request);
+    throw routeNotFound(request);
   },
 });
 
@@ -143,9 +143,9 @@ function webRequest({ request }: AgentInput): Request {
   return new Request('http://runlake/mcp', { method: 'POST', headers });
 }
 
-async function buildResponse(response: Response): Promise<Answer> {
+async function buildResponse(response: Response): Promise<RawResponse> {
   const contentType = response.headers.get('content-type');
-  return new Answer({
+  return new RawResponse({
     status: response.status,
     ...(contentType !== null && { headers: { 'content-type': contentType } }),
     ...(response.body !== null && { body: Buffer.from(await response.arrayBuffer()) }),
@@ -293,7 +293,7 @@ async function callTool(
   try {
     const body = { assistant_id: assistant.assistant_id, input: args };
     const { run, reader } = await asOperation(input.request, waitForStatelessRun, { body }, (part) =>
-      requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
+      requestFollowedRun(agents, toRunRequest({ ...input, ...part })),
     );
     const awaited = { deploymentId: agents.deploymentId, threadId: run.thread_id, runId: run.run_id };
     try {

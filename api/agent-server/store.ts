@@ -6,7 +6,7 @@ import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/st
 import { checkNamespace, type StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
-import { Answer } from '../server/operation.ts';
+import { RawResponse } from '../server/operation.ts';
 import type { Questions } from './access/questions.ts';
 import type { Values } from './access/rules.ts';
 import { defineAgentOperation, reads, runs } from './agent-operation.ts';
@@ -103,7 +103,7 @@ export const deleteStoreItem = defineAgentOperation({
   handler: async ({ body, services: { agents } }) => {
     const { namespace = [], key } = body;
     await deleteItems(agents.database, agents.deploymentId, [{ namespace, key }]);
-    return new Answer({ status: 204 });
+    return new RawResponse({ status: 204 });
   },
 });
 
@@ -238,7 +238,7 @@ export const putStoreItem = defineAgentOperation({
       throw runlakeError('STORE_WITHOUT_INDEX', { field: 'index' });
     const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
     await putItems(agents.database, agents.deploymentId, rules, [put]);
-    return new Answer({ status: 204 });
+    return new RawResponse({ status: 204 });
   },
 });
 

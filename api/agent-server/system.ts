@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
 import { JsonObject, optional } from '../server/formats.ts';
-import { Answer } from '../server/operation.ts';
+import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
 import { open } from './access/rules.ts';
 import { defineAgentOperation, runs } from './agent-operation.ts';
@@ -80,9 +80,9 @@ export const getAgentMetrics = defineAgentOperation({
     if (!services.agents.config.serveMetrics) {
       throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
     }
-    if (query.format === 'prometheus') return new Answer({ body: Buffer.from(await registry.metrics()) });
+    if (query.format === 'prometheus') return new RawResponse({ body: Buffer.from(await registry.metrics()) });
     const body = Buffer.from(JSON.stringify(await registry.getMetricsAsJSON()));
-    return new Answer({ headers: { 'content-type': json }, body });
+    return new RawResponse({ headers: { 'content-type': json }, body });
   },
 });
 
@@ -104,7 +104,7 @@ export const getAgentOk = defineAgentOperation({
   },
   handler: async ({ query, services: { agents } }) => {
     if (query.check_db) await agents.database.ping();
-    return new Answer({ headers: { server: serverName }, body: { ok: true } });
+    return new RawResponse({ headers: { server: serverName }, body: { ok: true } });
   },
 });
 
@@ -144,6 +144,6 @@ export const truncate = defineAgentOperation({
       store: body.store ?? false,
       checkpointer: (body.checkpointer || body.checkpoint || body.checkpoints) ?? false,
     });
-    return new Answer({ status: 204 });
+    return new RawResponse({ status: 204 });
   },
 });

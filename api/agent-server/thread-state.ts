@@ -10,7 +10,7 @@ import { defineAgentOperation, graphErrors, reads, runs } from './agent-operatio
 import {
   Checkpoint,
   Closed,
-  given,
+  dropNullish,
   JsonValue,
   jsonText,
   Limit,
@@ -87,7 +87,7 @@ export const getThreadStateOf = defineAgentOperation({
     response: { 200: SelectedThreadState },
   },
   handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
-    const question = { ...query, ...given(asked), checkpoint: withoutNullFields(checkpoint) };
+    const question = { ...query, ...dropNullish(asked), checkpoint: withoutNullFields(checkpoint) };
     return jsonText(await readThreadState(agents, params.thread_id, question));
   },
 });
@@ -121,9 +121,9 @@ export const updateThreadState = defineAgentOperation({
   },
   handler: async ({ params, body, services: { agents } }) => {
     const { values, as_node, checkpoint, checkpoint_id } = body;
-    const from = { ...given({ checkpoint_id }), ...(checkpoint && withoutNullFields(checkpoint)) };
+    const from = { ...dropNullish({ checkpoint_id }), ...(checkpoint && withoutNullFields(checkpoint)) };
     const checkpointIds = await update(agents, params.thread_id, {
-      updates: [[{ values: values ?? null, ...given({ as_node }) }]],
+      updates: [[{ values: values ?? null, ...dropNullish({ as_node }) }]],
       ...(Object.keys(from).length > 0 && { checkpoint: from }),
     });
     return { checkpoint: { ...checkpointIds } };
@@ -161,7 +161,7 @@ export const getThreadHistory = defineAgentOperation({
   },
   handler: async ({ params, query: { limit, before: text, select }, services: { agents } }) => {
     const before = text === undefined ? undefined : toCheckpointChoice(text.startsWith('{') ? parse(text) : text);
-    return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...given({ before, select }) }));
+    return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...dropNullish({ before, select }) }));
   },
 });
 
@@ -185,7 +185,7 @@ export const searchThreadHistory = defineAgentOperation({
     jsonText(
       await readThreadHistory(agents, params.thread_id, {
         limit: limit ?? 10,
-        ...given({ before: before ? toCheckpointChoice(before) : null, metadata, select }),
+        ...dropNullish({ before: before ? toCheckpointChoice(before) : null, metadata, select }),
         ...(checkpoint && { checkpoint: withoutNullFields(checkpoint) }),
       }),
     ),

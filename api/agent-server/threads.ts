@@ -7,7 +7,7 @@ import {
   checkPaths,
   countThreads as count,
   extractPaths,
-  rootsOf,
+  listRootFields,
   searchThreads as search,
 } from '../../pipelines/agents/threads/search-threads.ts';
 import {
@@ -18,14 +18,14 @@ import {
 } from '../../pipelines/agents/threads/thread.ts';
 import { updateThread as update } from '../../pipelines/agents/threads/update-thread.ts';
 import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
-import { Answer } from '../server/operation.ts';
-import { changing, creating, noThread, onThread, readThreadId, searching } from './access/rules.ts';
+import { RawResponse } from '../server/operation.ts';
+import { changing, creating, onThread, readThreadId, searching, threadNotFound } from './access/rules.ts';
 import { defineAgentOperation, graphErrors, reads, runs } from './agent-operation.ts';
 import {
   buildPage,
   Closed,
+  dropNullish,
   emptyPage,
-  given,
   JsonValue,
   pageDescription,
   readSearch,
@@ -119,12 +119,12 @@ export const createThread = defineAgentOperation({
     const thread = {
       metadata: body.metadata ?? {},
       ifExists: body.if_exists ?? 'raise',
-      ...given({ threadId: body.thread_id, ttl: normaliseTtl(body.ttl) }),
+      ...dropNullish({ threadId: body.thread_id, ttl: normaliseTtl(body.ttl) }),
     };
     const supersteps = (body.supersteps ?? []).map(({ updates }, step) =>
       updates.map(({ as_node, ...written }, index) => {
         if (written.command && hasFields(written.values)) throw valuesBesideCommand(step, index);
-        return { ...written, ...given({ as_node }) };
+        return { ...written, ...dropNullish({ as_node }) };
       }),
     );
     return showThread(await create(agents, thread, supersteps));
@@ -173,9 +173,9 @@ export const searchThreads = defineAgentOperation({
     const page = readSearch(body);
     if (extract) checkPaths(extract);
     const { threads, total } = await search(agents.database, agents.deploymentId, {
-      ...given({ ids, metadata, values, status }),
+      ...dropNullish({ ids, metadata, values, status }),
       ...page,
-      fields: select ? ([...select, ...rootsOf(extract ?? {})] as (keyof ThreadRecord)[]) : undefined,
+      fields: select ? ([...select, ...listRootFields(extract ?? {})] as (keyof ThreadRecord)[]) : undefined,
       limitBytes: agents.config.maxPageBytes,
     });
     const rows = threads.map((thread) => ({
@@ -196,7 +196,7 @@ export const countThreads = defineAgentOperation({
   rule: searching('threads:search', () => 0),
   schema: { body: Closed(threadFilter), response: { 200: Type.Integer() } },
   handler: async ({ body: { metadata, values, status }, services: { agents } }) =>
-    count(agents.database, agents.deploymentId, given({ metadata, values, status })),
+    count(agents.database, agents.deploymentId, dropNullish({ metadata, values, status })),
 });
 
 export const pruneThreads = defineAgentOperation({
@@ -251,7 +251,7 @@ const changesThread = {
   method: 'PATCH',
   tag: 'threads',
   access: runs,
-  rule: changing('threads:update', readThreadId, noThread),
+  rule: changing('threads:update', readThreadId, threadNotFound),
   errors: ['THREAD_NOT_FOUND'],
 } as const;
 
@@ -268,12 +268,12 @@ export const updateThread = defineAgentOperation({
   },
   handler: async ({ params, body, services: { agents }, request }) => {
     const change = {
-      ...given({ metadata: body.metadata, ttl: normaliseTtl(body.ttl) }),
+      ...dropNullish({ metadata: body.metadata, ttl: normaliseTtl(body.ttl) }),
       ...(body.ttl === null && { ttl: null }),
     };
     const thread = await update(agents.database, agents.deploymentId, params.thread_id, change);
     const minimal = /(?:^|,)\s*return=minimal\s*(?:[,;]|$)/i.test(String(request.headers.prefer ?? ''));
-    return minimal ? new Answer({ status: 204 }) : showThread(thread);
+    return minimal ? new RawResponse({ status: 204 }) : showThread(thread);
   },
 });
 
@@ -286,7 +286,7 @@ export const patchThreadState = defineAgentOperation({
   schema: { params: ThreadParams, body: Closed({ metadata: JsonObject() }), response: { 204: Type.Null() } },
   handler: async ({ params, body: { metadata }, services: { agents } }) => {
     await update(agents.database, agents.deploymentId, params.thread_id, { metadata });
-    return new Answer({ status: 204 });
+    return new RawResponse({ status: 204 });
   },
 });
 
@@ -302,7 +302,7 @@ export const deleteThread = defineAgentOperation({
   schema: { params: ThreadParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
     await remove(agents.database, agents.deploymentId, params.thread_id);
-    return new Answer({ status: 204 });
+    return new RawResponse({ status: 204 });
   },
 });
 

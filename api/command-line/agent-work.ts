@@ -25,7 +25,7 @@ import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { urlUnder } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { agentServerUrl } from './check-port.ts';
-import type { Ends } from './ends.ts';
+import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 import type { AgentsPart } from './role.ts';
 
@@ -62,7 +62,7 @@ export async function isolateGraphs(
   { config, logger, databaseUrl, stores }: AgentParts,
   file: GraphsFile,
   deploymentId: string,
-  ends: Ends,
+  ends: ShutdownSteps,
 ): Promise<IsolatedGraphs> {
   const { accounts, words: ofIds, close } = await openGraphIsolation(file, config);
   ends.add('user ids of graph code', close);
@@ -94,13 +94,13 @@ export async function openGraphPool(
   { config, logger }: AgentParts,
   { file, accounts, databaseUrl }: IsolatedGraphs,
   part: AgentsPart,
-  ends: Ends,
+  ends: ShutdownSteps,
 ): Promise<OpenWorkerPool> {
   const authorities = trustedAuthorities(config);
   const pool = await openWorkerPool({
     file,
     workers: part === 'front' ? 0 : config.agentsWorkers || availableParallelism(),
-    answersQuestions: part !== 'work',
+    runsQueries: part !== 'work',
     runsPerWorker: config.agentsRunsPerWorker,
     database: { url: databaseUrl, ...(authorities && { authorities }) },
     environment: graphEnvironment(),
@@ -125,7 +125,7 @@ export function startWork(
     watch,
   }: { readonly served: ServedDeployment; readonly file: GraphsFile; readonly watch: DeploymentWatch },
   pool: OpenWorkerPool,
-  ends: Ends,
+  ends: ShutdownSteps,
 ): { readonly executor: Executor; readonly publisher: StreamPublisher } {
   const log = watch.dropWhenDeleted(wholeLog);
   const defaultSender = {

@@ -15,11 +15,11 @@ import { createProjectResolver } from '../../pipelines/projects/resolve-project.
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Services } from '../server/services.ts';
-import type { Ends } from './ends.ts';
+import type { ShutdownSteps } from './ends.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
 
-export interface AnsweringParts {
+export interface MainApiParts {
   readonly config: Config;
   readonly logger: Logger;
   readonly stores: Stores;
@@ -35,7 +35,7 @@ export interface AnsweringParts {
  * Creates the services of the main API: the given parts, and the authenticator and the ingest dependencies of this
  * process.
  */
-export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
+export function createMainApiServices(parts: MainApiParts, ends: ShutdownSteps): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, clickhouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });

@@ -1,7 +1,12 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { DeadLetterRecord, DeadLetterFilter, DeadLetterHead, DeadLetterQueue } from '../../infra/event-log/event-log.ts';
-import { schemaIdOf } from '../../infra/event-log/avro.ts';
-import { replaysOf, replayThroughJob } from '../../pipelines/dead-letters/dead-letter-replays.ts';
+import { readSchemaId } from '../../infra/event-log/avro.ts';
+import type {
+  DeadLetterFilter,
+  DeadLetterHead,
+  DeadLetterQueue,
+  DeadLetterRecord,
+} from '../../infra/event-log/event-log.ts';
+import { readReplayTimes, replayThroughJob } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -25,7 +30,7 @@ export async function listDeadLetters(choice: DeadLetterOptions & { readonly jso
   const limit = parseLimit(choice);
   await withDeadLetters(async ({ deadLetters, stores }) => {
     const heads = await deadLetters.list(filter, limit);
-    const replays = await replaysOf(
+    const replays = await readReplayTimes(
       stores.database,
       heads.map(({ id }) => id),
     );
@@ -55,7 +60,7 @@ export async function showDeadLetter(id: string, { json = false }: { readonly js
     const deadLetter = await deadLetters.find(id);
     if (deadLetter === undefined) throw runlakeError('DEAD_LETTER_UNKNOWN', { deadLetter: id });
     const record = await decodeRecord(deadLetter, schemaOf);
-    const replayedAt = (await replaysOf(stores.database, [id])).get(id);
+    const replayedAt = (await readReplayTimes(stores.database, [id])).get(id);
     if (json)
       console.log(JSON.stringify(deadLetterAsJson(deadLetter, replayedAt, { ...deadLetter, record }), undefined, 2));
     else for (const line of deadLetterAsText(deadLetter, replayedAt, record)) console.log(line);
@@ -174,7 +179,7 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
     return work({
       deadLetters,
       stores,
-      schemaOf: (schemaId) => registry.textOf(schemaId),
+      schemaOf: (schemaId) => registry.getSchemaText(schemaId),
       publish: async ({ topic: name, key, value, headers }) => {
         log ??= openEventLog({ config, logger, stores }, ends);
         const topic = topics.find((known) => known.name === name);
@@ -205,7 +210,7 @@ function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, 
     replayed_at: replayedAt ?? null,
     ...(shown && {
       headers: shown.headers,
-      schema_id: schemaIdOf(shown.value) ?? null,
+      schema_id: readSchemaId(shown.value) ?? null,
       ...(shown.record ? { record: shown.record } : { value_base64: shown.value.toString('base64') }),
     }),
   };
@@ -220,7 +225,7 @@ function deadLetterAsText(
   replayedAt: string | undefined,
   record: Record<string, unknown> | undefined,
 ): string[] {
-  const schemaId = schemaIdOf(deadLetter.value);
+  const schemaId = readSchemaId(deadLetter.value);
   const facts: [string, string][] = [
     ['Id', deadLetter.id],
     ['Reason', deadLetter.reason],

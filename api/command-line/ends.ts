@@ -2,14 +2,14 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /**
- * Shutdown steps of started parts. They run in reverse order of {@link Ends.add}, each even if an earlier one fails. A
- * part that is added after {@link Ends.run} was called, because its start was still in progress, ends at once.
+ * Shutdown steps of started parts. They run in reverse order of {@link ShutdownSteps.add}, each even if an earlier one fails. A
+ * part that is added after {@link ShutdownSteps.run} was called, because its start was still in progress, ends at once.
  */
-export class Ends {
+export class ShutdownSteps {
   readonly #ends: [name: string, end: () => unknown][] = [];
   #running = false;
 
-  /** @throws DRAINING if {@link Ends.run} was called; the start must stop then. */
+  /** @throws DRAINING if {@link ShutdownSteps.run} was called; the start must stop then. */
   add(name: string, end: () => unknown): void {
     if (this.#running) {
       // Its dependencies may have ended already, so errors of its shutdown carry no information.

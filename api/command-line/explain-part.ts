@@ -1,10 +1,10 @@
 import { join, resolve } from 'node:path';
 import type { Config } from '../../infra/config/settings.ts';
 import {
+  collectErrorText,
   type Explanation,
   explainConnection,
   type ServerAddress,
-  signsOf,
 } from '../../infra/errors/explain-connection.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 
@@ -128,7 +128,7 @@ export function explainPart(error: unknown, { name, address }: CheckedServer): E
   const found = ['PART_UNUSABLE', 'STORE_TOO_OLD', 'TOPIC_UNUSABLE', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];
   if (isRunlakeError(error) && found.includes(error.code)) return undefined;
   const location = hostOrAddress(address);
-  const signs = signsOf(error);
+  const signs = collectErrorText(error);
   const refusal = refusals.find(([server, pattern]) => server === name && pattern.test(signs));
   if (refusal !== undefined) return { words: `${name} at ${location} ${refusal[2]}`, remedy: refusal[3] };
   return explainConnection(error, { location, ...tls[name] });

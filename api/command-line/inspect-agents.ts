@@ -11,7 +11,7 @@ import { misfitVectors } from '../../pipelines/agents/store/write-items.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
-import { operatorOf } from '../../pipelines/tenants/operator.ts';
+import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { serverName } from '../agent-server/system.ts';
 import { agentServerAddress, checkPort } from './check-port.ts';
 
@@ -193,7 +193,7 @@ export async function inspectAgentDatabase(
   const file = await readGraphsFile(config.agentsFile).catch(() => undefined);
   const dims = file?.store.index?.dims;
   if (dims === undefined) return;
-  const deploymentId = config.agentsDeployment ?? (await operatorOf(database)).organizationId;
+  const deploymentId = config.agentsDeployment ?? (await loadOperator(database)).organizationId;
   const numbers = await misfitVectors(database, deploymentId, dims);
   if (numbers === undefined)
     return printFinding(true, 'Stored vectors', `have ${dims} dimensions, as store.index.dims says`);

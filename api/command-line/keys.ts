@@ -10,7 +10,7 @@ import {
   createKey as makeKey,
   listKeys as readKeys,
 } from '../../pipelines/tenants/keys.ts';
-import { operatorOf } from '../../pipelines/tenants/operator.ts';
+import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { withStores } from './open-stores.ts';
 import { printTable } from './print-table.ts';
@@ -83,5 +83,5 @@ function formatPermissions({ read_only: readOnly, permissions }: KeyRecord): str
 }
 
 async function asOperator(act: (database: Database, operator: Caller) => Promise<void>): Promise<void> {
-  await withStores('keys', async ({ stores: { database } }) => act(database, await operatorOf(database)));
+  await withStores('keys', async ({ stores: { database } }) => act(database, await loadOperator(database)));
 }

@@ -8,7 +8,7 @@ import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { Ends } from './ends.ts';
+import { ShutdownSteps } from './ends.ts';
 
 export interface Stores {
   readonly clickhouse: ClickHouse;
@@ -63,7 +63,7 @@ export interface StoreAccess {
   /** Opens the job queue at the first call. */
   readonly openJobs: () => Promise<Jobs>;
   /** Shutdown steps of what the command opens beyond the stores. */
-  readonly ends: Ends;
+  readonly ends: ShutdownSteps;
 }
 
 /** Opens the stores for a command and closes them when `work` has finished. @throws NOT_RUNNING and the errors of `work`. */
@@ -75,7 +75,7 @@ export async function withStores<Result>(
   const logger = createLogger('error', command);
   const addresses = await findStores(config);
   const stores = openStores(addresses, config, logger);
-  const ends = new Ends();
+  const ends = new ShutdownSteps();
   ends.add('stores', () => stores.close());
   let jobs: Promise<Jobs> | undefined;
   const open = async () => {

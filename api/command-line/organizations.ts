@@ -3,7 +3,7 @@ import Format from 'typebox/format';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import { operatorOf } from '../../pipelines/tenants/operator.ts';
+import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import {
   createOrganization as create,
   type ListedOrganization,
@@ -111,6 +111,6 @@ async function asOperator(act: (access: Access) => Promise<void>): Promise<void>
   await withStores('organizations', async ({ stores: { database }, openJobs }) => {
     const enqueueWorkspaceDeletion = async (id: string) =>
       enqueueDeletions(await openJobs()).enqueueWorkspaceDeletion(id);
-    await act({ database, operator: await operatorOf(database), enqueueWorkspaceDeletion });
+    await act({ database, operator: await loadOperator(database), enqueueWorkspaceDeletion });
   });
 }

@@ -20,7 +20,7 @@ import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
 import { agentServerAddress, apiAddress, checkPort } from './check-port.ts';
-import { Ends } from './ends.ts';
+import { ShutdownSteps } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents } from './role.ts';
 
@@ -31,7 +31,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
   checkRole(role, config);
   const stopped = stopSignal();
   let interruptedBy: NodeJS.Signals | undefined;
-  const ends = new Ends();
+  const ends = new ShutdownSteps();
   try {
     const folder = embedsEngines(config) ? await openFolder(config, ends) : undefined;
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
@@ -69,14 +69,14 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
   logger.info('stopped');
 }
 
-async function openFolder({ dataDir }: Config, ends: Ends): Promise<DataFolder> {
+async function openFolder({ dataDir }: Config, ends: ShutdownSteps): Promise<DataFolder> {
   const folder = await openDataFolder(dataDir);
   ends.add('data folder', () => folder.close());
   return folder;
 }
 
 /** Returns the addresses of both stores; starts stores without a configured address in `folder`. */
-async function startEngines(folder: DataFolder | undefined, config: Config, logger: Logger, ends: Ends) {
+async function startEngines(folder: DataFolder | undefined, config: Config, logger: Logger, ends: ShutdownSteps) {
   const needs = { clickhouse: config.clickhouseUrl === undefined, database: config.databaseUrl === undefined };
   const engines = folder && (await startEmbedded({ folder, needs, logger }));
   if (engines !== undefined) ends.add('engines', () => engines.stop());

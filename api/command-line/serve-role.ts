@@ -15,7 +15,7 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
-import type { Ends } from './ends.ts';
+import type { ShutdownSteps } from './ends.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
@@ -40,7 +40,7 @@ export interface RoleParts {
   readonly folder: DataFolder | undefined;
   readonly addresses: StoreAddresses;
   readonly stores: Stores;
-  readonly ends: Ends;
+  readonly ends: ShutdownSteps;
   readonly listener: RoleListener;
   readonly bootstrap: () => Promise<BootstrapOutcome>;
 }
@@ -85,7 +85,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   let services: Services | undefined;
   let firstKey: BootstrapOutcome | undefined;
   if (loaded.answering) {
-    services = loaded.answering.answeringServices(
+    services = loaded.answering.createMainApiServices(
       {
         config,
         logger,

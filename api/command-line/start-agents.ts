@@ -40,7 +40,7 @@ import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { type AgentParts, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
 import { agentServerAddress, agentServerUrl } from './check-port.ts';
-import type { Ends } from './ends.ts';
+import type { ShutdownSteps } from './ends.ts';
 import type { AgentsPart } from './role.ts';
 import { listenHttp } from './serve-http.ts';
 
@@ -61,7 +61,7 @@ export interface StartedAgents {
 export async function startAgents(
   parts: AgentParts & Pick<Services, 'authenticator' | 'rateLimiter'>,
   part: Exclude<AgentsPart, 'work'>,
-  ends: Ends,
+  ends: ShutdownSteps,
 ): Promise<StartedAgents> {
   const { config, logger, authenticator, rateLimiter } = parts;
   const opened = await openAgents(parts, ends, part);
@@ -78,7 +78,10 @@ export async function startAgents(
 }
 
 /** Claims and executes runs; serves no HTTP. @throws GRAPHS_FILE_INVALID and the errors of the parts. */
-export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<Pick<StartedAgents, 'graphCode'>> {
+export async function startAgentWork(
+  parts: AgentParts,
+  ends: ShutdownSteps,
+): Promise<Pick<StartedAgents, 'graphCode'>> {
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
   const served = await openDeployment(stores.database, config);
@@ -108,7 +111,7 @@ export interface OpenedAgents {
 /** Opens everything that the operations of the agent server use. */
 export async function openAgents(
   parts: AgentParts,
-  ends: Ends,
+  ends: ShutdownSteps,
   part: Exclude<AgentsPart, 'work'> = 'both',
 ): Promise<OpenedAgents> {
   const { config, logger, log } = parts;
@@ -160,7 +163,7 @@ export async function openAgents(
   const types = readTypesInBackground({
     graphs: file.graphs.filter(({ graphId }) => pool.loadErrors[graphId] === undefined),
     pool,
-    keptIn: join(config.dataDir, 'graph-types'),
+    cacheFolder: join(config.dataDir, 'graph-types'),
     limitMs: config.agentsTypesSeconds * 1_000,
     heapMegabytes: typesHeapMegabytes,
     accounts,
@@ -177,7 +180,7 @@ export async function openAgents(
   const store = storeRules(file.store, async (texts) => JSON.parse(await pool.ask({ kind: 'embed', texts })));
   const wake = () => executor.wake();
   const copiesHeader = headerRule(file.http.configurable_headers);
-  const takesFeedback = config.publicUrl !== undefined;
+  const acceptsFeedbackKeys = config.publicUrl !== undefined;
   const ownAccess =
     authProcess && customAccess({ authProcess, database, deploymentId, operator, graphIds: Object.keys(graphs) });
   return {
@@ -198,10 +201,10 @@ export async function openAgents(
       store,
       webhooks,
       copiesHeader,
-      takesFeedback,
+      acceptsFeedbackKeys,
       threadTtl: defaultTtl(file.checkpointer),
       wake,
-      takeWorkerSlot: () => executor.takeWorkerSlot(),
+      reserveWorkerSlot: () => executor.reserveWorkerSlot(),
       recentAssistants: new RecentAssistants(),
     },
     executor,
@@ -219,16 +222,21 @@ export async function followAgents(
   parts: AgentParts,
   { agents, executor, watch }: OpenedAgents,
   ownUrl: string,
-  ends: Ends,
+  ends: ShutdownSteps,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
-  const { database, deploymentId, organizationId, webhooks: rules, takesFeedback, threadTtl } = agents;
+  const { database, deploymentId, organizationId, webhooks: rules, acceptsFeedbackKeys, threadTtl } = agents;
   const authorities = trustedAuthorities(config);
   const crons = startCrons({
     database,
     deploymentId,
     makeRun: (tx, cron) =>
-      makeCronRun(tx, deploymentId, cron, { webhooks: rules, takesFeedback, threadTtl, organizationId }),
+      makeCronRun(tx, deploymentId, cron, {
+        webhooks: rules,
+        acceptsFeedbackKeys,
+        threadTtl,
+        organizationId,
+      }),
     logger,
   });
   ends.add('crons', () => crons.stop());
@@ -251,8 +259,8 @@ export async function followAgents(
 function wakeHandlers(executor: Executor): Readonly<Record<string, () => void>> {
   return {
     agent_runs: () => executor.wake(),
-    agent_cancels: () => executor.lookAtLeases(),
-    agent_ends: () => executor.lookAtEnds(),
+    agent_cancels: () => executor.checkLeases(),
+    agent_ends: () => executor.publishMissingEnds(),
   };
 }
 
@@ -270,7 +278,7 @@ async function listenForNotifications(
     readonly deploymentId: string;
     readonly wakes: Readonly<Record<string, () => void>>;
   },
-  ends: Ends,
+  ends: ShutdownSteps,
 ): Promise<void> {
   const channels = Object.keys(wakes);
   const onNotice = (channel: string, payload: string) => {

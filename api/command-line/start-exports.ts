@@ -9,7 +9,7 @@ import { openDestination } from '../../pipelines/exports/destinations/open-desti
 import { resealDestinations } from '../../pipelines/exports/destinations/write-destination.ts';
 import { chunkSources } from '../../pipelines/exports/parquet-writer.ts';
 import { startExportWorkers } from '../../pipelines/exports/worker.ts';
-import type { Ends } from './ends.ts';
+import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
 /**
@@ -28,7 +28,7 @@ export async function startExports(
     readonly secretKey: string;
     readonly now?: () => Date;
   },
-  ends: Ends,
+  ends: ShutdownSteps,
 ): Promise<void> {
   const { config, logger, log, jobs, secretKey, now = () => new Date() } = parts;
   const { database, clickhouse } = parts.stores;

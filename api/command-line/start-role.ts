@@ -12,13 +12,13 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { backoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { backoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootstrap.ts';
-import { Ends } from './ends.ts';
+import { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 import { listenForRole } from './role-listener.ts';
 import { type RoleParts, type ServedRole, serveRole } from './serve-role.ts';
@@ -34,7 +34,7 @@ export async function startRole(
   // `/ready` responds until everything else has ended.
   ends.add('listener', () => listener.close());
   const stopping = new AbortController();
-  let partEnds = new Ends();
+  let partEnds = new ShutdownSteps();
   ends.add('parts of the role', () => partEnds.run(logger));
   ends.add('start', () => stopping.abort());
 
@@ -57,7 +57,7 @@ export async function startRole(
       if (stopping.signal.aborted || !isAway(error)) throw error;
       logger.warn({ err: error }, 'server became unavailable during start, restarting the parts');
       await partEnds.run(logger);
-      partEnds = new Ends();
+      partEnds = new ShutdownSteps();
       await pause(backoffMs(attempt, 200, 5_000), stopping.signal);
     }
   }

@@ -7,7 +7,7 @@ import { countUnreplayed } from '../../pipelines/dead-letters/dead-letter-replay
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { startRollUp } from '../../pipelines/usage/rollup.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { Ends } from './ends.ts';
+import type { ShutdownSteps } from './ends.ts';
 import { openDeadLetters } from './open-event-log.ts';
 import type { Stores } from './open-stores.ts';
 
@@ -22,7 +22,7 @@ export interface StoringParts {
  * Starts the sink and the usage roll-up, for `all` and `ingest`. At shutdown the sink stops first, so that the hours of
  * its last insert batches are marked dirty while the roll-up still runs.
  */
-export async function startStoring(parts: StoringParts, ends: Ends): Promise<HealthCheck[]> {
+export async function startStoring(parts: StoringParts, ends: ShutdownSteps): Promise<HealthCheck[]> {
   const { config, logger } = parts;
   const { database, clickhouse } = parts.stores;
   const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
@@ -41,12 +41,12 @@ export async function startStoring(parts: StoringParts, ends: Ends): Promise<Hea
  */
 export async function startSink(
   parts: StoringParts & { readonly onHoursMarked: () => void },
-  ends: Ends,
+  ends: ShutdownSteps,
 ): Promise<Sink> {
   const { config, logger, log, onHoursMarked } = parts;
   const { database, clickhouse } = parts.stores;
   const deadLetters = await openDeadLetters(parts, ends);
-  const hide = waitingDeadLetters.showing(() => countUnreplayed({ deadLetters, database }, topics));
+  const hide = waitingDeadLetters.setReader(() => countUnreplayed({ deadLetters, database }, topics));
   ends.add('dead-letter metric', async () => hide());
   const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
   ends.add('sink', () => sink.stop());

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { getAttachment as readAttachment } from '../../pipelines/attachments/read-attachment.ts';
-import { Answer, defineOperation } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 
 /** `GET /public/attachments/{token}`: the target of the links in `s3_urls`. */
 export const getAttachment = defineOperation({
@@ -22,7 +22,7 @@ export const getAttachment = defineOperation({
   handler: async ({ params, services }) => {
     const { clickhouse, database, attachmentSigner: signer } = services;
     const { name, mimeType, content } = await readAttachment({ clickhouse, database, signer }, params.token);
-    return new Answer({
+    return new RawResponse({
       body: content,
       headers: {
         'content-type': mimeType,

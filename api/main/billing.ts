@@ -14,7 +14,7 @@ import {
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/stride.ts';
 import { nullable, optional } from '../server/formats.ts';
-import { Answer, defineOperation } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
 /**
@@ -29,7 +29,7 @@ const form = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?
 function parseUsageTime(text: string): number | undefined {
   const match = form.exec(text);
   if (!match) return undefined;
-  const [year, month, day, hour, minute, second] = match.slice(1, 7).map((digits) => Number(digits ?? 0)) as Six;
+  const [year, month, day, hour, minute, second] = match.slice(1, 7).map((digits) => Number(digits ?? 0)) as DateParts;
   const [fraction = '', , sign = '+', offsetHours = 0, offsetMinutes = 0] = match.slice(7);
   const wholeMs = Date.UTC(year, month - 1, day, hour, minute, second);
   // `Date.UTC` converts a day that does not exist (30 February) to another day.
@@ -39,7 +39,7 @@ function parseUsageTime(text: string): number | undefined {
   const offsetMs = (Number(offsetHours) * 60 + Number(offsetMinutes)) * 60_000;
   return wholeMs + Number(`0${fraction}`) * 1_000 + (sign === '-' ? offsetMs : -offsetMs);
 }
-type Six = [number, number, number, number, number, number];
+type DateParts = [number, number, number, number, number, number];
 
 const UsageTime = (description: string) =>
   Type.Refine(
@@ -208,7 +208,7 @@ export const exportGranularUsage = defineOperation({
     const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
       formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
     );
-    return new Answer({
+    return new RawResponse({
       headers: {
         'content-type': 'text/csv; charset=utf-8',
         'content-disposition': `attachment; filename="usage-by-${request.groupBy}-${from}-to-${to}.csv"`,
@@ -281,7 +281,7 @@ export const getGranularUsage = defineOperation({
   handler: async ({ query, caller, services }) => {
     const request = granularUsageRequest(query, caller);
     const usage = await granularUsage(services, request);
-    return new Answer({
+    return new RawResponse({
       headers: { 'content-type': 'application/json; charset=utf-8' },
       body: usageJson(usage),
     });

@@ -3,8 +3,8 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { cancelExport, createExport } from '../../pipelines/exports/create-cancel.ts';
 import {
   type ExportWithProgress,
+  estimateRate,
   listExports,
-  paceOf,
   readExport,
   shareDone,
 } from '../../pipelines/exports/queries.ts';
@@ -117,7 +117,7 @@ export function withOffsetOrNull(time: string | null): string | null {
 }
 
 export function showExport(record: ExportWithProgress, now: Date) {
-  const { rowsPerSecond, secondsLeft } = paceOf(record, now);
+  const { rowsPerSecond, secondsLeft } = estimateRate(record, now);
   const counted = record.runsTotal > 0 && record.runsCounted === record.runsTotal;
   return {
     id: record.id,

@@ -12,9 +12,9 @@ import {
 } from '../../pipelines/feedback/write-feedback.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { Answer, defineOperation } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
-import { requireJson, senderOf, withBody } from './ingest.ts';
+import { requireJson, toSender, withBody } from './ingest.ts';
 
 /** Returns the dependencies of the feedback operations. */
 function feedbackDeps(services: Services): FeedbackDeps {
@@ -103,8 +103,8 @@ export const createFeedback = defineOperation({
   schema: { response: { 200: Feedback }, produces: feedbackMediaType },
   handler: async ({ caller, request, services }) => {
     requireJson(request);
-    const take = (body: Buffer) => takeFeedback(senderOf(caller), body, feedbackDeps(services));
-    return new Answer({ body: await withBody({ request, caller }, services.config, take) });
+    const take = (body: Buffer) => takeFeedback(toSender(caller), body, feedbackDeps(services));
+    return new RawResponse({ body: await withBody({ request, caller }, services.config, take) });
   },
 });
 
@@ -140,7 +140,7 @@ export const getFeedback = defineOperation({
   handler: async ({ caller, params, query, services }) => {
     const id = params.feedback_id.toLowerCase();
     const wanted = { tenantId: caller.workspaceId, id, withUserNames: query.include_user_names };
-    return new Answer({ body: await readFeedback(services, wanted) });
+    return new RawResponse({ body: await readFeedback(services, wanted) });
   },
 });
 
@@ -266,7 +266,7 @@ export const listFeedback = defineOperation({
       offsetRows: query.offset,
       withUserNames: query.include_user_names,
     });
-    return new Answer({ body: page });
+    return new RawResponse({ body: page });
   },
 });
 
@@ -300,6 +300,6 @@ export const updateFeedback = defineOperation({
     requireJson(request);
     const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };
     const change = (body: Buffer) => changeFeedback(feedbackDeps(services), feedback, body);
-    return new Answer({ body: await withBody({ request, caller }, services.config, change) });
+    return new RawResponse({ body: await withBody({ request, caller }, services.config, change) });
   },
 });

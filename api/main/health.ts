@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkHealth } from '../../infra/telemetry/health.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
-import { Answer, defineOperation } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 
 export const getMetrics = defineOperation({
   operationId: 'getMetrics',
@@ -19,7 +19,7 @@ export const getMetrics = defineOperation({
   handler: async ({ services, request }) => {
     if (!services.config.serveMetrics)
       throw runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
-    return new Answer({ body: Buffer.from(await registry.metrics()) });
+    return new RawResponse({ body: Buffer.from(await registry.metrics()) });
   },
 });
 
@@ -63,6 +63,6 @@ export const getReady = defineOperation({
     const parts = await checkHealth(services.healthChecks);
     const up = Object.values(parts).every((part) => part.up);
     const status = request.server.draining ? 'draining' : up ? 'ready' : 'not_ready';
-    return new Answer({ status: status === 'ready' ? 200 : 503, body: { status, parts } });
+    return new RawResponse({ status: status === 'ready' ? 200 : 503, body: { status, parts } });
   },
 });

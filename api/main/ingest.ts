@@ -10,7 +10,7 @@ import { BodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
 import { otlpResponse } from '../../pipelines/ingest/otlp/otlp-response.ts';
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { Answer, defineOperation } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
 /** Response of the ingest operations; empty if all items were accepted. */
@@ -34,10 +34,10 @@ const acceptanceSchema = Type.Object(
 );
 
 /** Builds the 202 response, which lists rejected items. */
-function answerAccepted({ accepted, rejected }: Acceptance): Answer {
-  if (rejected.length === 0) return new Answer({ status: 202, body: {} });
+function answerAccepted({ accepted, rejected }: Acceptance): RawResponse {
+  if (rejected.length === 0) return new RawResponse({ status: 202, body: {} });
   const total = accepted + rejected.length;
-  return new Answer({
+  return new RawResponse({
     status: 202,
     body: {
       message: `${accepted} of ${total} items were accepted. ${rejected[0]?.error.message ?? ''}`,
@@ -68,7 +68,7 @@ const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as cons
 const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN'] as const;
 
 /** Returns the sender that is stored with each run. */
-export function senderOf({ workspaceId, userId, keyId }: WorkspaceCaller): Sender {
+export function toSender({ workspaceId, userId, keyId }: WorkspaceCaller): Sender {
   return { workspaceId, userId, keyId };
 }
 
@@ -130,7 +130,7 @@ export const createBatch = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     requireJson(request);
-    const accept = (body: Buffer) => acceptBatch(senderOf(caller), body, services.accept);
+    const accept = (body: Buffer) => acceptBatch(toSender(caller), body, services.accept);
     return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });
@@ -153,7 +153,7 @@ export const createMultipart = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'] ?? '';
-    const accept = (body: Buffer) => acceptMultipart(senderOf(caller), { body, contentType }, services.accept);
+    const accept = (body: Buffer) => acceptMultipart(toSender(caller), { body, contentType }, services.accept);
     return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });
@@ -183,11 +183,11 @@ export const createOtlp = defineOperation({
     const contentType = request.headers['content-type'];
     const projectName = readProjectName(request);
     const { rejected } = await withBody({ request, caller }, services.config, (body) =>
-      acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept),
+      acceptOtlp(toSender(caller), { body, contentType, projectName }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const answer = otlpResponse(contentType, rejected.length, message);
-    return new Answer({ headers: { 'content-type': answer.contentType }, body: answer.body });
+    return new RawResponse({ headers: { 'content-type': answer.contentType }, body: answer.body });
   },
 });
 
@@ -212,7 +212,7 @@ export const createRun = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     requireJson(request);
-    const accept = (body: Buffer) => acceptSingle(senderOf(caller), { kind: 'post', body }, services.accept);
+    const accept = (body: Buffer) => acceptSingle(toSender(caller), { kind: 'post', body }, services.accept);
     return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });
@@ -235,7 +235,7 @@ export const updateRun = defineOperation({
   async handler({ caller, params, request, services }) {
     requireJson(request);
     const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase() } as const;
-    const accept = (body: Buffer) => acceptSingle(senderOf(caller), { ...patch, body }, services.accept);
+    const accept = (body: Buffer) => acceptSingle(toSender(caller), { ...patch, body }, services.accept);
     return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });

@@ -10,16 +10,16 @@ import { queryRuns as readRuns } from '../../pipelines/runs/query-runs.ts';
 import type { RunExtras } from '../../pipelines/runs/run-columns.ts';
 import { selectNames } from '../../pipelines/runs/run-select.ts';
 import { JsonObject, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
-import { Answer, defineOperation } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import { publicUrlOf } from '../server/public-base.ts';
+import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 
 /**
  * Returns the sources of feedback and attachment links of runs. Links are absolute and reachable for the sender of `request`.
  */
-function runExtrasOf({ clickhouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
-  const linkBase = publicUrlOf('/public/attachments/', request, config);
+function createRunExtras({ clickhouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
+  const linkBase = buildPublicUrl('/public/attachments/', request, config);
   return {
     feedbackStats: (tenantId, runIds) => feedbackStats(clickhouse, tenantId, runIds),
     attachmentUrls: (tenantId, runIds) =>
@@ -124,14 +124,14 @@ export const getRun = defineOperation({
     produces: 'application/json; charset=utf-8',
   },
   handler: async ({ caller, params, query, services, request }) => {
-    const deps = { ...services, extras: runExtrasOf(services, request) };
+    const deps = { ...services, extras: createRunExtras(services, request) };
     const body = await readRun(deps, {
       tenantId: caller.workspaceId,
       runId: params.run_id.toLowerCase(),
       projectId: query.session_id?.toLowerCase(),
       withSerialized: !query.exclude_serialized,
     });
-    return new Answer({ body });
+    return new RawResponse({ body });
   },
 });
 
@@ -213,7 +213,7 @@ export const queryRuns = defineOperation({
     produces: 'application/json; charset=utf-8',
   },
   handler: async ({ caller, body, services, request }) => {
-    const deps = { ...services, extras: runExtrasOf(services, request) };
+    const deps = { ...services, extras: createRunExtras(services, request) };
     const page = await readRuns(deps, {
       tenantId: caller.workspaceId,
       runIds: normaliseIds(body.id),
@@ -234,7 +234,7 @@ export const queryRuns = defineOperation({
       cursor: body.cursor || undefined,
       withCursor: body.skip_pagination !== true,
     });
-    return new Answer({ body: page });
+    return new RawResponse({ body: page });
   },
 });
 

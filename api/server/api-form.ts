@@ -7,11 +7,11 @@ import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 
 /** What differs between the APIs that `buildServer` serves. */
-export interface ApiForm extends ApiTitle {
+export interface ApiProfile extends ApiTitle {
   /** Maximum body size and the setting that configures it. */
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
   /** Accept JSON bodies with any content type, unless a browser sends an `Origin`. Default: only JSON content types. */
-  readonly takesAnyContentType?: true;
+  readonly acceptsAnyContentType?: true;
   /**
    * The only workspace whose keys are accepted; it is the default for requests without `X-Tenant-Id`. Unset: all workspaces.
    */
@@ -21,8 +21,8 @@ export interface ApiForm extends ApiTitle {
   /** CORS configuration of the operations. Unset: no cross-origin access. */
   readonly crossOrigin?: SharedOrigins;
   /** Authentication and authorisation in place of API keys. */
-  readonly ownAccess?: OwnAccess;
-  readonly ownRoutes?: OwnRoutes;
+  readonly customAccess?: OwnAccess;
+  readonly extraRoutes?: OwnRoutes;
   /** The error with which every operation except health is refused, also on open connections. Unset: never. */
   readonly refusal?: () => RunlakeError | undefined;
 }
@@ -59,7 +59,7 @@ export interface HandledInput {
   readonly body: unknown;
 }
 
-export function mainApi({ maxJsonBodyBytes }: Config): ApiForm {
+export function mainApi({ maxJsonBodyBytes }: Config): ApiProfile {
   return {
     title: 'Runlake API',
     description:

@@ -17,18 +17,24 @@ import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracin
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
-import { type ApiForm, mainApi, type OwnRoutes } from './api-form.ts';
+import { type ApiProfile, mainApi, type OwnRoutes } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
 import { everyOrigin, type SharedOrigins, shareAcrossOrigins } from './cross-origin.ts';
 import { Drain } from './drain.ts';
-import { errorAnswer, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
+import { renderError, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
 import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
-import { answerMalformedRequest } from './malformed-request.ts';
+import { rejectMalformedRequest } from './malformed-request.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
-import { pathOf, refuseUnknownMethods, registerOperation, routedPath, shapeOf } from './register-operation.ts';
+import {
+  maskParameters,
+  refuseUnknownMethods,
+  registerOperation,
+  routedPath,
+  stripQuery,
+} from './register-operation.ts';
 import { recordError, recordRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
 import { compileWriter } from './schema-writer.ts';
@@ -65,7 +71,7 @@ export interface ServerOptions {
   readonly logger: Logger;
   readonly operations: readonly Operation[];
   /** Default: the main API. */
-  readonly form?: ApiForm;
+  readonly form?: ApiProfile;
   /**
    * Returns the dependencies that the start waits for; undefined once the server accepts requests. Health operations
    * respond meanwhile.
@@ -77,7 +83,7 @@ export interface ServerOptions {
 const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' };
 
 /** `Retry-After` of STARTING. */
-const startingRetrySeconds = 2;
+const startupRetryAfterSeconds = 2;
 
 /** Internal path for requests to `ownRoutes`; no operation uses it. */
 const ownRoute = '/own-route';
@@ -106,7 +112,9 @@ export async function buildServer({
   const rootSegments = new Set<string>(descriptionSegments);
   for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
   const openPaths = new Set(
-    operations.flatMap((operation) => (operation.openToPages ? [shapeOf(routedPath(operation, operation.path))] : [])),
+    operations.flatMap((operation) =>
+      operation.openToPages ? [maskParameters(routedPath(operation, operation.path))] : [],
+    ),
   );
   const drain = new Drain();
   const accessWatch = new AccessWatch();
@@ -134,12 +142,12 @@ export async function buildServer({
       querystringParser: () => ({}),
     },
     rewriteUrl: ({ method = 'GET', url = '/' }) =>
-      form.ownRoutes?.names(method, pathOf(url)) ? ownRoute : canonicalUrl(url, rootSegments),
-    frameworkErrors: (error, request, reply) => answerError(error, request, reply),
-    clientErrorHandler: (error, socket) => answerMalformedRequest(error, socket, limits),
+      form.extraRoutes?.names(method, stripQuery(url)) ? ownRoute : canonicalUrl(url, rootSegments),
+    frameworkErrors: (error, request, reply) => sendError(error, request, reply),
+    clientErrorHandler: (error, socket) => rejectMalformedRequest(error, socket, limits),
   }).withTypeProvider<TypeBoxTypeProvider>();
 
-  function answerError(raw: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  function sendError(raw: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const error = toRunlakeError(raw, form);
     const operation = request.routeOptions?.config?.operation;
     const line = {
@@ -157,13 +165,13 @@ export async function buildServer({
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');
     const requestInfo = { id: request.id, contentType: request.headers['content-type'] };
-    const { status, contentType, body } = errorAnswer(error, operation?.errorStyle ?? 'detail', requestInfo);
+    const { status, contentType, body } = renderError(error, operation?.errorStyle ?? 'detail', requestInfo);
     reply.code(status).headers(securityHeaders).type(contentType).send(body);
   }
 
-  function crossOriginOf(url: string): SharedOrigins | undefined {
-    if (openPaths.has(shapeOf(url))) return everyOrigin;
-    return form.ownRoutes && ownUrls.has(url) ? form.ownRoutes.crossOrigin : form.crossOrigin;
+  function findCorsSettings(url: string): SharedOrigins | undefined {
+    if (openPaths.has(maskParameters(url))) return everyOrigin;
+    return form.extraRoutes && ownUrls.has(url) ? form.extraRoutes.crossOrigin : form.crossOrigin;
   }
 
   server.decorate('drain', async () => {
@@ -179,7 +187,7 @@ export async function buildServer({
   server.decorateRequest('span', undefined);
   server.setValidatorCompiler(compileCheck);
   server.setSerializerCompiler(compileWriter);
-  server.setErrorHandler(answerError);
+  server.setErrorHandler(sendError);
   server.setNotFoundHandler(async (request) => {
     throw notFound(request);
   });
@@ -189,10 +197,10 @@ export async function buildServer({
     const { operation } = request.routeOptions.config;
     const counted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
-    const shared = crossOriginOf(request.routeOptions.url ?? '');
+    const shared = findCorsSettings(request.routeOptions.url ?? '');
     const preflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
     const what = counted ? waitsFor() : undefined;
-    if (what !== undefined) throw runlakeError('STARTING', { what }, { retryAfterSeconds: startingRetrySeconds });
+    if (what !== undefined) throw runlakeError('STARTING', { what }, { retryAfterSeconds: startupRetryAfterSeconds });
     if (counted) refuseIfClosed();
     if (counted) drain.enter();
     if (operation && counted && !operation.untraced) request.span = startSpan(request, operation);
@@ -214,7 +222,7 @@ export async function buildServer({
     request.caller = caller;
     await services.rateLimiter?.take(caller);
     // Custom authentication is not called again while the response is sent.
-    const recheck = form.ownAccess ? async () => refuseIfClosed() : renew;
+    const recheck = form.customAccess ? async () => refuseIfClosed() : renew;
     request.access = accessWatch.open(request, reply, renew, recheck);
   });
   server.addHook('onClose', async () => accessWatch.close());
@@ -226,7 +234,7 @@ export async function buildServer({
 
   async function identify(request: FastifyRequest, access: Operation['access']): Promise<Caller> {
     refuseIfClosed();
-    if (form.ownAccess) return form.ownAccess.identify(request);
+    if (form.customAccess) return form.customAccess.identify(request);
     const caller = await identifyCaller(request, access, services.authenticator, form.workspaceId);
     if (caller === undefined) throw runlakeError('API_KEY_MISSING');
     return caller;
@@ -236,20 +244,20 @@ export async function buildServer({
   registerJsonParser(server, config, form);
   if (form.isDescribed !== false) await describeApi(server, form);
   for (const operation of operations)
-    if (!operation.rawBody) registerOperation(server, operation, services, form.ownAccess);
+    if (!operation.rawBody) registerOperation(server, operation, services, form.customAccess);
   await server.register(async (scope) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
     for (const operation of operations)
-      if (operation.rawBody) registerOperation(scope, operation, services, form.ownAccess);
-    if (form.ownRoutes) registerCatchAllRoute(scope, form.ownRoutes);
+      if (operation.rawBody) registerOperation(scope, operation, services, form.customAccess);
+    if (form.extraRoutes) registerCatchAllRoute(scope, form.extraRoutes);
   });
   refuseUnknownMethods(server, operations);
   return server;
 }
 
 function notFound({ method, originalUrl }: FastifyRequest): Error {
-  return runlakeError('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
+  return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 
 /** Registers the catch-all route: requests that match no operation, and those rewritten to `ownRoute`. */
@@ -275,7 +283,7 @@ function startSpan(request: FastifyRequest, { operationId }: Operation): Request
 }
 
 /** Replaces Fastify's body parsers: bodies are uncompressed JSON. */
-function registerJsonParser(server: FastifyInstance, config: Config, { takesAnyContentType }: ApiForm): void {
+function registerJsonParser(server: FastifyInstance, config: Config, { acceptsAnyContentType }: ApiProfile): void {
   const readJson = async ({ headers }: FastifyRequest, body: Buffer) => {
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
@@ -286,7 +294,7 @@ function registerJsonParser(server: FastifyInstance, config: Config, { takesAnyC
     runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });
   server.removeAllContentTypeParsers();
   server.addContentTypeParser(/^application\/(?:[\w.-]+\+)?json\b/i, { parseAs: 'buffer' }, readJson);
-  if (!takesAnyContentType) {
+  if (!acceptsAnyContentType) {
     server.addContentTypeParser('*', async (request: FastifyRequest) => {
       throw otherType(request);
     });

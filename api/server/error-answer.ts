@@ -67,7 +67,7 @@ export function retryAfterSeconds(error: RunlakeError): number | undefined {
 /**
  * Renders the response for an error; `request.contentType` is that of the request. Source of `otlp`: OTLP/HTTP, "Failures".
  */
-export function errorAnswer(
+export function renderError(
   error: RunlakeError,
   style: ErrorStyle,
   request: { readonly id: string; readonly contentType: string | undefined },

@@ -35,7 +35,7 @@ export function ignoreUnknownFields(
   operationId: string,
 ): void {
   const shape = (schema ?? { type: 'object', properties: {}, additionalProperties: false }) as Shape;
-  const names = takeUnknown(request.body, shape);
+  const names = removeUnknownFields(request.body, shape);
   if (names.length === 0) return;
   reply.header(header, names.join(', '));
   const isNew = names.filter((name) => logged.size < maxLogged && !logged.has(`${operationId} ${name}`));
@@ -51,7 +51,7 @@ export function ignoreUnknownFields(
  *   Names come from the client, so each is truncated and every character except letters, digits, `.`, `_` and `-` is
  *   percent-encoded; the result is safe in a header and in a log line.
  */
-export function takeUnknown(body: unknown, shape: Shape): string[] {
+export function removeUnknownFields(body: unknown, shape: Shape): string[] {
   const found = new Set<string>();
   take(body, shape, '', (path) => {
     if (found.size <= maxNames) found.add(encodePath(path));

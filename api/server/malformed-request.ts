@@ -9,7 +9,7 @@ export interface ConnectionLimits {
 }
 
 /** Responds to a request that Node cannot parse as HTTP, directly on the socket, and closes it. */
-export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socket, limits: ConnectionLimits): void {
+export function rejectMalformedRequest(raw: NodeJS.ErrnoException, socket: Socket, limits: ConnectionLimits): void {
   if (raw.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;

@@ -5,8 +5,8 @@ import type { TObject } from 'typebox';
 import { catalogue } from '../../infra/errors/catalogue.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Operation } from './operation.ts';
-import { errorsOf } from './operation-errors.ts';
-import { pathOf } from './register-operation.ts';
+import { listErrors } from './operation-errors.ts';
+import { stripQuery } from './register-operation.ts';
 
 /** First segments of the paths below; they have no prefix. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
@@ -60,7 +60,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
       // The static file server rejects some paths, such as those outside its folder, with 4xx.
       const refused = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
       throw refused
-        ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) })
+        ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: stripQuery(request.originalUrl) })
         : error;
     });
     await pages.register(swaggerUi, {
@@ -110,7 +110,7 @@ function withoutDefaults(query: TObject): object {
 
 /** Error responses by status, each with its codes. `docs/reference/errors.md` explains the codes. */
 function errorResponses(operation: Operation): object {
-  const errors = errorsOf(operation);
+  const errors = listErrors(operation);
   const statuses = new Set(errors.map((code) => catalogue[code].status));
   return Object.fromEntries(
     [...statuses].map((status) => {

@@ -33,7 +33,7 @@ const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', '
  * Returns all errors that a request to `operation` can result in: those of the steps it passes and those of the
  * operation itself. The API tests fail on a response whose code is not in this list.
  */
-export function errorsOf(operation: Operation): readonly ErrorCode[] {
+export function listErrors(operation: Operation): readonly ErrorCode[] {
   const { method, access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
   // Fastify parses a body even if the operation has none.

@@ -48,7 +48,7 @@ export interface Operation {
     readonly flags?: readonly string[];
   };
   /**
-   * Refuse query parameters that the schema does not name. Has no effect if the API has `ownAccess`, which may read the
+   * Refuse query parameters that the schema does not name. Has no effect if the API has `customAccess`, which may read the
    * whole URL.
    */
   readonly closedQuery?: true;
@@ -66,7 +66,7 @@ export interface Operation {
   readonly openToPages?: true;
   /**
    * Handles WebSocket upgrades on the path, which must be that of a GET. Params and access are checked before the call.
-   * If the API has `ownAccess`, the operation must authorise each message on the socket itself.
+   * If the API has `customAccess`, the operation must authorise each message on the socket itself.
    */
   socket?(socket: never, input: never): void;
   handler(input: never): Promise<unknown>;
@@ -94,7 +94,7 @@ export interface OperationSchema {
   readonly query?: TObject;
   /** Parsed JSON: values are not converted, and keys that the schema does not name stay. */
   readonly body?: TSchema;
-  /** Responses by status. The lowest status below 300 is sent unless the handler returns an {@link Answer}. */
+  /** Responses by status. The lowest status below 300 is sent unless the handler returns an {@link RawResponse}. */
   readonly response: Readonly<Record<number, TSchema>>;
   /** Media type of the response if it is not JSON. */
   readonly produces?: string;
@@ -103,7 +103,7 @@ export interface OperationSchema {
 }
 
 /** A response whose status, headers or raw body the handler sets. Buffers and streams are sent unchanged. */
-export class Answer {
+export class RawResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: unknown;
@@ -152,7 +152,7 @@ export type OperationOf<A extends Access, S extends OperationSchema, V> = Omit<
   readonly access: A;
   readonly schema: S;
   socket?(socket: never, input: HandlerInput<A, S, V>): void;
-  handler(input: HandlerInput<A, S, V>): Promise<ResponseOf<S> | Answer>;
+  handler(input: HandlerInput<A, S, V>): Promise<ResponseOf<S> | RawResponse>;
 };
 
 /**

@@ -2,14 +2,18 @@ import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import { canonicalPath } from './canonical-url.ts';
 
-const hostForm = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
+const hostPattern = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
 
 /**
  * Returns the absolute URL of `path` (without prefix): under `RUNLAKE_PUBLIC_URL`, else under the `Host` of the
  * request, else under the local address of its connection. The last two must only be returned to the sender of
  * `request`.
  */
-export function publicUrlOf(path: string, request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): string {
+export function buildPublicUrl(
+  path: string,
+  request: FastifyRequest,
+  { publicUrl }: Pick<Config, 'publicUrl'>,
+): string {
   return publicUrl === undefined ? requestOrigin(request) + canonicalPath(path) : urlUnder(publicUrl, path);
 }
 
@@ -25,11 +29,11 @@ export function urlUnder(publicUrl: string, path: string): string {
  * connection.
  */
 export function requestOrigin(request: FastifyRequest): string {
-  return `${request.protocol}://${hostOf(request)}`;
+  return `${request.protocol}://${resolveHost(request)}`;
 }
 
-function hostOf({ headers, socket }: FastifyRequest): string {
-  if (headers.host !== undefined && hostForm.test(headers.host)) return headers.host;
+function resolveHost({ headers, socket }: FastifyRequest): string {
+  if (headers.host !== undefined && hostPattern.test(headers.host)) return headers.host;
   const { localAddress = '127.0.0.1', localPort = 80 } = socket;
   return localAddress.includes(':') ? `[${localAddress}]:${localPort}` : `${localAddress}:${localPort}`;
 }

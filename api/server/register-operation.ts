@@ -4,7 +4,7 @@ import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
 import { ignoreUnknownFields } from './ignored-fields.ts';
-import { type Access, Answer, type Operation, type OperationSchema } from './operation.ts';
+import { type Access, type Operation, type OperationSchema, RawResponse } from './operation.ts';
 import { convertQuery, namesInQuery, parseQuery } from './query-string.ts';
 import { unknownFields } from './unknown-fields.ts';
 
@@ -52,7 +52,7 @@ export function registerOperation(
         const input = { caller, params, query, body, services, request };
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
         const result = await forTenant(operation, request, reply, work);
-        if (result instanceof Answer) return sendAnswer(reply, result, schema.produces);
+        if (result instanceof RawResponse) return sendRawResponse(reply, result, schema.produces);
         return reply.code(status).send(result);
       },
     });
@@ -104,7 +104,7 @@ export function refuseUnknownMethods(server: FastifyInstance, operations: readon
   for (const operation of operations) {
     for (const path of [operation.path, ...(operation.aliases ?? [])]) {
       const routed = routedPath(operation, path);
-      const shape = shapeOf(routed);
+      const shape = maskParameters(routed);
       const methods = methodsByPath.get(shape) ?? new Set();
       methods.add(operation.method);
       if (operation.method === 'GET') methods.add('HEAD');
@@ -121,7 +121,7 @@ export function refuseUnknownMethods(server: FastifyInstance, operations: readon
       // Before the body is read, so that its type and size do not matter.
       onRequest: async (request, reply) => {
         reply.header('allow', allow);
-        throw runlakeError('METHOD_NOT_ALLOWED', { method: request.method, path: pathOf(request.originalUrl) });
+        throw runlakeError('METHOD_NOT_ALLOWED', { method: request.method, path: stripQuery(request.originalUrl) });
       },
       handler: async () => undefined,
     });
@@ -129,12 +129,12 @@ export function refuseUnknownMethods(server: FastifyInstance, operations: readon
 }
 
 /** Returns the path of a URL without its query, which may contain secrets. */
-export function pathOf(url: string): string {
+export function stripQuery(url: string): string {
   return url.split('?', 1)[0] ?? url;
 }
 
 /** Replaces parameter names, because routes that differ only in them are the same route. */
-export function shapeOf(routed: string): string {
+export function maskParameters(routed: string): string {
   return routed.replace(/:[^/]+/g, ':id');
 }
 
@@ -159,11 +159,11 @@ function routeSchema(operation: Operation, hide: boolean): FastifySchema {
     ...(schema.params === undefined ? {} : { params: schema.params }),
     ...(schema.query === undefined ? {} : { querystring: schema.query }),
     ...(schema.body === undefined || operation.rawBody ? {} : { body: schema.body }),
-    response: json ? schema.response : describedOnly(schema, schema.produces),
+    response: json ? schema.response : documentResponses(schema, schema.produces),
   };
 }
 
-function describedOnly({ response, alsoProduces = {} }: OperationSchema, mediaType: string): object {
+function documentResponses({ response, alsoProduces = {} }: OperationSchema, mediaType: string): object {
   const also = Object.fromEntries(Object.entries(alsoProduces).map(([type, schema]) => [type, { schema }]));
   return Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [
@@ -191,7 +191,7 @@ function isAbsent(value: unknown): boolean {
   return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 }
 
-function sendAnswer(reply: FastifyReply, answer: Answer, mediaType: string | undefined): FastifyReply {
+function sendRawResponse(reply: FastifyReply, answer: RawResponse, mediaType: string | undefined): FastifyReply {
   if (mediaType !== undefined) reply.type(mediaType);
   return reply
     .code(answer.status)

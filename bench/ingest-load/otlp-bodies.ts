@@ -1,4 +1,4 @@
-import { atOnce } from '../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../pipelines/ingest/otlp/decode-json.ts';
 import type { LoadRun } from './bodies.ts';
 
@@ -25,7 +25,7 @@ export function otlpBody(runs: readonly LoadRun[]): Buffer {
   const request = {
     resourceSpans: [{ resource: { attributes: [text('service.name', 'bench')] }, scopeSpans: [{ spans }] }],
   };
-  return atOnce(decodeJson(Buffer.from(JSON.stringify(request)), 64, 1_000_000)).body;
+  return runToCompletion(decodeJson(Buffer.from(JSON.stringify(request)), 64, 1_000_000)).body;
 }
 
 function text(key: string, stringValue: string) {

@@ -3,12 +3,12 @@ import { type Setting, settings } from '../../infra/config/settings.ts';
 import { code, type Page, page, table } from './markdown.ts';
 
 export function configurationPage(): Page {
-  const rows = Object.values<Setting>(settings).map(({ variable, schema, fallback, about, secret }) => [
+  const rows = Object.values<Setting>(settings).map(({ variable, schema, fallback, description, secret }) => [
     code(variable),
     valuesOf(schema),
     fallback === undefined ? 'not set' : `${code(String(fallback))}${inMebibytes(variable, fallback)}`,
     unitOf(variable),
-    `${about}${secret ? ' **Secret**: never printed or logged.' : ''}`,
+    `${description}${secret ? ' **Secret**: never printed or logged.' : ''}`,
   ]);
   return page(
     'configuration.md',

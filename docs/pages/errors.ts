@@ -1,5 +1,5 @@
 import { operations } from '../../api/main/operations.ts';
-import { errorsOf, errorsOfAnyRequest } from '../../api/server/operation-errors.ts';
+import { errorsOfAnyRequest, listErrors } from '../../api/server/operation-errors.ts';
 import { catalogue, type ErrorCode, type ErrorEntry } from '../../infra/errors/catalogue.ts';
 import { code, type Page, page, table } from './markdown.ts';
 
@@ -37,7 +37,7 @@ export function errorsPage(): Page {
 function answeredBy(name: ErrorCode): string {
   if (errorsOfAnyRequest.includes(name)) return 'any request';
   const ids = operations
-    .filter((operation) => errorsOf(operation).includes(name))
+    .filter((operation) => listErrors(operation).includes(name))
     .map(({ operationId }) => operationId);
   if (ids.length === 0) return 'start, commands, log';
   return ids.length > maxNamed ? `${ids.length} operations` : ids.map(code).join(', ');

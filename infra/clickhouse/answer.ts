@@ -9,7 +9,7 @@ import { workFileError } from '../errors/work-file-error.ts';
  * an exception at the end of the body. ClickHouse 25.11 and later write that exception if a query fails after the
  * status was sent. (Earlier releases write none; only `wait_end_of_query` keeps errors out of their bodies.)
  */
-export interface Answer {
+export interface HttpResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly stream: Readable;
@@ -20,10 +20,10 @@ export interface Answer {
  *
  * @throws ClickHouseError, with ClickHouse's number as its code, or `HTTP <status>` if a proxy sent the response.
  */
-export async function readAnswer(answer: Answer): Promise<Buffer> {
+export async function readResponse(answer: HttpResponse): Promise<Buffer> {
   const chunks: Buffer[] = [];
   try {
-    for await (const chunk of chunksOf(answer.stream)) chunks.push(chunk);
+    for await (const chunk of readChunks(answer.stream)) chunks.push(chunk);
   } catch (error) {
     // ClickHouse also closes the connection after such an exception, which is the more specific error.
     throwExceptionIn(Buffer.concat(chunks.slice(-2)), answer);
@@ -47,17 +47,21 @@ const parquetEnd = Buffer.from('PAR1');
  *
  * @throws ClickHouseError, WORK_FILE_UNUSABLE, the reason of `signal`, or the network error.
  */
-export async function saveAnswer(answer: Answer, path: string, signal: AbortSignal): Promise<{ bytes: number }> {
-  if (isFailed(answer)) await readAnswer(answer);
+export async function saveResponse(
+  answer: HttpResponse,
+  path: string,
+  signal: AbortSignal,
+): Promise<{ bytes: number }> {
+  if (isFailed(answer)) await readResponse(answer);
   let file: FileHandle | undefined;
   let tail: Buffer = Buffer.alloc(0);
   let bytes = 0;
   try {
     signal.throwIfAborted();
-    file = await onDisk(path, () => open(path, 'w', 0o600));
+    file = await wrapDiskErrors(path, () => open(path, 'w', 0o600));
     try {
-      for await (const chunk of chunksOf(answer.stream)) {
-        await onDisk(path, () => (file as FileHandle).appendFile(chunk));
+      for await (const chunk of readChunks(answer.stream)) {
+        await wrapDiskErrors(path, () => (file as FileHandle).appendFile(chunk));
         bytes += chunk.length;
         tail = chunk.length >= maxExceptionBytes ? chunk : lastBytes(tail, chunk);
       }
@@ -67,7 +71,7 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
     }
     signal.throwIfAborted();
     if (!tail.subarray(-parquetEnd.length).equals(parquetEnd)) throw runlakeError('CLICKHOUSE_UNAVAILABLE');
-    await onDisk(path, () => (file as FileHandle).close());
+    await wrapDiskErrors(path, () => (file as FileHandle).close());
     return { bytes };
   } finally {
     answer.stream.destroy();
@@ -85,7 +89,7 @@ const maxBufferedBytes = 1024 * 1024;
  *
  * @throws the error of the stream, including one from before the iteration, or an error if the stream closed prematurely.
  */
-export async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
+export async function* readChunks(stream: Readable): AsyncGenerator<Buffer> {
   const received = new PassThrough({ highWaterMark: maxBufferedBytes });
   let failure: unknown;
   // Also called for a stream that has already ended.
@@ -98,7 +102,7 @@ export async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
   if (failure !== undefined) throw failure;
 }
 
-function isFailed({ status, headers }: Answer): boolean {
+function isFailed({ status, headers }: HttpResponse): boolean {
   return headers['x-clickhouse-exception-code'] !== undefined || status < 200 || status > 299;
 }
 
@@ -106,14 +110,14 @@ function isFailed({ status, headers }: Answer): boolean {
 const maxExceptionBytes = 32 * 1024;
 
 /** @param body at least its last {@link maxExceptionBytes}. @throws ClickHouseError if the body ends with an exception. */
-function throwExceptionIn(body: Buffer, { headers }: Answer): void {
+function throwExceptionIn(body: Buffer, { headers }: HttpResponse): void {
   const tag = headers['x-clickhouse-exception-tag'];
   if (typeof tag !== 'string') return;
   const end = Buffer.from(`${tag}\r\n__exception__\r\n`);
   if (body.subarray(-end.length).equals(end)) throw extractErrorAtTheEndOfChunk(body, tag);
 }
 
-function serverError(text: string, { status, headers }: Answer): ClickHouseError {
+function serverError(text: string, { status, headers }: HttpResponse): ClickHouseError {
   const parsed = parseError(text);
   if (parsed instanceof ClickHouseError) return parsed;
   const number = headers['x-clickhouse-exception-code'];
@@ -125,7 +129,7 @@ function lastBytes(tail: Buffer, chunk: Buffer): Buffer {
   return Buffer.concat([tail.subarray(-maxExceptionBytes), chunk]);
 }
 
-async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
+async function wrapDiskErrors<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

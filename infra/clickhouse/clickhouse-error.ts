@@ -99,7 +99,7 @@ export function clickhouseError(
   if (raw instanceof ClickHouseError)
     raw.message = `${raw.message.trim()} [query ${statement.name}, id ${statement.queryId}]`;
   const given = raw instanceof ClickHouseError ? raw.code : undefined;
-  const code = given === undefined ? 'CLICKHOUSE_UNAVAILABLE' : errorCodeOf(given, statement.kind);
+  const code = given === undefined ? 'CLICKHOUSE_UNAVAILABLE' : toErrorCode(given, statement.kind);
   const type = raw instanceof ClickHouseError && raw.type ? ` (${raw.type})` : '';
   return runlakeError(
     code,
@@ -114,12 +114,12 @@ export function clickhouseError(
 }
 
 /** ClickHouse's number of an error of the catalogue, if it has one. */
-export function clickhouseCodeOf(error: unknown): number | undefined {
+export function getClickHouseCode(error: unknown): number | undefined {
   const cause = error instanceof Error ? error.cause : undefined;
   return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
 }
 
-function errorCodeOf(given: string, kind: Statement['kind']): ErrorCode {
+function toErrorCode(given: string, kind: Statement['kind']): ErrorCode {
   const status = /^HTTP (\d+)$/.exec(given)?.[1];
   if (status !== undefined) return errorCodeOfStatus(Number(status));
   const number = Number(given);

@@ -4,7 +4,7 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { runForRunlake, tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { type Answer, readAnswer, saveAnswer } from './answer.ts';
+import { type HttpResponse, readResponse, saveResponse } from './answer.ts';
 import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
 import { clickhouseError, type Statement } from './clickhouse-error.ts';
 import { type Connection, encodeExternalTable, openConnection, type RequestBody } from './connection.ts';
@@ -49,7 +49,7 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
   readonly body?: RequestBody | undefined;
 }
 
-type TakeAnswer<T> = (answer: Answer, signal: AbortSignal) => Promise<T>;
+type ConsumeResponse<T> = (answer: HttpResponse, signal: AbortSignal) => Promise<T>;
 
 /** Opens a ClickHouse client. It connects at the first statement, and keeps connections alive and reuses them. */
 export function openClickHouse({
@@ -65,8 +65,8 @@ export function openClickHouse({
   const sharedConnection = openConnection({ address, authorities });
 
   async function exchange(request: Exchange): Promise<Buffer>;
-  async function exchange<T>(request: Exchange, take: TakeAnswer<T>): Promise<T>;
-  async function exchange(request: Exchange, take: TakeAnswer<unknown> = readAnswer): Promise<unknown> {
+  async function exchange<T>(request: Exchange, take: ConsumeResponse<T>): Promise<T>;
+  async function exchange(request: Exchange, take: ConsumeResponse<unknown> = readResponse): Promise<unknown> {
     const context = 'readonly' in profiles[request.profile] ? tenantContext() : undefined;
     if (context === undefined) return send(ownConnection, request, take);
     const signals = [request.signal, context.disconnected].filter((each) => each !== undefined);
@@ -82,7 +82,7 @@ export function openClickHouse({
     });
   }
 
-  async function send(connection: Connection, request: Exchange, take: TakeAnswer<unknown>): Promise<unknown> {
+  async function send(connection: Connection, request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
     const queryId = randomUUID();
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const timeout = AbortSignal.timeout(allowedMs + graceMs);
@@ -111,7 +111,7 @@ export function openClickHouse({
     }
   }
 
-  function asked(query: Query, profile: Profile, suffix: string): Exchange {
+  function buildQueryExchange(query: Query, profile: Profile, suffix: string): Exchange {
     const { external, settings, sql, ...rest } = query;
     const table = external && encodeExternalTable(external);
     return {
@@ -124,7 +124,7 @@ export function openClickHouse({
     };
   }
 
-  const ask = (query: Query, profile: Profile, suffix: string) => exchange(asked(query, profile, suffix));
+  const ask = (query: Query, profile: Profile, suffix: string) => exchange(buildQueryExchange(query, profile, suffix));
 
   let openedSlots: Promise<QuerySlots> | undefined;
 
@@ -184,9 +184,9 @@ export function openClickHouse({
     query,
     queryText: ({ format, ...request }) => ask(request, 'read', `\nFORMAT ${format}`),
     queryToFile: async ({ format, path, ...request }) => {
-      const take: TakeAnswer<{ bytes: number }> = (answer, signal) => saveAnswer(answer, path, signal);
+      const take: ConsumeResponse<{ bytes: number }> = (answer, signal) => saveResponse(answer, path, signal);
       try {
-        return await exchange(asked(request, 'file', `\nFORMAT ${format}`), take);
+        return await exchange(buildQueryExchange(request, 'file', `\nFORMAT ${format}`), take);
       } catch (error) {
         await rm(path, { force: true });
         throw error;

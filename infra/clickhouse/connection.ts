@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Agent } from 'node:https';
 import { addAbortSignal, Readable } from 'node:stream';
 import { ClickHouseLogLevel, type ClickHouseSettings, createClient } from '@clickhouse/client';
-import type { Answer } from './answer.ts';
+import type { HttpResponse } from './answer.ts';
 import type { ExternalTable, QueryParameter } from './clickhouse.ts';
 
 export interface ConnectionOptions {
@@ -21,7 +21,7 @@ export interface Connection {
    *
    * @throws the network error, or an error because of `signal`.
    */
-  send(request: ConnectionRequest): Promise<Answer>;
+  send(request: ConnectionRequest): Promise<HttpResponse>;
   /** Closes all connections, including those in use. */
   close(): Promise<void>;
 }

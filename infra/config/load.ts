@@ -41,12 +41,12 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     const reason = value === undefined ? 'is not a valid value' : firstError(setting, value);
     if (reason !== undefined)
       errors.push(
-        `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.about}`,
+        `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.description}`,
       );
     values[name] = value;
     sources[name] = 'environment';
   }
-  Object.assign(values, sharesOf(Number(values.memoryBytes)), internals);
+  Object.assign(values, computeMemoryShares(Number(values.memoryBytes)), internals);
   errors.push(...overrideForTests(values, environment), ...contradictions(values), ...unknownVariables(environment));
   if (errors.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
@@ -116,7 +116,7 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   return found;
 }
 
-function sharesOf(memoryBytes: number): Record<string, number> {
+function computeMemoryShares(memoryBytes: number): Record<string, number> {
   return Object.fromEntries(
     Object.entries(memoryShares).map(([name, share]) => [name, Math.floor(memoryBytes * share)] as const),
   );

@@ -6,17 +6,17 @@ export interface Setting<S extends TSchema = TSchema> {
   readonly schema: S;
   /** Value if the variable is absent or empty; `undefined` leaves the setting unset. */
   readonly fallback: Static<S> | undefined;
-  readonly about: string;
+  readonly description: string;
   /** `runlake config` prints secrets as `***`; of a URL it hides the user and password. */
   readonly secret: boolean;
 }
 
-export function required<S extends TSchema>(variable: string, schema: S, fallback: Static<S>, about: string) {
-  return { variable, schema, fallback, about, secret: false } as const;
+export function required<S extends TSchema>(variable: string, schema: S, fallback: Static<S>, description: string) {
+  return { variable, schema, fallback, description, secret: false } as const;
 }
 
-export function optional<S extends TSchema>(variable: string, schema: S, about: string, secret = false) {
-  return { variable, schema, fallback: undefined, about, secret } as const;
+export function optional<S extends TSchema>(variable: string, schema: S, description: string, secret = false) {
+  return { variable, schema, fallback: undefined, description, secret } as const;
 }
 
 export const text = Type.String({ minLength: 1 });

@@ -1,5 +1,5 @@
 /** Conversion of the values of a source column. */
-export type ColumnForm =
+export type ColumnConversion =
   /** Unchanged, as VARCHAR. */
   | 'text'
   | 'integer'
@@ -15,7 +15,7 @@ export type ColumnForm =
 
 export interface EncodedColumn {
   readonly name: string;
-  readonly form: ColumnForm;
+  readonly form: ColumnConversion;
   /** Column of the source file. Without it and without `derived`, all values are null. */
   readonly from?: string | undefined;
   /** Column of the side file; its non-null values override those of the source. */
@@ -80,7 +80,7 @@ export type Work =
   | { readonly kind: 'inspect'; readonly request: { readonly folder: string; readonly source: string } };
 
 /** Response of the encoder process. Number 0, without other fields, means that the child has started. */
-export interface ChildAnswer {
+export interface ChildResponse {
   readonly number: number;
   readonly facts?: ParquetFacts | undefined;
   /** DuckDB's error message. */

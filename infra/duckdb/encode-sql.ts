@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
 import type {
-  ColumnForm,
+  ColumnConversion,
   DerivedFile,
   EncodedColumn,
   EncodeRequest,
@@ -27,7 +27,7 @@ const withoutLoneSurrogates = (json: string) => {
 };
 
 /** SQL of each conversion. A value that is not valid JSON is kept unchanged; it neither fails the file nor gets lost. */
-const forms: Readonly<Record<ColumnForm, (value: string) => string>> = {
+const forms: Readonly<Record<ColumnConversion, (value: string) => string>> = {
   text: (value) => `CAST(${value} AS VARCHAR)`,
   integer: (value) => `CAST(${value} AS BIGINT)`,
   boolean: (value) => `CAST(${value} AS BOOLEAN)`,
@@ -57,12 +57,12 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
 /** The SQL of an {@link EncodeRequest}. It reads only the requested columns. */
 export function encodeSql(request: EncodeRequest): string {
   const { folder, source, target, derived, columns, compression, rowGroupRows } = request;
-  const values = columns.map((column) => `${forms[column.form](sourceOf(column, derived))} AS ${name(column.name)}`);
+  const values = columns.map((column) => `${forms[column.form](sourceSql(column, derived))} AS ${name(column.name)}`);
   return `COPY (SELECT ${values.join(', ')} FROM ${parquet(join(folder, source))} AS s${derivedSql(folder, derived)})
     TO ${text(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
 }
 
-function sourceOf({ form, from, derived }: EncodedColumn, file: DerivedFile | undefined): string {
+function sourceSql({ form, from, derived }: EncodedColumn, file: DerivedFile | undefined): string {
   const values = [
     ...(derived !== undefined && file?.columns.includes(derived) ? [`b.${name(derived)}`] : []),
     ...(from === undefined ? [] : [`s.${name(from)}`]),

@@ -8,7 +8,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
-import type { ChildAnswer, ChildRequest } from './encode-request.ts';
+import type { ChildRequest, ChildResponse } from './encode-request.ts';
 import { encodeSql, listSql, readFooter, text } from './encode-sql.ts';
 
 const end = () => process.kill(process.pid, 'SIGKILL');
@@ -27,11 +27,11 @@ process.on('message', (message: ChildRequest) => {
 });
 answer({ number: 0 });
 
-function answer(message: ChildAnswer): void {
+function answer(message: ChildResponse): void {
   process.send?.(message);
 }
 
-async function handle(message: ChildRequest): Promise<ChildAnswer['facts']> {
+async function handle(message: ChildRequest): Promise<ChildResponse['facts']> {
   const { folder } = message.request;
   const spill = join(folder, 'spill');
   const instance = await DuckDBInstance.create(':memory:', {

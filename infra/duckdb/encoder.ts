@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { forkProgram, LastLines } from '../embedded/child-program.ts';
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
-import type { ChildAnswer, ChildRequest, EncodeRequest, ListRequest, ParquetFacts, Work } from './encode-request.ts';
+import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFacts, Work } from './encode-request.ts';
 
 /**
  * Runs requests one by one, each in an empty database that can access only the request's folder.
@@ -170,7 +170,7 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
       resolve();
     });
   });
-  child.on('message', (answer: ChildAnswer) => {
+  child.on('message', (answer: ChildResponse) => {
     if (answer.number !== number || asked === undefined) return;
     const { resolve, reject } = asked;
     asked = undefined;

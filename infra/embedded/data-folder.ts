@@ -24,7 +24,7 @@ export interface DataFolder {
  */
 export async function openDataFolder(path: string): Promise<DataFolder> {
   const folder = makeFolder(resolve(path));
-  const lock = takeLock(folder);
+  const lock = acquireLock(folder);
   if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder, pid: lock });
   // A killed process leaves its run file.
   removeRunFile(folder);
@@ -56,7 +56,7 @@ function makeFolder(path: string): string {
 }
 
 /** This is the first write to the folder, so it is the first to fail on a full disk. */
-function takeLock(folder: string): ReturnType<typeof lockFolder> {
+function acquireLock(folder: string): ReturnType<typeof lockFolder> {
   try {
     return lockFolder(folder);
   } catch (error) {
@@ -65,7 +65,7 @@ function takeLock(folder: string): ReturnType<typeof lockFolder> {
 }
 
 function unusable(folder: string, cause: unknown): RunlakeError {
-  return runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: reasonOf(cause) }, { cause });
+  return runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: toReason(cause) }, { cause });
 }
 
 /** Does not use Node's `recursive`, which retries forever on file systems without mkdir, such as /proc. */
@@ -92,7 +92,7 @@ const reasons: Readonly<Record<string, string>> = {
   ELOOP: 'the path contains a loop of symbolic links',
 };
 
-function reasonOf(error: unknown): string {
+function toReason(error: unknown): string {
   const known = Object.entries(reasons).find(([code]) => isSystemError(error, code));
   return known?.[1] ?? (error instanceof Error ? error.message : String(error));
 }

@@ -9,12 +9,12 @@ const attempts = 5;
  *
  * @throws the error of `start`, if the port is not the cause.
  */
-export function onFreePort<T>(start: (port: number) => Promise<T>): Promise<T> {
-  return onFreePorts(1, ([port = 0]) => start(port));
+export function withFreePort<T>(start: (port: number) => Promise<T>): Promise<T> {
+  return withFreePorts(1, ([port = 0]) => start(port));
 }
 
-/** Like {@link onFreePort}, for a server that needs `count` different ports. */
-export async function onFreePorts<T>(count: number, start: (ports: readonly number[]) => Promise<T>): Promise<T> {
+/** Like {@link withFreePort}, for a server that needs `count` different ports. */
+export async function withFreePorts<T>(count: number, start: (ports: readonly number[]) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const ports = await freePorts(count);
     try {
@@ -33,7 +33,7 @@ export function onOnePort<T>(given: number | undefined, start: (port: number) =>
     launch: (): Promise<T> =>
       port !== undefined
         ? start(port)
-        : onFreePort(async (free) => {
+        : withFreePort(async (free) => {
             const started = await start(free);
             port = free;
             return started;

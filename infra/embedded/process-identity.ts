@@ -69,7 +69,7 @@ function identityByPs(pid: number): string | undefined {
 const pollMs = 10;
 
 /** Waits until `isGone` returns true. @returns false after the timeout. */
-export async function untilGone(isGone: () => boolean, withinMs: number): Promise<boolean> {
+export async function waitForExit(isGone: () => boolean, withinMs: number): Promise<boolean> {
   for (const deadlineMs = Date.now() + withinMs; ; await delay(pollMs)) {
     if (isGone()) return true;
     if (Date.now() >= deadlineMs) return false;
@@ -117,7 +117,7 @@ export async function endLeftover(path: string): Promise<void> {
   } catch {
     // The process has just exited.
   }
-  await untilGone(() => !isSameProcess(pid, identity), exitTimeoutMs);
+  await waitForExit(() => !isSameProcess(pid, identity), exitTimeoutMs);
 }
 
 function parseRecorded(text: string | undefined): [pid: number, identity: string] {

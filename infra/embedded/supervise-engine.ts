@@ -155,7 +155,7 @@ const remainingOutputMs = 200;
  *
  * @throws ENGINE_START_FAILED with the engine's error message; the child has exited then.
  */
-export async function untilReady(options: EngineChild): Promise<EngineProcess> {
+export async function waitUntilReady(options: EngineChild): Promise<EngineProcess> {
   const { engine, child, ask, explain, endGently, readyTimeoutMs, stopTimeoutMs } = options;
   let gone = false;
   const exited = new Promise<string>((resolve) => {

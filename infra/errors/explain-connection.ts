@@ -96,12 +96,12 @@ const rules: readonly Rule[] = [
 
 /** @returns undefined if the connection itself is not the cause of the error. */
 export function explainConnection(error: unknown, address: ServerAddress): Explanation | undefined {
-  const text = signsOf(error);
+  const text = collectErrorText(error);
   return rules.find(([pattern]) => pattern.test(text))?.[1](address);
 }
 
 /** Names, codes and messages of an error and all its causes. */
-export function signsOf(error: unknown): string {
+export function collectErrorText(error: unknown): string {
   const signs: string[] = [];
   const queue: unknown[] = [error];
   for (let next = queue.shift(); next !== undefined && signs.length < 60; next = queue.shift()) {

@@ -40,7 +40,7 @@ export function compileAvroWalk(schema: string): AvroWalk {
  * @returns undefined if the schema describes another record type, or if its fixed-width fields differ from the topic's
  *   in position or type, so that the sink would read and write the wrong bytes.
  */
-export function columnsOf(schema: string, topic: Topic): string[] | undefined {
+export function listColumns(schema: string, topic: Topic): string[] | undefined {
   const own = parseRecordType(topic.schema);
   const given = parseRecordType(schema);
   if (own === undefined || given === undefined || given.name !== own.name) return undefined;

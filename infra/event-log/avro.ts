@@ -17,7 +17,7 @@ export function wirePrefix(schemaId: number): Buffer {
 }
 
 /** The schema id of a framed record; `undefined` if the value is not in this format. */
-export function schemaIdOf(value: Buffer): number | undefined {
+export function readSchemaId(value: Buffer): number | undefined {
   return value.length >= prefixBytes && value[0] === 0 ? value.readUInt32BE(1) : undefined;
 }
 

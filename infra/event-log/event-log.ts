@@ -106,16 +106,16 @@ export interface EventLog {
   /** Id of the schema that events of `topic` are written under. */
   schemaId(topic: Topic): number;
   /** The schema with that id, as JSON text; `undefined` if it does not exist. */
-  schemaOf(schemaId: number): Promise<string | undefined>;
+  getSchema(schemaId: number): Promise<string | undefined>;
   /**
    * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag
    * is false: they are for followers only and may reach no consumer group.
-   * @param onPlaced is called when the batch has its offsets, at the latest before `publish` resolves. Events published
+   * @param onOffsetsAssigned is called when the batch has its offsets, at the latest before `publish` resolves. Events published
    *   from then on have later offsets, even if this batch fails afterwards. Not called if the batch fails before.
    * @throws OVERLOADED if too many bytes are pending, EVENT_LOG_UNAVAILABLE if the batch cannot be made durable now,
    *   DRAINING after {@link EventLog.close} was called.
    */
-  publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void>;
+  publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
   /**
    * Follows `topic` outside its consumer groups. Resolves when all events that were in the log at the call were passed
@@ -148,7 +148,7 @@ export interface EventLog {
    * {@link EventLog.position} or from the offsets of records.
    * @throws if the log cannot be read.
    */
-  stored(topic: Topic, position: LogPosition): Promise<boolean>;
+  isStored(topic: Topic, position: LogPosition): Promise<boolean>;
   /** @throws if the log cannot accept events now. */
   check(): Promise<void>;
   /** Finishes what was accepted, then closes the log. */

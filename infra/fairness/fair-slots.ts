@@ -77,7 +77,7 @@ export class FairSlots {
   constructor(options: FairSlotsOptions) {
     this.#options = options;
     shown.set(options.name, this);
-    usage.showing(
+    usage.setReader(
       () =>
         [...shown].flatMap(([slots, { held, waiting }]) => [
           { labels: { slots, state: 'held' }, value: held },

@@ -60,12 +60,12 @@ export async function openProcessAccounts(given: {
   // Explicit, because mkdir applies the umask: other ids must be able to pass through to their own folders.
   chmodSync(folder, 0o711);
   const accounts: ProcessAccounts = {
-    take: () => takeAccount(folder, range),
+    take: () => createAccount(folder, range),
     async close() {
       await rm(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }).catch(() => undefined);
     },
   };
-  const reason = await whyUnusable(accounts, given);
+  const reason = await findUnusableReason(accounts, given);
   if (reason === undefined) return accounts;
   await accounts.close();
   return reason;
@@ -81,7 +81,7 @@ function isMapped(kind: 'uid' | 'gid', first: number, count: number): boolean {
     });
 }
 
-function takeAccount(folder: string, { first, count }: (typeof ranges)[number]): ProcessAccount {
+function createAccount(folder: string, { first, count }: (typeof ranges)[number]): ProcessAccount {
   const uid = first + randomInt(count);
   const home = join(folder, String(uid));
   mkdirSync(home, { mode: 0o700 });
@@ -91,7 +91,7 @@ function takeAccount(folder: string, { first, count }: (typeof ranges)[number]):
     gid: uid,
     home,
     release() {
-      for (let sweep = 0; sweep < maxSweeps && killAllOf(uid); sweep += 1);
+      for (let sweep = 0; sweep < maxSweeps && killProcesses(uid); sweep += 1);
       // Not awaited, because deleting many files takes time.
       void rm(home, { recursive: true, force: true }).catch(() => undefined);
     },
@@ -99,7 +99,7 @@ function takeAccount(folder: string, { first, count }: (typeof ranges)[number]):
 }
 
 /** @returns whether it found any process. */
-function killAllOf(uid: number): boolean {
+function killProcesses(uid: number): boolean {
   let found = false;
   for (const pid of readdirSync('/proc')) {
     if (!/^\d+$/.test(pid)) continue;
@@ -134,7 +134,7 @@ console.log(JSON.stringify({
   groups: process.getgroups(),
 }));`;
 
-async function whyUnusable(
+async function findUnusableReason(
   accounts: AccountSource,
   { readable, closed }: { readonly readable: readonly string[]; readonly closed: readonly string[] },
 ): Promise<string | undefined> {

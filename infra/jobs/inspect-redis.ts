@@ -3,7 +3,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 import { redisTls } from './redis-backend.ts';
 
 const minRelease = 7;
-const answerTimeoutMs = 5_000;
+const responseTimeoutMs = 5_000;
 
 /**
  * Connects to Redis once and returns its version.
@@ -14,8 +14,8 @@ export async function inspectRedis(url: string, authorities: readonly string[] |
   const redis = new Redis(url, {
     lazyConnect: true,
     retryStrategy: () => null,
-    connectTimeout: answerTimeoutMs,
-    commandTimeout: answerTimeoutMs,
+    connectTimeout: responseTimeoutMs,
+    commandTimeout: responseTimeoutMs,
     enableReadyCheck: false,
     ...redisTls(url, authorities),
   });

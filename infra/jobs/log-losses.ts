@@ -13,7 +13,7 @@ export function logLosses(store: string, logger: Logger): (err: Error, job?: str
   let loggedAtMs = Number.NEGATIVE_INFINITY;
   let leftOut = 0;
   return (err, job) => {
-    const reason = lossOf(err);
+    const reason = toLossCode(err);
     if (reason === undefined) {
       logger.warn({ err, job }, `error of the job queues in ${store}`);
       return;
@@ -29,7 +29,7 @@ export function logLosses(store: string, logger: Logger): (err: Error, job?: str
   };
 }
 
-function lossOf(err: Error & { code?: unknown }): string | undefined {
+function toLossCode(err: Error & { code?: unknown }): string | undefined {
   if (typeof err.code === 'string' && lossCodes.test(err.code)) return err.code;
   // Errors that the clients create themselves have no code.
   return /connection is closed|connection terminated|connection ended/i.test(err.message) ? err.message : undefined;

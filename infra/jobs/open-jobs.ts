@@ -18,7 +18,7 @@ import type { Jobs } from './jobs.ts';
 import { logLosses } from './log-losses.ts';
 import { openPostgresBackend, postgresStore } from './postgres-backend.ts';
 import { openRedisBackend, redisStore } from './redis-backend.ts';
-import { checkPayload, entryOf, rulesOf } from './rules.ts';
+import { checkPayload, findJobEntry, toJobOptions } from './rules.ts';
 
 export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
@@ -31,7 +31,7 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
 }
 
 /** Timeout of calls: BullMQ waits forever for an unavailable store. A job that is added after the timeout does no harm. */
-const answerTimeoutMs = 5_000;
+const responseTimeoutMs = 5_000;
 /** How often a job may crash its process before it counts as failed. */
 const maxStalledCount = 5;
 
@@ -61,7 +61,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     for (const { name, write } of schedules) write().catch((err: Error) => onLoss(err, name));
   });
 
-  function queueOf(name: string): Queue {
+  function getQueue(name: string): Queue {
     const existing = queues.get(name);
     if (existing) return existing;
     const queue = backend.openQueue(name);
@@ -77,7 +77,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   ) {
     checkPayload(catalogue, name, payload);
     try {
-      await limitTime(answerTimeoutMs, () => send(queueOf(name)));
+      await limitTime(responseTimeoutMs, () => send(getQueue(name)));
     } catch (cause) {
       throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
     }
@@ -87,7 +87,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     enqueue: (name, payload, { delayMs = 0, jobId } = {}) =>
       add(name, payload, (queue) =>
         queue.add(name, payload, {
-          ...rulesOf(entryOf(catalogue, name)),
+          ...toJobOptions(findJobEntry(catalogue, name)),
           delay: delayMs,
           ...(jobId === undefined ? {} : { deduplication: { id: jobId } }),
         }),
@@ -98,14 +98,14 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
           queue.upsertJobScheduler(
             name,
             { every: intervalMs },
-            { name, data: payload, opts: rulesOf(entryOf(catalogue, name)) },
+            { name, data: payload, opts: toJobOptions(findJobEntry(catalogue, name)) },
           ),
         );
       schedules.push({ name, write });
       return write();
     },
     work: (name, handler, options) => {
-      const { timeoutMs, concurrency: defaultConcurrency } = entryOf(catalogue, name);
+      const { timeoutMs, concurrency: defaultConcurrency } = findJobEntry(catalogue, name);
       const concurrency = options?.concurrency ?? defaultConcurrency;
       const run = async (job: Job) => {
         checkPayload(catalogue, name, job.data);
@@ -118,7 +118,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     },
     check: async () => {
       const [name] = Object.keys(catalogue);
-      await limitTime(answerTimeoutMs, () => queueOf(name!).count()).catch((cause) => {
+      await limitTime(responseTimeoutMs, () => getQueue(name!).count()).catch((cause) => {
         throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
       });
     },

@@ -5,7 +5,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 const weekSeconds = 7 * 86_400;
 
 /** BullMQ options of a kind of job. */
-export function rulesOf({ attempts, retryDelayMs, growing }: JobEntry) {
+export function toJobOptions({ attempts, retryDelayMs, growing }: JobEntry) {
   return {
     attempts,
     backoff: { type: growing ? 'exponential' : 'fixed', delay: retryDelayMs },
@@ -15,7 +15,7 @@ export function rulesOf({ attempts, retryDelayMs, growing }: JobEntry) {
 }
 
 /** @throws INVALID_JOB if the catalogue has no such kind. */
-export function entryOf(catalogue: JobCatalogue, name: string): JobEntry {
+export function findJobEntry(catalogue: JobCatalogue, name: string): JobEntry {
   const entry = catalogue[name];
   if (entry === undefined) throw runlakeError('INVALID_JOB', { job: name, reason: 'unknown kind of job' });
   return entry;
@@ -23,7 +23,7 @@ export function entryOf(catalogue: JobCatalogue, name: string): JobEntry {
 
 /** @throws INVALID_JOB if `payload` does not match the schema of the kind. */
 export function checkPayload(catalogue: JobCatalogue, name: string, payload: unknown): void {
-  const check = Compile(entryOf(catalogue, name).payload);
+  const check = Compile(findJobEntry(catalogue, name).payload);
   if (check.Check(payload)) return;
   const [first] = check.Errors(payload);
   throw runlakeError('INVALID_JOB', {

@@ -11,11 +11,11 @@
  * Completed statements must not change; the others may, so that a release can correct a failing migration.
  */
 
-import { clickhouseCodeOf } from '../clickhouse/clickhouse-error.ts';
+import { getClickHouseCode } from '../clickhouse/clickhouse-error.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { migrationFailure } from './failure.ts';
-import { checksumOf, type Migration } from './load.ts';
+import { computeChecksum, type Migration } from './load.ts';
 import type { Applied } from './pending.ts';
 import { splitStatements } from './split-statements.ts';
 
@@ -45,7 +45,7 @@ export async function applyClickHouse(clickhouse: ClickHouse, migration: Migrati
     await clickhouse.command({ name: 'migrate', sql: recordTable });
     const past = await readSteps(clickhouse, version);
     for (const [index, sql] of splitStatements(migration.sql).entries()) {
-      const step = { statement: index + 1, checksum: checksumOf(sql) };
+      const step = { statement: index + 1, checksum: computeChecksum(sql) };
       const before = past.filter(({ statement }) => statement === step.statement);
       const done = before.find(({ state }) => state === 'done');
       if (done !== undefined && done.checksum !== step.checksum) {
@@ -66,7 +66,7 @@ async function runOnce(clickhouse: ClickHouse, sql: string, timeoutMs: number, b
   try {
     await clickhouse.command({ name: 'migrate', sql, timeoutMs });
   } catch (error) {
-    if (!begunBefore || !existsAlready.has(clickhouseCodeOf(error) ?? 0)) throw error;
+    if (!begunBefore || !existsAlready.has(getClickHouseCode(error) ?? 0)) throw error;
   }
 }
 
@@ -86,7 +86,7 @@ async function readRecords<Row>(
   try {
     return await clickhouse.query<Row>({ name: 'read-migrations', sql, params });
   } catch (error) {
-    if (clickhouseCodeOf(error) === unknownTable) return [];
+    if (getClickHouseCode(error) === unknownTable) return [];
     throw error;
   }
 }

@@ -1,5 +1,5 @@
 import { isRunlakeError } from '../errors/runlake-error.ts';
-import { sqlStateOf } from '../postgres/database-error.ts';
+import { getSqlState } from '../postgres/database-error.ts';
 import type { Database } from '../postgres/pool.ts';
 import { migrationFailure } from './failure.ts';
 import type { Migration } from './load.ts';
@@ -10,7 +10,7 @@ export async function readAppliedPostgres(database: Database): Promise<Applied[]
   try {
     return await database.query<Applied>('SELECT version, name, checksum FROM runlake_migrations');
   } catch (error) {
-    if (isRunlakeError(error) && sqlStateOf(error) === '42P01') return [];
+    if (isRunlakeError(error) && getSqlState(error) === '42P01') return [];
     throw error;
   }
 }

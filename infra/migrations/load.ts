@@ -39,10 +39,10 @@ export function loadMigrations(store: Store, folder = join(schemasFolder, store)
     }
     // Line endings are normalised, because a checkout may change them.
     const sql = readFileSync(join(folder, file), 'utf8').replaceAll('\r\n', '\n');
-    return { version, name, sql, checksum: checksumOf(sql) };
+    return { version, name, sql, checksum: computeChecksum(sql) };
   });
 }
 
-export function checksumOf(text: string): string {
+export function computeChecksum(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }

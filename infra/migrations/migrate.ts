@@ -47,7 +47,7 @@ export async function migrate(
   folders?: MigrationFolders,
 ): Promise<{ applied: string[] }> {
   const { database, clickhouse, logger } = stores;
-  if (namesOf(await readPending(stores, folders)).length === 0) return { applied: [] };
+  if (listNames(await readPending(stores, folders)).length === 0) return { applied: [] };
   const applied: string[] = [];
   const note = (name: string) => {
     applied.push(name);
@@ -80,7 +80,7 @@ export async function checkMigrations(
   stores: MigrationStores,
   folders?: MigrationFolders,
 ): Promise<{ pending: string[] }> {
-  return { pending: namesOf(await readPending(stores, folders)) };
+  return { pending: listNames(await readPending(stores, folders)) };
 }
 
 async function readPending({ database, clickhouse }: MigrationStores, folders?: MigrationFolders): Promise<Pending> {
@@ -91,6 +91,6 @@ async function readPending({ database, clickhouse }: MigrationStores, folders?: 
   };
 }
 
-function namesOf({ postgres, clickhouse }: Pending): string[] {
+function listNames({ postgres, clickhouse }: Pending): string[] {
   return [...postgres.map(({ name }) => `postgres/${name}`), ...clickhouse.map(({ name }) => `clickhouse/${name}`)];
 }

@@ -1,5 +1,5 @@
 /** One token of SQL: a comment, a string or quoted name, the end of a statement, or any other single character. */
-const tokenForm =
+const tokenPattern =
   /--[^\n]*|#[ !][^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^'\\]|\\[\s\S]|'')*'|"(?:[^"\\]|\\[\s\S]|"")*"|`(?:[^`\\]|\\[\s\S]|``)*`|;|[\s\S]/g;
 
 /**
@@ -10,7 +10,7 @@ const tokenForm =
 export function splitStatements(sql: string): string[] {
   const statements: string[] = [];
   let current = '';
-  for (const [token] of sql.matchAll(tokenForm)) {
+  for (const [token] of sql.matchAll(tokenPattern)) {
     if (token === ';') {
       statements.push(current);
       current = '';

@@ -72,12 +72,12 @@ const notPublic: AddressRange = { about: 'not a public address', isAllowable: fa
  * IPv6 address (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address counts as not
  * public.
  */
-export function rangeOf(address: string): AddressRange | undefined {
+export function classifyAddress(address: string): AddressRange | undefined {
   const family = isIP(address);
   if (family === 0) return notPublic;
   if (family === 4) return find(address, 'ipv4');
   const plain = address.split('%', 1)[0] as string;
-  const inner = embedded(groupsOf(plain));
+  const inner = embedded(parseIpv6Groups(plain));
   if (inner !== undefined) return find(inner, 'ipv4');
   return find(plain, 'ipv6') ?? (/^[23]/.test(plain) && plain.indexOf(':') === 4 ? undefined : notPublic);
 }
@@ -87,7 +87,7 @@ function find(address: string, family: 'ipv4' | 'ipv6'): AddressRange | undefine
 }
 
 /** The eight groups of an IPv6 address. `URL` normalises it to groups without dotted decimals. */
-function groupsOf(address: string): number[] {
+function parseIpv6Groups(address: string): number[] {
   const normal = new URL(`http://[${address}]`).hostname.slice(1, -1);
   const [head = '', tail] = normal.split('::');
   const parse = (text: string) => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));

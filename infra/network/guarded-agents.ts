@@ -11,7 +11,7 @@ import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
-import { type AddressRange, rangeOf } from './address-range.ts';
+import { type AddressRange, classifyAddress } from './address-range.ts';
 
 export interface GuardOptions {
   /** Allows loopback and private addresses. Link-local, metadata and multicast addresses are never allowed. */
@@ -39,7 +39,7 @@ type ConnectArguments = Parameters<HttpAgent['createConnection']>;
 export function openGuardedAgents(options: GuardOptions): GuardedAgents {
   const { authorities, maxConnections: maxSockets } = options;
   const check = (host: string, address: string): Error | undefined => {
-    const range = rangeOf(address);
+    const range = classifyAddress(address);
     if (range === undefined || (options.allowPrivate && range.isAllowable)) return undefined;
     return options.refuse(host, range);
   };

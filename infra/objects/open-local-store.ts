@@ -160,13 +160,13 @@ async function requireBelow(top: string, real: string, call: ObjectCall): Promis
   if (real !== top && !real.startsWith(start)) throw outside(call);
 }
 
-const draftForm = /^\.draft-[0-9a-f]{24}$/;
+const draftPattern = /^\.draft-[0-9a-f]{24}$/;
 
 const newDraftName = (): string => `.draft-${randomBytes(12).toString('hex')}`;
 
 /** Returns the path of the draft of `path` with that name, or undefined if it is not a draft name. */
 function draftPath(path: string, draftName: string): string | undefined {
-  return draftForm.test(draftName) && basename(path) !== draftName ? join(dirname(path), draftName) : undefined;
+  return draftPattern.test(draftName) && basename(path) !== draftName ? join(dirname(path), draftName) : undefined;
 }
 
 /**

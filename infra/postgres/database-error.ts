@@ -30,7 +30,7 @@ const accessStates = ['28', '3D000', '42501'];
  */
 export function databaseError(raw: unknown): RunlakeError | TypeError | RangeError | SyntaxError {
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
-  const state = sqlStateOf(raw);
+  const state = getSqlState(raw);
   if (state === undefined || transientStates.some((prefix) => state.startsWith(prefix))) {
     return runlakeError('DATABASE_UNAVAILABLE', {}, { cause: raw, retryAfterSeconds: 1 });
   }
@@ -45,19 +45,19 @@ export function databaseError(raw: unknown): RunlakeError | TypeError | RangeErr
 /** Returns the unique constraint or index that was violated; undefined for other errors. */
 export function violatedConstraint(error: unknown): string | undefined {
   const cause = error instanceof Error ? error.cause : undefined;
-  if (sqlStateOf(cause) !== '23505') return undefined;
+  if (getSqlState(cause) !== '23505') return undefined;
   return String((cause as { constraint?: unknown }).constraint);
 }
 
 /** Returns the SQLSTATE of an error of `pg`, or of an error of the catalogue that has one as its cause. */
-export function sqlStateOf(error: unknown): string | undefined {
+export function getSqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if ('severity' in error && 'code' in error && typeof error.code === 'string') return error.code;
-  return sqlStateOf(error.cause);
+  return getSqlState(error.cause);
 }
 
 /** Whether the connection can be reused after this error: only if Postgres returned it and did not end the session. */
 export function leavesConnectionUsable(raw: unknown): boolean {
-  const state = sqlStateOf(raw);
+  const state = getSqlState(raw);
   return state !== undefined && !state.startsWith('08') && (!state.startsWith('57') || state === '57014');
 }

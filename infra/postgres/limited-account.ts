@@ -78,7 +78,7 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
   const address = new URL(options.url);
   address.username = name;
   address.password = password;
-  const reason = await whyRefused(address.href, options.authorities);
+  const reason = await findRefusalReason(address.href, options.authorities);
   if (reason !== undefined) {
     logger.warn({ reason }, 'the limited Postgres role cannot connect, dropping it');
     await drop();
@@ -123,7 +123,7 @@ async function createOrRenewAccount(
   sql: Sql,
   { name, password, validMs, schema, tables, whenMade }: Account,
 ): Promise<void> {
-  await oneAtATime(sql);
+  await lockRoleChanges(sql);
   const [found] = await sql.query<{ until: string; there: boolean }>(
     `SELECT (clock_timestamp() + $1 * interval '1 ms')::text AS until,
        EXISTS (SELECT FROM pg_roles WHERE rolname = $2) AS there`,
@@ -144,12 +144,12 @@ async function createOrRenewAccount(
 }
 
 /** Concurrent grants on the same table make one of the transactions fail. */
-async function oneAtATime(sql: Sql): Promise<void> {
+async function lockRoleChanges(sql: Sql): Promise<void> {
   await sql.query(`SELECT pg_advisory_xact_lock(hashtext('runlake limited account'))`);
 }
 
 async function dropRole(sql: Sql, schema: string, name: string): Promise<void> {
-  await oneAtATime(sql);
+  await lockRoleChanges(sql);
   const [there] = await sql.query('SELECT FROM pg_roles WHERE rolname = $1', [name]);
   if (there === undefined) return;
   const granted = await sql.query<{ name: string }>(
@@ -163,7 +163,7 @@ async function dropRole(sql: Sql, schema: string, name: string): Promise<void> {
   await sql.execute(`DROP ROLE ${name}`);
 }
 
-async function whyRefused(url: string, authorities: readonly string[] | undefined): Promise<string | undefined> {
+async function findRefusalReason(url: string, authorities: readonly string[] | undefined): Promise<string | undefined> {
   const client = new pg.Client({ ...postgresAddress(url, authorities), connectionTimeoutMillis: 10_000 });
   client.on('error', () => undefined);
   try {

@@ -30,7 +30,7 @@ export interface Listener {
 const maxPauseMs = 5_000;
 /** Probes detect connections whose peer has disappeared without closing them. */
 const probeEveryMs = 15_000;
-const answerTimeoutMs = 10_000;
+const responseTimeoutMs = 10_000;
 
 /** Resolves when it listens, or after the first attempt has failed; it then retries in the background. */
 export async function listen({ url, authorities, channels, onNotice, logger }: ListenOptions): Promise<Listener> {
@@ -45,8 +45,8 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
       ...postgresAddress(url, authorities),
       application_name: 'runlake',
       keepAlive: true,
-      connectionTimeoutMillis: answerTimeoutMs,
-      query_timeout: answerTimeoutMs,
+      connectionTimeoutMillis: responseTimeoutMs,
+      query_timeout: responseTimeoutMs,
     });
     client = opened;
     opened.on('error', (err) => again(opened, err));

@@ -50,7 +50,7 @@ interface SessionName {
 }
 
 /** Takes the lock. @returns undefined if another process holds it. @throws errors of {@link databaseError}. */
-export async function takeSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
+export async function acquireSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
   const { key, logger, waitMs = 5_000 } = options;
   const address = postgresAddress(options.url, options.authorities);
   let released = false;
@@ -73,7 +73,7 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
   }
 
   /** Steps 2 and 3. @returns whether this process holds the lock again. */
-  async function takeAgain(): Promise<boolean> {
+  async function reacquire(): Promise<boolean> {
     for (;;) {
       if (released) return true;
       let next: Session | undefined;
@@ -102,7 +102,7 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
       await session.broken;
       if (released) return;
       logger.warn('lost the Postgres connection that holds the lock of this process');
-      if (!(await takeAgain())) return;
+      if (!(await reacquire())) return;
     }
   }
 

@@ -23,7 +23,7 @@ const { create: createArrayParser } = pg.types.arrayParser as unknown as {
   create(text: string, parse: Parse): { parse(): unknown[] };
 };
 
-const arrayOf =
+const parseArray =
   (parse: Parse): Parse =>
   (text) =>
     createArrayParser(text, parse).parse();
@@ -33,13 +33,13 @@ const { INT8, TIMESTAMPTZ, TIMESTAMP, DATE } = pg.types.builtins;
 /** By type oid. Array types have their own oids, for which `pg` has no constants. */
 const parsers = new Map<number, Parse>([
   [INT8, int8],
-  [1016, arrayOf(int8)],
+  [1016, parseArray(int8)],
   [TIMESTAMPTZ, timestamptz],
-  [1185, arrayOf(timestamptz)],
+  [1185, parseArray(timestamptz)],
   [TIMESTAMP, asText],
-  [1115, arrayOf(asText)],
+  [1115, parseArray(asText)],
   [DATE, asText],
-  [1182, arrayOf(asText)],
+  [1182, parseArray(asText)],
 ]);
 
 /** Type parsers of Runlake's own connections; `pg`'s global parsers are not changed, because other libraries rely on them. */

@@ -43,7 +43,7 @@ export interface Sample<Label extends string> {
 }
 
 /** Reads the current values; `undefined` if there is none. */
-export type Look<Label extends string> = () => Samples<Label> | Promise<Samples<Label>>;
+export type ReadSamples<Label extends string> = () => Samples<Label> | Promise<Samples<Label>>;
 type Samples<Label extends string> = readonly Sample<Label>[] | number | undefined;
 
 export interface ScrapedGauge<Label extends string> {
@@ -54,7 +54,7 @@ export interface ScrapedGauge<Label extends string> {
    *   use the default of 5 seconds, so that frequent scrapes cost the store no more.
    * @returns a function that removes it; the gauge is then absent.
    */
-  showing(look: Look<Label>, everyMs?: number): () => void;
+  setReader(look: ReadSamples<Label>, everyMs?: number): () => void;
 }
 
 export const maxWaitMs = 1_000;
@@ -98,7 +98,7 @@ export function scrapedGauge<Label extends string>(
   }
   clear();
   return {
-    showing(look, everyMs = 5_000) {
+    setReader(look, everyMs = 5_000) {
       const mine = new GaugeReader(name, look, everyMs);
       current = mine;
       return () => {
@@ -110,13 +110,13 @@ export function scrapedGauge<Label extends string>(
 
 class GaugeReader<Label extends string> {
   readonly #name: string;
-  readonly #look: Look<Label>;
+  readonly #look: ReadSamples<Label>;
   readonly #everyMs: number;
   #startedAtMs = Number.NEGATIVE_INFINITY;
   #inFlight: Promise<readonly Sample<Label>[] | undefined> | undefined;
   #found: readonly Sample<Label>[] | undefined;
 
-  constructor(name: string, look: Look<Label>, everyMs: number) {
+  constructor(name: string, look: ReadSamples<Label>, everyMs: number) {
     this.#name = name;
     this.#look = look;
     this.#everyMs = everyMs;

@@ -73,7 +73,7 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
   );
   server.maxConnections = maxConnections;
   await listen(server, host, port);
-  const url = urlOf(server);
+  const url = getUrl(server);
   logger.info({ url }, 'serving metrics and readiness');
   return {
     url,
@@ -97,7 +97,7 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   });
 }
 
-function urlOf(server: Server): string {
+function getUrl(server: Server): string {
   const { family, address, port } = server.address() as AddressInfo;
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }

@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { operatorOf } from '../tenants/operator.ts';
+import { loadOperator } from '../tenants/operator.ts';
 
 /** The deployment that an agent server process serves. */
 export interface ServedDeployment {
@@ -45,7 +45,7 @@ export async function openDeployment(
   if (row.workspace_deleted) {
     throw runlakeError('DEPLOYMENT_WITHOUT_WORKSPACE', { deployment: deploymentId, workspace: workspaceId });
   }
-  return { deploymentId, operator: { ...(await operatorOf(database, organizationId)), workspaceId } };
+  return { deploymentId, operator: { ...(await loadOperator(database, organizationId)), workspaceId } };
 }
 
 async function isOrganization(database: Database, id: string): Promise<boolean> {
@@ -53,7 +53,7 @@ async function isOrganization(database: Database, id: string): Promise<boolean> 
 }
 
 async function openDefaultDeployment(database: Database, organizationId: string | undefined): Promise<string> {
-  const operator = await operatorOf(database, organizationId);
+  const operator = await loadOperator(database, organizationId);
   await database.execute(
     `INSERT INTO agents.deployments (deployment_id, organization_id, workspace_id, name) VALUES ($1, $1, $2, 'default')
      ON CONFLICT DO NOTHING`,

@@ -12,11 +12,11 @@ export function showAgentMetrics(deps: {
   readonly pool: Pick<WorkerPool, 'freeSlots'>;
 }): () => void {
   const { database, deploymentId, executor, pool } = deps;
-  const hideRuns = unfinishedRuns.showing(async () => {
+  const hideRuns = unfinishedRuns.setReader(async () => {
     const counts = await countUnfinishedRuns(database, deploymentId);
     return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));
   });
-  const hideSlots = runSlots.showing(
+  const hideSlots = runSlots.setReader(
     () => [
       { labels: { state: 'used' }, value: executor.running },
       { labels: { state: 'free' }, value: pool.freeSlots },

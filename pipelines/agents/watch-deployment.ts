@@ -66,12 +66,12 @@ export function watchDeployment(
     },
     dropWhenDeleted: (log) => ({
       schemaId: (topic) => log.schemaId(topic),
-      async publish(topic, messages, onPlaced) {
+      async publish(topic, messages, onOffsetsAssigned) {
         if (isDeleted) {
-          onPlaced?.();
+          onOffsetsAssigned?.();
           return;
         }
-        const published = log.publish(topic, messages, onPlaced);
+        const published = log.publish(topic, messages, onOffsetsAssigned);
         publishing.add(published);
         await published.finally(() => publishing.delete(published));
       },

@@ -23,7 +23,7 @@ interface NewAttachment {
 const maxNameCharacters = 255;
 
 /** RFC 9110: a type and a subtype, each a token. Other values are stored as `application/octet-stream`. */
-const mimeForm = /^[!#$%&'*+.^_`|~0-9a-z-]{1,127}\/[!#$%&'*+.^_`|~0-9a-z-]{1,127}$/i;
+const mimePattern = /^[!#$%&'*+.^_`|~0-9a-z-]{1,127}\/[!#$%&'*+.^_`|~0-9a-z-]{1,127}$/i;
 const unknownMimeType = 'application/octet-stream';
 
 /**
@@ -47,7 +47,7 @@ export function readAttachment(
     runId,
     name,
     receivedAtMicros: Date.now() * 1_000,
-    mimeType: mimeForm.test(mimeType) ? mimeType : unknownMimeType,
+    mimeType: mimePattern.test(mimeType) ? mimeType : unknownMimeType,
     content,
   });
   const value = writer.since(0);

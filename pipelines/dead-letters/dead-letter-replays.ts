@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { DeadLetterQueue, DeadLetterRecord, EventLog } from '../../infra/event-log/event-log.ts';
 import {
-  lastReplayOf,
+  findLastReplay,
   markReplayed,
   postgresDeadLetterQueue,
 } from '../../infra/event-log/in-process/dead-letter-queue.ts';
@@ -45,7 +45,10 @@ export async function releaseReplay(database: Database, deadLetterId: string): P
 }
 
 /** Replay times, as ISO text, of those of `deadLetterIds` that were replayed. */
-export async function replaysOf(database: Database, deadLetterIds: readonly string[]): Promise<Map<string, string>> {
+export async function readReplayTimes(
+  database: Database,
+  deadLetterIds: readonly string[],
+): Promise<Map<string, string>> {
   const rows = await database.query<{ dead_letter_id: string; replayed_at: string }>(
     'SELECT dead_letter_id, replayed_at FROM dead_letter_replays WHERE dead_letter_id = ANY ($1::text[]) AND replayed_at IS NOT NULL',
     [deadLetterIds],
@@ -92,10 +95,10 @@ export async function replayThroughJob(
   deadLetter: DeadLetterRecord,
   { jobs, database, limitMs = waitMs }: { readonly jobs: Jobs; readonly database: Database; readonly limitMs?: number },
 ): Promise<void> {
-  const before = await lastReplayOf(database, deadLetter.id);
+  const before = await findLastReplay(database, deadLetter.id);
   await jobs.enqueue('replay-dead-letter', { dead_letter_id: deadLetter.id }, { jobId: deadLetter.id });
   const deadline = Date.now() + limitMs;
-  while ((await lastReplayOf(database, deadLetter.id)) === before) {
+  while ((await findLastReplay(database, deadLetter.id)) === before) {
     if (Date.now() >= deadline) throw runlakeError('REPLAY_UNCONFIRMED', { deadLetter: deadLetter.id, limitMs });
     await pause(pollMs);
   }

@@ -13,7 +13,7 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import { schemaIdOf } from '../../infra/event-log/avro.ts';
+import { readSchemaId } from '../../infra/event-log/avro.ts';
 import { readableRecord } from '../../infra/event-log/avro-schema.ts';
 import type { DeadLetterRecord } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -112,7 +112,7 @@ export async function decodeRecord(
   deadLetter: Pick<DeadLetterRecord, 'value'>,
   schemaOf: ReplayDeps['schemaOf'],
 ): Promise<Record<string, unknown> | undefined> {
-  const schemaId = schemaIdOf(deadLetter.value);
+  const schemaId = readSchemaId(deadLetter.value);
   const schema = schemaId === undefined ? undefined : await schemaOf(schemaId);
   return schema === undefined ? undefined : readableRecord(deadLetter.value, schema);
 }

@@ -61,7 +61,7 @@ export const runColumns = `r.id, r.bulk_export_id AS "exportId", r.workspace_id 
   r.updated_at AS "updatedAt", r.finished_at AS "finishedAt"`;
 
 /** A claimed export run, with the export it belongs to. */
-export interface ClaimedRun {
+export interface ClaimedExportRun {
   readonly run: ExportRunRecord;
   readonly of: ExportRecord;
   /** Number of the part after those that are recorded. */
@@ -86,7 +86,7 @@ export async function claimRun(
   runId: string,
   limits: { readonly exportRunsAtOnce: number; readonly exportLeaseMs: number },
   now: Date,
-): Promise<ClaimedRun | undefined> {
+): Promise<ClaimedExportRun | undefined> {
   const at = now.toISOString();
   return database.transaction(async (tx) => {
     const [of] = await tx.query<ExportRecord>(
@@ -276,7 +276,7 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
       [run.id, run.fence, errorEntry(run, error), now.toISOString()],
     );
     if (updated === 0) return undefined;
-    const reason = `The export run of ${run.startTime.slice(0, 10)} failed: ${textOf(error)}`;
+    const reason = `The export run of ${run.startTime.slice(0, 10)} failed: ${formatError(error)}`;
     return endExport(tx, run.exportId, { to: 'FAILED', reason }, now);
   });
   if (workspaceId === undefined) return 'over';
@@ -286,9 +286,9 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
 
 /** An entry of `errors`. Only texts of the catalogue: causes may contain secrets. */
 function errorEntry({ retryNumber }: ExportRunRecord, error: RunlakeError): Record<string, string> {
-  return { [`retry_${retryNumber}`]: textOf(error) };
+  return { [`retry_${retryNumber}`]: formatError(error) };
 }
 
-export function textOf({ message, remedy }: RunlakeError): string {
+export function formatError({ message, remedy }: RunlakeError): string {
   return `${message} ${remedy}`;
 }

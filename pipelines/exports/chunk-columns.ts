@@ -1,6 +1,6 @@
-import type { ColumnForm } from '../../infra/duckdb/encode-request.ts';
+import type { ColumnConversion } from '../../infra/duckdb/encode-request.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
-import type { Unplaced } from '../runs/dotted-orders.ts';
+import type { RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
 import { type RunColumn, runColumns } from '../runs/run-columns.ts';
 import { defaultRunType } from '../runs/run-scope.ts';
 import type { ExportFormat } from './record.ts';
@@ -82,7 +82,7 @@ const sourceTypes = {
 
 /** Columns of a chunk's file beyond the fields, for `derived-values.ts`. */
 export const idColumn = 'beside_id';
-/** For a run sent without dotted_order: the data to derive it from, see {@link readUnplaced}. Otherwise null. */
+/** For a run sent without dotted_order: the data to derive it from, see {@link readRunsWithoutDottedOrder}. Otherwise null. */
 export const unplacedColumn = 'beside_unplaced';
 
 const unplaced = [
@@ -94,7 +94,7 @@ const unplaced = [
 ].map((part) => `toString(${part})`);
 
 /** Parses a value of {@link unplacedColumn}. */
-export function readUnplaced(value: string): Unplaced {
+export function readRunsWithoutDottedOrder(value: string): RunWithoutDottedOrder {
   const [runId = '', traceId = '', parent, startTime, traceTime] = value.split(' ');
   return {
     runId,
@@ -107,7 +107,7 @@ export function readUnplaced(value: string): Unplaced {
 }
 
 /** Select list of a chunk: each field that has a source, and the columns for `derived-values.ts`. */
-export function selectOf(fields: readonly ExportField[]): string {
+export function buildSelectList(fields: readonly ExportField[]): string {
   const derivedKinds = listDerivedKinds(fields);
   const list = fields.flatMap((field) => {
     const { sql, kind } = chunkColumns[field];
@@ -129,7 +129,7 @@ export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<No
 export const sourceName = (field: ExportField) => `field_${field}`;
 
 /** Form of the field in a file of that format version. */
-export function formOf(field: ExportField, version: ExportFormat['version']): ColumnForm {
+export function getColumnType(field: ExportField, version: ExportFormat['version']): ColumnConversion {
   const { kind } = chunkColumns[field];
   if (kind === 'list') return version === 'v1' ? 'text' : 'json-list';
   if (kind === 'micros') return version === 'v1' ? 'time' : 'zoned-time';

@@ -6,7 +6,7 @@ import type { DerivedFile, ParquetFacts } from '../../infra/duckdb/encode-reques
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { runBytes } from '../runs/run-columns.ts';
-import { selectOf } from './chunk-columns.ts';
+import { buildSelectList } from './chunk-columns.ts';
 import { readDerivedValues } from './derived-values.ts';
 import { isMember, type MembersCondition, memberOrder, membersCondition } from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
@@ -252,7 +252,7 @@ export async function readChunk(
   try {
     await clickhouse.queryToFile({
       name: 'read-chunk',
-      sql: `SELECT ${selectOf(fields)} FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
+      sql: `SELECT ${buildSelectList(fields)} FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
         ORDER BY ${memberOrder}`,
       params,
       settings: {

@@ -19,9 +19,16 @@ import { workFileError } from '../../infra/errors/work-file-error.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { feedbackStats } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
-import { ancestorIds, dottedOrderOf, type Unplaced } from '../runs/dotted-orders.ts';
+import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
 import { readMembersOfTraces } from '../runs/trace-facts.ts';
-import { chunkColumns, idColumn, listDerivedKinds, readUnplaced, sourceName, unplacedColumn } from './chunk-columns.ts';
+import {
+  chunkColumns,
+  idColumn,
+  listDerivedKinds,
+  readRunsWithoutDottedOrder,
+  sourceName,
+  unplacedColumn,
+} from './chunk-columns.ts';
 import type { MembersCondition } from './members.ts';
 import type { ExportScope } from './record.ts';
 
@@ -103,7 +110,7 @@ const batchRows = 1_000;
 /** One row of the chunk: its run, and the data to derive its dotted order if it has none. */
 interface ChunkRow {
   readonly runId: string;
-  readonly unplaced: Unplaced | undefined;
+  readonly unplaced: RunWithoutDottedOrder | undefined;
 }
 
 /** @returns the file, or undefined if no row needs one. @throws as `readChunk`; then it leaves no file. */
@@ -183,7 +190,7 @@ async function* readBatches(path: string): AsyncGenerator<ChunkRow[]> {
   for await (const line of readLines(path)) {
     // Neither column contains commas or quotes.
     const [runId = '', unplaced] = line.split(',');
-    batch.push({ runId, unplaced: unplaced ? readUnplaced(unplaced) : undefined });
+    batch.push({ runId, unplaced: unplaced ? readRunsWithoutDottedOrder(unplaced) : undefined });
     if (batch.length < batchRows) continue;
     yield batch;
     batch = [];
@@ -207,7 +214,7 @@ async function deriveAncestries(
   const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
   return new Map(
     runs.map((run) => {
-      const dottedOrder = dottedOrderOf(run, byTrace.get(run.traceId) ?? new Map());
+      const dottedOrder = buildDottedOrder(run, byTrace.get(run.traceId) ?? new Map());
       return [run.runId, { dottedOrder, parentRunId: run.parentRunId }];
     }),
   );

@@ -25,7 +25,7 @@ export type ExportLimits = Pick<
 /** Dependencies of every operation on bulk exports. */
 export interface ExportDeps {
   readonly database: Database;
-  readonly log: Pick<EventLog, 'position' | 'stored'>;
+  readonly log: Pick<EventLog, 'position' | 'isStored'>;
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly limits: ExportLimits;
   readonly logger: Logger;

@@ -1,9 +1,9 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { textOf } from './checkpoint.ts';
+import { formatError } from './checkpoint.ts';
 import type { WorkDeps } from './export-deps.ts';
-import { type ExportRecord, formatOf, keyOfManifest, keyOfPart } from './record.ts';
+import { type ExportRecord, keyOfManifest, keyOfPart, toExportFormat } from './record.ts';
 import { endExport, enqueueWaiting, finishExport } from './states.ts';
 
 /**
@@ -25,14 +25,14 @@ export async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: 
       const completed = await finishExport(deps, of.id, { to: 'COMPLETED', reason: null });
       // If the export was cancelled or timed out meanwhile, no manifest may say that it is complete. If another worker
       // completed it, the manifest stays.
-      if (!completed && !(await isCompleted(deps, of.id))) await manifest.takeBack();
+      if (!completed && !(await isCompleted(deps, of.id))) await manifest.deleteManifest();
     } finally {
       await store.close();
     }
   } catch (err) {
     if (!isRunlakeError(err) || err.class !== 'caller') throw err;
     deps.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
-    await finishExport(deps, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
+    await finishExport(deps, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${formatError(err)}` });
   }
 }
 
@@ -48,13 +48,13 @@ async function failExport(
   deps.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is missing in its destination');
   const now = deps.now();
   const ended = await deps.database.transaction(async (tx) => {
-    const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: textOf(error) }, now);
+    const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: formatError(error) }, now);
     if (workspaceId === undefined) return undefined;
     await tx.execute(
       `UPDATE bulk_export_runs SET updated_at = $3,
          errors = coalesce(errors, '{}') || jsonb_build_object('retry_' || retry_number, $2::text)
        WHERE id = $1 AND status = 'COMPLETED'`,
-      [runId, textOf(error), now.toISOString()],
+      [runId, formatError(error), now.toISOString()],
     );
     return workspaceId;
   });
@@ -98,11 +98,11 @@ async function writeManifest(
   of: ExportRecord,
   store: ObjectStore,
   { uncheckedFiles, signal }: { readonly uncheckedFiles: number; readonly signal?: AbortSignal | undefined },
-): Promise<{ takeBack(): Promise<void> }> {
+): Promise<{ deleteManifest(): Promise<void> }> {
   const key = keyOfManifest(of);
   const text = JSON.stringify(await buildManifest(database, of, uncheckedFiles), null, 2);
   await store.put(key, Buffer.from(`${text}\n`), { contentType: 'application/json', signal });
-  return { takeBack: () => store.delete(key).catch(() => undefined) };
+  return { deleteManifest: () => store.delete(key).catch(() => undefined) };
 }
 
 async function buildManifest(database: Database, of: ExportRecord, uncheckedFiles: number) {
@@ -117,7 +117,7 @@ async function buildManifest(database: Database, of: ExportRecord, uncheckedFile
      WHERE r.bulk_export_id = $1 ORDER BY r.start_time, f.part`,
     [of.id],
   );
-  const { version, compression, fields } = formatOf(of);
+  const { version, compression, fields } = toExportFormat(of);
   return {
     manifest_version: manifestVersion,
     bulk_export_id: of.id,
@@ -212,7 +212,7 @@ async function verifyFiles(
         gone = { runId: file.runId, error: runlakeError('DESTINATION_FILE_MISSING', params) };
       }
     };
-    await eachAtMost(requestsAtOnce, files.slice(from, from + chunkFiles), check, signal);
+    await forEachConcurrently(requestsAtOnce, files.slice(from, from + chunkFiles), check, signal);
     signal?.throwIfAborted();
     if (gone !== undefined) return { kind: 'gone', ...(gone as { runId: string; error: RunlakeError }) };
     await storeChecked(database, found);
@@ -258,7 +258,7 @@ async function storeChecked(database: Database, files: readonly RecordedFile[]):
  * @param signal If aborted, no further call starts.
  * @throws the first rejection of `work`, after all calls have ended.
  */
-export async function eachAtMost<Item>(
+export async function forEachConcurrently<Item>(
   max: number,
   items: readonly Item[],
   work: (item: Item) => Promise<void>,

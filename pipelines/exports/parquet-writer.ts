@@ -8,7 +8,7 @@ import type { Encoder, EncoderPool } from '../../infra/duckdb/encoder.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-columns.ts';
 
-import { chunkColumns, formOf, sourceName } from './chunk-columns.ts';
+import { chunkColumns, getColumnType, sourceName } from './chunk-columns.ts';
 import { type ChunkFiles, type ChunkRequest, findChunk, readChunk } from './chunk-reader.ts';
 import type { WorkDeps } from './export-deps.ts';
 import type { ChunkSource } from './export-run.ts';
@@ -16,7 +16,7 @@ import { countMembers } from './members.ts';
 import type { ExportFormat } from './record.ts';
 
 /** A file that is ready for upload. */
-export interface Part {
+export interface ParquetPart {
   /** `<folder>/part.parquet`; the caller removes it. */
   readonly path: string;
   /** At least 1. */
@@ -43,7 +43,7 @@ export async function encodeChunk(
   files: ChunkFiles,
   { folder, format }: Pick<ChunkRequest, 'folder' | 'format'>,
   signal: AbortSignal,
-): Promise<Part | undefined> {
+): Promise<ParquetPart | undefined> {
   const path = join(folder, target);
   try {
     if (files.rows === 0) return undefined;
@@ -77,7 +77,7 @@ function buildRequest(
     derived,
     columns: (fields as readonly ExportField[]).map((field) => ({
       name: field,
-      form: formOf(field, version),
+      form: getColumnType(field, version),
       from: chunkColumns[field].sql === undefined ? undefined : sourceName(field),
       derived: chunkColumns[field].derived === undefined ? undefined : sourceName(field),
     })),

@@ -72,7 +72,7 @@ export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgr
 }
 
 /** Rows per second and estimated remaining time. Both undefined if nothing is written yet. */
-export function paceOf(
+export function estimateRate(
   { startedAt, finishedAt, runsTotal, runsCounted, rowsCounted, rowsWritten }: ExportWithProgress,
   now: Date,
 ): { readonly rowsPerSecond: number | undefined; readonly secondsLeft: number | undefined } {

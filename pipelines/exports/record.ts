@@ -47,7 +47,7 @@ export const exportColumns = `e.id, e.workspace_id AS "workspaceId", e.destinati
   e.manifest_at AS "manifestAt", e.created_at AS "createdAt", e.updated_at AS "updatedAt", e.finished_at AS "finishedAt"`;
 
 /** Microseconds since 1970 of a time as read from the database. */
-export function microsOf(time: string): number {
+export function parseMicros(time: string): number {
   return parseTime(time) as number;
 }
 
@@ -62,12 +62,12 @@ export interface ExportScope {
 }
 
 /** The scope of an export run: which runs belong to it. */
-export function scopeOf(of: ExportRecord, run: Pick<ExportRunRecord, 'startTime' | 'endTime'>): ExportScope {
+export function buildScope(of: ExportRecord, run: Pick<ExportRunRecord, 'startTime' | 'endTime'>): ExportScope {
   return {
     tenantId: of.workspaceId,
     projectId: of.projectId,
-    window: { fromMicros: microsOf(run.startTime), untilMicrosExclusive: microsOf(run.endTime) },
-    membersUntilMicros: microsOf(of.membersUntil),
+    window: { fromMicros: parseMicros(run.startTime), untilMicrosExclusive: parseMicros(run.endTime) },
+    membersUntilMicros: parseMicros(of.membersUntil),
   };
 }
 
@@ -88,7 +88,7 @@ export function resolveFields(requested: readonly string[] | null | undefined): 
   return { fields: requested, unknown: requested.filter((name) => !isExportField(name)) };
 }
 
-export function formatOf({ formatVersion, compression, exportFields }: ExportRecord): ExportFormat {
+export function toExportFormat({ formatVersion, compression, exportFields }: ExportRecord): ExportFormat {
   return { version: formatVersion, compression, fields: resolveFields(exportFields).fields };
 }
 

@@ -18,8 +18,8 @@ import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { insertExport, readLogEndOffsets } from './create-cancel.ts';
 import type { ExportDeps, WorkDeps } from './export-deps.ts';
 import { tidyRun } from './export-run.ts';
-import { completeExport, eachAtMost } from './manifest.ts';
-import { type ExportRecord, exportColumns, isProjectDeleted, microsOf } from './record.ts';
+import { completeExport, forEachConcurrently } from './manifest.ts';
+import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
 import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
 
 /** Runs that ended earlier are no longer tidied: their bucket probably stays unreachable. */
@@ -107,7 +107,7 @@ async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
   );
   const end = ({ id }: { readonly id: string }) =>
     advanceExport(deps, id, signal).catch((err) => deps.logger.warn({ err, exportId: id }, 'cannot end a bulk export'));
-  await eachAtMost(maxConcurrentManifests, ended, end, bucketDeadline(signal));
+  await forEachConcurrently(maxConcurrentManifests, ended, end, bucketDeadline(signal));
 }
 
 async function tidyRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
@@ -118,7 +118,7 @@ async function tidyRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
      ORDER BY random() LIMIT $2`,
     [new Date(deps.now().getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
-  await eachAtMost(maxConcurrentTidies, untidy, (run) => tidyRun(deps, run), bucketDeadline(signal));
+  await forEachConcurrently(maxConcurrentTidies, untidy, (run) => tidyRun(deps, run), bucketDeadline(signal));
 }
 
 function bucketDeadline(signal?: AbortSignal): AbortSignal {
@@ -177,7 +177,7 @@ async function isLogStored(
   for (const [name, position] of Object.entries(logPosition ?? {})) {
     const topic = topics.find((each) => each.name === name);
     if (topic === undefined) continue;
-    while (!(await log.stored(topic, position))) {
+    while (!(await log.isStored(topic, position))) {
       if (signal?.aborted || performance.now() >= endMs) return false;
       await pause(pollIntervalMs);
     }
@@ -361,7 +361,7 @@ async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned
     if (schedule === undefined || (schedule.behind && schedule.busy)) return 'not due';
     if (await isProjectDeleted(tx, schedule)) return 'no project';
     const startTime = schedule.nextStartTime as string;
-    const endTime = formatTimeWithZone(microsOf(startTime) + (schedule.intervalHours as number) * hourMicros);
+    const endTime = formatTimeWithZone(parseMicros(startTime) + (schedule.intervalHours as number) * hourMicros);
     const id = randomUUID();
     const added = await insertExport(tx, {
       id,

@@ -16,17 +16,17 @@ export type ExportStatus = (typeof exportStatuses)[number];
  * What has a state. A schedule is an export that spawns others: it is RUNNING from its creation and has no export runs
  * of its own.
  */
-export type Moving = 'export' | 'schedule' | 'run';
+export type StatefulObject = 'export' | 'schedule' | 'run';
 
-export interface Move {
-  readonly what: Moving;
+export interface Transition {
+  readonly what: StatefulObject;
   readonly from: ExportStatus;
   readonly to: ExportStatus;
   readonly when: string;
 }
 
 /** Every allowed transition. SQL statements that change a status take the allowed previous states from this table. */
-export const moves: readonly Move[] = [
+export const transitions: readonly Transition[] = [
   {
     what: 'export',
     from: 'CREATED',
@@ -51,8 +51,8 @@ export const moves: readonly Move[] = [
 ];
 
 /** The states from which `what` may change to `to`; empty if no transition leads there. */
-export function statesBefore(what: Moving, to: ExportStatus): ExportStatus[] {
-  return moves.filter((move) => move.what === what && move.to === to).map((move) => move.from);
+export function statesBefore(what: StatefulObject, to: ExportStatus): ExportStatus[] {
+  return transitions.filter((move) => move.what === what && move.to === to).map((move) => move.from);
 }
 
 /** Whether the state is final. */

@@ -9,11 +9,11 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 
-import { type AttemptEnd, Checkpoint, type ClaimedRun, claimRun, endAttempt } from './checkpoint.ts';
+import { type AttemptEnd, Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from './checkpoint.ts';
 import type { WorkDeps } from './export-deps.ts';
 import { exportRun, tidyRun } from './export-run.ts';
 import { LiveAttempts } from './live-attempts.ts';
-import { formatOf, isProjectDeleted, keyOfPart, scopeOf } from './record.ts';
+import { buildScope, isProjectDeleted, keyOfPart, toExportFormat } from './record.ts';
 import { advanceExport, coordinateExport, sweepExports } from './scheduler.ts';
 
 const attemptsEnded = counter(
@@ -68,7 +68,7 @@ export async function startExportWorkers(
     if (!attempts.stopping) nextSweep = setTimeout(() => void sweep(), options.sweepMs);
   };
   void sweep();
-  const hide = unfinishedExports.showing(async () => {
+  const hide = unfinishedExports.setReader(async () => {
     const counted = await database.query<{ status: string; value: number }>(
       `SELECT status, count(*) AS value FROM bulk_exports WHERE finished_at IS NULL AND interval_hours IS NULL GROUP BY status`,
     );
@@ -258,11 +258,15 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
   return true;
 }
 
-async function makeFiles(deps: AttemptDeps, { run, of, nextPart }: ClaimedRun, signal: AbortSignal): Promise<void> {
+async function makeFiles(
+  deps: AttemptDeps,
+  { run, of, nextPart }: ClaimedExportRun,
+  signal: AbortSignal,
+): Promise<void> {
   const { database, now, folders } = deps;
   if (await isProjectDeleted(database, of)) throw runlakeError('EXPORT_PROJECT_DELETED');
   const store = await deps.openStore(of);
-  const source = deps.openSource(scopeOf(of, run), formatOf(of));
+  const source = deps.openSource(buildScope(of, run), toExportFormat(of));
   try {
     await folders.during(run.id, (folder) =>
       exportRun(

@@ -3,7 +3,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
-import { deleteDeferredOffsets, takeExpiredEvents } from './sink/deferred-events.ts';
+import { deleteDeferredOffsets, deleteExpiredEvents } from './sink/deferred-events.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const eventsPerRound = 500;
@@ -26,7 +26,7 @@ export async function expireDeferredEvents(
     signal?.throwIfAborted();
     const before = new Date(Date.now() - hours * 3_600_000);
     const events = await database.transaction(async (transaction) => {
-      const moved = await takeExpiredEvents(transaction, before, eventsPerRound);
+      const moved = await deleteExpiredEvents(transaction, before, eventsPerRound);
       for (const { topic: name, record } of moved) {
         const reason = `its trace did not appear within ${hours} hours`;
         await log.deadLetter(findTopic(name), record, reason, 'defer', transaction);

@@ -10,7 +10,7 @@ const sliceMs = 10;
  * Runs long work in time slices and lets the event loop run in between, so that other requests are not blocked. Work
  * that is shorter than a time slice completes at once.
  */
-export async function inSlices<Result>(work: StepwiseWork<Result>): Promise<Result> {
+export async function runInTimeSlices<Result>(work: StepwiseWork<Result>): Promise<Result> {
   let sinceMs = performance.now();
   for (;;) {
     const step = work.next();
@@ -22,7 +22,7 @@ export async function inSlices<Result>(work: StepwiseWork<Result>): Promise<Resu
 }
 
 /** Runs the same work without interruption, for callers that share the process with no other work. */
-export function atOnce<Result>(work: StepwiseWork<Result>): Result {
+export function runToCompletion<Result>(work: StepwiseWork<Result>): Result {
   for (;;) {
     const step = work.next();
     if (step.done) return step.value;

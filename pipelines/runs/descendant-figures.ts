@@ -12,7 +12,7 @@
  *      traces, and the query is repeated with them.
  */
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
-import { ancestorIds, dottedOrderOf } from './dotted-orders.ts';
+import { ancestorIds, buildDottedOrder } from './dotted-orders.ts';
 import { type RunColumn, runColumns } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
 import { readMembersOfTraces } from './trace-facts.ts';
@@ -176,7 +176,7 @@ async function walkAncestors(
       for (const member of list) {
         if (member.dottedOrder !== undefined || member.parentRunId === undefined) continue;
         const root = byId.get(member.traceId) ?? member;
-        const order = dottedOrderOf({ ...member, traceTimeMicros: root.startTimeMicros }, byId);
+        const order = buildDottedOrder({ ...member, traceTimeMicros: root.startTimeMicros }, byId);
         walked.push([member.runId, ancestorIds(order).join('.')]);
       }
     }

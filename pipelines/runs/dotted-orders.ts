@@ -13,14 +13,14 @@ export function ancestorIds(dottedOrder: string): string[] {
 const maxDepth = 1_000;
 
 /** A run that may have been sent without dotted_order. */
-export type Unplaced = TraceMember & { readonly traceTimeMicros: number };
+export type RunWithoutDottedOrder = TraceMember & { readonly traceTimeMicros: number };
 
 /**
  * Returns the dotted_order of a run: its own, or one built from its parents in the trace up to the first that has one,
  * or up to the root. If a parent is not stored yet, or the parents form a cycle or are too many, the run becomes a
  * child of the root.
  */
-export function dottedOrderOf(run: Unplaced, members: ReadonlyMap<string, TraceMember>): string {
+export function buildDottedOrder(run: RunWithoutDottedOrder, members: ReadonlyMap<string, TraceMember>): string {
   if (run.dottedOrder !== undefined) return run.dottedOrder;
   if (run.runId === run.traceId) return segment(run.startTimeMicros, run.runId);
   const root = members.get(run.traceId)?.dottedOrder ?? segment(run.traceTimeMicros, run.traceId);

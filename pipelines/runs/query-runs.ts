@@ -8,7 +8,7 @@ import { readRelatedData } from './read-surroundings.ts';
 import type { Order, RunExtras, RunKey } from './run-columns.ts';
 import type { RunFilter } from './run-scope.ts';
 import { type SelectName, selectFields } from './run-select.ts';
-import { JsonChunks, type RunRow, readRunRows, writeRun } from './write-runs.ts';
+import { JsonChunks, readRunRows, type TracedRunRow, writeRun } from './write-runs.ts';
 
 export interface ReadDeps {
   readonly clickhouse: ClickHouse;
@@ -88,7 +88,7 @@ function distinctProjects(keys: readonly RunKey[]): string[] {
 }
 
 interface Page {
-  readonly rows: readonly RunRow[];
+  readonly rows: readonly TracedRunRow[];
   /** The last run considered, if more follow. */
   readonly last: RunKey | undefined;
 }
@@ -96,11 +96,11 @@ interface Page {
 async function readPage(
   { clickhouse, config }: ReadDeps,
   request: PageRequest,
-  read: (keys: readonly RunKey[]) => Promise<RunRow[]>,
+  read: (keys: readonly RunKey[]) => Promise<TracedRunRow[]>,
 ): Promise<Page> {
   for (let { after } = request; ; ) {
     const found = await findPage(clickhouse, { ...request, after });
-    const keys = takeFitting(found.slice(0, request.limitRows), config.maxPageBytes);
+    const keys = truncateToSize(found.slice(0, request.limitRows), config.maxPageBytes);
     const last = keys.length < found.length ? keys.at(-1) : undefined;
     const rows = await read(keys);
     // All runs of the page may have been deleted between the two steps.
@@ -110,7 +110,7 @@ async function readPage(
 }
 
 /** The longest prefix of `found` whose JSON fits; at least one run. */
-function takeFitting(found: readonly FoundRun[], maxBytes: number): FoundRun[] {
+function truncateToSize(found: readonly FoundRun[], maxBytes: number): FoundRun[] {
   let bytes = 0;
   return found.filter((run, index) => {
     bytes += run.bytes;

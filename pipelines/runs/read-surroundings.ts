@@ -1,11 +1,11 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { sumDescendants } from './descendant-figures.ts';
-import { ancestorIds, dottedOrderOf, type Unplaced } from './dotted-orders.ts';
+import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from './dotted-orders.ts';
 import type { RunExtras } from './run-columns.ts';
 import type { RelatedData, RelatedKind } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
 import { readFirstReceived, readTraceMembers, readTraceSpans, type TraceMember } from './trace-facts.ts';
-import type { RunRow } from './write-runs.ts';
+import type { TracedRunRow } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 
@@ -13,7 +13,7 @@ type Members = ReadonlyMap<string, readonly TraceMember[]>;
 export async function readRelatedData(
   deps: { readonly clickhouse: ClickHouse; readonly extras: RunExtras },
   tenantId: string,
-  rows: readonly RunRow[],
+  rows: readonly TracedRunRow[],
   wanted: ReadonlySet<RelatedKind>,
 ): Promise<RelatedData> {
   const { clickhouse, extras } = deps;
@@ -46,7 +46,7 @@ export async function readRelatedData(
   return { tenantId, dottedOrders, feedbackStats, attachmentUrls, children, figures, firstReceived, spans };
 }
 
-function asMember({ key, text, number }: RunRow): Unplaced {
+function asMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
   return {
     traceId: key.traceId,
     runId: key.runId,
@@ -61,19 +61,19 @@ function distinctTraceIds(runs: readonly TraceMember[]): string[] {
   return [...new Set(runs.map((run) => run.traceId))];
 }
 
-function buildDottedOrders(runs: readonly Unplaced[], members: Members): Map<string, string> {
+function buildDottedOrders(runs: readonly RunWithoutDottedOrder[], members: Members): Map<string, string> {
   const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
-  return new Map(runs.map((run) => [run.runId, dottedOrderOf(run, byTrace.get(run.traceId) ?? new Map())]));
+  return new Map(runs.map((run) => [run.runId, buildDottedOrder(run, byTrace.get(run.traceId) ?? new Map())]));
 }
 
 /** Children and descendants of `runs` among the members of their traces. */
-function findChildren(runs: readonly Unplaced[], members: Members) {
+function findChildren(runs: readonly RunWithoutDottedOrder[], members: Members) {
   const children = new Map(runs.map((run) => [run.runId, { all: [] as string[], direct: [] as string[] }]));
   for (const [traceId, list] of members) {
     const byId = new Map(list.map((member) => [member.runId, member]));
     const traceTimeMicros = byId.get(traceId)?.startTimeMicros ?? list[0]?.startTimeMicros ?? 0;
     for (const member of list) {
-      const ancestors = ancestorIds(dottedOrderOf({ ...member, traceTimeMicros }, byId));
+      const ancestors = ancestorIds(buildDottedOrder({ ...member, traceTimeMicros }, byId));
       for (const ancestor of ancestors) children.get(ancestor)?.all.push(member.runId);
       const parent = member.parentRunId ?? ancestors.at(-1);
       if (parent !== undefined) children.get(parent)?.direct.push(member.runId);

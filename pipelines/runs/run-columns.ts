@@ -5,7 +5,7 @@
 const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
 /** A patch may omit the run type, so the type is checked here: usage counts only for model calls. */
-const ofModelCall = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
+const forModelCalls = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
 
 /** Maximum characters of a preview. One more is read to detect truncation. */
@@ -40,14 +40,14 @@ export const runColumns = {
   serialized: merged('serialized'),
   inputsPreview: preview('inputs'),
   outputsPreview: preview('outputs'),
-  promptTokens: ofModelCall('prompt_tokens'),
-  completionTokens: ofModelCall('completion_tokens'),
-  totalTokens: ofModelCall('total_tokens'),
-  promptCost: ofModelCall('prompt_cost'),
-  completionCost: ofModelCall('completion_cost'),
-  totalCost: ofModelCall('total_cost'),
-  usageDetails: ofModelCall('usage_details'),
-  firstTokenTimeMicros: micros(ofModelCall('first_token_time')),
+  promptTokens: forModelCalls('prompt_tokens'),
+  completionTokens: forModelCalls('completion_tokens'),
+  totalTokens: forModelCalls('total_tokens'),
+  promptCost: forModelCalls('prompt_cost'),
+  completionCost: forModelCalls('completion_cost'),
+  totalCost: forModelCalls('total_cost'),
+  usageDetails: forModelCalls('usage_details'),
+  firstTokenTimeMicros: micros(forModelCalls('first_token_time')),
   /** Conversation of the run: the first of three metadata keys that is not null or empty. */
   threadId: `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`,
 } as const satisfies Record<string, string>;

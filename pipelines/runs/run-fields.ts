@@ -4,7 +4,7 @@ import { ancestorIds } from './dotted-orders.ts';
 import { previewCharacters, type RunColumn } from './run-columns.ts';
 import { defaultRunType } from './run-scope.ts';
 import type { TraceSpan } from './trace-facts.ts';
-import type { RunRow } from './write-runs.ts';
+import type { TracedRunRow } from './write-runs.ts';
 
 /** Data of runs that their rows do not contain, read only if a field needs it. */
 export interface RelatedData {
@@ -30,12 +30,12 @@ export type RelatedKind = 'feedbackStats' | 'attachmentUrls' | 'children' | 'fig
 export interface RunField {
   readonly columns: readonly RunColumn[];
   readonly relatedKind?: RelatedKind;
-  json(run: RunRow, related: RelatedData): Buffer | string;
+  json(run: TracedRunRow, related: RelatedData): Buffer | string;
 }
 
 function field(
   columns: readonly RunColumn[],
-  json: (run: RunRow, related: RelatedData) => Buffer | string | undefined,
+  json: (run: TracedRunRow, related: RelatedData) => Buffer | string | undefined,
   relatedKind?: RelatedKind,
 ): RunField {
   return {
@@ -51,17 +51,17 @@ const time = (micros: number | undefined) => (micros === undefined ? undefined :
 const nothing = field([], () => 'null');
 const text = (column: RunColumn) => field([column], (run) => quoted(run.text(column)));
 const stored = (column: RunColumn, absent = 'null') => field([column], (run) => run.bytes(column) ?? absent);
-const figure = (name: keyof typeof figureColumns) => (run: RunRow, related: RelatedData) =>
+const figure = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
   related.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
 const count = (name: keyof typeof figureColumns) =>
   field([figureColumns[name]], (run, related) => figure(name)(run, related) ?? '0', 'figures');
 const cost = (name: keyof typeof figureColumns) =>
   field([figureColumns[name]], (run, related) => quoted(figure(name)(run, related)), 'figures');
 const moment = (column: RunColumn) => field([column], (run) => time(run.number(column)));
-const key = (json: (run: RunRow, related: RelatedData) => string) => field([], json);
+const key = (json: (run: TracedRunRow, related: RelatedData) => string) => field([], json);
 const list = (ids: readonly string[]) => JSON.stringify(ids);
 
-const dottedOrder = (run: RunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
+const dottedOrder = (run: TracedRunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
 const dottedOrderColumns: readonly RunColumn[] = ['dottedOrder', 'parentRunId', 'traceTimeMicros'];
 
 /** Every field of a run, in the order of the response. Source: the public run schema (v1). */
@@ -138,7 +138,7 @@ export const runFields = {
 export type RunFieldName = keyof typeof runFields;
 
 /** Derived on read, so that late events cannot contradict it. */
-function deriveStatus(run: RunRow): string {
+function deriveStatus(run: TracedRunRow): string {
   if (run.bytes('failed') !== undefined) return 'error';
   return run.bytes('endedAtMicros') === undefined ? 'pending' : 'success';
 }
@@ -172,7 +172,7 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-function appPath(run: RunRow, tenantId: string): string {
+function appPath(run: TracedRunRow, tenantId: string): string {
   const { projectId, runId, traceId } = run.key;
   const startTime = encodeURIComponent(formatTime(run.number('startedAtMicros') ?? run.key.startTimeMicros));
   return `/o/${tenantId}/projects/p/${projectId}/r/${runId}?trace_id=${traceId}&start_time=${startTime}`;

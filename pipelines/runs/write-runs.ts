@@ -5,7 +5,7 @@ import { type RelatedData, type RunFieldName, runFields } from './run-fields.ts'
 import { keysCondition } from './run-scope.ts';
 
 /** Selected columns of one run. */
-export interface RunRow {
+export interface TracedRunRow {
   readonly key: RunKey;
   /** The stored bytes; undefined if the column is null. */
   bytes(column: RunColumn): Buffer | undefined;
@@ -26,7 +26,7 @@ export async function readRunRows(
   tenantId: string,
   keys: readonly RunKey[],
   wanted: ReadonlySet<RunColumn>,
-): Promise<RunRow[]> {
+): Promise<TracedRunRow[]> {
   if (keys.length === 0) return [];
   const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
   const { sql, ...binding } = keysCondition(tenantId, keys);
@@ -38,7 +38,7 @@ export async function readRunRows(
     format: 'RowBinary',
   });
   const indexes = new Map(columns.map((column, index) => [column, index]));
-  const rows = new Map<string, RunRow>();
+  const rows = new Map<string, TracedRunRow>();
   for (const values of readNullableTextRows(answer, columns.length)) {
     const row = runRow(values, indexes);
     rows.set(identity(row.key), row);
@@ -46,7 +46,7 @@ export async function readRunRows(
   return keys.flatMap((key) => rows.get(identity(key)) ?? []);
 }
 
-function runRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): RunRow {
+function runRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): TracedRunRow {
   const bytes = (column: RunColumn) => values[indexes.get(column) ?? -1];
   const text = (column: RunColumn) => bytes(column)?.toString('utf8');
   const number = (column: RunColumn) => {
@@ -93,7 +93,12 @@ export class JsonChunks {
 }
 
 /** Appends one run as a JSON object with `fields`. */
-export function writeRun(json: JsonChunks, run: RunRow, fields: readonly RunFieldName[], related: RelatedData): void {
+export function writeRun(
+  json: JsonChunks,
+  run: TracedRunRow,
+  fields: readonly RunFieldName[],
+  related: RelatedData,
+): void {
   let before = '{';
   for (const name of fields) {
     json.add(`${before}"${name}":`);

@@ -200,7 +200,7 @@ export function readThreadStream(
 }
 
 /** Outcome of an attempt at a run: a later attempt has begun, or the run has ended. */
-export type AttemptFate = 'superseded' | 'ended';
+export type AttemptOutcome = 'superseded' | 'ended';
 
 /**
  * Outcome of an attempt according to the stored events; undefined if they do not show one yet.
@@ -216,7 +216,7 @@ export async function readAttemptFate(
     readonly attempt: number;
     readonly signal?: AbortSignal;
   },
-): Promise<AttemptFate | undefined> {
+): Promise<AttemptOutcome | undefined> {
   const [row] = await clickhouse.query<{ superseded: number; ended: number }>({
     name: 'read-attempt-fate',
     sql: `SELECT countIf(seq = 1 AND attempt > {attempt:Int64}) AS superseded, countIf(is_end) AS ended FROM stream_events

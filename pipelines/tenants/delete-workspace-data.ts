@@ -38,13 +38,13 @@ const secondPurgeDelay = `interval '1 hour'`;
 const content = ['attachments', 'feedback', 'runs'];
 const locators = ['run_locator', 'trace_locations', 'trace_spans'];
 
-const ofDeployments = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
-const ofState = (table: string) =>
+const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
+const deleteStateRowsSql = (table: string) =>
   `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = ANY ($1::uuid[]::text[])`;
 const agentDeletions = [
-  ...['crons', 'webhooks', 'runs', 'threads'].map(ofDeployments),
-  ...['checkpoint_writes', 'checkpoint_blobs', 'checkpoints'].map(ofState),
-  ...['store_items', 'assistants'].map(ofDeployments),
+  ...['crons', 'webhooks', 'runs', 'threads'].map(deleteDeploymentRowsSql),
+  ...['checkpoint_writes', 'checkpoint_blobs', 'checkpoints'].map(deleteStateRowsSql),
+  ...['store_items', 'assistants'].map(deleteDeploymentRowsSql),
 ];
 
 /** Locks the rows first. See `agents.require_open_deployment`. */

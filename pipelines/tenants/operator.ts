@@ -17,7 +17,7 @@ interface FirstRow {
  *
  * @throws NOT_FOUND before the first start, or if no organisation has this id.
  */
-export async function operatorOf(database: Database, organizationId?: string): Promise<Caller> {
+export async function loadOperator(database: Database, organizationId?: string): Promise<Caller> {
   const [first] = await database.query<FirstRow>(
     `SELECT o.id AS organization_id, u.id AS user_id, u.email,
        ARRAY(SELECT id FROM workspaces WHERE organization_id = o.id AND deleted_at IS NULL ORDER BY created_at, id) AS workspaces

@@ -1,5 +1,5 @@
 /** Every permission that a key can have: name, description, scope (organisation or workspace), whether it is read-only. */
-const table = {
+const permissionTable = {
   'organization:read': ['Read the organisation, its members, its permissions and its usage.', 'organization', true],
   'organization:manage': [
     'Add members, and create keys for the whole organisation or for other users.',
@@ -37,7 +37,7 @@ const table = {
   ],
 } as const satisfies Record<string, readonly [about: string, scope: 'organization' | 'workspace', reads: boolean]>;
 
-export type Permission = keyof typeof table;
+export type Permission = keyof typeof permissionTable;
 
 export interface PermissionEntry {
   readonly name: Permission;
@@ -46,8 +46,8 @@ export interface PermissionEntry {
   readonly reads: boolean;
 }
 
-export const permissions: readonly PermissionEntry[] = (Object.keys(table) as Permission[]).map((name) => {
-  const [about, scope, reads] = table[name];
+export const permissions: readonly PermissionEntry[] = (Object.keys(permissionTable) as Permission[]).map((name) => {
+  const [about, scope, reads] = permissionTable[name];
   return { name, about, scope, reads };
 });
 
@@ -55,7 +55,7 @@ export const permissions: readonly PermissionEntry[] = (Object.keys(table) as Pe
 export const EVERYTHING = '*';
 
 export function isPermission(name: string): name is Permission {
-  return Object.hasOwn(table, name);
+  return Object.hasOwn(permissionTable, name);
 }
 
 /**

@@ -36,7 +36,7 @@ export async function allNames(
 }
 
 /** The names of `ids`. Ids without a name are absent from the map. */
-async function namesOf(
+async function readNames(
   database: Pick<Database, 'query'>,
   organizationId: string,
   groupBy: Grouping,
@@ -115,7 +115,7 @@ export async function granularUsage(
   ]);
   const ids = [...new Set(counts.flatMap(({ ids }) => ids))];
   const known = ids.filter((id) => id !== nilUuid);
-  const names = all ?? (await namesOf(database, organizationId, groupBy, known));
+  const names = all ?? (await readNames(database, organizationId, groupBy, known));
   const { dimensions, ranks } = rank(groupBy, ids, names);
   const buckets = sumBuckets(counts, ranks, dimensions.length);
   return {

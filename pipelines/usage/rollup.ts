@@ -265,7 +265,7 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
   }
 
   const looping = loop();
-  const hideMetrics = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(database));
+  const hideMetrics = oldestDirtyHourAge.setReader(() => ageOfOldestDirtyHour(database));
   return {
     wake: () => {
       woken = true;

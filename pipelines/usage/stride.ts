@@ -43,7 +43,7 @@ const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; read
 const yearly: Stride = { days: 365, hours: 0 };
 
 /** Bucket size of a range, by its unrounded length. */
-export function strideOf(range: UsageRange): Stride {
+export function chooseStride(range: UsageRange): Stride {
   const rangeMs = range.endMs - range.startMs;
   return strides.find(({ fits }) => fits(rangeMs))?.stride ?? yearly;
 }
@@ -53,7 +53,7 @@ export function strideOf(range: UsageRange): Stride {
  * buckets differ. `range.endMs` must be after `range.startMs`.
  */
 export function planBuckets(range: UsageRange): BucketPlan {
-  const stride = strideOf(range);
+  const stride = chooseStride(range);
   const startInclusiveSeconds = floorTo(Math.floor(range.startMs / 1_000), hourSeconds);
   return {
     stride,

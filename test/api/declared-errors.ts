@@ -1,6 +1,6 @@
 import { operations as allOperations } from '../../api/main/operations.ts';
 import type { Operation } from '../../api/server/operation.ts';
-import { errorsOf, errorsOfAnyRequest } from '../../api/server/operation-errors.ts';
+import { errorsOfAnyRequest, listErrors } from '../../api/server/operation-errors.ts';
 import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 
@@ -15,7 +15,7 @@ export interface ErrorWatch {
 export function watchErrors(operations: readonly Operation[] = allOperations): ErrorWatch {
   const undeclared = new Set<string>();
   const declared = new Map(
-    operations.map((operation) => [operation.operationId, new Set([...errorsOf(operation), ...errorsOfAnyRequest])]),
+    operations.map((operation) => [operation.operationId, new Set([...listErrors(operation), ...errorsOfAnyRequest])]),
   );
   const recordError = (line: { err?: Partial<RunlakeError>; operation?: string }) => {
     const code = line.err?.code;

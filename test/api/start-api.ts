@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, InjectOptions } from 'fastify';
-import { answeringServices } from '../../api/command-line/answering-services.ts';
-import { Ends } from '../../api/command-line/ends.ts';
+import { createMainApiServices } from '../../api/command-line/answering-services.ts';
+import { ShutdownSteps } from '../../api/command-line/ends.ts';
 import { openEventLog } from '../../api/command-line/open-event-log.ts';
 import { startSink } from '../../api/command-line/start-storing.ts';
 import { operations as allOperations } from '../../api/main/operations.ts';
@@ -49,13 +49,13 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const logger = createLogger('silent', 'test');
   const config = { ...loadConfig(stores.environment).config, serveMetrics: true, ...options.config };
   const { database } = stores;
-  const ends = new Ends();
+  const ends = new ShutdownSteps();
   ends.add('stores', () => stores.close());
   const { log } = await openEventLog({ config, logger, stores }, ends);
   await startSink({ config, logger, stores, log, onHoursMarked: () => undefined }, ends);
   const deletions: ApiUnderTest['deletions'] = [];
   const services: Services = {
-    ...answeringServices(
+    ...createMainApiServices(
       {
         config,
         logger,

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { appendFileSync, chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { onFreePorts } from '../../infra/embedded/free-port.ts';
+import { withFreePorts } from '../../infra/embedded/free-port.ts';
 import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { LaunchOptions, PartValues } from '../stack/part.ts';
@@ -55,7 +55,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   };
   try {
-    const launched = await onFreePorts(part.portCount, (ports) => {
+    const launched = await withFreePorts(part.portCount, (ports) => {
       // Delete the files of an attempt with other ports.
       rmSync(join(folder, name), { recursive: true, force: true });
       options = { ...options, ports };

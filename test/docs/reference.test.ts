@@ -5,7 +5,7 @@ import { agentOperations } from '../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../api/main/operations.ts';
 import { mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
-import { errorsOf, errorsOfAnyRequest } from '../../api/server/operation-errors.ts';
+import { errorsOfAnyRequest, listErrors } from '../../api/server/operation-errors.ts';
 import type { Services } from '../../api/server/services.ts';
 import type { Page } from '../../docs/pages/markdown.ts';
 import { handwrittenPages, referencePages } from '../../docs/pages/reference-pages.ts';
@@ -113,7 +113,7 @@ describe('errors in the API description', () => {
         const listed = Object.keys(found?.responses ?? {})
           .filter((status) => Number(status) >= 400 && !(status in operation.schema.response))
           .flatMap((status) => codesOf(found as DescribedOperation, status).map((code) => `${status} ${code}`));
-        const declared = errorsOf(operation)
+        const declared = listErrors(operation)
           .map((code) => [catalogue[code].status, code] as const)
           .filter(([status]) => !(status in operation.schema.response));
         expect(sorted(listed), operation.operationId).toEqual(
@@ -124,7 +124,7 @@ describe('errors in the API description', () => {
   );
 
   it('are missing only where no request can meet them', () => {
-    const answers = apis.flatMap(([, { operations }]) => operations.flatMap(errorsOf));
+    const answers = apis.flatMap(([, { operations }]) => operations.flatMap(listErrors));
     const answered = new Set<string>([...errorsOfAnyRequest, ...answers]);
     const unanswered = Object.entries<ErrorEntry>(catalogue).filter(([code]) => !answered.has(code));
     // An error of class `caller` answers an operation, stands in `errors` of an export run, or answers a preflight.

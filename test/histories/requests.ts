@@ -1,5 +1,5 @@
 import { gzipSync } from 'node:zlib';
-import { atOnce } from '../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../pipelines/ingest/otlp/decode-json.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import type { RunEvent } from './model.ts';
@@ -135,6 +135,6 @@ function otlp(random: Random, events: readonly RunEvent[]): WireRequest {
   });
   const request = json('POST', '/otel/v1/traces', JSON.stringify({ resourceSpans: [{ scopeSpans: [{ spans }] }] }));
   if (random.chance(0.5)) return { ...request, events };
-  const body = Buffer.from(atOnce(decodeJson(request.body, 100, 1_000_000)).body);
+  const body = Buffer.from(runToCompletion(decodeJson(request.body, 100, 1_000_000)).body);
   return { ...request, headers: { 'content-type': 'application/x-protobuf' }, body, events };
 }

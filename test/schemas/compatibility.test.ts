@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import avsc from 'avsc';
 import { describe, expect, test } from 'vitest';
-import { columnsOf } from '../../infra/event-log/avro-schema.ts';
+import { listColumns } from '../../infra/event-log/avro-schema.ts';
 import { runEvents, type Topic, topics } from '../../schemas/topics.ts';
 
 const folder = new URL('pinned/', import.meta.url);
@@ -33,7 +33,7 @@ describe.each(pairs)('$topic.name and $file', ({ topic, schema }) => {
   });
 
   test('have the same leading fields of constant width, which the sink reads and writes in place', () => {
-    expect(columnsOf(schema, topic)).toEqual(JSON.parse(schema).fields.map(({ name }: { name: string }) => name));
+    expect(listColumns(schema, topic)).toEqual(JSON.parse(schema).fields.map(({ name }: { name: string }) => name));
   });
 
   test('read random records of each other, with the same values for common fields', () => {

@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { LastLines } from '../../infra/embedded/child-program.ts';
 import { endLeftover, recordProcess } from '../../infra/embedded/process-identity.ts';
-import { type EngineProcess, untilReady } from '../../infra/embedded/supervise-engine.ts';
+import { type EngineProcess, waitUntilReady } from '../../infra/embedded/supervise-engine.ts';
 import { markOf } from './marked-processes.ts';
 
 export interface ProgramLaunch {
@@ -51,7 +51,7 @@ export async function launchProgram(launch: ProgramLaunch): Promise<EngineProces
   });
   if (child.pid !== undefined) recordProcess(note, child.pid);
   const output = [new LastLines(child.stdout, log), new LastLines(child.stderr, log)];
-  return untilReady({
+  return waitUntilReady({
     engine: title,
     child,
     ask: launch.ask,

@@ -2,7 +2,7 @@ import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { endLeftovers as endPostgres } from '../../infra/embedded/postgres/leftovers.ts';
 import { readFileIfThere } from '../../infra/embedded/private-file.ts';
-import { endLeftover, untilGone } from '../../infra/embedded/process-identity.ts';
+import { endLeftover, waitForExit } from '../../infra/embedded/process-identity.ts';
 import { processNote } from './launch-program.ts';
 import { markedProcesses } from './marked-processes.ts';
 import { stackParts } from './stack-settings.ts';
@@ -30,7 +30,7 @@ export async function clearStack(folder: string): Promise<void> {
   await Promise.all(stackParts.map((name) => endLeftover(processNote(join(parts, name)))));
   const elsewhere = readFileIfThere(join(parts, 'postgres.location'))?.trim();
   await endPostgres(join(elsewhere ?? join(parts, 'postgres'), 'data'));
-  await untilGone(() => killAll(markedProcesses(parts)), exitTimeoutMs);
+  await waitForExit(() => killAll(markedProcesses(parts)), exitTimeoutMs);
   if (elsewhere !== undefined) rmSync(elsewhere, { recursive: true, force: true });
   for (const path of [state, exports, parts]) rmSync(path, { recursive: true, force: true, maxRetries: 5 });
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { BoundedLog } from '../../infra/embedded/child-program.ts';
-import { freePorts, isPortInUse, onFreePorts } from '../../infra/embedded/free-port.ts';
+import { freePorts, isPortInUse, withFreePorts } from '../../infra/embedded/free-port.ts';
 import { type EngineExit, type EngineProcess, superviseEngine } from '../../infra/embedded/supervise-engine.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -54,7 +54,7 @@ export async function startPart(
   };
   const launch = async (): Promise<EngineProcess> => {
     if (first.options) return part.launch(first.options);
-    if (port === 0) return onFreePorts(part.portCount, launchFirst);
+    if (port === 0) return withFreePorts(part.portCount, launchFirst);
     if (await isPortInUse(port)) {
       throw runlakeError('STACK_PORT_IN_USE', { part: part.title, port, variable: portVariable(part.name) });
     }

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { lockFolder } from '../../infra/embedded/folder-lock.ts';
-import { processIdentity, untilGone } from '../../infra/embedded/process-identity.ts';
+import { processIdentity, waitForExit } from '../../infra/embedded/process-identity.ts';
 import { clearStack } from './stack-folder.ts';
 
 const stopTimeoutMs = 30_000;
@@ -27,9 +27,9 @@ async function endSupervisor(pid: number): Promise<void> {
   const identity = processIdentity(pid);
   const isGone = () => identity === undefined || processIdentity(pid) !== identity;
   signal(pid, 'SIGTERM');
-  if (await untilGone(isGone, stopTimeoutMs)) return;
+  if (await waitForExit(isGone, stopTimeoutMs)) return;
   signal(pid, 'SIGKILL');
-  await untilGone(isGone, killTimeoutMs);
+  await waitForExit(isGone, killTimeoutMs);
 }
 
 function signal(pid: number, name: NodeJS.Signals): void {

@@ -16,19 +16,19 @@ import { isObject } from '../agent-schema.ts';
 import type { AgentInput, Agents } from '../agent-services.ts';
 import { waitForRun } from '../runs/create.ts';
 import { getAgentRun } from '../runs/read.ts';
-import { runRequestOf } from '../runs/run-schema.ts';
+import { toRunRequest } from '../runs/run-schema.ts';
 import { A2aError, buildInput, buildResumeValue, readMessageContent, type SendParams } from './a2a-params.ts';
 
 /** Types of A2A 0.3.0 that responses contain, with their names on the wire. Source: A2A 0.3.0, 6. */
 
-type Part =
+type MessagePart =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'data'; readonly data: Readonly<Record<string, unknown>> };
 
 interface A2aMessage {
   readonly kind: 'message';
   readonly role: 'user' | 'agent';
-  readonly parts: readonly Part[];
+  readonly parts: readonly MessagePart[];
   readonly messageId: string;
   readonly taskId?: string;
   readonly contextId?: string;
@@ -44,7 +44,7 @@ interface Artifact {
   readonly artifactId: string;
   readonly name: string;
   readonly description: string;
-  readonly parts: readonly Part[];
+  readonly parts: readonly MessagePart[];
 }
 
 export interface Task {
@@ -105,7 +105,7 @@ export async function taskOfRun(
   const lastState = ended ? await readRunState(agents, ids) : undefined;
   const waits = run.status === 'success' && lastState?.isHead === true && lastState.state.next.length > 0;
   const task = { taskId: run.run_id, contextId: run.thread_id };
-  const says = (parts: readonly Part[]): A2aMessage => ({
+  const says = (parts: readonly MessagePart[]): A2aMessage => ({
     ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
     ...task,
   });
@@ -143,14 +143,14 @@ async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
   return state && { state, isHead: false };
 }
 
-function interruptParts({ interrupts }: ThreadState): Part[] {
+function interruptParts({ interrupts }: ThreadState): MessagePart[] {
   return [{ kind: 'data', data: { interrupts: interrupts.map(({ id, value }) => ({ id, value })) } }];
 }
 
 /** Builds the artifact: the text of the last model message or, without messages, the state. */
 function buildArtifact(runId: string, values: unknown): Artifact {
   const last = readMessages(values, {}).findLast(({ role }) => role === 'agent');
-  const parts: readonly Part[] = last?.parts ?? [{ kind: 'data', data: isObject(values) ? values : { values } }];
+  const parts: readonly MessagePart[] = last?.parts ?? [{ kind: 'data', data: isObject(values) ? values : { values } }];
   return {
     artifactId: `${runId}-response`,
     name: 'Assistant Response',
@@ -222,7 +222,7 @@ export async function startTask(
   };
   const params = { thread_id: resumed ? resumed.threadId : (context ?? uuidv7()) };
   const { run, reader } = await asOperation(input.request, waitForRun, { params, body }, (part) =>
-    requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
+    requestFollowedRun(agents, toRunRequest({ ...input, ...part })),
   );
   return { threadId: run.thread_id, runId: run.run_id, reader };
 }

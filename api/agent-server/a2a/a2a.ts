@@ -2,7 +2,7 @@ import { type Assistant, resolveAssistant } from '../../../pipelines/agents/assi
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
-import { Answer } from '../../server/operation.ts';
+import { RawResponse } from '../../server/operation.ts';
 import { requestOrigin } from '../../server/public-base.ts';
 import { defineAgentOperation, graphErrors, reads, requireProtocol, runs } from '../agent-operation.ts';
 import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
@@ -74,7 +74,7 @@ interface Call extends AgentInput {
   readonly id: Id;
 }
 
-async function call(input: Call, method: string, params: unknown): Promise<Answer> {
+async function call(input: Call, method: string, params: unknown): Promise<RawResponse> {
   switch (method) {
     case 'message/send':
       return send(input, params);
@@ -97,7 +97,7 @@ async function call(input: Call, method: string, params: unknown): Promise<Answe
  * Line feeds keep the connection open until the task has ended or needs input. When the server stops, the response
  * contains the current state of the task.
  */
-async function send(input: Call, params: unknown): Promise<Answer> {
+async function send(input: Call, params: unknown): Promise<RawResponse> {
   const { agents } = input.services;
   const sendParams = readParams(SendParams, params);
   const { reader, ...ids } = await startTask(input, input.assistant, sendParams);
@@ -119,10 +119,10 @@ async function send(input: Call, params: unknown): Promise<Answer> {
       return Buffer.from(rpcText(input.id, { error: toRpcError(err) ?? internalError }));
     },
   });
-  return new Answer({ headers: { 'content-type': 'application/json' }, body });
+  return new RawResponse({ headers: { 'content-type': 'application/json' }, body });
 }
 
-async function stream(input: Call, params: unknown): Promise<Answer> {
+async function stream(input: Call, params: unknown): Promise<RawResponse> {
   const task = await startTask(input, input.assistant, readParams(SendParams, params));
   const body = eventStream<string>({
     ...stoppableSource(input, async function* (signal) {
@@ -136,7 +136,7 @@ async function stream(input: Call, params: unknown): Promise<Answer> {
     frame: (text) => ({ data: Buffer.from(text) }),
     clientReconnects: false,
   });
-  return new Answer({ headers: eventStreamHeaders, body });
+  return new RawResponse({ headers: eventStreamHeaders, body });
 }
 
 async function get(input: Call, params: unknown): Promise<Task> {
@@ -169,9 +169,9 @@ function rpcText(id: Id, outcome: Outcome): string {
   return JSON.stringify({ jsonrpc: '2.0', id, ...outcome });
 }
 
-function buildResponse(id: Id, outcome: Outcome, status = 200): Answer {
+function buildResponse(id: Id, outcome: Outcome, status = 200): RawResponse {
   const headers = { 'content-type': 'application/json' };
-  return new Answer({ status, headers, body: Buffer.from(rpcText(id, outcome)) });
+  return new RawResponse({ status, headers, body: Buffer.from(rpcText(id, outcome)) });
 }
 
 const withKey = {
@@ -224,6 +224,6 @@ export const getAgentCard = defineAgentOperation({
       ],
       version: String(version),
     };
-    return new Answer({ body: card });
+    return new RawResponse({ body: card });
   },
 });

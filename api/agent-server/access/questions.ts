@@ -1,6 +1,6 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { assistantIdOf } from '../../../pipelines/agents/assistants/assistant.ts';
+import { resolveAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import {
   metadataWith,
   type ReachedKind,
@@ -58,7 +58,7 @@ export class Questions {
    * ASSISTANT_NOT_FOUND
    */
   async useAssistant(idOrGraphId: string): Promise<void> {
-    const id = assistantIdOf(idOrGraphId);
+    const id = resolveAssistantId(idOrGraphId);
     if (this.deps.systemAssistants.has(id)) return;
     const missing = runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
     await this.reach('assistants:read', id, { assistant_id: id, metadata: {} }, missing);
@@ -69,7 +69,7 @@ export class Questions {
    * graphs. @throws ASSISTANT_NOT_FOUND
    */
   async showAssistant(idOrGraphId: string): Promise<void> {
-    const id = assistantIdOf(idOrGraphId);
+    const id = resolveAssistantId(idOrGraphId);
     const { required } = await this.allow('assistants:read', { assistant_id: id, metadata: {} });
     if (this.deps.systemAssistants.has(id) || (await this.holds('assistants', id, required))) return;
     throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
@@ -84,7 +84,7 @@ export class Questions {
     if (assistant_id !== undefined) await this.useAssistant(assistant_id);
     const { required, value } = await this.allow('threads:create_run', {
       thread_id: threadId ?? null,
-      assistant_id: assistant_id === undefined ? null : assistantIdOf(assistant_id),
+      assistant_id: assistant_id === undefined ? null : resolveAssistantId(assistant_id),
       run_id: null,
       status: 'pending',
       metadata: metadata ?? {},

@@ -1,5 +1,5 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { bothOf, changesWith, metadataWith } from '../../../pipelines/agents/auth/access-filter.ts';
+import { changesWith, combineFilters, metadataWith } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
 import { toRecord } from '../agent-schema.ts';
 import type { Questions } from './questions.ts';
@@ -26,11 +26,11 @@ export type Rule = (input: RuledInput, ask: Questions, proceed: Proceed) => Prom
 export const open: Rule = (_input, _ask, proceed) => proceed();
 
 export const readThreadId = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
-export const noThread = (thread: string) => runlakeError('THREAD_NOT_FOUND', { thread });
+export const threadNotFound = (thread: string) => runlakeError('THREAD_NOT_FOUND', { thread });
 
 /** Checks access to the thread. A run is accessible if its thread is. */
 export const onThread =
-  (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => noThread(readThreadId(input))): Rule =>
+  (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => threadNotFound(readThreadId(input))): Rule =>
   async (input, ask, proceed) => {
     const id = readThreadId(input);
     const { run_id } = input.params;
@@ -72,6 +72,6 @@ export const searching =
   (event: Event, nothing: () => unknown): Rule =>
   async (input, ask, proceed) => {
     const { required, value } = await ask.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
-    const metadata = bothOf(toRecord(value.metadata), required ?? {});
+    const metadata = combineFilters(toRecord(value.metadata), required ?? {});
     return metadata === undefined ? nothing() : proceed({ body: { ...input.body, metadata } });
   };

@@ -14,7 +14,7 @@ export const Command = Type.Object({
 export type Command = Static<typeof Command>;
 
 /** The caller and the thread of a command. */
-export interface CommandScene extends Pick<AgentInput, 'caller' | 'request'> {
+export interface CommandContext extends Pick<AgentInput, 'caller' | 'request'> {
   readonly agents: Agents;
   /** Access of this command. Default: that of the request. */
   readonly access?: AgentAccess;

@@ -1,23 +1,23 @@
 import { Type } from 'typebox';
 import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
 import { requirePermission } from '../../../pipelines/tenants/caller.ts';
-import { Answer } from '../../server/operation.ts';
+import { RawResponse } from '../../server/operation.ts';
 import { compileCheck } from '../../server/schema-check.ts';
-import { noThread, onThread, readThreadId } from '../access/rules.ts';
+import { onThread, readThreadId, threadNotFound } from '../access/rules.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { JsonValue, ThreadParams, toRecord } from '../agent-schema.ts';
 import {
   buildRefusal,
   Command,
+  type CommandContext,
   type CommandError,
   CommandRefused,
-  type CommandScene,
   type CommandSuccess,
 } from './command.ts';
 import { getState, getTree, listCheckpoints } from './read-commands.ts';
 import { forkState, respondToInput, startRun } from './run-commands.ts';
 
-type CommandHandler = (scene: CommandScene, params: unknown) => Promise<object>;
+type CommandHandler = (scene: CommandContext, params: unknown) => Promise<object>;
 
 interface PermittedCommand {
   readonly permission: 'agents:run' | 'agents:read';
@@ -37,7 +37,7 @@ const commands: ReadonlyMap<unknown, PermittedCommand> = new Map<string, Permitt
  * Commands of the protocol that are not implemented here (decision 0057); those about subscriptions exist only on a
  * WebSocket.
  */
-const notBuilt = new Set([
+const unsupportedCommands = new Set([
   'input.inject',
   'subscription.subscribe',
   'subscription.unsubscribe',
@@ -57,7 +57,7 @@ export function readCommand(message: unknown): { readonly command: Command } | {
 
 /** Executes a command. Errors that the caller caused become an error response. @throws all other errors. */
 export async function answerCommand(
-  scene: CommandScene,
+  scene: CommandContext,
   { id, method, params }: Command,
   also: Readonly<Record<string, CommandHandler>> = {},
 ): Promise<CommandSuccess | CommandError> {
@@ -72,20 +72,20 @@ export async function answerCommand(
 }
 
 /** @throws CommandRefused for unknown commands; FORBIDDEN */
-function permitted({ caller }: CommandScene, method: string): CommandHandler {
+function permitted({ caller }: CommandContext, method: string): CommandHandler {
   const command = commands.get(method);
   if (command === undefined) throw refused(method);
   requirePermission(caller, command.permission);
   return command.handle;
 }
 
-async function succeeded({ agents, threadId }: CommandScene, id: number, result: object): Promise<CommandSuccess> {
+async function succeeded({ agents, threadId }: CommandContext, id: number, result: object): Promise<CommandSuccess> {
   const { threadSeq } = await replayPosition(agents.database, agents.deploymentId, threadId);
   return { type: 'success', id, result, meta: { thread_id: threadId, applied_through_seq: threadSeq } };
 }
 
 function refused(method: string): CommandRefused {
-  if (!notBuilt.has(method)) return new CommandRefused('unknown_command', `Unknown command '${method}'.`);
+  if (!unsupportedCommands.has(method)) return new CommandRefused('unknown_command', `Unknown command '${method}'.`);
   const where = method.startsWith('subscription.') ? ' here: subscribe on a WebSocket, or open a stream of events' : '';
   return new CommandRefused('not_supported', `The command '${method}' is not supported${where}.`);
 }
@@ -124,7 +124,7 @@ export const postThreadCommand = defineAgentOperation({
     const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
     const required = ask.deps.access.threads?.required;
     const exists = await ask.rows.holds('threads', threadId, {});
-    if (exists && !(await ask.holds('threads', threadId, required))) throw noThread(threadId);
+    if (exists && !(await ask.holds('threads', threadId, required))) throw threadNotFound(threadId);
     return proceed({ body: { ...input.body, params: { ...toRecord(params), metadata } } });
   },
   errors: ['THREAD_NOT_FOUND'],
@@ -135,8 +135,8 @@ export const postThreadCommand = defineAgentOperation({
   },
   handler: async ({ params, body, caller, services: { agents }, request }) => {
     const read = readCommand(body);
-    if ('refusal' in read) return new Answer({ status: 400, body: read.refusal });
+    if ('refusal' in read) return new RawResponse({ status: 400, body: read.refusal });
     const threadId = params.thread_id.toLowerCase();
-    return new Answer({ body: await answerCommand({ agents, caller, request, threadId }, read.command) });
+    return new RawResponse({ body: await answerCommand({ agents, caller, request, threadId }, read.command) });
   },
 });

@@ -7,7 +7,7 @@ import { readThread, type ThreadState } from '../../../pipelines/agents/threads/
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { Closed, Limit } from '../agent-schema.ts';
-import { CommandRefused, type CommandScene, paramsReader } from './command.ts';
+import { type CommandContext, CommandRefused, paramsReader } from './command.ts';
 
 const stateParams = paramsReader(
   Closed({
@@ -17,7 +17,7 @@ const stateParams = paramsReader(
 );
 
 /** `state.get`: returns the state of the thread or of a subgraph. */
-export async function getState({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
+export async function getState({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
   const { namespace, keys } = stateParams(params);
   const checkpoint = namespace?.length ? { checkpoint_ns: namespace.join('|') } : undefined;
   const text = await readThreadState(agents, threadId, { subgraphs: false, ...(checkpoint && { checkpoint }) });
@@ -56,7 +56,7 @@ const treeParams = paramsReader(Closed({ run_id: optional(Uuid()) }));
  * `agent.getTree`: returns the graph and its subgraphs with their status, from the events of the given run, otherwise
  * of the active runs, otherwise of the last run.
  */
-export async function getTree({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
+export async function getTree({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
   const { run_id: runId } = treeParams(params);
   await readThread(agents.database, agents.deploymentId, threadId);
   const reader = await openReader(agents, threadId, runId?.toLowerCase());
@@ -80,7 +80,7 @@ export async function getTree({ agents, threadId }: CommandScene, params: unknow
 }
 
 async function openReader(
-  { database, deploymentId, hub }: CommandScene['agents'],
+  { database, deploymentId, hub }: CommandContext['agents'],
   threadId: string,
   runId: string | undefined,
 ): Promise<StreamReader> {
@@ -114,7 +114,7 @@ const defaultLimit = 10;
  * `state.listCheckpoints`: returns the checkpoints of the thread or of a subgraph, newest first. `before` is the id of
  * the last checkpoint of the previous page. Source: `@langchain/protocol` 0.0.13, ListCheckpointsResult.
  */
-export async function listCheckpoints({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
+export async function listCheckpoints({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
   const { namespace, limit, before } = listParams(params);
   const history = await readThreadHistory(agents, threadId, {
     limit: limit ?? defaultLimit,

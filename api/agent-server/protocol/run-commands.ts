@@ -11,8 +11,8 @@ import { readThreadState } from '../../../pipelines/agents/threads/thread-state.
 import { JsonObject, optional } from '../../server/formats.ts';
 import { Closed, GraphConfigBody, JsonValue, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
-import { runRequestOf } from '../runs/run-schema.ts';
-import { CommandRefused, type CommandScene, paramsReader } from './command.ts';
+import { toRunRequest } from '../runs/run-schema.ts';
+import { type CommandContext, CommandRefused, paramsReader } from './command.ts';
 
 const strategy = () => optional(words(multitaskStrategies));
 const start = paramsReader(
@@ -33,16 +33,16 @@ const start = paramsReader(
  * Python library sends `Command(resume=...)` in this form. Source: `@langchain/langgraph-api` 1.5.1,
  * protocol/service.mts.
  */
-export async function startRun(scene: CommandScene, params: unknown): Promise<object> {
+export async function startRun(scene: CommandContext, params: unknown): Promise<object> {
   const { multitaskStrategy, multitask_strategy = multitaskStrategy, input = null, ...asked } = start(params);
-  const isAnswer = input !== null && (await waitsForAnswer(scene, asked.config?.configurable));
+  const isAnswer = input !== null && (await hasOpenInterrupt(scene, asked.config?.configurable));
   const given = isAnswer ? { command: { resume: input } } : { input };
   return { run_id: await makeRun(scene, { ...asked, ...given, multitask_strategy, if_not_exists: 'create' }) };
 }
 
 /** Returns true if the checkpoint that a new run starts from has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
-async function waitsForAnswer(
-  scene: CommandScene,
+async function hasOpenInterrupt(
+  scene: CommandContext,
   { checkpoint_id }: Readonly<Record<string, unknown>> = {},
 ): Promise<boolean> {
   const { agents, threadId } = scene;
@@ -67,7 +67,7 @@ async function waitsForAnswer(
 }
 
 /** Returns true if a run has streamed an interrupt. */
-async function hasStreamedInterrupt({ agents, threadId }: CommandScene, runId: string): Promise<boolean> {
+async function hasStreamedInterrupt({ agents, threadId }: CommandContext, runId: string): Promise<boolean> {
   const { deploymentId, hub } = agents;
   const reader = await hub.readRun({ deploymentId, threadId, runId }, 'start');
   try {
@@ -107,7 +107,7 @@ const respond = paramsReader(
 const respondOne = paramsReader(Closed({ ...Answered.properties, ...otherFields }));
 
 /** `input.respond`: starts one run that resumes all given interrupts. */
-export async function respondToInput(scene: CommandScene, params: unknown): Promise<object> {
+export async function respondToInput(scene: CommandContext, params: unknown): Promise<object> {
   const several = typeof params === 'object' && params !== null && 'responses' in params;
   const asked = several ? respond(params) : toResponses(respondOne(params));
   const { agents, threadId } = scene;
@@ -137,7 +137,7 @@ export async function respondToInput(scene: CommandScene, params: unknown): Prom
 const runEndTimeoutMs = 5_000;
 
 /** Waits for the run, if any, to end, or for the timeout. Returns the thread. */
-async function awaitRun({ agents, threadId, request }: CommandScene, runId: string | undefined): Promise<Thread> {
+async function awaitRun({ agents, threadId, request }: CommandContext, runId: string | undefined): Promise<Thread> {
   const { database, deploymentId } = agents;
   if (runId !== undefined) {
     const { drainStarted } = request.server;
@@ -161,16 +161,16 @@ function toResponses({ interrupt_id, response, ...rest }: ReturnType<typeof resp
  * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication it is the
  * assistant that was authorised, because the metadata may have changed since. @throws THREAD_WITHOUT_GRAPH
  */
-function resolveThreadAssistant({ request, access = request.agentAccess }: CommandScene, thread: Thread): string {
+function resolveThreadAssistant({ request, access = request.agentAccess }: CommandContext, thread: Thread): string {
   const { graph_id, assistant_id: named = graph_id } = thread.metadata;
   const assistant_id = access === undefined ? named : access.assistantId;
   if (typeof assistant_id !== 'string') throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: thread.thread_id });
   return assistant_id;
 }
 
-async function makeRun({ agents, threadId, ...scene }: CommandScene, body: RunRequest): Promise<string> {
+async function makeRun({ agents, threadId, ...scene }: CommandContext, body: RunRequest): Promise<string> {
   const asked = { ...body, stream_mode: [protocolMode], stream_resumable: true };
-  const wanted = runRequestOf({ ...scene, body: asked, params: { thread_id: threadId } });
+  const wanted = toRunRequest({ ...scene, body: asked, params: { thread_id: threadId } });
   const { run } = await requestRun(agents, wanted);
   return run.run_id;
 }
@@ -188,7 +188,7 @@ const fork = paramsReader(
  * `state.fork`: starts a run that continues from a checkpoint of this thread; without input it continues where the
  * checkpoint stopped. Source: `@langchain/protocol` 0.0.13, StateForkParams.
  */
-export async function forkState(scene: CommandScene, params: unknown): Promise<object> {
+export async function forkState(scene: CommandContext, params: unknown): Promise<object> {
   const { checkpoint_id, input = null, config, metadata } = fork(params);
   const { database, deploymentId } = scene.agents;
   const assistant_id = resolveThreadAssistant(scene, await readThread(database, deploymentId, scene.threadId));

@@ -7,7 +7,7 @@ import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/stre
 import { isAccessError } from '../../server/access-watch.ts';
 import { optional } from '../../server/formats.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
-import { Answer } from '../../server/operation.ts';
+import { RawResponse } from '../../server/operation.ts';
 import { asOperation } from '../access/agent-access.ts';
 import { onThread, open } from '../access/rules.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
@@ -18,9 +18,9 @@ import { errorOfStream, eventStream, eventStreamHeaders, type SseFrame } from '.
 import {
   buildRefusal,
   type Command,
+  type CommandContext,
   type CommandError,
   CommandRefused,
-  type CommandScene,
   paramsReader,
 } from './command.ts';
 import { answerCommand, postThreadCommand, readCommand } from './post-command.ts';
@@ -123,7 +123,7 @@ export const streamThreadEvents = defineAgentOperation({
       failure: (err) => failureFrame(streamFailure(err)),
       clientReconnects: true,
     });
-    return new Answer({ headers: eventStreamHeaders, body: stream });
+    return new RawResponse({ headers: eventStreamHeaders, body: stream });
   },
 });
 
@@ -168,7 +168,7 @@ const unsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ m
 const operationFor = ({ method }: Command) =>
   method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
 
-function serveThreadSocket(socket: Socket, scene: CommandScene): void {
+function serveThreadSocket(socket: Socket, scene: CommandContext): void {
   const { agents, request } = scene;
   const { config } = agents;
   const readers = new Map<string, StreamReader>();

@@ -4,11 +4,11 @@ import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun as cancel, cancelRuns as cancelSeveral } from '../../../pipelines/agents/runs/cancel-run.ts';
 import { deleteRun as remove } from '../../../pipelines/agents/runs/delete-run.ts';
 import { optional, Uuid } from '../../server/formats.ts';
-import { Answer } from '../../server/operation.ts';
-import { noThread } from '../access/rules.ts';
+import { RawResponse } from '../../server/operation.ts';
+import { threadNotFound } from '../access/rules.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, words } from '../agent-schema.ts';
-import { idsOf, onRun, ThreadRunParams } from './run-schema.ts';
+import { normaliseRunIds, onRun, ThreadRunParams } from './run-schema.ts';
 
 const CancelAction = words(['interrupt', 'rollback']);
 
@@ -33,14 +33,14 @@ export const cancelAgentRun = defineAgentOperation({
   },
   handler: async ({ params, query, services: { agents }, request }) => {
     const { database, deploymentId, wake } = agents;
-    const run = idsOf(params);
+    const run = normaliseRunIds(params);
     await cancel(database, deploymentId, run, query.action ?? 'interrupt');
     wake();
-    if (!query.wait) return new Answer({ status: 202 });
+    if (!query.wait) return new RawResponse({ status: 202 });
     // The response is the same if the wait is aborted; the row of the run has its state.
     const signal = AbortSignal.any([request.signal, request.server.drainStarted]);
     await awaitRunEnd(agents, { deploymentId, ...run }, { signal });
-    return new Answer({ status: 204 });
+    return new RawResponse({ status: 204 });
   },
 });
 
@@ -55,7 +55,7 @@ export const cancelAgentRuns = defineAgentOperation({
   rule: async ({ query, body }, ask, proceed) => {
     const threadId = (body.thread_id as string | null | undefined)?.toLowerCase();
     const value = { thread_id: threadId ?? null, action: query.action ?? 'interrupt' };
-    if (threadId !== undefined) await ask.reach('threads:update', threadId, value, noThread(threadId));
+    if (threadId !== undefined) await ask.reach('threads:update', threadId, value, threadNotFound(threadId));
     else {
       const { required } = await ask.allow('threads:update', value);
       ask.deps.access.threads = { required, metadata: {} };
@@ -101,7 +101,7 @@ export const deleteAgentRun = defineAgentOperation({
   errors: ['RUN_NOT_FOUND', 'THREAD_BUSY'],
   schema: { params: ThreadRunParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
-    await remove(agents.database, agents.deploymentId, idsOf(params));
+    await remove(agents.database, agents.deploymentId, normaliseRunIds(params));
     return null;
   },
 });

@@ -1,20 +1,20 @@
 import { type Static, Type } from 'typebox';
 import { shownRun } from '../../../pipelines/agents/runs/read-run.ts';
 import {
-  type MadeRun,
+  type RequestedRunResult,
   requestFollowedRun,
   requestRun,
   requireBatchWithin,
 } from '../../../pipelines/agents/runs/request-run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { JsonObject } from '../../server/formats.ts';
-import { Answer } from '../../server/operation.ts';
+import { RawResponse } from '../../server/operation.ts';
 import type { Rule, Values } from '../access/rules.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, JsonValue, ThreadParams } from '../agent-schema.ts';
 import type { AgentInput } from '../agent-services.ts';
 import { endOfRun, type FollowedRun, streamOfRun } from '../streaming/answer-of-run.ts';
-import { Run, RunBody, runPath, runRequestOf } from './run-schema.ts';
+import { Run, RunBody, runPath, toRunRequest } from './run-schema.ts';
 
 const creatingRun: Rule = async (input, ask, proceed) => {
   const threadId = input.params?.thread_id?.toLowerCase();
@@ -65,9 +65,9 @@ export const createStatelessRun = defineAgentOperation({
   handler: (input) => create(input, 'stateless'),
 });
 
-async function create(input: RunInput, kind: Kind): Promise<Answer> {
-  const { run } = await requestRun(input.services.agents, runRequestOf(input));
-  return new Answer({ headers: { 'content-location': runPath(run, kind === 'stateless') }, body: shownRun(run) });
+async function create(input: RunInput, kind: Kind): Promise<RawResponse> {
+  const { run } = await requestRun(input.services.agents, toRunRequest(input));
+  return new RawResponse({ headers: { 'content-location': runPath(run, kind === 'stateless') }, body: shownRun(run) });
 }
 
 const streams = {
@@ -97,8 +97,8 @@ export const streamStatelessRun = defineAgentOperation({
   handler: (input) => stream(input, 'stateless'),
 });
 
-async function stream(input: RunInput, kind: Kind): Promise<Answer> {
-  const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
+async function stream(input: RunInput, kind: Kind): Promise<RawResponse> {
+  const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
   // Without a gap if the events are kept, from the beginning if the client received none.
   const reconnectTo = made.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
@@ -132,8 +132,8 @@ export const waitForStatelessRun = defineAgentOperation({
   handler: (input) => wait(input, 'stateless'),
 });
 
-async function wait(input: RunInput, kind: Kind): Promise<Answer> {
-  const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
+async function wait(input: RunInput, kind: Kind): Promise<RawResponse> {
+  const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
   // A stateless run may be deleted at its end.
   return endOfRun(input, followed(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
@@ -141,7 +141,7 @@ async function wait(input: RunInput, kind: Kind): Promise<Answer> {
 
 /** Describes how the client that created a run follows it. */
 function followed(
-  { run, deploymentId, cancelOnDisconnect }: MadeRun,
+  { run, deploymentId, cancelOnDisconnect }: RequestedRunResult,
   path: string,
   reconnectTo: string | undefined,
 ): FollowedRun {
@@ -191,18 +191,18 @@ export const createRunBatch = defineAgentOperation({
     for (const each of input.body as unknown as Static<typeof BatchBody>) {
       const body = snakeCased(each);
       const metadata = await ask.startRun(undefined, { ...body });
-      const answer = (await proceed({ body: [{ ...body, metadata }] })) as Answer;
+      const answer = (await proceed({ body: [{ ...body, metadata }] })) as RawResponse;
       created.push(...(answer.body as unknown[]));
     }
-    return new Answer({ body: created });
+    return new RawResponse({ body: created });
   },
   errors: [...creates.errors, 'ANSWER_TOO_LARGE'],
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
-    const requests = body.map((each) => runRequestOf({ caller, request, body: snakeCased(each) }));
+    const requests = body.map((each) => toRunRequest({ caller, request, body: snakeCased(each) }));
     await requireBatchWithin(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
     const made = [];
     for (const each of requests) made.push(shownRun((await requestRun(agents, each)).run));
-    return new Answer({ body: made });
+    return new RawResponse({ body: made });
   },
 });

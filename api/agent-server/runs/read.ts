@@ -5,14 +5,23 @@ import { type Run as RunRecord, runStatuses } from '../../../pipelines/agents/ru
 import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { type Caller, requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { Uuid } from '../../server/formats.ts';
-import type { Answer } from '../../server/operation.ts';
+import type { RawResponse } from '../../server/operation.ts';
 import { onThread, type Rule } from '../access/rules.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { JsonValue, selectFields, ThreadParams, words } from '../agent-schema.ts';
 import type { AgentInput } from '../agent-services.ts';
 import { endOfRun, streamOfRun } from '../streaming/answer-of-run.ts';
 import { LastEventId, readRunFrom } from '../streaming/sse.ts';
-import { idsOf, onRun, Run, runFields, runPath, SelectedRun, StreamMode, ThreadRunParams } from './run-schema.ts';
+import {
+  normaliseRunIds,
+  onRun,
+  Run,
+  runFields,
+  runPath,
+  SelectedRun,
+  StreamMode,
+  ThreadRunParams,
+} from './run-schema.ts';
 
 export const listRuns = defineAgentOperation({
   operationId: 'listRuns',
@@ -55,7 +64,7 @@ export const getAgentRun = defineAgentOperation({
   errors: ['RUN_NOT_FOUND'],
   schema: { params: ThreadRunParams, response: { 200: Run } },
   handler: async ({ params, services: { agents } }) =>
-    shownRun(await readRun(agents.database, agents.deploymentId, idsOf(params))),
+    shownRun(await readRun(agents.database, agents.deploymentId, normaliseRunIds(params))),
 });
 
 /** With `cancel_on_disconnect` a reader can stop the run, so that also needs `threads:update`. */
@@ -88,7 +97,7 @@ export const joinRun = defineAgentOperation({
     const { cancel_on_disconnect: cancelOnDisconnect } = input.query;
     const { database, deploymentId } = input.services.agents;
     requireCancelPermission(input.caller, cancelOnDisconnect);
-    const ids = idsOf(input.params);
+    const ids = normaliseRunIds(input.params);
     const path = runPath(await readRun(database, deploymentId, ids), false);
     return endOfRun(input, { deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo: `${path}/join` });
   },
@@ -119,7 +128,7 @@ export const joinRunStream = defineAgentOperation({
   tag: 'thread runs',
   summary: 'Stream the events of a run',
   schema: { params: ThreadRunParams, ...streamed },
-  handler: (input) => joinStream(input, idsOf(input.params), false),
+  handler: (input) => joinStream(input, normaliseRunIds(input.params), false),
 });
 
 export const joinStatelessRunStream = defineAgentOperation({
@@ -153,7 +162,7 @@ async function joinStream(
   input: JoinInput,
   ids: { readonly threadId: string; readonly runId: string },
   stateless: boolean,
-): Promise<Answer> {
+): Promise<RawResponse> {
   const { query, caller, request } = input;
   const { agents } = input.services;
   const { cancel_on_disconnect: cancelOnDisconnect } = query;

@@ -15,7 +15,7 @@ import { Checkpoint, Closed, GraphConfigBody, JsonValue, ThreadParams, words } f
 export const ThreadRunParams = Type.Object({ ...ThreadParams.properties, run_id: Uuid() });
 
 /** Returns the ids in lower case, as they are stored and streamed. */
-export function idsOf(params: { readonly thread_id: string; readonly run_id: string }) {
+export function normaliseRunIds(params: { readonly thread_id: string; readonly run_id: string }) {
   return { threadId: params.thread_id.toLowerCase(), runId: params.run_id.toLowerCase() };
 }
 
@@ -120,7 +120,7 @@ export const SelectedRun = Type.Unsafe<Partial<ShownRun>>(Type.Partial(shownFiel
 export const runFields = Object.keys(shownFields.properties);
 
 /** Converts an HTTP request to a run request of the pipeline. */
-export function runRequestOf(input: {
+export function toRunRequest(input: {
   readonly caller: Caller;
   readonly body: RunRequest;
   readonly request: FastifyRequest;

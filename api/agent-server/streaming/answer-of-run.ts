@@ -5,7 +5,7 @@ import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.t
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
 import type { RunEnd, StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
-import { Answer } from '../../server/operation.ts';
+import { RawResponse } from '../../server/operation.ts';
 import type { AgentInput } from '../agent-services.ts';
 import { liveBody, liveOptions } from './live-body.ts';
 import { errorOfStream, eventId, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
@@ -26,7 +26,7 @@ export function streamOfRun(
   context: RunContext,
   run: FollowedRun,
   { reader, modes }: { readonly reader: StreamReader; readonly modes?: readonly string[] | undefined },
-): Answer {
+): RawResponse {
   const wanted = modes && new Set([...modes, 'metadata', 'warning', 'error']);
   const body = eventStream({
     ...runOptions(context, run),
@@ -48,7 +48,7 @@ export function streamOfRun(
  * Responds with the final state of a run as JSON, after line feeds that keep the connection open. `reader` must be
  * attached before the run is created.
  */
-export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamReader): Answer {
+export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamReader): RawResponse {
   const waiting = new AbortController();
   const { agents } = context.services;
   const source = {
@@ -69,9 +69,13 @@ export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamR
   return answer(run, body, { 'content-type': 'application/json' });
 }
 
-function answer({ path, reconnectTo }: FollowedRun, body: Readable, headers: Readonly<Record<string, string>>): Answer {
+function answer(
+  { path, reconnectTo }: FollowedRun,
+  body: Readable,
+  headers: Readonly<Record<string, string>>,
+): RawResponse {
   const location = reconnectTo === undefined ? {} : { location: reconnectTo };
-  return new Answer({ headers: { ...headers, 'content-location': path, ...location }, body });
+  return new RawResponse({ headers: { ...headers, 'content-location': path, ...location }, body });
 }
 
 function runOptions(context: RunContext, run: FollowedRun) {

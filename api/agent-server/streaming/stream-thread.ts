@@ -6,7 +6,7 @@ import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/stre
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
-import { Answer } from '../../server/operation.ts';
+import { RawResponse } from '../../server/operation.ts';
 import { onThread } from '../access/rules.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams, words } from '../agent-schema.ts';
@@ -106,7 +106,7 @@ export const streamThread = defineAgentOperation({
       clientReconnects: true,
     });
     const headers = { ...eventStreamHeaders, 'content-location': path, location: `${path}/stream` };
-    return new Answer({ headers, body });
+    return new RawResponse({ headers, body });
   },
 });
 

@@ -22,7 +22,7 @@ export interface CreateOptions {
 }
 
 /** The command-line option for each field of the API request. */
-const optionOf: Readonly<Record<string, string>> = {
+const optionByField: Readonly<Record<string, string>> = {
   start_time: '--start',
   end_time: '--end',
   interval_hours: '--interval-hours',
@@ -81,8 +81,8 @@ function toOptionError(error: unknown): unknown {
   if (!isRunlakeError(error) || error.fields === undefined) return error;
   const reasons = error.fields.map(({ loc, msg }) => {
     const field = String(loc.at(-1));
-    const message = Object.entries(optionOf).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
-    return `${optionOf[field] ?? field}: ${message}.`;
+    const message = Object.entries(optionByField).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
+    return `${optionByField[field] ?? field}: ${message}.`;
   });
   return runlakeError('BAD_REQUEST', { reason: printable(reasons.join(' ')) });
 }

@@ -49,7 +49,7 @@ export async function printDestinations(options: {
 }
 
 /** The command-line option for each field of the API request. */
-const optionOf: Readonly<Record<string, string>> = {
+const optionByField: Readonly<Record<string, string>> = {
   display_name: '--name',
   'config.bucket_name': '--bucket',
   'config.prefix': '--prefix',
@@ -78,7 +78,7 @@ export async function createDestinationWithOptions(options: DestinationOptions):
   if (!Value.Check(NewDestination, requested)) {
     const [first] = Value.Errors(NewDestination, requested);
     const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
-    const where = optionOf[field] ?? field;
+    const where = optionByField[field] ?? field;
     // The message omits the value: it may be a secret.
     throw runlakeError('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
   }

@@ -8,7 +8,7 @@ import type { ExportDeps } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, readExport } from '../../../pipelines/exports/queries.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import { operatorOf } from '../../../pipelines/tenants/operator.ts';
+import { loadOperator } from '../../../pipelines/tenants/operator.ts';
 import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
 import { withStores } from '../open-stores.ts';
 import { printable } from '../print-table.ts';
@@ -42,12 +42,12 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
     // to the running process.
     const log: ExportDeps['log'] =
       config.kafkaBrokers === undefined
-        ? { position: async () => ({}), stored: async () => true }
+        ? { position: async () => ({}), isStored: async () => true }
         : {
             position: async (topic) => (await kafka()).position(topic),
-            stored: async (topic, position) => (await kafka()).stored(topic, position),
+            isStored: async (topic, position) => (await kafka()).isStored(topic, position),
           };
-    const operator = await operatorOf(database);
+    const operator = await loadOperator(database);
     const deps: ExportDeps = {
       database,
       log,

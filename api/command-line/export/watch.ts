@@ -4,8 +4,8 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import {
   type ExportRunWithFiles,
   type ExportWithProgress,
+  estimateRate,
   listExportRuns,
-  paceOf,
   readExport,
   shareDone,
 } from '../../../pipelines/exports/queries.ts';
@@ -113,7 +113,7 @@ async function listAllRuns(
 
 function newFailures(runs: readonly ExportRunWithFiles[], reported: Set<string>): string[] {
   return runs.flatMap((run) =>
-    attemptsOf(run).flatMap(({ number, cause }) => {
+    listFailedAttempts(run).flatMap(({ number, cause }) => {
       const name = `${run.id}/${number}`;
       if (reported.has(name)) return [];
       reported.add(name);
@@ -192,7 +192,7 @@ const barCells = 24;
  */
 export function progressWords(of: ExportWithProgress, now: Date): string {
   if (of.status === 'CREATED') return of.statusReason ?? 'Waiting for a worker.';
-  const { rowsPerSecond, secondsLeft } = paceOf(of, now);
+  const { rowsPerSecond, secondsLeft } = estimateRate(of, now);
   const counted = of.runsTotal > 0 && of.runsCounted === of.runsTotal;
   const rows = numberText(of.rowsWritten);
   return [
@@ -233,7 +233,7 @@ export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithF
  * Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Empty if none failed.
  */
 export function failureInWords(run: ExportRunWithFiles): string[] {
-  const causes = attemptsOf(run);
+  const causes = listFailedAttempts(run);
   if (causes.length === 0) return [];
   const lines = [`  ${run.startTime.slice(0, 10)} ${run.status}, ${counted(causes.length, 'attempt')} failed:`];
   let from = 0;
@@ -247,7 +247,9 @@ export function failureInWords(run: ExportRunWithFiles): string[] {
 }
 
 /** Returns the failed attempts of an export run in order, numbered from 1. */
-export function attemptsOf({ errors }: Pick<ExportRunWithFiles, 'errors'>): { number: number; cause: string }[] {
+export function listFailedAttempts({
+  errors,
+}: Pick<ExportRunWithFiles, 'errors'>): { number: number; cause: string }[] {
   return Object.entries(errors ?? {})
     .map(([name, cause]) => ({ number: Number(name.replace('retry_', '')) + 1, cause }))
     .sort((a, b) => a.number - b.number);

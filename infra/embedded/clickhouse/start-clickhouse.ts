@@ -8,7 +8,7 @@ import { forkProgram, LastLines } from '../child-program.ts';
 import { onOnePort } from '../free-port.ts';
 import { writePrivateFile } from '../private-file.ts';
 import { endLeftover, recordProcess } from '../process-identity.ts';
-import { type EngineExit, type EngineProcess, superviseEngine, untilReady } from '../supervise-engine.ts';
+import { type EngineExit, type EngineProcess, superviseEngine, waitUntilReady } from '../supervise-engine.ts';
 import { findLibrary, serverConfig, serverFiles, usersConfig } from './server-files.ts';
 
 export interface EmbeddedClickhouse {
@@ -112,7 +112,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   if (child.pid !== undefined) recordProcess(files.process, child.pid);
   const output = new LastLines(child.stderr);
   const startedAtMs = Date.now();
-  return untilReady({
+  return waitUntilReady({
     engine: 'ClickHouse',
     child,
     ask: () => ensureDatabase(launch),

@@ -9,7 +9,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { readFileIfThere } from '../private-file.ts';
-import { processIdentity, untilGone } from '../process-identity.ts';
+import { processIdentity, waitForExit } from '../process-identity.ts';
 
 const fastWithinMs = 5_000;
 const immediateWithinMs = 2_000;
@@ -26,12 +26,12 @@ export async function endLeftovers(dataFolder: string): Promise<void> {
   const gone = () => find().length === 0;
   if (find().includes(postmaster)) {
     signal([postmaster], 'SIGINT');
-    await untilGone(gone, fastWithinMs);
+    await waitForExit(gone, fastWithinMs);
   }
   signal(find(), 'SIGQUIT');
-  if (!(await untilGone(gone, immediateWithinMs))) {
+  if (!(await waitForExit(gone, immediateWithinMs))) {
     signal(find(), 'SIGKILL');
-    await untilGone(gone, killTimeoutMs);
+    await waitForExit(gone, killTimeoutMs);
   }
   // The process id now belongs to another program. If no process has it, Postgres ignores the file.
   if (gone() && processIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });

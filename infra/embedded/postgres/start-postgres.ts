@@ -6,7 +6,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { BoundedLog, forkProgram, LastLines } from '../child-program.ts';
 import { onOnePort } from '../free-port.ts';
 import { isSystemError, keepSecret, readFileIfThere } from '../private-file.ts';
-import { type EngineExit, type EngineProcess, superviseEngine, untilReady } from '../supervise-engine.ts';
+import { type EngineExit, type EngineProcess, superviseEngine, waitUntilReady } from '../supervise-engine.ts';
 import { findBinaries, type PostgresBinaries } from './binaries.ts';
 import { type ClusterLocation, chooseLocation, ensureCluster, user } from './cluster.ts';
 import { endLeftovers } from './leftovers.ts';
@@ -139,11 +139,11 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     ],
   });
   const output = new LastLines(child.stderr, launch.onLine);
-  return untilReady({
+  return waitUntilReady({
     engine: 'Postgres',
     child,
     ask: () => ensureDatabase(launch),
-    isAlive: () => answers(launch),
+    isAlive: () => isResponding(launch),
     explain: () => output.last(/FATAL|PANIC|ERROR/),
     endGently: () => child.kill('SIGTERM'),
     readyTimeoutMs,
@@ -152,7 +152,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
 }
 
 /** Whether the server responds with a result or an error; it returns errors during recovery. Never rejects. */
-async function answers(launch: ServerLaunch): Promise<boolean> {
+async function isResponding(launch: ServerLaunch): Promise<boolean> {
   const client = clientOf(launch, { database, connectionTimeoutMillis: 10_000, query_timeout: 10_000 });
   try {
     await client.connect();

@@ -99,7 +99,7 @@ export async function markReplayed(database: Sql, deadLetterId: string): Promise
 }
 
 /** Time of the last replay in ISO 8601; undefined if the record was never replayed. */
-export async function lastReplayOf(database: Sql, deadLetterId: string): Promise<string | undefined> {
+export async function findLastReplay(database: Sql, deadLetterId: string): Promise<string | undefined> {
   const [row] = await database.query<{ replayed_at: string | null }>(
     'SELECT replayed_at FROM dead_letters WHERE id = $1',
     [rowId(deadLetterId)],

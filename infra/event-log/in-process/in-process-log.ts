@@ -40,7 +40,7 @@ import {
 } from '../event-log.ts';
 import { bytesOf, consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
 import { insertDeadLetter } from './dead-letter-queue.ts';
-import { holdsLargePart, takeBatch, type WaitingShare } from './take-batch.ts';
+import { dequeueBatch, holdsLargePart, type WaitingShare } from './take-batch.ts';
 
 export interface InProcessLogOptions {
   readonly database: Database;
@@ -121,7 +121,10 @@ export class InProcessLog implements EventLog {
       }));
       this.#topics.set(topic.name, { partitions, subscriptions: [], followers: new Set() });
     }
-    this.#hideMetrics = [pendingBytes.showing(() => this.#pendingBytes, 0), consumerLag.showing(() => this.#lag(), 0)];
+    this.#hideMetrics = [
+      pendingBytes.setReader(() => this.#pendingBytes, 0),
+      consumerLag.setReader(() => this.#lag(), 0),
+    ];
   }
 
   get pendingBytes(): number {
@@ -132,7 +135,7 @@ export class InProcessLog implements EventLog {
     return this.#options.topics.indexOf(topic) + 1;
   }
 
-  async schemaOf(schemaId: number): Promise<string | undefined> {
+  async getSchema(schemaId: number): Promise<string | undefined> {
     return this.#options.topics[schemaId - 1]?.schema;
   }
 
@@ -154,12 +157,12 @@ export class InProcessLog implements EventLog {
     };
   }
 
-  async publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
-    if (messages.length === 0) return onPlaced?.();
-    await observePublish(topic, messages, (observed) => this.#publish(topic, observed, onPlaced));
+  async publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
+    if (messages.length === 0) return onOffsetsAssigned?.();
+    await observePublish(topic, messages, (observed) => this.#publish(topic, observed, onOffsetsAssigned));
   }
 
-  async #publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
+  async #publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
     if (this.#closed) throw drainingError();
     const bytes = bytesOf(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
@@ -168,7 +171,7 @@ export class InProcessLog implements EventLog {
     this.#pendingBytes += bytes;
     try {
       const inFlight = this.#byPartition(topic, messages).map((share) => this.#enqueue(...share));
-      onPlaced?.();
+      onOffsetsAssigned?.();
       // Wait for all of them, even after a failure, before the bytes are released.
       const outcomes = await Promise.allSettled(inFlight);
       const failed = outcomes.find((outcome) => outcome.status === 'rejected');
@@ -182,7 +185,7 @@ export class InProcessLog implements EventLog {
     const { partitions } = this.#stateOf(topic);
     const shares = new Map<Partition, LogMessage[]>();
     for (const message of messages) {
-      const partition = partitions[partitions.length === 1 ? 0 : hashOf(message.key) % partitions.length] as Partition;
+      const partition = partitions[partitions.length === 1 ? 0 : hashKey(message.key) % partitions.length] as Partition;
       const share = shares.get(partition);
       if (share) share.push(message);
       else shares.set(partition, [message]);
@@ -268,8 +271,8 @@ export class InProcessLog implements EventLog {
     const { subscriptions } = this.#stateOf(partition.topic);
     const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
     const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
-    const sharing = { isShared: this.#isShared, exceptFor: tenantsOf(partition.inFlight.keys()) };
-    return takeBatch(partition.queue, { rows, bytes }, sharing);
+    const sharing = { isShared: this.#isShared, exceptFor: collectTenantIds(partition.inFlight.keys()) };
+    return dequeueBatch(partition.queue, { rows, bytes }, sharing);
   }
 
   get #isShared(): boolean {
@@ -323,7 +326,7 @@ export class InProcessLog implements EventLog {
    * Whether all events before `position` are stored. Only this process can have events that are not: an earlier one has
    * stored everything that it published.
    */
-  async stored(topic: Topic, position: LogPosition): Promise<boolean> {
+  async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
     return this.#stateOf(topic).partitions.every(({ number, inFlight, queue }) => {
       const before = position[number] ?? 0;
       return [...[...inFlight.keys()].flat(), ...queue].every(
@@ -364,14 +367,14 @@ export class InProcessLog implements EventLog {
   }
 }
 
-function tenantsOf(batches: Iterable<readonly WaitingShare[]>): Set<string | undefined> {
+function collectTenantIds(batches: Iterable<readonly WaitingShare[]>): Set<string | undefined> {
   const tenants = new Set<string | undefined>();
   for (const batch of batches) for (const { tenantId } of batch) tenants.add(tenantId);
   return tenants;
 }
 
 /** FNV-1a, to spread keys over partitions. It is not a cryptographic hash. */
-function hashOf(key: string): number {
+function hashKey(key: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < key.length; index++) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193);
   return hash >>> 0;

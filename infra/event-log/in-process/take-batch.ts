@@ -32,7 +32,7 @@ export interface Sharing {
  * with the fewest bytes in the batch comes next, so that no organisation waits for the queue of another. Requests of
  * one organisation keep their order, and so do events of a key.
  */
-export function takeBatch<Share extends WaitingShare>(
+export function dequeueBatch<Share extends WaitingShare>(
   queue: Share[],
   limits: BatchLimits,
   { isShared, exceptFor }: Sharing,

@@ -54,7 +54,7 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
     for (const [socket, openedAtMs] of sockets) if (openedAtMs <= openedBeforeMs) socket.destroy(brokenOff());
   };
   const ca = trustedAuthorities(address);
-  const sasl = saslOf(address);
+  const sasl = buildSaslOptions(address);
   const kafka = new Kafka({
     clientId: 'runlake',
     brokers: brokers
@@ -82,7 +82,7 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
   };
 }
 
-function saslOf({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: KafkaAddress): SASLOptions | undefined {
+function buildSaslOptions({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: KafkaAddress): SASLOptions | undefined {
   if (kafkaSaslMechanism === undefined || kafkaUser === undefined || kafkaPassword === undefined) return undefined;
   return { mechanism: kafkaSaslMechanism, username: kafkaUser, password: kafkaPassword } as SASLOptions;
 }
@@ -125,7 +125,7 @@ interface ClientError {
 }
 
 /** Names of the broker's errors (`NOT_ENOUGH_REPLICAS`, …) and of the client's classes, from the outermost cause inwards. */
-export function kindsOf(error: unknown): string[] {
+export function listErrorNames(error: unknown): string[] {
   const kinds: string[] = [];
   let current = error as ClientError | undefined;
   for (let depth = 0; current && typeof current === 'object' && depth < 6; depth++) {
@@ -148,7 +148,7 @@ const accessKinds = [
 
 /** Whether the error or one of its causes is of one of these kinds. */
 export function isOfKind(error: unknown, kinds: readonly string[]): boolean {
-  return kindsOf(error).some((kind) => kinds.includes(kind));
+  return listErrorNames(error).some((kind) => kinds.includes(kind));
 }
 
 /** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns a catalogue error unchanged. */

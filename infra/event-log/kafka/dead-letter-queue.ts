@@ -96,7 +96,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
   }
 
   async count(topic: Topic): Promise<number> {
-    const offsets = await this.#admin.call((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
+    const offsets = await this.#admin.call((admin) => fetchOffsets(admin, this.#names.deadLetterTopic(topic)));
     const records = (offsets ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
     return Math.min(records, maxCounted);
   }
@@ -106,7 +106,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     const topic = this.#options.topics.find((known) => known.name === name);
     if (topic === undefined) return undefined;
     const range = { topic, partition: Number(partition), from: Number(offset), end: Number(offset) + 1 };
-    const offsets = await this.#admin.call((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
+    const offsets = await this.#admin.call((admin) => fetchOffsets(admin, this.#names.deadLetterTopic(topic)));
     const bounds = offsets?.find((each) => each.partition === range.partition);
     if (bounds === undefined || range.from < bounds.low || range.end > bounds.high) return undefined;
     let found: DeadLetterRecord | undefined;
@@ -124,8 +124,8 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
   async #chooseRanges(admin: Admin, filter: DeadLetterFilter, limit: number): Promise<TopicRange[]> {
     const ranges: TopicRange[] = [];
     for (const topic of filter.topics) {
-      const name = this.#names.deadLettersOf(topic);
-      for (const { partition, low, high } of (await offsetsOf(admin, name)) ?? []) {
+      const name = this.#names.deadLetterTopic(topic);
+      for (const { partition, low, high } of (await fetchOffsets(admin, name)) ?? []) {
         // A filter needs a full read: the step is only in the record, and the times come from clocks that differ slightly.
         const any = filter.step === undefined && filter.sinceMs === undefined && filter.untilMs === undefined;
         const from = any ? Math.max(low, high - limit) : low;
@@ -142,11 +142,11 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
   ): Promise<void> {
     if (ranges.length === 0) return;
     const { config, logger } = this.#options;
-    const topics = new Map(ranges.map(({ topic }) => [this.#names.deadLettersOf(topic), topic]));
+    const topics = new Map(ranges.map(({ topic }) => [this.#names.deadLetterTopic(topic), topic]));
     const groupId = this.#names.group(`dead-letter-readers-${randomUUID()}`);
     await readOffsets(
       { address: config, logger, groupId },
-      ranges.map(({ topic, ...range }): OffsetRange => ({ ...range, topic: this.#names.deadLettersOf(topic) })),
+      ranges.map(({ topic, ...range }): OffsetRange => ({ ...range, topic: this.#names.deadLetterTopic(topic) })),
       (name, partition, message) => onMessage(topics.get(name) as Topic, partition, message),
     );
     await this.#admin.call((admin) => admin.deleteGroups([groupId])).catch(() => undefined);
@@ -160,7 +160,7 @@ interface TopicRange extends Omit<OffsetRange, 'topic'> {
 /**
  * First and log-end offset of each partition; undefined if the topic does not exist because no record was ever written to it.
  */
-async function offsetsOf(admin: Admin, name: string) {
+async function fetchOffsets(admin: Admin, name: string) {
   if (!(await admin.listTopics()).includes(name)) return undefined;
   const offsets = await admin.fetchTopicOffsets(name);
   return offsets.map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }));

@@ -50,7 +50,7 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
     if (present.length > 0) {
       const settings = await kafka.call((admin) => fetchTopicSettings(admin, present));
       requireMessageSizes(present, settings, config);
-      replication = `; ${await kafka.call((admin) => replicationOf(admin, settings))}`;
+      replication = `; ${await kafka.call((admin) => describeReplication(admin, settings))}`;
       // The sink describes its groups at every start; without the permission it would wait for ever.
       await kafka.call((admin) => admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic)))));
     }
@@ -66,7 +66,7 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
 }
 
 /** Describes how safe accepted events are, by the topics with the fewest replicas and the smallest quorum. */
-async function replicationOf(admin: Admin, settings: ReadonlyMap<string, TopicSettings>): Promise<string> {
+async function describeReplication(admin: Admin, settings: ReadonlyMap<string, TopicSettings>): Promise<string> {
   const { topics } = await admin.fetchTopicMetadata({ topics: [...settings.keys()] });
   const replicas = Math.min(...topics.flatMap(({ partitions }) => partitions.map((each) => each.replicas.length)));
   const quorum = Math.min(...[...settings.values()].map(({ minInsyncReplicas }) => minInsyncReplicas));
@@ -87,7 +87,7 @@ export async function inspectRegistry(
   const subjects = await registry.subjects();
   let missing = 0;
   for (const topic of topics) {
-    const subject = topicNames(config.kafkaTopicPrefix).subjectOf(topic);
+    const subject = topicNames(config.kafkaTopicPrefix).schemaSubject(topic);
     if (!subjects.includes(subject)) missing++;
     else if (!(await registry.isCompatible(subject, topic.schema))) {
       const reason = 'the schema of this release is not compatible with the registered one';

@@ -4,7 +4,18 @@ import { isRunlakeError } from '../../errors/runlake-error.ts';
 import type { HealthCheck } from '../../telemetry/health.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
-import { drainingError, type EventLog, type FollowOptions, type InsertBatch, type LogMessage, type LogPosition, type LogRecord, type Subscription, storingGroup, type TopicFollower } from '../event-log.ts';
+import {
+  drainingError,
+  type EventLog,
+  type FollowOptions,
+  type InsertBatch,
+  type LogMessage,
+  type LogPosition,
+  type LogRecord,
+  type Subscription,
+  storingGroup,
+  type TopicFollower,
+} from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { GroupConsumer } from './consumer.ts';
@@ -69,7 +80,7 @@ export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> 
     );
     const ids = new Map<Topic, number>();
     for (const topic of topics) {
-      ids.set(topic, await retryOnStart(() => registry.register(names.subjectOf(topic), topic.schema)));
+      ids.set(topic, await retryOnStart(() => registry.register(names.schemaSubject(topic), topic.schema)));
     }
     return new KafkaLog(options, { names, admin, registry, partitions, ids });
   } catch (error) {
@@ -128,8 +139,8 @@ export class KafkaLog implements EventLog {
     });
     this.#budget = new ByteBudget(config.maxFetchedBytes);
     this.#hideMetrics = [
-      pendingBytes.showing(() => this.#publisher.pendingBytes, 0),
-      consumerLag.showing(() => this.#lag()),
+      pendingBytes.setReader(() => this.#publisher.pendingBytes, 0),
+      consumerLag.setReader(() => this.#lag()),
     ];
   }
 
@@ -142,17 +153,17 @@ export class KafkaLog implements EventLog {
   }
 
   /** @throws REGISTRY_UNAVAILABLE if the id is not cached and the registry cannot be reached. */
-  schemaOf(schemaId: number): Promise<string | undefined> {
-    return this.#opened.registry.textOf(schemaId);
+  getSchema(schemaId: number): Promise<string | undefined> {
+    return this.#opened.registry.getSchemaText(schemaId);
   }
 
   /** Calls `onPlaced` after the append, because in Kafka events get their offset when they become durable. */
-  async publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
+  async publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
     const name = this.#opened.names.of(topic);
     if (messages.length > 0) {
       await observePublish(topic, messages, (observed) => this.#publisher.publish(name, observed));
     }
-    onPlaced?.();
+    onOffsetsAssigned?.();
   }
 
   /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DRAINING */
@@ -203,7 +214,7 @@ export class KafkaLog implements EventLog {
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
     const { names } = this.#opened;
     const message = deadLetterMessage(names.of(topic), record, reason, step);
-    await this.#publisher.publishAlways(names.deadLettersOf(topic), [message]);
+    await this.#publisher.publishAlways(names.deadLetterTopic(topic), [message]);
   }
 
   /** Always empty: Kafka redelivers uncommitted batches. */
@@ -220,7 +231,7 @@ export class KafkaLog implements EventLog {
     return Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]));
   }
 
-  async stored(topic: Topic, position: LogPosition): Promise<boolean> {
+  async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
     const { admin, names } = this.#opened;
     const found = await admin.call((client) =>
       findPositions(client, names.group(storingGroup(topic)), names.of(topic)),

@@ -213,7 +213,7 @@ export class PartitionConsumer {
     if (this.#exact !== undefined) {
       const [first, last] = this.#exact;
       this.#exact = undefined;
-      const records = this.#buffer.takeExactly(first, last);
+      const records = this.#buffer.dequeueRange(first, last);
       if (records !== undefined) return records;
       this.#replay = { salt: this.#options.newSalt(), until: Math.max(this.#logEndOffset, last + 1) };
       this.#reportReplay('events were deleted');

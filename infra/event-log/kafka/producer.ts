@@ -23,7 +23,7 @@ import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { isOfKind, type KafkaAddress, type KafkaClient, kindsOf, openKafkaClient } from './client.ts';
+import { isOfKind, type KafkaAddress, type KafkaClient, listErrorNames, openKafkaClient } from './client.ts';
 
 export interface PartitionBatch {
   readonly topic: string;
@@ -83,7 +83,7 @@ export class IdempotentProducer {
             {
               topic: batch.topic,
               property: 'largest message',
-              found: kindsOf(error)[0] ?? '',
+              found: listErrorNames(error)[0] ?? '',
               needed: 'more',
               variable: 'RUNLAKE_MAX_RUN_BYTES',
             },
@@ -138,7 +138,7 @@ export class IdempotentProducer {
       }
     } catch (caught) {
       error = caught;
-      outcome = outcomeOf(caught);
+      outcome = classifyError(caught);
     }
     sending.catch(() => undefined);
     return { outcome, error };
@@ -193,7 +193,7 @@ export class IdempotentProducer {
   }
 }
 
-function outcomeOf(error: unknown): Outcome {
+function classifyError(error: unknown): Outcome {
   if (isOfKind(error, ['DUPLICATE_SEQUENCE_NUMBER'])) return 'appended';
   if (isOfKind(error, lostKinds)) return 'number lost';
   if (isOfKind(error, refusedKinds)) return 'refused';

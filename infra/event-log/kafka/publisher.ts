@@ -63,7 +63,7 @@ export class Publisher {
   async publish(topic: string, messages: readonly LogMessage[]): Promise<void> {
     if (messages.length === 0) return;
     if (this.#closed) throw drainingError();
-    const shares = this.#divide(topic, messages.map(messageOf));
+    const shares = this.#divide(topic, messages.map(toKafkaMessage));
     if (this.#pendingBytes > 0 && this.#pendingBytes + totalBytes(shares) > this.#options.maxPendingBytes) {
       throw overloadedError();
     }
@@ -125,7 +125,7 @@ interface Share {
   readonly bytes: number;
 }
 
-function messageOf({ key, value, headers }: LogMessage): Message {
+function toKafkaMessage({ key, value, headers }: LogMessage): Message {
   return { key, value, ...(headers ? { headers: { ...headers } } : {}) };
 }
 

@@ -100,7 +100,7 @@ export class RecordBuffer {
    * Takes exactly the records from offset `first` to `last`.
    * @returns undefined if the buffer does not hold all of them; it then keeps its records.
    */
-  takeExactly(first: number, last: number): KafkaRecord[] | undefined {
+  dequeueRange(first: number, last: number): KafkaRecord[] | undefined {
     const rows = this.#records.findIndex(({ offset }) => offset === last) + 1;
     return rows > 0 && this.firstOffset === first ? this.#remove(rows) : undefined;
   }

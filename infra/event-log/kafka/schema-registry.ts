@@ -25,7 +25,7 @@ const refusals = new Set([403, 405, 409, 422]);
  */
 const registerAttempts = 4;
 
-interface RegistryAnswer {
+interface RegistryResponse {
   readonly status: number;
   /** The parsed body; undefined if it is not JSON. */
   readonly body: unknown;
@@ -88,7 +88,7 @@ export class SchemaRegistry {
    * Returns the text of a schema, or `undefined` if the registry reports that the id does not exist.
    * @throws REGISTRY_UNAVAILABLE for any other failure, so that an outage never counts as "does not exist".
    */
-  async textOf(id: number): Promise<string | undefined> {
+  async getSchemaText(id: number): Promise<string | undefined> {
     const kept = this.#texts.get(id);
     if (kept !== undefined) return kept;
     const { status, body } = await this.#request(`/schemas/ids/${id}`);
@@ -143,7 +143,7 @@ export class SchemaRegistry {
    * Sends `GET` to a path of the registry's API, or `POST` if there is `content`.
    * @throws REGISTRY_UNAVAILABLE if the complete answer does not arrive in time.
    */
-  #request(path: string, content?: object): Promise<RegistryAnswer> {
+  #request(path: string, content?: object): Promise<RegistryResponse> {
     const url = new URL(this.#base + path);
     const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
     return new Promise((resolve, reject) => {

@@ -6,21 +6,21 @@ import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { pause } from '../../timeouts/backoff.ts';
-import { isOfKind, kindsOf } from './client.ts';
+import { isOfKind, listErrorNames } from './client.ts';
 
 /** Names in Kafka. Installations that share a cluster differ by their prefix. */
 export interface TopicNames {
   of(topic: Topic): string;
-  deadLettersOf(topic: Topic): string;
-  subjectOf(topic: Topic): string;
+  deadLetterTopic(topic: Topic): string;
+  schemaSubject(topic: Topic): string;
   group(name: string): string;
 }
 
 export function topicNames(prefix: string): TopicNames {
   return {
     of: ({ name }) => prefix + name,
-    deadLettersOf: ({ name }) => `${prefix}${name}-dead-letters`,
-    subjectOf: ({ name }) => `${prefix}${name}-value`,
+    deadLetterTopic: ({ name }) => `${prefix}${name}-dead-letters`,
+    schemaSubject: ({ name }) => `${prefix}${name}-value`,
     group: (name) => prefix + name,
   };
 }
@@ -44,7 +44,7 @@ export interface RequiredTopic {
 export function requiredTopics(topics: readonly Topic[], names: TopicNames): RequiredTopic[] {
   return topics.flatMap((topic) => [
     { name: names.of(topic), deadLetters: false },
-    { name: names.deadLettersOf(topic), deadLetters: true },
+    { name: names.deadLetterTopic(topic), deadLetters: true },
   ]);
 }
 
@@ -98,7 +98,7 @@ async function create(admin: Admin, missing: readonly RequiredTopic[], config: T
     });
   } catch (error) {
     // Another process may create the same topics at the same time.
-    const kinds = kindsOf(error).concat(...((error as { errors?: unknown[] }).errors ?? []).map(kindsOf));
+    const kinds = listErrorNames(error).concat(...((error as { errors?: unknown[] }).errors ?? []).map(listErrorNames));
     const harmless = [
       'TOPIC_ALREADY_EXISTS',
       'LEADER_NOT_AVAILABLE',
@@ -247,5 +247,5 @@ export function requireMessageSizes(
 
 /** Whether Kafka refused a request because this user may not make it. */
 function isDenied(error: unknown): boolean {
-  return kindsOf(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'));
+  return listErrorNames(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'));
 }

@@ -15,7 +15,7 @@ import {
 } from '../object-store.ts';
 import { putOnce, uploadSmall } from './put-once.ts';
 import { openS3Connection, type S3Options } from './s3-connection.ts';
-import { isNoBucket, statusOf } from './s3-error.ts';
+import { getStatus, isNoBucket } from './s3-error.ts';
 import { abortUploadsTo, uploadParts } from './upload-parts.ts';
 
 /** Files of at least this size are uploaded in parts. */
@@ -42,7 +42,7 @@ export function openS3Store(options: S3Options): ObjectStore {
               throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
             }
             // Any other response counts. Responses to HEAD have no body, so the next step reports errors in more detail.
-            if ((statusOf(raw) ?? 500) >= 500) throw raw;
+            if ((getStatus(raw) ?? 500) >= 500) throw raw;
           }),
         { signal },
       );
@@ -84,7 +84,7 @@ export function openS3Store(options: S3Options): ObjectStore {
         const { size: bytes } = await file.stat();
         if (bytes >= minMultipartBytes) {
           const uploaded = await uploadParts(connection, call, { name, file, bytes }, uploadOptions);
-          return { ...uploaded, etag: await etagOf(call, name, bytes, signal) };
+          return { ...uploaded, etag: await verifyAndReadEtag(call, name, bytes, signal) };
         }
         const hash = createHash('sha256');
         const body = Buffer.allocUnsafe(bytes);
@@ -93,7 +93,7 @@ export function openS3Store(options: S3Options): ObjectStore {
         const now = () => head(call, name, signal);
         await putOnce(connection, call, { name, body, sha256 }, { ...uploadOptions, now });
         onProgress?.(bytes);
-        return { bytes, sha256, etag: await etagOf(call, name, bytes, signal) };
+        return { bytes, sha256, etag: await verifyAndReadEtag(call, name, bytes, signal) };
       } finally {
         await file.close();
       }
@@ -109,7 +109,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       call,
       (run) =>
         run(new HeadObjectCommand({ Bucket: bucket, Key: name })).catch((raw) => {
-          if (statusOf(raw) === 404)
+          if (getStatus(raw) === 404)
             throw runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where }, { cause: raw });
           throw raw;
         }),
@@ -121,7 +121,7 @@ export function openS3Store(options: S3Options): ObjectStore {
   /**
    * Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED
    */
-  async function etagOf(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
+  async function verifyAndReadEtag(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
     const found = await head(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
       // The object was moved or deleted meanwhile, because the upload has just succeeded.

@@ -13,8 +13,8 @@
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
 import { destinationError, isMissing, type ObjectCall, type ObjectStat, type UploadOptions } from '../object-store.ts';
-import { defaultContentType, type S3CallOptions, type S3Connection, signedAs } from './s3-connection.ts';
-import { notS3, statusOf } from './s3-error.ts';
+import { defaultContentType, type S3CallOptions, type S3Connection, setPayloadHash } from './s3-connection.ts';
+import { getStatus, notS3 } from './s3-error.ts';
 
 interface SmallObject {
   /** Key in the bucket. */
@@ -52,7 +52,7 @@ export async function uploadSmall(
         ContentType: contentType,
         ...condition,
       });
-      signedAs(command, sha256);
+      setPayloadHash(command, sha256);
       return run(command);
     },
     { signal, bytes: body.length },
@@ -79,7 +79,7 @@ export async function putOnce(
     const outcome = await put(condition);
     if (outcome === 'stored') return;
     await mayReplace?.();
-    condition = outcome === 'refused' ? await conditionOf(now) : undefined;
+    condition = outcome === 'refused' ? await readCondition(now) : undefined;
   }
   throw destinationError('DESTINATION_UNAVAILABLE', call, 'other clients keep writing the same object');
 
@@ -88,7 +88,7 @@ export async function putOnce(
       await uploadSmall(connection, call, object, { signal }, named);
       return 'stored';
     } catch (error) {
-      const status = named && isRunlakeError(error) ? statusOf(error.cause) : undefined;
+      const status = named && isRunlakeError(error) ? getStatus(error.cause) : undefined;
       // 409: another conditional write of the same key is in progress.
       if (status === 412 || status === 409) return 'refused';
       if (status === 400 || status === 501) return 'unknown condition';
@@ -98,7 +98,7 @@ export async function putOnce(
 }
 
 /** @returns undefined if the ETag of the current object cannot be read. */
-async function conditionOf(now: () => Promise<ObjectStat>): Promise<WriteCondition | undefined> {
+async function readCondition(now: () => Promise<ObjectStat>): Promise<WriteCondition | undefined> {
   try {
     const { etag } = await now();
     return etag === undefined ? undefined : { IfMatch: etag };

@@ -126,7 +126,7 @@ export function openS3Connection(options: S3Options): S3Connection {
     ...(holdsBucket ? { bucketEndpoint: true } : {}),
     ...(credentials === undefined ? {} : { credentials: plain(credentials) }),
   });
-  boundAnswers(client);
+  limitResponseSize(client);
   const inFlight = new Set<AbortController>();
 
   return {
@@ -147,7 +147,7 @@ export function openS3Connection(options: S3Options): S3Connection {
       try {
         const run: RunCommand = (command) => client.send(command, { abortSignal: controller.signal });
         // The client ignores the signal while it looks up credentials.
-        return await orAborted(work(run), controller.signal);
+        return await raceAbort(work(run), controller.signal);
       } catch (raw) {
         if (signal?.aborted) throw signal.reason;
         const reason = isLate ? `${location} did not respond within ${callMs} ms` : 'Runlake closed the connection';
@@ -176,21 +176,21 @@ function plain({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Opt
 }
 
 /** Larger than any response of the S3 API about one object. */
-const maxAnswerBytes = 256 * 1024;
+const maxResponseBytes = 256 * 1024;
 
 /**
  * Limits the size of responses. The S3 client buffers each response in memory, and an endpoint that a user chooses may
  * send an endless one. A longer response is truncated, and the client then fails to parse it. Contents of objects are
  * excluded: their caller limits them.
  */
-function boundAnswers(client: S3Client): void {
+function limitResponseSize(client: S3Client): void {
   client.middlewareStack.add(
     (next, context) => async (args) => {
       const result = await next(args);
       const response = result.response as { statusCode?: number; body?: unknown } | undefined;
       const isContents = context.commandName === 'GetObjectCommand' && (response?.statusCode ?? 0) < 300;
       if (response && !isContents && isStream(response.body)) {
-        response.body = await readAtMost(response.body, maxAnswerBytes);
+        response.body = await readAtMost(response.body, maxResponseBytes);
       }
       return result;
     },
@@ -205,7 +205,7 @@ const isStream = (body: unknown): body is AsyncIterable<Buffer> =>
  * Sets the signed SHA-256 of the body of a command, which stores compare with the received data. The client would
  * compute it in one step and block the event loop.
  */
-export function signedAs(command: PutObjectCommand | UploadPartCommand, sha256: string): void {
+export function setPayloadHash(command: PutObjectCommand | UploadPartCommand, sha256: string): void {
   // The two stacks differ only in type parameters that are not used here.
   const stack = command.middlewareStack as PutObjectCommand['middlewareStack'];
   stack.add(
@@ -221,7 +221,7 @@ export function signedAs(command: PutObjectCommand | UploadPartCommand, sha256: 
  * Settles like `work`, or rejects with the reason of `signal` if that is aborted first. The later result of `work` is
  * ignored.
  */
-export async function orAborted<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+export async function raceAbort<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
   if (signal === undefined) return work;
   let end: () => void = () => undefined;
   const aborted = new Promise<never>((_resolve, reject) => {

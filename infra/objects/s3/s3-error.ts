@@ -1,4 +1,4 @@
-import { explainConnection, signsOf } from '../../errors/explain-connection.ts';
+import { collectErrorText, explainConnection } from '../../errors/explain-connection.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import { destinationError, type ObjectCall } from '../object-store.ts';
 
@@ -35,7 +35,7 @@ const byName: Readonly<Record<string, readonly [code: Parameters<typeof destinat
 };
 
 /** Format of error names in the S3 API. Other values may be arbitrary text of an untrusted server, and are not passed on. */
-const nameForm = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
+const namePattern = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
 
 /**
  * Converts an error of the S3 client to an error of the catalogue. It never passes on the text of the store, only the
@@ -44,12 +44,12 @@ const nameForm = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
 export function s3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
   const own = [raw, raw instanceof Error ? raw.cause : undefined].find(isRunlakeError);
   if (own !== undefined) return own;
-  const { status, name, isFromStore } = answerOf(raw);
+  const { status, name, isFromStore } = parseErrorResponse(raw);
   const known = name !== undefined && Object.hasOwn(byName, name) ? byName[name] : undefined;
   if (known !== undefined && (isFromStore || name === 'CredentialsProviderError' || name === 'InvalidBucketName')) {
     return destinationError(known[0], call, known[1], raw);
   }
-  if (status === undefined) return withoutAnswer(raw, call, location);
+  if (status === undefined) return connectionFailure(raw, call, location);
   const answered = `the response was ${status}${name === undefined ? '' : ` ${name}`}`;
   if (status === 404 && call.step === 'read') return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where });
   if (status >= 500 && status !== 501) return destinationError(unavailable, call, answered, raw);
@@ -68,8 +68,8 @@ export function notS3(call: ObjectCall, location: string, found: string, raw?: u
 }
 
 /** Errors without a response, or with one that cannot be parsed. */
-function withoutAnswer(raw: unknown, call: ObjectCall, location: string): RunlakeError {
-  const signs = signsOf(raw);
+function connectionFailure(raw: unknown, call: ObjectCall, location: string): RunlakeError {
+  const signs = collectErrorText(raw);
   const explained = explainConnection(raw, {
     location,
     variable: 'endpoint_url',
@@ -93,7 +93,7 @@ function withoutAnswer(raw: unknown, call: ObjectCall, location: string): Runlak
 }
 
 /** HTTP status in an error of the S3 client; undefined if there was no response. */
-export function statusOf(raw: unknown): number | undefined {
+export function getStatus(raw: unknown): number | undefined {
   return (raw as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 }
 
@@ -103,10 +103,10 @@ export function statusOf(raw: unknown): number | undefined {
  */
 export function isNoBucket(raw: unknown): boolean {
   const { requestId } = (raw as { $metadata?: { requestId?: string } }).$metadata ?? {};
-  return statusOf(raw) === 404 && requestId !== undefined;
+  return getStatus(raw) === 404 && requestId !== undefined;
 }
 
-interface StoreAnswer {
+interface StoreErrorResponse {
   readonly status: number | undefined;
   /** Error name. */
   readonly name: string | undefined;
@@ -114,14 +114,14 @@ interface StoreAnswer {
   readonly isFromStore: boolean;
 }
 
-function answerOf(raw: unknown): StoreAnswer {
+function parseErrorResponse(raw: unknown): StoreErrorResponse {
   if (typeof raw !== 'object' || raw === null) return { status: undefined, name: undefined, isFromStore: false };
   const { name, Code } = raw as { name?: unknown; Code?: unknown };
   const given = typeof Code === 'string' ? Code : name;
   const isNamed =
-    typeof given === 'string' && nameForm.test(given) && !['Error', 'Unknown', 'UnknownError'].includes(given);
+    typeof given === 'string' && namePattern.test(given) && !['Error', 'Unknown', 'UnknownError'].includes(given);
   return {
-    status: statusOf(raw),
+    status: getStatus(raw),
     name: isNamed ? given : undefined,
     isFromStore: typeof Code === 'string',
   };

@@ -21,7 +21,13 @@ import {
 } from '@aws-sdk/client-s3';
 import { withTimeout } from '../../timeouts/with-timeout.ts';
 import { fillFrom, type ObjectCall, type Uploaded, type UploadOptions } from '../object-store.ts';
-import { defaultContentType, orAborted, type S3CallOptions, type S3Connection, signedAs } from './s3-connection.ts';
+import {
+  defaultContentType,
+  raceAbort,
+  type S3CallOptions,
+  type S3Connection,
+  setPayloadHash,
+} from './s3-connection.ts';
 import { notS3 } from './s3-error.ts';
 
 const MIB = 1024 ** 2;
@@ -34,7 +40,7 @@ const abortTimeoutMs = 10_000;
 const shortAbortTimeoutMs = 1_000;
 
 /** Returns the smallest part size with which the file has at most the maximum number of parts. */
-function partBytesOf(fileBytes: number): number {
+function choosePartSize(fileBytes: number): number {
   return Math.max(minPartBytes, Math.ceil(fileBytes / maxParts));
 }
 
@@ -45,7 +51,7 @@ interface LargeObject {
   readonly bytes: number;
 }
 
-interface Part {
+interface UploadPart {
   readonly PartNumber: number;
   readonly ETag: string;
 }
@@ -90,7 +96,7 @@ async function begin(
   const created = connection.send(call, (run) =>
     run(new CreateMultipartUploadCommand({ Bucket: connection.bucket, Key: name, ContentType: defaultContentType })),
   );
-  const { UploadId: id, $metadata } = await orAborted(created, signal).catch((error) => {
+  const { UploadId: id, $metadata } = await raceAbort(created, signal).catch((error) => {
     void created.then(
       ({ UploadId: late }) => (late === undefined ? undefined : abortUpload(connection, call, name, late)),
       () => undefined,
@@ -107,15 +113,15 @@ async function sendParts(
   { name, file, bytes }: LargeObject,
   id: string,
   { signal, onProgress }: UploadOptions,
-): Promise<{ parts: Part[]; sha256: string }> {
+): Promise<{ parts: UploadPart[]; sha256: string }> {
   const whole = createHash('sha256');
-  const partBytes = partBytesOf(bytes);
+  const partBytes = choosePartSize(bytes);
   const count = Math.ceil(bytes / partBytes);
   const failed = new AbortController();
   const giveUp = () => failed.abort(signal?.reason);
   signal?.addEventListener('abort', giveUp, { once: true });
   if (signal?.aborted) giveUp();
-  const parts: Part[] = [];
+  const parts: UploadPart[] = [];
   let arrived = 0;
   const sendPart = async (number: number, body: Buffer, sha256: string) => {
     const { ETag } = await connection.send(
@@ -129,7 +135,7 @@ async function sendParts(
           Body: body,
           ContentLength: body.length,
         });
-        signedAs(command, sha256);
+        setPayloadHash(command, sha256);
         return run(command);
       },
       { signal: failed.signal, bytes: body.length },

@@ -34,7 +34,7 @@ export function openProvider(
       'service.version': version,
       'runlake.role': role,
     }),
-    sampler: samplerOf(config),
+    sampler: createSampler(config),
     spanProcessors: [
       new BatchSpanProcessor(exporter, { scheduledDelayMillis: exportEveryMs, maxQueueSize: maxQueuedSpans }),
     ],
@@ -81,7 +81,7 @@ function openExporter(
 }
 
 /** Creates the sampler for OTEL_TRACES_SAMPLER and its argument (OpenTelemetry specification, SDK environment variables). */
-function samplerOf({ tracesSampler, tracesSamplerArg }: Config): Sampler {
+function createSampler({ tracesSampler, tracesSamplerArg }: Config): Sampler {
   const name = tracesSampler.replace('parentbased_', '');
   const root =
     name === 'always_on'

@@ -139,7 +139,7 @@ async function workTraced<Result>(
   insert: TracedInsert,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  const producers = producersOf(insert.records, propagator);
+  const producers = listPublishContexts(insert.records, propagator);
   const [first] = producers;
   if (first === undefined) return work();
   const span = tracer.startSpan(
@@ -170,7 +170,7 @@ async function workTraced<Result>(
 }
 
 /** The distinct contexts of traced publishes. Events of one publish are usually adjacent. */
-function producersOf(records: TracedInsert['records'], propagator: TextMapPropagator): SpanContext[] {
+function listPublishContexts(records: TracedInsert['records'], propagator: TextMapPropagator): SpanContext[] {
   const producers = new Map<string, SpanContext>();
   let before: string | undefined;
   for (const { record } of records) {

@@ -69,6 +69,6 @@ export function userText(user: AgentUser): string {
   return Buffer.from(JSON.stringify({ user, scopes: user.permissions } satisfies AppUser)).toString('base64url');
 }
 
-export function userOf(text: string): AppUser {
+export function parseUser(text: string): AppUser {
   return JSON.parse(Buffer.from(text, 'base64url').toString('utf8')) as AppUser;
 }

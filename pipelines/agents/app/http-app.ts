@@ -32,7 +32,7 @@ export interface HttpApp {
    *
    * @throws APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT; errors of the request body; the reason of `signal`.
    */
-  send(request: AppRequest): Promise<AppAnswer>;
+  send(request: AppRequest): Promise<AppResponse>;
   /** Id of the app's process. */
   readonly pid: number | undefined;
   close(): Promise<void>;
@@ -49,7 +49,7 @@ export interface AppRequest {
   readonly signal: AbortSignal;
 }
 
-export interface AppAnswer {
+export interface AppResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: Readable;
@@ -115,13 +115,13 @@ export async function openHttpApp(options: {
     onLine: (line) => logger.info({ line }, 'output of the custom app'),
     hooks: {
       onReady: (_loadErrors, routes) => {
-        if (socketFolder !== undefined) takeSocket(join(socketFolder, socketName), socketPath);
+        if (socketFolder !== undefined) moveSocket(join(socketFolder, socketName), socketPath);
         names = matchRoutes(routes);
       },
       onMessage: ({ kind }) => {
         throw violation(`an unexpected message '${kind}' from the process of the custom app`);
       },
-      onGone: ({ reason }) => {
+      onExit: ({ reason }) => {
         if (!closing) logger.warn({ reason }, 'process of the custom app ended');
       },
     },
@@ -168,7 +168,7 @@ export async function openHttpApp(options: {
  *
  * @throws WORKER_PROTOCOL_VIOLATED if `from` is not a socket.
  */
-function takeSocket(from: string, to: string): void {
+function moveSocket(from: string, to: string): void {
   try {
     renameSync(from, to);
     if (lstatSync(to).isSocket()) return;

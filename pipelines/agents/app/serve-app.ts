@@ -5,7 +5,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
 import { actingFor } from '../workers/project-globals.ts';
-import { type AppRoute, listRoutes, userHeader, userOf } from './app-route.ts';
+import { type AppRoute, listRoutes, parseUser, userHeader } from './app-route.ts';
 
 interface App {
   fetch(request: Request, environment: object): Response | Promise<Response>;
@@ -31,7 +31,7 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
   const answer = getRequestListener(
     (request, { incoming, outgoing }) => {
       const user = users.get(incoming);
-      const environment = { incoming, outgoing, ...(user !== undefined && { auth: userOf(user) }) };
+      const environment = { incoming, outgoing, ...(user !== undefined && { auth: parseUser(user) }) };
       const onEnd = (forget: () => void) => outgoing.once('close', forget);
       return actingFor(incoming.headers, onEnd, () => app.fetch(request, environment));
     },
@@ -41,7 +41,7 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
   const server = createServer(
     { maxHeaderSize: maxHeaderBytes, requestTimeout: 0, headersTimeout: 0 },
     (incoming, outgoing) => {
-      const user = takeUser(incoming);
+      const user = extractUserHeader(incoming);
       if (user !== undefined) users.set(incoming, user);
       void answer(incoming, outgoing);
     },
@@ -63,7 +63,7 @@ function isApp(value: unknown): value is App & object {
 }
 
 /** Removes the user header from the request, so that the app sees only the headers of its client. */
-function takeUser({ rawHeaders }: IncomingMessage): string | undefined {
+function extractUserHeader({ rawHeaders }: IncomingMessage): string | undefined {
   const nameIndex = rawHeaders.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === userHeader);
   return nameIndex < 0 ? undefined : rawHeaders.splice(nameIndex, 2)[1];
 }

@@ -43,7 +43,7 @@ export function systemAssistantId(graphId: string): string {
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Returns an assistant id in lower case; for a graph id, the id of the graph's system assistant. */
-export function assistantIdOf(idOrGraphId: string): string {
+export function resolveAssistantId(idOrGraphId: string): string {
   return uuidPattern.test(idOrGraphId) ? idOrGraphId.toLowerCase() : systemAssistantId(idOrGraphId);
 }
 
@@ -51,7 +51,7 @@ export function assistantIdOf(idOrGraphId: string): string {
 export async function resolveAssistant(database: Sql, deploymentId: string, idOrGraphId: string): Promise<Assistant> {
   const [row] = await database.query<Assistant>(
     `SELECT ${assistantColumns} FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`,
-    [deploymentId, assistantIdOf(idOrGraphId)],
+    [deploymentId, resolveAssistantId(idOrGraphId)],
     { name: 'agents_read_assistant' },
   );
   if (row === undefined) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
@@ -86,5 +86,5 @@ export class RecentAssistants {
 }
 
 function cacheKey(deploymentId: string, idOrGraphId: string): string {
-  return `${deploymentId} ${assistantIdOf(idOrGraphId)}`;
+  return `${deploymentId} ${resolveAssistantId(idOrGraphId)}`;
 }

@@ -59,7 +59,7 @@ export function changesWith(changes: Metadata, required: RequiredMetadata = {}):
 }
 
 /** Combines a requested metadata filter with `required`. Returns undefined if no object can contain both. */
-export function bothOf(requested: Metadata, required: RequiredMetadata): Record<string, unknown> | undefined {
+export function combineFilters(requested: Metadata, required: RequiredMetadata): Record<string, unknown> | undefined {
   const clash = Object.entries(required).some(([key, wanted]) => {
     if (!Object.hasOwn(requested, key)) return false;
     return Array.isArray(wanted) ? !Array.isArray(requested[key]) : requested[key] !== wanted;

@@ -73,7 +73,7 @@ export async function openAuthProcess(options: {
     hooks: {
       onReady: () => undefined,
       onMessage: receive,
-      onGone: ({ reason }) => {
+      onExit: ({ reason }) => {
         timedOut.clear();
         logger.warn({ reason }, 'process of the custom authentication ended');
         for (const key of [...pending.keys()])

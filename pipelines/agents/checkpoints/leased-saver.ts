@@ -16,7 +16,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { databaseError } from '../../../infra/postgres/database-error.ts';
 import { splitThreadKey } from './copy-checkpoints.ts';
 import { GatheredWrites } from './gathered-writes.ts';
-import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
+import { consumedResumeSql, deleteThreadSql, writeSql, writeValues } from './leased-statements.ts';
 import { jsonbText, listQuery, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
 
 /** The lease that a saver writes under, and the ids that it adds to checkpoints. */
@@ -43,7 +43,7 @@ interface Owner {
 }
 
 /** Lets `put` and `putWrites` return before the data is written. Writes keep their order, and reads wait for them. */
-export interface EarlyAnswers {
+export interface EarlyAcks {
   /** How long to buffer writes for one statement. */
   readonly gatherMs: number;
   /**
@@ -79,12 +79,12 @@ export function isLeaseLost(error: unknown): boolean {
 export class LeasedSaver extends BaseCheckpointSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
-  readonly #early: EarlyAnswers | undefined;
+  readonly #early: EarlyAcks | undefined;
   /** By thread key. A lease covers one thread; writes to another thread fail with LEASE_LOST. */
   readonly #writes = new Map<string, GatheredWrites>();
 
   /** @param lease Undefined: the saver is read-only. */
-  constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAnswers) {
+  constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAcks) {
     super();
     this.#pool = pool;
     this.#lease = lease;
@@ -135,9 +135,12 @@ export class LeasedSaver extends BaseCheckpointSaver {
   }
 
   /** Whether a task has consumed the resume value of this run, in this attempt or an earlier one. */
-  async tookAnswer(key: string): Promise<boolean> {
+  async hasConsumedResume(key: string): Promise<boolean> {
     await this.settled();
-    const { rows } = await this.#query<{ taken: boolean }>({ text: tookAnswerSql, values: [key, this.#lease?.runId] });
+    const { rows } = await this.#query<{ taken: boolean }>({
+      text: consumedResumeSql,
+      values: [key, this.#lease?.runId],
+    });
     return rows[0]?.taken === true;
   }
 

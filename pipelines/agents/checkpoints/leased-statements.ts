@@ -123,7 +123,7 @@ export function writeValues(
  * A consumed resume value is stored under the UUID of its task; other ones are stored under the zero UUID or the id of
  * the interrupt.
  */
-export const tookAnswerSql = `
+export const consumedResumeSql = `
 SELECT EXISTS (
   SELECT FROM agents.checkpoint_writes
   WHERE thread_id = $1 AND run_id = $2 AND channel = '__resume__'

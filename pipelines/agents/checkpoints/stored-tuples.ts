@@ -7,7 +7,7 @@ import type {
 } from '@langchain/langgraph-checkpoint';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-type Part = readonly [...names: string[], type: string, length: number | null];
+type ValuePart = readonly [...names: string[], type: string, length: number | null];
 
 /** A row of {@link selectTuples}. `*_parts` describe the values that are concatenated in `*_bytes`. */
 export interface StoredTuple {
@@ -17,9 +17,9 @@ export interface StoredTuple {
   readonly parent_checkpoint_id: string | null;
   readonly checkpoint: Omit<Checkpoint, 'channel_values'>;
   readonly metadata: string;
-  readonly blob_parts: readonly Part[] | null;
+  readonly blob_parts: readonly ValuePart[] | null;
   readonly blob_bytes: Buffer | null;
-  readonly write_parts: readonly Part[] | null;
+  readonly write_parts: readonly ValuePart[] | null;
   readonly write_bytes: Buffer | null;
 }
 
@@ -104,7 +104,7 @@ export async function toTuple(serde: SerializerProtocol, row: StoredTuple): Prom
   };
 }
 
-function loadValues(serde: SerializerProtocol, parts: readonly Part[] | null, bytes: Buffer | null) {
+function loadValues(serde: SerializerProtocol, parts: readonly ValuePart[] | null, bytes: Buffer | null) {
   let end = 0;
   return Promise.all(
     (parts ?? []).map(async (part) => {

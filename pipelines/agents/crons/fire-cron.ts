@@ -160,7 +160,7 @@ export async function makeCronRun(
   cron: Cron,
   rules: {
     readonly webhooks?: Pick<WebhookRules, 'check'>;
-    readonly takesFeedback?: boolean | undefined;
+    readonly acceptsFeedbackKeys?: boolean | undefined;
     readonly threadTtl?: ThreadTtl | undefined;
     /** The organisation of the deployment. */
     readonly organizationId: string;
@@ -183,7 +183,7 @@ export async function makeCronRun(
     },
     {
       ...{ assistant, thread, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, user },
-      ...{ webhooks: rules.webhooks, takesFeedback: rules.takesFeedback },
+      ...{ webhooks: rules.webhooks, acceptsFeedbackKeys: rules.acceptsFeedbackKeys },
     },
   );
   const endUser = user && { userId: await endUserId(tx, rules.organizationId, user.identity) };

@@ -24,8 +24,8 @@ import { threadKey } from '../checkpoints/copy-checkpoints.ts';
 import { headCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun, EndedRun, RunFailure } from '../runs/run-row.ts';
-import { chooseForm, findProject, type HiddenValues, rootLocation, rootMembers } from '../traces/root-run.ts';
-import { senderKey, type TraceRecord, takeIntoTraces, untilNextFlushMs } from '../traces/take-into-traces.ts';
+import { chooseTraceOptions, findProject, type HiddenValues, rootLocation, rootMembers } from '../traces/root-run.ts';
+import { senderKey, type TraceRecord, untilNextFlushMs, writeTraceRecords } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/worker-pool.ts';
 import type { ExecutorDeps } from './executor.ts';
@@ -244,7 +244,7 @@ interface Batch {
 
 /**
  * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The project
- * is that of the request, else that of the graph. Idempotent. See {@link takeIntoTraces} for runs that ingest rejects.
+ * is that of the request, else that of the graph. Idempotent. See {@link writeTraceRecords} for runs that ingest rejects.
  *
  * @throws retryable errors of the log.
  */
@@ -255,7 +255,7 @@ export function traceRuns(deps: TraceDeps): TraceRun {
     const records: TraceRecord[] = [];
     const accepted = pause(untilNextFlushMs()).then(async () => {
       batches.delete(key);
-      for (const { runId } of await takeIntoTraces(sender, records, deps.accept)) {
+      for (const { runId } of await writeTraceRecords(sender, records, deps.accept)) {
         // Do not retry: a run that ingest always rejects would block the publication of all other ends.
         deps.logger.error({ runId }, 'trace of a run rejected; not retried');
       }
@@ -279,7 +279,7 @@ function toTraceRecord(
   { hidden }: Pick<TraceDeps, 'hidden'>,
   marks: TraceMarks | undefined,
 ): TraceRecord {
-  const form = chooseForm(!run.kwargs.temporary, hidden);
+  const form = chooseTraceOptions(!run.kwargs.temporary, hidden);
   return {
     kind: 'post',
     runId: run.runId,

@@ -53,11 +53,11 @@ export interface Executor {
   /** Looks for runs to claim. Call it after a run was created, ended or cancelled. */
   wake(): void;
   /** Checks the leases at once. Call it after a cancel request for a run that may be active in this process. */
-  lookAtLeases(): void;
+  checkLeases(): void;
   /** Publishes missing ends at once. Call it after a run ended without a process that executed it. */
-  lookAtEnds(): void;
+  publishMissingEnds(): void;
   /** Reserves a free slot. Returns undefined if no slot is free or other runs wait for one. */
-  takeWorkerSlot(): WorkerSlot | undefined;
+  reserveWorkerSlot(): WorkerSlot | undefined;
   /** Number of active attempts of this process. */
   readonly running: number;
   stop(drainMs: number): Promise<void>;
@@ -175,7 +175,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     if (isFull) wake();
   }
 
-  function takeWorkerSlot(): WorkerSlot | undefined {
+  function reserveWorkerSlot(): WorkerSlot | undefined {
     if (stopping || isFull || countFreeSlots() <= 0) return undefined;
     const takenAtMs = performance.now();
     reservedSlots += 1;
@@ -220,9 +220,9 @@ export function startExecutor(deps: ExecutorDeps): Executor {
 
   return {
     wake,
-    takeWorkerSlot,
-    lookAtLeases: () => leases.renewSoon(),
-    lookAtEnds: sweep,
+    reserveWorkerSlot,
+    checkLeases: () => leases.renewSoon(),
+    publishMissingEnds: sweep,
     get running() {
       return attempts.size;
     },

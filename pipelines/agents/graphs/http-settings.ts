@@ -45,7 +45,7 @@ export const httpSchema = Type.Object({
 
 export type HttpSettings = Static<typeof httpSchema>;
 export type CorsSettings = NonNullable<HttpSettings['cors']>;
-export type HeaderChoice = NonNullable<HttpSettings['configurable_headers']>;
+export type ConfigurableHeaders = NonNullable<HttpSettings['configurable_headers']>;
 
 interface InvalidSetting {
   readonly location: string;
@@ -107,7 +107,7 @@ export function originPattern(text: string): RegExp {
 }
 
 /** Returns lower-case header patterns, in which `*` matches any text. */
-export function headerPatterns(choice: HeaderChoice | null | undefined) {
+export function headerPatterns(choice: ConfigurableHeaders | null | undefined) {
   const lowered = (...lists: (readonly string[] | null | undefined)[]) =>
     lists.flatMap((list) => list ?? []).map((name) => name.toLowerCase());
   return {

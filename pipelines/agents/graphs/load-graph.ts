@@ -36,7 +36,7 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   try {
     exported = await importExport(source);
   } catch (error) {
-    throw unusable(`${source.path} cannot be loaded: ${describe(error)}`, error);
+    throw unusable(`${source.path} cannot be loaded: ${formatError(error)}`, error);
   }
   const where = `the export '${source.name}' of ${source.path}`;
   if (exported === undefined) throw unusable(`${where} does not exist`);
@@ -77,7 +77,7 @@ function toCompiledGraph(value: unknown): CompiledGraph | undefined {
   return isCompiledGraph(graph) ? graph : undefined;
 }
 
-function describe(error: unknown): string {
+function formatError(error: unknown): string {
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
 

@@ -3,7 +3,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { pageWithin, selectedColumns } from '../page-within.ts';
 import { findProject } from '../traces/root-run.ts';
 import type { Run, RunStatus } from './run.ts';
-import { type RunRow, runColumns } from './run-row.ts';
+import { type GraphRunRow, runColumns } from './run-row.ts';
 
 /** Reads a run; its thread can be hidden. @throws RUN_NOT_FOUND */
 export async function readRun(
@@ -11,7 +11,7 @@ export async function readRun(
   deploymentId: string,
   { threadId, runId }: { readonly threadId: string; readonly runId: string },
 ): Promise<Run> {
-  const [run] = await sql.query<RunRow>(
+  const [run] = await sql.query<GraphRunRow>(
     `SELECT ${runColumns} FROM agents.runs
      WHERE deployment_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed`,
     [deploymentId, threadId, runId],

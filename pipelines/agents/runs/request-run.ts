@@ -1,6 +1,11 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { type Assistant, assistantIdOf, type RecentAssistants, resolveAssistant } from '../assistants/assistant.ts';
+import {
+  type Assistant,
+  type RecentAssistants,
+  resolveAssistant,
+  resolveAssistantId,
+} from '../assistants/assistant.ts';
 import { type AgentUser, endUserId } from '../auth/agent-user.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import { requireWithin } from '../page-within.ts';
@@ -32,13 +37,13 @@ interface RequestDeps {
   /** Makes the executor of this process look for due runs. */
   readonly wake: () => void;
   /** Reserves a slot in the executor of this process, so that a run can start at once. Returns undefined if none is free. */
-  readonly takeWorkerSlot?: () => WorkerSlot | undefined;
+  readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
   /** Cache of assistants; a hit saves one query. */
   readonly recentAssistants?: RecentAssistants;
   /** Undefined: requests with a webhook are refused. */
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
-  readonly takesFeedback?: boolean;
+  readonly acceptsFeedbackKeys?: boolean;
   /** Returns the nodes of a graph if they are known before the run; otherwise the worker checks the command. */
   readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
   /** Default TTL of new threads. */
@@ -57,7 +62,7 @@ export interface RequestedRun {
   readonly threadAccess?: ThreadAccess | undefined;
 }
 
-export interface MadeRun {
+export interface RequestedRunResult {
   readonly deploymentId: string;
   readonly run: Run;
   readonly cancelOnDisconnect: boolean;
@@ -69,7 +74,7 @@ export interface MadeRun {
  * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, GRAPH_NODE_UNKNOWN,
  *   FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
  */
-export async function requestRun(deps: RequestDeps, requested: RequestedRun): Promise<MadeRun> {
+export async function requestRun(deps: RequestDeps, requested: RequestedRun): Promise<RequestedRunResult> {
   return validateAndCreate(deps, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
 }
 
@@ -79,7 +84,7 @@ export async function requestRun(deps: RequestDeps, requested: RequestedRun): Pr
 export async function requestFollowedRun(
   deps: RequestDeps,
   requested: RequestedRun,
-): Promise<MadeRun & { readonly reader: StreamReader }> {
+): Promise<RequestedRunResult & { readonly reader: StreamReader }> {
   const ids = { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() };
   const reader = await deps.hub.readRun({ deploymentId: deps.deploymentId, ...ids }, 'now');
   try {
@@ -95,7 +100,7 @@ interface NewIds {
   readonly threadId: string;
 }
 
-async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
+async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids: NewIds): Promise<RequestedRunResult> {
   const { database, deploymentId, recentAssistants } = deps;
   const recent = recentAssistants?.get(deploymentId, requested.request.assistant_id);
   const thread = requested.threadId && (await findThread(database, deploymentId, requested.threadId));
@@ -113,7 +118,7 @@ async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids
   // The cached assistant may have caused the error: report it only if the assistant has not changed.
   if (failure !== undefined && assistant.updated_at === recent?.updated_at) throw failure.reason;
   recentAssistants?.record(deploymentId, assistant);
-  return (await createFor(deps, from, ids, assistant)) as MadeRun;
+  return (await createFor(deps, from, ids, assistant)) as RequestedRunResult;
 }
 
 /** @returns undefined if the assistant has changed since `seenAt`. */
@@ -123,12 +128,12 @@ async function createFor(
   ids: NewIds,
   assistant: Assistant,
   seenAt?: string,
-): Promise<MadeRun | undefined> {
-  const { database, deploymentId, webhooks, copiesHeader, takesFeedback, threadTtl } = deps;
+): Promise<RequestedRunResult | undefined> {
+  const { database, deploymentId, webhooks, copiesHeader, acceptsFeedbackKeys, threadTtl } = deps;
   const nodes = deps.nodesOf?.(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
   const stateless = threadId === undefined;
-  const rules = { copiesHeader, takesFeedback, webhooks };
+  const rules = { copiesHeader, acceptsFeedbackKeys, webhooks };
   const origin = { assistant, thread, ...ids, stateless, userId: sender.userId, headers, user, ...rules };
   const { cancelOnDisconnect, ...parsed } = readRunRequest(request, origin);
   const { checkpoint } = parsed.kwargs;
@@ -151,11 +156,11 @@ async function createFor(
 
 /** Creates a run and starts it in this process if a slot is free and the run need not wait. */
 async function createAndStart(
-  { database, deploymentId, takeWorkerSlot, wake }: RequestDeps,
+  { database, deploymentId, reserveWorkerSlot, wake }: RequestDeps,
   newRun: NewRun,
   seenAt: string | undefined,
 ): Promise<Run | undefined> {
-  const slot = newRun.afterSeconds > 0 ? undefined : takeWorkerSlot?.();
+  const slot = newRun.afterSeconds > 0 ? undefined : reserveWorkerSlot?.();
   let claimed: ClaimedRun | undefined;
   try {
     const created = await createAsSeen(database, deploymentId, newRun, slot?.processId, seenAt);
@@ -180,7 +185,7 @@ export async function requireBatchWithin(
   runs: readonly RequestedRun[],
   limitBytes: number,
 ): Promise<void> {
-  const assistantIds = runs.map(({ request }) => assistantIdOf(request.assistant_id));
+  const assistantIds = runs.map(({ request }) => resolveAssistantId(request.assistant_id));
   const rows = await sql.query<{ assistant_id: string; bytes: number }>(
     `SELECT assistant_id, octet_length(config::text) + coalesce(octet_length(context::text), 0) AS bytes
      FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = ANY($2::uuid[])`,

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
-import { type HeaderChoice, headerPatterns } from '../graphs/http-settings.ts';
+import { type ConfigurableHeaders, headerPatterns } from '../graphs/http-settings.ts';
 import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
@@ -29,7 +29,7 @@ const isConfidential = (name: string) => confidential.has(name) || secretWord.te
  * server copies all `x-*` headers by default. Runlake does not, because runs are stored and readable, and proxies and
  * clients put tokens, addresses and user names into such headers.
  */
-export function headerRule(choice?: HeaderChoice | null): HeaderRule {
+export function headerRule(choice?: ConfigurableHeaders | null): HeaderRule {
   const { includes, excludes } = headerPatterns(choice);
   const excluded = compilePatterns(excludes);
   const included = compilePatterns(includes.length === 0 ? ['user-agent'] : includes);
@@ -55,34 +55,37 @@ function compilePatterns(patterns: readonly string[]): HeaderRule {
   return (name) => parts.length > 0 && whole.test(name);
 }
 
-type Given<T> = T | null | undefined;
+type Nullish<T> = T | null | undefined;
 type RunMetadata = Readonly<Record<string, unknown>>;
 
 /** The request for a run, with its field names on the wire. Except for `input`, null means the same as an absent field. */
 export interface RunRequest {
   readonly assistant_id: string;
   readonly input?: unknown;
-  readonly command?: Given<RunCommand>;
-  readonly config?: Given<GraphConfig>;
+  readonly command?: Nullish<RunCommand>;
+  readonly config?: Nullish<GraphConfig>;
   readonly context?: unknown;
-  readonly metadata?: Given<Readonly<Record<string, unknown>>>;
-  readonly stream_mode?: Given<string | readonly string[]>;
-  readonly stream_subgraphs?: Given<boolean>;
-  readonly stream_resumable?: Given<boolean>;
-  readonly feedback_keys?: Given<readonly string[]>;
-  readonly interrupt_before?: Given<string | readonly string[]>;
-  readonly interrupt_after?: Given<string | readonly string[]>;
-  readonly checkpoint?: Given<{ readonly [Key in keyof CheckpointChoice]?: Given<CheckpointChoice[Key]> }>;
-  readonly checkpoint_id?: Given<string>;
-  readonly webhook?: Given<string>;
-  readonly multitask_strategy?: Given<MultitaskStrategy>;
-  readonly on_disconnect?: Given<'cancel' | 'continue'>;
-  readonly on_completion?: Given<'delete' | 'keep'>;
-  readonly after_seconds?: Given<number>;
-  readonly if_not_exists?: Given<'create' | 'reject'>;
-  readonly durability?: Given<Durability>;
-  readonly checkpoint_during?: Given<boolean>;
-  readonly langsmith_tracer?: Given<{ readonly project_name?: Given<string>; readonly example_id?: Given<string> }>;
+  readonly metadata?: Nullish<Readonly<Record<string, unknown>>>;
+  readonly stream_mode?: Nullish<string | readonly string[]>;
+  readonly stream_subgraphs?: Nullish<boolean>;
+  readonly stream_resumable?: Nullish<boolean>;
+  readonly feedback_keys?: Nullish<readonly string[]>;
+  readonly interrupt_before?: Nullish<string | readonly string[]>;
+  readonly interrupt_after?: Nullish<string | readonly string[]>;
+  readonly checkpoint?: Nullish<{ readonly [Key in keyof CheckpointChoice]?: Nullish<CheckpointChoice[Key]> }>;
+  readonly checkpoint_id?: Nullish<string>;
+  readonly webhook?: Nullish<string>;
+  readonly multitask_strategy?: Nullish<MultitaskStrategy>;
+  readonly on_disconnect?: Nullish<'cancel' | 'continue'>;
+  readonly on_completion?: Nullish<'delete' | 'keep'>;
+  readonly after_seconds?: Nullish<number>;
+  readonly if_not_exists?: Nullish<'create' | 'reject'>;
+  readonly durability?: Nullish<Durability>;
+  readonly checkpoint_during?: Nullish<boolean>;
+  readonly langsmith_tracer?: Nullish<{
+    readonly project_name?: Nullish<string>;
+    readonly example_id?: Nullish<string>;
+  }>;
 }
 
 /** The context of a run request: what the server adds to the fields that the client sends. */
@@ -105,7 +108,7 @@ interface RunOrigin {
   /**
    * Whether the server has a public address for feedback links. Default: false; requests with `feedback_keys` are refused.
    */
-  readonly takesFeedback?: boolean | undefined;
+  readonly acceptsFeedbackKeys?: boolean | undefined;
 }
 
 /** Supported values of `stream_mode`. Source: SPEC 6; `@langchain/langgraph-sdk`, `StreamMode`. */
@@ -129,7 +132,7 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   const { stateless, webhooks } = origin;
   // The thread belongs to the client, so it is not deleted with a run.
   if (!stateless && request.on_completion === 'delete') refuse('on_completion', request.on_completion);
-  if (request.feedback_keys?.length && !origin.takesFeedback) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
+  if (request.feedback_keys?.length && !origin.acceptsFeedbackKeys) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
   if (webhooks === undefined) refuse('webhook', request.webhook);
   else if (request.webhook) webhooks.check(request.webhook);
   const temporary = stateless && (request.on_completion ?? 'delete') === 'delete';
@@ -217,7 +220,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
 }
 
 /** Returns the first `user_id` that is set in `configs`. */
-export function chosenUserId(...configs: readonly Given<Readonly<Record<string, unknown>>>[]): unknown {
+export function chosenUserId(...configs: readonly Nullish<Readonly<Record<string, unknown>>>[]): unknown {
   for (const config of configs) {
     const { user_id } = asRecord(config?.configurable);
     if (user_id !== undefined && user_id !== null) return user_id;

@@ -6,7 +6,7 @@ export const runColumns =
   'run_id, thread_id, assistant_id, created_at, updated_at, status, metadata, kwargs, multitask_strategy';
 
 /** A row of {@link runColumns}, which needs no conversion. */
-export type RunRow = Run;
+export type GraphRunRow = Run;
 
 /** The sender of a graph run, for its trace. Missing fields default to those of the deployment. */
 export interface RunSender {

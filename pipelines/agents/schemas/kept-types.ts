@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 
-export interface KeptTypes {
+export interface CachedTypes {
   /** SHA-256 of each file that the types depend on: of the project, its packages and its compiler. */
   readonly files: Readonly<Record<string, string>>;
   readonly typed: TypedGraph;
@@ -14,19 +14,19 @@ export interface KeptTypes {
 const formatVersion = 2;
 
 /** Reads the cached types of an export; undefined if there are none. They may be outdated, see {@link isCurrent}. */
-export async function readKeptTypes(folder: string, source: ExportReference): Promise<KeptTypes | undefined> {
+export async function readCachedTypes(folder: string, source: ExportReference): Promise<CachedTypes | undefined> {
   try {
-    return JSON.parse(await readFile(pathOf(folder, source), 'utf8')) as KeptTypes;
+    return JSON.parse(await readFile(cachePath(folder, source), 'utf8')) as CachedTypes;
   } catch {
     return undefined;
   }
 }
 
 /** Caches the types of an export for the next start. Writes atomically; ignores a folder that is not writable. */
-export async function keepTypes(folder: string, source: ExportReference, kept: KeptTypes): Promise<void> {
+export async function cacheTypes(folder: string, source: ExportReference, kept: CachedTypes): Promise<void> {
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const location = pathOf(folder, source);
+    const location = cachePath(folder, source);
     await writeFile(`${location}.${process.pid}`, JSON.stringify(kept));
     await rename(`${location}.${process.pid}`, location);
   } catch {
@@ -35,7 +35,7 @@ export async function keepTypes(folder: string, source: ExportReference, kept: K
 }
 
 /** Whether none of the files that the types depend on has changed. */
-export async function isCurrent({ files }: KeptTypes): Promise<boolean> {
+export async function isCurrent({ files }: CachedTypes): Promise<boolean> {
   try {
     for (const [path, hash] of Object.entries(files)) if ((await hashFile(path)) !== hash) return false;
     return true;
@@ -56,7 +56,7 @@ async function hashFile(path: string): Promise<string> {
     .digest('hex');
 }
 
-function pathOf(folder: string, { path, name }: ExportReference): string {
+function cachePath(folder: string, { path, name }: ExportReference): string {
   return join(
     folder,
     `${createHash('sha256')

@@ -20,7 +20,7 @@ import type { GraphSchemas } from '../requests/schemas.ts';
 import { type Frame, limitsOfWorker, requireJson, violation } from '../workers/frames.ts';
 import { type ChildEnd, WorkerChild } from '../workers/worker-child.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
-import { type KeptTypes, keepTypes, readKeptTypes } from './kept-types.ts';
+import { type CachedTypes, cacheTypes, readCachedTypes } from './kept-types.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 import type { FromTypesProcess, TypesTask } from './types-process.ts';
 
@@ -29,7 +29,7 @@ export interface TypesOptions {
   readonly graphs: readonly GraphSource[];
   readonly pool: Pick<WorkerPool, 'ask'>;
   /** Folder of the cache of types. */
-  readonly keptIn: string;
+  readonly cacheFolder: string;
   /** Timeout for one graph. 0: types are not read. */
   readonly limitMs: number;
   readonly heapMegabytes: number;
@@ -81,7 +81,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   /** Reads graphs in one process. @returns the remaining graphs; always fewer than before. */
   async function readInProcess(sources: readonly GraphSource[]): Promise<readonly GraphSource[]> {
     const remaining = new Set(sources);
-    const kept = await readKept(options.keptIn, sources);
+    const kept = await readCached(options.cacheFolder, sources);
     if (stopped) return [];
     let current = sources[0]!;
     let hasTimedOut = false;
@@ -102,7 +102,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
       if (message.kind === 'unread') return giveUp(message.graphId, message.reason);
       const { typed, files } = message;
       found.set(message.graphId, typed);
-      if (files !== undefined) keeping.push(keepTypes(options.keptIn, source, { files, typed }));
+      if (files !== undefined) keeping.push(cacheTypes(options.cacheFolder, source, { files, typed }));
       settle(message.graphId);
     };
     const reason = await new Promise<string>((resolve) => {
@@ -142,10 +142,10 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   };
 }
 
-async function readKept(folder: string, sources: readonly GraphSource[]): Promise<Record<string, KeptTypes>> {
-  const kept: Record<string, KeptTypes> = {};
+async function readCached(folder: string, sources: readonly GraphSource[]): Promise<Record<string, CachedTypes>> {
+  const kept: Record<string, CachedTypes> = {};
   for (const source of sources) {
-    const found = await readKeptTypes(folder, source);
+    const found = await readCachedTypes(folder, source);
     if (found !== undefined) kept[source.graphId] = found;
   }
   return kept;
@@ -169,7 +169,7 @@ async function hasRuntimeSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string)
 function startProcess(
   { heapMegabytes, accounts }: TypesOptions,
   receive: (message: FromTypesProcess) => void,
-  onGone: (end: ChildEnd) => void,
+  onExit: (end: ChildEnd) => void,
 ): WorkerChild {
   const fromSource = import.meta.url.endsWith('.ts');
   const program = fileURLToPath(new URL(`./types-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
@@ -181,7 +181,7 @@ function startProcess(
     execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(fromSource ? ['--import', tsx()] : [])],
     limits: { ...limitsOfWorker(0), bodyBytes: 0 },
     onFrame: (frame) => receive(decodeTypes(frame)),
-    onGone,
+    onExit,
   });
 }
 

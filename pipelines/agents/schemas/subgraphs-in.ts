@@ -7,12 +7,12 @@ import type { TypeReading } from './json-schema-of-type.ts';
  */
 export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<string, ts.Type> {
   const found = new Map<string, ts.Type>();
-  collect(declarationsOf(exported, reading), '', reading, found);
+  collect(getDeclarations(exported, reading), '', reading, found);
   return found;
 }
 
 /** Returns the declarations of a symbol; for an imported symbol those of its module. */
-function declarationsOf(symbol: ts.Symbol | undefined, { ts, checker }: TypeReading): readonly ts.Node[] {
+function getDeclarations(symbol: ts.Symbol | undefined, { ts, checker }: TypeReading): readonly ts.Node[] {
   const isImport = symbol !== undefined && (symbol.flags & ts.SymbolFlags.Alias) !== 0;
   return (isImport ? checker.getAliasedSymbol(symbol) : symbol)?.declarations ?? [];
 }
@@ -41,7 +41,7 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
   function visitDeclarations(made: ts.Symbol): void {
     if (seen.has(made) || seen.size > 100) return;
     seen.add(made);
-    for (const declaration of declarationsOf(made, reading)) {
+    for (const declaration of getDeclarations(made, reading)) {
       if (!ts.isVariableDeclaration(declaration) || declaration.getSourceFile().isDeclarationFile) continue;
       visit(declaration);
       // Visit `builder.addNode(…)` calls in separate statements.
@@ -95,6 +95,6 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
     const symbol = isShorthand
       ? checker.getShorthandAssignmentValueSymbol(value.parent)
       : checker.getSymbolAtLocation(name);
-    return declarationsOf(symbol, reading);
+    return getDeclarations(symbol, reading);
   }
 }

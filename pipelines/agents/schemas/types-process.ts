@@ -11,13 +11,13 @@ import type { GraphSource } from '../graphs/graphs-file.ts';
 import { encodeFrame } from '../workers/frames.ts';
 import { openParentPipe } from '../workers/parent-pipe.ts';
 import { watchParent } from '../workers/parent-watch.ts';
-import { hashFiles, isCurrent, type KeptTypes } from './kept-types.ts';
+import { type CachedTypes, hashFiles, isCurrent } from './kept-types.ts';
 import { readGraphTypes, type TypedGraph, unreadable } from './read-graph-types.ts';
 
 export interface TypesTask {
   readonly graphs: readonly GraphSource[];
   /** Cached types, by graph id. */
-  readonly kept: Readonly<Record<string, KeptTypes>>;
+  readonly kept: Readonly<Record<string, CachedTypes>>;
 }
 
 export type FromTypesProcess =
@@ -56,7 +56,7 @@ function send(message: FromTypesProcess): Promise<void> {
 
 async function readTypes(
   source: GraphSource,
-  kept: KeptTypes | undefined,
+  kept: CachedTypes | undefined,
 ): Promise<{ readonly typed: TypedGraph; readonly files?: Record<string, string> }> {
   if (kept !== undefined && (await isCurrent(kept))) return { typed: kept.typed };
   const { files: paths, ...typed } = readGraphTypes(await importCompiler(source.path), source);

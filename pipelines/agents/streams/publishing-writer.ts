@@ -26,7 +26,7 @@ export interface PublishingOptions {
 }
 
 /** A batch that was sent; the batch itself or an earlier one may still fail. */
-interface Flight {
+interface InFlightBatch {
   readonly batch: readonly LogMessage[];
   durable: boolean;
   ended: Promise<void>;
@@ -41,7 +41,7 @@ export class PublishingWriter implements RunStreamWriter {
   #buffer: LogMessage[] = [];
   /** Batches to send again, before the buffered messages. */
   #resend: (readonly LogMessage[])[] = [];
-  #flights: Flight[] = [];
+  #flights: InFlightBatch[] = [];
   #bytesInFlight = 0;
   #sending = false;
   #rejection: { readonly reason: unknown } | undefined;
@@ -87,7 +87,7 @@ export class PublishingWriter implements RunStreamWriter {
   /** Step 2. Resolves when the batch has its offset in the log, or has failed. */
   #publish(batch: readonly LogMessage[]): Promise<void> {
     return new Promise<void>((placed) => {
-      const flight: Flight = { batch, durable: false, ended: Promise.resolve() };
+      const flight: InFlightBatch = { batch, durable: false, ended: Promise.resolve() };
       this.#flights.push(flight);
       flight.ended = this.#options.log
         .publish(streamEvents, batch, placed)

@@ -41,13 +41,13 @@ interface Thread {
  * What a cursor missed by eviction: no matching records, only records that are stored in ClickHouse, or records that
  * are lost.
  */
-export type Missed = 'nothing' | 'stored' | 'lost';
+export type EvictionLoss = 'nothing' | 'stored' | 'lost';
 
 /** The position of a reader in the records of a thread. */
 export interface Cursor {
   /** The next record; undefined if none has arrived yet. */
   next: BufferedRecord | undefined;
-  missed: Missed;
+  missed: EvictionLoss;
   readonly matches: (record: StreamRecordHead) => boolean;
   /** Called when a record was added or a matching record was evicted. */
   wake(): void;

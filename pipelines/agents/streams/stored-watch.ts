@@ -6,11 +6,11 @@ const pollIntervalMs = 100;
 
 /** Tracks the position of the log up to which events are stored in ClickHouse. Concurrent identical queries are coalesced. */
 export class StoredWatch {
-  readonly #log: Pick<EventLog, 'stored'>;
+  readonly #log: Pick<EventLog, 'isStored'>;
   readonly #known = new Map<string, number>();
   readonly #pending = new Map<string, Promise<boolean>>();
 
-  constructor(log: Pick<EventLog, 'stored'>) {
+  constructor(log: Pick<EventLog, 'isStored'>) {
     this.#log = log;
   }
 
@@ -37,7 +37,7 @@ export class StoredWatch {
     const pending = this.#pending.get(key);
     if (pending) return pending;
     const answer = this.#log
-      .stored(streamEvents, position)
+      .isStored(streamEvents, position)
       .then((stored) => {
         if (stored) this.#remember(position);
         return stored;

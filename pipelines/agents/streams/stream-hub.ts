@@ -10,7 +10,7 @@ import { type FollowedStream, StreamSubscription } from './stream-subscription.t
 import type { StreamHub } from './stream-types.ts';
 
 export interface StreamHubOptions {
-  readonly log: Pick<EventLog, 'follow' | 'stored' | 'position'>;
+  readonly log: Pick<EventLog, 'follow' | 'isStored' | 'position'>;
   readonly clickhouse: ClickHouse;
   /** Deployment whose streams this process serves. */
   readonly deploymentId: string;
@@ -80,7 +80,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
       storeTimeoutMs,
       gapTimeoutMs,
       arrived,
-      readFate: ({ runId, attempt }, signal) =>
+      readAttemptOutcome: ({ runId, attempt }, signal) =>
         readAttemptFate(clickhouse, { deploymentId, threadId, runId, attempt, signal }),
       onClosed: () => readers.delete(reader),
     });

@@ -17,7 +17,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { AttemptFate, StreamPage } from '../../streams/read-streams.ts';
+import type { AttemptOutcome, StreamPage } from '../../streams/read-streams.ts';
 import type { ReadPosition } from './read-position.ts';
 import { type BufferedRecord, type Cursor, decodeRecord, type RecordRingBuffer } from './ring-buffer.ts';
 import type { StoredWatch } from './stored-watch.ts';
@@ -39,7 +39,7 @@ export interface FollowedStream {
   /** Reads the stored events after the current position. */
   readPage(signal: AbortSignal): Promise<StreamPage>;
   /** Reads from the stored events whether the attempt of the event was superseded or its run ended. */
-  readFate(event: StreamedEvent, signal: AbortSignal): Promise<AttemptFate | undefined>;
+  readAttemptOutcome(event: StreamedEvent, signal: AbortSignal): Promise<AttemptOutcome | undefined>;
   /** Resolves when all records that are in the log now have arrived in this process. */
   arrived(signal: AbortSignal): Promise<void>;
   /** Called once, when the reader is closed. */
@@ -50,7 +50,7 @@ export interface FollowedStream {
 interface Gap {
   readonly sinceMs: number;
   /** Fate of the attempt that the gap belongs to. */
-  fate: AttemptFate | undefined;
+  fate: AttemptOutcome | undefined;
 }
 
 const minPauseMs = 50;
@@ -230,7 +230,7 @@ export class StreamSubscription implements StreamReader {
     }
     gap.fate =
       this.#fateInRecords(following) ??
-      (kept ? await this.#stream.readFate(following, this.#closing.signal) : undefined);
+      (kept ? await this.#stream.readAttemptOutcome(following, this.#closing.signal) : undefined);
     if (gap.fate === undefined && this.#isFinishing) gap.fate = 'ended';
     if (gap.fate !== undefined) return;
     const forMs = performance.now() - gap.sinceMs;
@@ -246,7 +246,7 @@ export class StreamSubscription implements StreamReader {
     for (const event of this.#ahead()) if (this.#stream.position.isContiguous(event)) yield event;
   }
 
-  #fateInRecords({ runId, attempt }: StreamedEvent): AttemptFate | undefined {
+  #fateInRecords({ runId, attempt }: StreamedEvent): AttemptOutcome | undefined {
     for (const event of this.#ahead()) {
       if (event.runId !== runId) continue;
       if (event.attempt > attempt && event.seq === 1) return 'superseded';

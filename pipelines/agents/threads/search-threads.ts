@@ -76,7 +76,7 @@ const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
 const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
 
 /** The fields of a thread that the paths start with. */
-export function rootsOf(paths: Readonly<Record<string, string>>): string[] {
+export function listRootFields(paths: Readonly<Record<string, string>>): string[] {
   return Object.values(paths).flatMap((path) => parsePath(path)?.slice(0, 1).map(String) ?? []);
 }
 

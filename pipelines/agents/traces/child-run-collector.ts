@@ -16,7 +16,7 @@
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { runTypes } from '../../ingest/run-event/run-event.ts';
 import { formatTime } from '../../ingest/run-event/times.ts';
-import { textOf, traceJson } from './trace-json.ts';
+import { stringifyTraceValue, traceJson } from './trace-json.ts';
 import type { ChildRun, TracedRuns, TraceOrder } from './trace-order.ts';
 
 const flushIntervalMs = 1_000;
@@ -212,9 +212,9 @@ export class ChildRunCollector {
       start_time: JSON.stringify(formatTime(startMicros)),
       end_time: end && JSON.stringify(formatTime(end.micros)),
       error: end?.error === undefined ? undefined : JSON.stringify(end.error.slice(0, maxErrorCharacters)),
-      tags: textOf(tags),
-      extra: textOf({ ...collected.extra, ...end?.extra, metadata }),
-      serialized: sent || collected.serialized === undefined ? undefined : textOf(collected.serialized),
+      tags: stringifyTraceValue(tags),
+      extra: stringifyTraceValue({ ...collected.extra, ...end?.extra, metadata }),
+      serialized: sent || collected.serialized === undefined ? undefined : stringifyTraceValue(collected.serialized),
       events: JSON.stringify([
         { name: 'start', time: formatTime(startMicros) },
         ...(firstTokenMicros === undefined ? [] : [{ name: 'new_token', time: formatTime(firstTokenMicros) }]),

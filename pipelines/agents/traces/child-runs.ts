@@ -18,8 +18,8 @@ import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import { chooseForm, findProject, type HiddenValues, rootLocation, rootMembers } from './root-run.ts';
-import { senderKey, type TraceRecord, takeIntoTraces, untilNextFlushMs } from './take-into-traces.ts';
+import { chooseTraceOptions, findProject, type HiddenValues, rootLocation, rootMembers } from './root-run.ts';
+import { senderKey, type TraceRecord, untilNextFlushMs, writeTraceRecords } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
 
 export interface ChildRunDeps {
@@ -94,7 +94,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
     }
     for (const runsOfSender of senders.values()) {
       try {
-        const rejected = await takeIntoTraces(
+        const rejected = await writeTraceRecords(
           (runsOfSender[0] as PendingRun).sender,
           runsOfSender.map(toTraceRecord),
           accept,
@@ -147,7 +147,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
               kind: 'post',
               runId,
               location: rootLocation(run),
-              ...rootMembers(run, chooseForm(values, deps.hidden)),
+              ...rootMembers(run, chooseTraceOptions(values, deps.hidden)),
               open: true,
             });
           }

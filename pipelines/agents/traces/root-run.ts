@@ -11,7 +11,7 @@ export type RootRun = Pick<
 > &
   Partial<Pick<EndedRun, 'endedAt' | 'status' | 'error' | 'values'>>;
 
-export interface TraceForm {
+export interface TraceOptions {
   /** Whether to include the inputs. */
   readonly inputs: boolean;
   readonly outputs: boolean;
@@ -22,7 +22,7 @@ export interface TraceForm {
 /** Values that the environment variables of the project hide. */
 export type HiddenValues = Pick<GraphTracing, 'hidesInputs' | 'hidesOutputs'>;
 
-export function chooseForm(values: boolean, hidden: HiddenValues | undefined): TraceForm {
+export function chooseTraceOptions(values: boolean, hidden: HiddenValues | undefined): TraceOptions {
   return { inputs: values && !hidden?.hidesInputs, outputs: values && !hidden?.hidesOutputs, asked: true };
 }
 
@@ -43,7 +43,7 @@ export function rootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'star
  */
 export function rootMembers(
   run: RootRun,
-  { inputs, outputs, asked }: TraceForm,
+  { inputs, outputs, asked }: TraceOptions,
   marks?: TraceMarks,
 ): { readonly members: string; readonly values: string } {
   const { kwargs, metadata, error } = run;

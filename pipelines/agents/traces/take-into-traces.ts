@@ -2,7 +2,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from '../../ingest/accept/accept-drafts.ts';
 import type { RunDraft } from '../../ingest/accept/draft.ts';
 import { draftOfBatch, readJsonRun } from '../../ingest/accept/read-run.ts';
-import { inSlices } from '../../ingest/in-slices.ts';
+import { runInTimeSlices } from '../../ingest/in-slices.ts';
 
 /** A run of a trace. Graph code may control its parts, so they are checked to belong to this run, trace and project. */
 export interface TraceRecord {
@@ -44,7 +44,7 @@ const variants: readonly TraceVariant[] = [
  * @returns the records that ingest rejected in each form.
  * @throws retryable errors of the log.
  */
-export async function takeIntoTraces<Record extends TraceRecord>(
+export async function writeTraceRecords<Record extends TraceRecord>(
   sender: Sender,
   records: readonly Record[],
   accept: AcceptDeps,
@@ -52,7 +52,7 @@ export async function takeIntoTraces<Record extends TraceRecord>(
   let remaining = records;
   for (const variant of variants) {
     const refused = new Set<string>();
-    const drafts = await inSlices(buildDrafts(remaining, variant, refused, accept));
+    const drafts = await runInTimeSlices(buildDrafts(remaining, variant, refused, accept));
     if (drafts.length > 0) {
       try {
         const { rejected } = await acceptDrafts(sender, drafts, [], accept);

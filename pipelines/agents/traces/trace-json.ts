@@ -4,12 +4,12 @@
  * The result is always an object; any other value becomes its member `name`.
  */
 export function traceJson(value: unknown, name: string): string {
-  const text = textOf(value) ?? 'null';
+  const text = stringifyTraceValue(value) ?? 'null';
   return text.startsWith('{') ? text : `{"${name}":${text}}`;
 }
 
 /** Encodes a value as JSON text; undefined if it has none, such as a function. Never throws. */
-export function textOf(value: unknown): string | undefined {
+export function stringifyTraceValue(value: unknown): string | undefined {
   try {
     return JSON.stringify(value, toPlain);
   } catch {

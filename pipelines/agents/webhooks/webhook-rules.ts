@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { rangeOf } from '../../../infra/network/address-range.ts';
+import { classifyAddress } from '../../../infra/network/address-range.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /** Section `webhooks` of a langgraph.json. Source: reference `agent-server.md` 2.3. */
@@ -78,7 +78,7 @@ function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleO
   if (limits.allowed_domains?.some((domain) => isWithin(host, domain)) === false)
     return `the langgraph.json does not allow the host ${host}`;
   if (/(?:^|\.)localhost\.?$/.test(host)) return allowPrivate ? undefined : `${host} is a loopback address`;
-  const range = isIP(host) === 0 ? undefined : rangeOf(host);
+  const range = isIP(host) === 0 ? undefined : classifyAddress(host);
   return range === undefined || (allowPrivate && range.isAllowable) ? undefined : `${host} is ${range.about}`;
 }
 

@@ -44,7 +44,7 @@ export async function beginAttempt(
     saver.markInterrupted(await stoppedWithin(graph, saver, runId, buildStartConfig(job)));
   const goesToEndNode = goesToEnd(kwargs.command);
   if (goesToEndNode) await goToEnd(graph, config, start.kind === 'continue' ? undefined : kwargs.command?.update);
-  if (!goesToEndNode && !(await isAnswered(job, saver)))
+  if (!goesToEndNode && !(await isResumeConsumed(job, saver)))
     return { input: buildInput(job), options: { ...config, ...buildOptions(job) } };
   return { input: null, options: { ...buildConfig({ ...job, start: { kind: 'continue' } }), ...buildOptions(job) } };
 }
@@ -113,12 +113,12 @@ function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: Compil
  * the answer to the next interrupt. Several values that are keyed by interrupt id are always repeated: some may be
  * unused, and the ids prevent a wrong match.
  */
-async function isAnswered({ attempt, start, kwargs, threadId }: Job, saver: ThreadSaver): Promise<boolean> {
+async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver: ThreadSaver): Promise<boolean> {
   const resume = kwargs.command?.resume ?? undefined;
   if (attempt === 1 || start.kind === 'continue' || resume === undefined) return false;
   const names = typeof resume === 'object' ? Object.keys(resume) : [];
   if (names.length > 1 && names.every((name) => /^[0-9a-f]{32}$/.test(name))) return false;
-  return saver.hideUsedAnswer(threadId);
+  return saver.hideConsumedResume(threadId);
 }
 
 /** The requested checkpoint; undefined if the attempt starts from the head or without state. */

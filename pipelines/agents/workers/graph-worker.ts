@@ -1,7 +1,7 @@
 /**
  * The front's handle of one worker process.
  *
- * Invariant: `onGone` is called once for each process, after it has exited. Blame and reason depend only on what the
+ * Invariant: `onExit` is called once for each process, after it has exited. Blame and reason depend only on what the
  * front observes: the last message, exit code or signal, whether the front killed the process, and protocol violations.
  * No message of a worker makes the front throw (`worker-child.ts`).
  *
@@ -10,7 +10,7 @@
  *      message the front kills the process.
  *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses,
  *      or too many messages end the process with blame `self`.
- *   4. After the exit `onGone` receives blame and reason. No message is delivered afterwards.
+ *   4. After the exit `onExit` receives blame and reason. No message is delivered afterwards.
  */
 import { fileURLToPath } from 'node:url';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
@@ -34,7 +34,7 @@ export interface GraphWorkerOptions {
   readonly loadTimeoutMs: number;
   /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
   readonly onMessage: (message: FromWorker) => void;
-  readonly onGone: (exit: WorkerExit) => void;
+  readonly onExit: (exit: WorkerExit) => void;
   /** Receives each line that graph code writes to standard output or standard error. */
   readonly onLine: (line: string) => void;
 }
@@ -87,10 +87,10 @@ export class GraphWorker {
       limits: limitsOfWorker(setup.maxEventBytes),
       onFrame: (frame) => this.#receive(decodeMessage(frame, setup.maxEventBytes)),
       onLine,
-      onGone: (end) => {
+      onExit: (end) => {
         this.#gone = true;
         clearInterval(this.#checkTimer);
-        options.onGone(this.#describeExit(end));
+        options.onExit(this.#describeExit(end));
       },
     });
     this.#checkTimer = setInterval(() => this.#checkLiveness(), Math.min(1_000, silentMs / 4));

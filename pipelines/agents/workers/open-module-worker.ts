@@ -15,7 +15,7 @@ export interface ModuleWorkerOptions {
   readonly accounts?: GraphWorkerOptions['accounts'];
   readonly silentMs: number;
   readonly onLine: GraphWorkerOptions['onLine'];
-  /** `onReady` is called only if the module is usable. `onGone` is not called for the process of an unusable module. */
+  /** `onReady` is called only if the module is usable. `onExit` is not called for the process of an unusable module. */
   readonly hooks: SupervisedWorkerHooks;
 }
 
@@ -64,8 +64,8 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Su
         opened();
       },
       onMessage: hooks.onMessage,
-      onGone: (exit) => {
-        if (!gaveUp) hooks.onGone(exit);
+      onExit: (exit) => {
+        if (!gaveUp) hooks.onExit(exit);
         failed(unusable(`its process ended: ${exit.reason}`));
       },
     },

@@ -31,7 +31,7 @@ export interface WorkerPoolOptions {
   /** Number of run workers. 0: this process executes no runs. */
   readonly workers: number;
   /** Whether to start a query worker. Default: true. */
-  readonly answersQuestions?: boolean;
+  readonly runsQueries?: boolean;
   readonly runsPerWorker: number;
   /** Postgres connection for workers. Absent: each worker keeps state in its own memory. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
@@ -72,9 +72,9 @@ const stopping = 'the agent server stops';
  * @throws STORE_EMBEDDER_UNUSABLE, or GRAPH_WORKER_START_FAILED if the processes do not become ready for another reason.
  */
 export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWorkerPool> {
-  const { file, workers, runsPerWorker, answersQuestions = true, logger } = options;
+  const { file, workers, runsPerWorker, runsQueries = true, logger } = options;
   const maxRunsPerWorker = runsPerWorker + Math.floor(runsPerWorker / 4);
-  const processes = workers + (answersQuestions ? 1 : 0);
+  const processes = workers + (runsQueries ? 1 : 0);
   const loadErrors: Record<string, string> = {};
   const nodes: Record<string, GraphNodes> = {};
   const runWorkers = new Set<RunWorker>();
@@ -93,7 +93,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     failed = reject;
   });
 
-  const workerOptions = (): Omit<GraphWorkerOptions, 'onMessage' | 'onGone'> => ({
+  const workerOptions = (): Omit<GraphWorkerOptions, 'onMessage' | 'onExit'> => ({
     setup: {
       graphs: file.graphs.filter(({ graphId }) => loadErrors[graphId] === undefined),
       loadErrors: { ...loadErrors },
@@ -128,7 +128,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         readyOnce += 1;
         if (readyOnce === processes) opened();
       },
-      onGone: ({ reason, whileLoading, blame, unusable }: WorkerExit) => {
+      onExit: ({ reason, whileLoading, blame, unusable }: WorkerExit) => {
         if (closing) return;
         logger.warn({ reason, graph: whileLoading }, 'worker process ended');
         if (first && unusable !== undefined) failed(toRunlakeError(unusable));
@@ -142,12 +142,12 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     };
   };
 
-  const queryWorker = answersQuestions ? new QueryWorker(workerOptions, createHooks()) : undefined;
+  const queryWorker = runsQueries ? new QueryWorker(workerOptions, createHooks()) : undefined;
   for (let started = 0; started < workers; started += 1) {
     runWorkers.add(new RunWorker(workerOptions, { ...createHooks(), onChange: schedule }));
   }
 
-  function findWorkerOf(run: RunInPool): RunWorker | undefined {
+  function findWorker(run: RunInPool): RunWorker | undefined {
     return [...runWorkers, ...temporaryWorkers].find((worker) => worker.has(run));
   }
 
@@ -166,7 +166,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     const starting = [...temporaryWorkers].filter((worker) => !worker.process.ready).length;
     if (waitingAlone > starting && temporaryWorkers.size < workers) {
       temporaryWorkers.add(
-        new RunWorker(workerOptions, { onReady: () => undefined, onGone: () => undefined, onChange: schedule }),
+        new RunWorker(workerOptions, { onReady: () => undefined, onExit: () => undefined, onChange: schedule }),
       );
     }
     if (countFreeSlots() > 0) for (const listener of listeners) listener();
@@ -196,7 +196,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
 
   function cancel(run: RunInPool, why: 'cancelled'): void {
     if (pending.delete(run)) void run.end({ kind: why });
-    else findWorkerOf(run)?.stop(run, why);
+    else findWorker(run)?.stop(run, why);
   }
 
   async function close(drainMs: number): Promise<void> {
@@ -234,13 +234,13 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       return countFreeSlots(maxRunsPerWorker) - countFreeSlots();
     },
     onFree: (listener) => void listeners.push(listener),
-    start(job, take, takeTraced) {
+    start(job, take, onChildRuns) {
       lastKey += 1;
-      const run = new RunInPool(lastKey, job, take, takeTraced, {
+      const run = new RunInPool(lastKey, job, take, onChildRuns, {
         // A worker sends while the window has room, so its last event may exceed the window.
         limitBytes: windowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
-        acknowledge: (each, bytes) => findWorkerOf(each)?.acknowledge(each, bytes),
-        takeFailed: (each) => cancel(each, 'cancelled'),
+        acknowledge: (each, bytes) => findWorker(each)?.acknowledge(each, bytes),
+        onConsumeFailed: (each) => cancel(each, 'cancelled'),
       });
       if (closing) {
         void run.end({ kind: 'lost', blame: 'outside', message: stopping });

@@ -18,7 +18,7 @@ interface Query {
 /** Maximum concurrent queries in the worker; they mostly wait for the database. */
 const maxConcurrent = 16;
 const queueTimeoutMs = 2_000;
-const answerTimeoutMs = 30_000;
+const queryTimeoutMs = 30_000;
 
 /**
  * Sends queries to a separate worker, the query worker, so that they never wait behind runs.
@@ -40,13 +40,13 @@ export class QueryWorker {
   #closed = false;
 
   constructor(
-    options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>,
+    options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onExit'>,
     hooks: {
       readonly onReady: (
         loadErrors: Readonly<Record<string, string>>,
         nodes: Readonly<Record<string, GraphNodes>>,
       ) => void;
-      readonly onGone: (exit: Parameters<GraphWorkerOptions['onGone']>[0]) => void;
+      readonly onExit: (exit: Parameters<GraphWorkerOptions['onExit']>[0]) => void;
     },
   ) {
     this.#worker = new SupervisedWorker(options, {
@@ -55,7 +55,7 @@ export class QueryWorker {
         this.#sendNext();
       },
       onMessage: (message) => this.#receive(message),
-      onGone: (exit) => {
+      onExit: (exit) => {
         const alone = this.#inFlight.size === 1;
         this.#timedOut.clear();
         for (const query of [...this.#inFlight.values()]) {
@@ -66,7 +66,7 @@ export class QueryWorker {
               : runlakeError('GRAPH_WORKER_BUSY'),
           );
         }
-        hooks.onGone(exit);
+        hooks.onExit(exit);
       },
     });
   }
@@ -108,7 +108,7 @@ export class QueryWorker {
       query.timer = setTimeout(() => {
         this.#timedOut.add(query.key);
         this.#settle(query, runlakeError('GRAPH_WORKER_BUSY'));
-      }, answerTimeoutMs);
+      }, queryTimeoutMs);
       this.#worker.send({ kind: 'ask', key: query.key, request: query.request });
     }
   }

@@ -7,7 +7,7 @@ export class RunInPool {
   readonly key: number;
   readonly job: RunJob;
   readonly feed: RunFeed;
-  readonly takeTraced: ((traced: TracedRuns) => void) | undefined;
+  readonly onChildRuns: ((traced: TracedRuns) => void) | undefined;
   readonly outcome: Promise<RunOutcome>;
   /** Set when the run was cancelled or timed out. It is then the outcome even if the process dies. */
   stopping: 'cancelled' | 'timeout' | undefined;
@@ -20,21 +20,21 @@ export class RunInPool {
     key: number,
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
-    takeTraced: ((traced: TracedRuns) => void) | undefined,
+    onChildRuns: ((traced: TracedRuns) => void) | undefined,
     on: {
       /** Maximum cost of the events that the worker may send before they are acknowledged. */
       readonly limitBytes: number;
       readonly acknowledge: (run: RunInPool, bytes: number) => void;
-      readonly takeFailed: (run: RunInPool) => void;
+      readonly onConsumeFailed: (run: RunInPool) => void;
     },
   ) {
     this.key = key;
     this.job = job;
-    this.takeTraced = takeTraced;
+    this.onChildRuns = onChildRuns;
     this.feed = new RunFeed(take, {
       limitBytes: on.limitBytes,
       acknowledge: (bytes) => on.acknowledge(this, bytes),
-      failed: () => on.takeFailed(this),
+      failed: () => on.onConsumeFailed(this),
     });
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;

@@ -34,7 +34,7 @@ export class RunWorker {
     options: ConstructorParameters<typeof SupervisedWorker>[0],
     hooks: {
       readonly onReady: (loadErrors: Readonly<Record<string, string>>) => void;
-      readonly onGone: (exit: WorkerExit) => void;
+      readonly onExit: (exit: WorkerExit) => void;
       /** Called when a slot may have become free. */
       readonly onChange: () => void;
     },
@@ -53,13 +53,13 @@ export class RunWorker {
         if (run === undefined) throw violation(`a message '${message.kind}' of a run that it does not have`);
         if (message.kind === 'ended') this.#remove(run, message.outcome);
         else if (run.abandoned) return;
-        else if (message.kind === 'traced') run.takeTraced?.(message.traced);
+        else if (message.kind === 'traced') run.onChildRuns?.(message.traced);
         else if (run.feed.admit(packedCost(message.packed))) run.feed.put(unpackChunks(message.packed));
         else throw violation('more events than the send window allows');
       },
-      onGone: (exit) => {
+      onExit: (exit) => {
         this.#loseRuns(exit);
-        hooks.onGone(exit);
+        hooks.onExit(exit);
         hooks.onChange();
       },
     });

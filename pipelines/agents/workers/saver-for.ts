@@ -1,15 +1,15 @@
 import { type BaseCheckpointSaver, MemorySaver } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
-import { type EarlyAnswers, type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
+import { type EarlyAcks, type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
 
 /** Creates checkpoint savers for runs and queries. A saver with a lease may write; one without a lease only reads. */
-export type SaverFor = (lease?: Lease, early?: EarlyAnswers) => SettlingSaver;
+export type SaverFor = (lease?: Lease, early?: EarlyAcks) => SettlingSaver;
 
 export interface SettlingSaver extends BaseCheckpointSaver {
   /** Of savers that acknowledge early: resolves when all writes are stored. @throws the error of a write that failed. */
   settled?(): Promise<void>;
   /** Of persistent savers: whether a task of the thread has used a resume value of the run. */
-  tookAnswer?(key: string): Promise<boolean>;
+  hasConsumedResume?(key: string): Promise<boolean>;
 }
 
 /** Without connections, all state is kept in the memory of this process. */

@@ -58,7 +58,7 @@ export async function stoppedWithin(
     if (graphs.size === 0) return;
     for (const { name, state } of (await graph.getState(config)).tasks) {
       const subgraph = graphs.get(name);
-      const namespace = configurableOf(state)?.checkpoint_ns;
+      const namespace = getConfigurable(state)?.checkpoint_ns;
       if (subgraph === undefined || namespace === undefined) continue;
       await visitSubgraph(subgraph, subgraph.checkpointer === true ? withoutTasks(namespace) : namespace);
     }
@@ -115,7 +115,7 @@ function includesAny(nodes: Nodes, names: readonly string[]): boolean {
   return names.some((name) => (nodes === '*' ? name !== '__start__' : nodes.includes(name)));
 }
 
-function configurableOf(state: object | undefined): CheckpointConfig['configurable'] {
+function getConfigurable(state: object | undefined): CheckpointConfig['configurable'] {
   return state !== undefined && 'configurable' in state ? (state as CheckpointConfig).configurable : undefined;
 }
 

@@ -13,7 +13,7 @@ export interface SupervisedWorkerHooks {
   /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
   readonly onMessage: (message: FromWorker) => void;
   /** Called when a process has ended. A new process starts by itself, unless `stop` was called. */
-  readonly onGone: (exit: WorkerExit) => void;
+  readonly onExit: (exit: WorkerExit) => void;
 }
 
 const minBackoffMs = 100;
@@ -25,11 +25,11 @@ const healthyAfterMs = 5_000;
  * Supervises one worker process: restarts it whenever it ends.
  *
  * Invariant: at most one process at a time, none after `stop` has resolved. 1. A process is launched. 2. It becomes
- * ready and works. 3. It ends, and `onGone` is called. 4. A new process is launched: at once, or, after a short life,
+ * ready and works. 3. It ends, and `onExit` is called. 4. A new process is launched: at once, or, after a short life,
  * with a backoff of 0.1 s that doubles to 10 s.
  */
 export class SupervisedWorker {
-  readonly #options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>;
+  readonly #options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onExit'>;
   readonly #hooks: SupervisedWorkerHooks;
   #worker: GraphWorker | undefined;
   #ready = false;
@@ -39,7 +39,7 @@ export class SupervisedWorker {
   #whenGone: (() => void)[] = [];
 
   /** Starts the first process. `options` is called for each launch. */
-  constructor(options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>, hooks: SupervisedWorkerHooks) {
+  constructor(options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onExit'>, hooks: SupervisedWorkerHooks) {
     this.#options = options;
     this.#hooks = hooks;
     this.#launch();
@@ -81,11 +81,11 @@ export class SupervisedWorker {
           this.#hooks.onReady(message.loadErrors, message.routes, message.nodes);
         } else this.#hooks.onMessage(message);
       },
-      onGone: (exit) => {
+      onExit: (exit) => {
         this.#worker = undefined;
         this.#ready = false;
         if (performance.now() - startedAtMs > healthyAfterMs) this.#failures = 0;
-        this.#hooks.onGone(exit);
+        this.#hooks.onExit(exit);
         for (const resolve of this.#whenGone.splice(0)) resolve();
         if (this.#stopped) return;
         const backoffMs = this.#failures === 0 ? 0 : Math.min(minBackoffMs * 2 ** (this.#failures - 1), maxBackoffMs);

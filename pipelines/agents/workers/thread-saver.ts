@@ -34,7 +34,7 @@ export function isFailedWrite(error: unknown): boolean {
  * that clients know; the underlying saver uses keys of deployment and thread.
  */
 export class ThreadSaver extends BaseCheckpointSaver {
-  readonly #saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver;
+  readonly #saver: Pick<SettlingSaver, 'hasConsumedResume'> & BaseCheckpointSaver;
   readonly #deploymentId: string;
   readonly #onFailure: (error: unknown) => void;
   #blank: boolean;
@@ -46,7 +46,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
    * which may be long before LangGraph reports the error.
    */
   constructor(
-    saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver,
+    saver: Pick<SettlingSaver, 'hasConsumedResume'> & BaseCheckpointSaver,
     deploymentId: string,
     { blank = false, onFailure = () => undefined }: { blank?: boolean; onFailure?: (error: unknown) => void } = {},
   ) {
@@ -70,8 +70,8 @@ export class ThreadSaver extends BaseCheckpointSaver {
    *
    * @returns whether an earlier attempt used it.
    */
-  async hideUsedAnswer(threadId: string): Promise<boolean> {
-    this.#isAnswered = (await this.#saver.tookAnswer?.(this.#key(threadId))) ?? false;
+  async hideConsumedResume(threadId: string): Promise<boolean> {
+    this.#isAnswered = (await this.#saver.hasConsumedResume?.(this.#key(threadId))) ?? false;
     return this.#isAnswered;
   }
 

@@ -10,7 +10,7 @@
  *   2. Each frame goes to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is delivered
  *      afterwards.
  *   3. If the child closes the pipe without exiting, the front kills it.
- *   4. `onGone` is called once, after the child has exited and its frames were read. A grandchild that holds the pipe
+ *   4. `onExit` is called once, after the child has exited and its frames were read. A grandchild that holds the pipe
  *      open delays the call by at most one second. Releasing the account kills all processes that still run under it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -30,7 +30,7 @@ export interface WorkerChildOptions {
   readonly accounts?: AccountSource | undefined;
   readonly limits: FrameLimits;
   readonly onFrame: (frame: Frame) => void;
-  readonly onGone: (end: ChildEnd) => void;
+  readonly onExit: (end: ChildEnd) => void;
   /** Receives each line of standard output and standard error, at most 1,000 a second. Absent: output is discarded. */
   readonly onLine?: (line: string) => void;
 }
@@ -56,7 +56,7 @@ export class WorkerChild {
   #gone = false;
 
   constructor(options: WorkerChildOptions) {
-    const { program, execArgv, folder, environment, accounts, limits, onFrame, onGone, onLine } = options;
+    const { program, execArgv, folder, environment, accounts, limits, onFrame, onExit, onLine } = options;
     const output = onLine === undefined ? 'ignore' : 'pipe';
     let account: ProcessAccount | undefined;
     try {
@@ -74,7 +74,7 @@ export class WorkerChild {
       // Depending on the error code, Node throws a failed spawn here or emits it as 'error' below.
       this.#gone = true;
       account?.release();
-      setImmediate(() => onGone({ code: null, signal: null, error: error as Error }));
+      setImmediate(() => onExit({ code: null, signal: null, error: error as Error }));
       return;
     }
     const child = this.#child;
@@ -88,7 +88,7 @@ export class WorkerChild {
       this.#pipe?.destroy();
       account?.release();
       const violation = this.#violation;
-      onGone({ code, signal, ...(error && { error }), ...(violation !== undefined && { violation }) });
+      onExit({ code, signal, ...(error && { error }), ...(violation !== undefined && { violation }) });
     };
     child.once('error', (error) => {
       if (child.pid === undefined) gone(null, null, error);

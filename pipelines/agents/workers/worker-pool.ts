@@ -129,7 +129,7 @@ export interface WorkerPool {
   start(
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
-    takeTraced?: (traced: TracedRuns) => void,
+    onChildRuns?: (traced: TracedRuns) => void,
   ): RunHandle;
   /**
    * Answers a query in a separate worker, so that it never waits behind runs. Resolves with JSON text.

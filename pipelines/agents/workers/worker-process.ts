@@ -87,7 +87,7 @@ function receive(message: ToWorker): void {
       void answer(message);
       return;
     case 'auth':
-      void answerAuth(message);
+      void executeAuth(message);
   }
 }
 
@@ -190,7 +190,7 @@ async function answer({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Pro
   }
 }
 
-async function answerAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>): Promise<void> {
+async function executeAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>): Promise<void> {
   if (auth === undefined) return;
   const answer =
     'identify' in request ? await auth.identify(request.identify) : await auth.authorize(request.authorize);

@@ -17,8 +17,8 @@ export interface GivenConfig {
 /** The S3 API limits a key to 1,024 bytes; an export adds fewer than 320 bytes to the prefix. */
 const maxPrefixBytes = 700;
 // AWS reserves names that begin with xn--, the prefix of internationalised host names.
-const bucketForm = /^(?!xn--)[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/;
-const regionForm = /^[A-Za-z0-9-]{1,63}$/;
+const bucketPattern = /^(?!xn--)[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/;
+const regionPattern = /^[A-Za-z0-9-]{1,63}$/;
 
 /**
  * Validates the given configuration and adds defaults.
@@ -39,11 +39,11 @@ function s3Config(given: GivenConfig, prefix: string): DestinationConfig {
   const region = given.region ?? null;
   const includesBucket = given.include_bucket_in_prefix ?? true;
   if (endpoint !== null) checkEndpoint(endpoint);
-  if (region !== null && !regionForm.test(region)) throw badBucket('region', 'region is not a valid name');
+  if (region !== null && !regionPattern.test(region)) throw badBucket('region', 'region is not a valid name');
   // Without `bucket_name`, the endpoint URL must contain the bucket.
   if (bucket === null && (includesBucket || endpoint === null))
     throw badBucket('bucket_name', 'bucket_name is missing');
-  if (bucket !== null && (!bucketForm.test(bucket) || bucket.includes('..'))) {
+  if (bucket !== null && (!bucketPattern.test(bucket) || bucket.includes('..'))) {
     throw badBucket('bucket_name', 'bucket_name is not a valid name');
   }
   const style = (given.config_kwargs_s3?.addressing_style ?? null) as AddressingStyle | null;

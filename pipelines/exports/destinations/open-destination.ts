@@ -8,7 +8,7 @@ import {
   type DestinationCredentials,
   type DestinationDeps,
   type DestinationType,
-  noDestination,
+  destinationNotFound,
 } from './destination.ts';
 
 export interface DestinationSettings {
@@ -74,7 +74,7 @@ export async function openDestination(
      WHERE workspace_id = $1 AND id = $2 AND deleted_at IS NULL`,
     [workspaceId, destinationId],
   );
-  if (row === undefined) throw noDestination();
+  if (row === undefined) throw destinationNotFound();
   const sealed = row.sealed_credentials;
   const credentials =
     sealed === null ? undefined : (JSON.parse(deps.sealer.open(sealed, destinationId).text) as DestinationCredentials);

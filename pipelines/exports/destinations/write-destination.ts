@@ -10,7 +10,7 @@ import {
   type DestinationRecord,
   type DestinationType,
   destinationColumns,
-  noDestination,
+  destinationNotFound,
   readDestination,
   sealCredentials,
 } from './destination.ts';
@@ -98,7 +98,7 @@ export async function updateDestination(
      WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL RETURNING ${destinationColumns}`,
     [id, workspaceId, change.displayName ?? null, stored?.sealed ?? null, stored?.keys ?? null],
   );
-  if (changed === undefined) throw noDestination();
+  if (changed === undefined) throw destinationNotFound();
   return changed;
 }
 
@@ -114,7 +114,7 @@ export async function deleteDestination(database: Database, workspaceId: string,
       'SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR UPDATE',
       [id, workspaceId],
     );
-    if (locked === undefined) throw noDestination();
+    if (locked === undefined) throw destinationNotFound();
     const [use] = await tx.query<{ exports: number }>(
       'SELECT count(*)::int AS exports FROM bulk_exports WHERE destination_id = $1 AND finished_at IS NULL',
       [id],

@@ -1,6 +1,6 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { inSlices, type StepwiseWork } from '../in-slices.ts';
+import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { ChildCursor } from '../json/child-cursor.ts';
 import { findPath } from '../json/find.ts';
 import { KeySet } from '../json/key-set.ts';
@@ -16,11 +16,11 @@ import {
   inconsistent,
   type Rejection,
   type RunDraft,
-  rejectionOf,
   runTooLarge,
   singleRunRefused,
+  toRejection,
 } from './draft.ts';
-import { draftOfBatch, type JsonValue, nameOf, type ReadRun, readJsonRun, readRun, runMembers } from './read-run.ts';
+import { displayId, draftOfBatch, type JsonValue, type ReadRun, readJsonRun, readRun, runMembers } from './read-run.ts';
 import type { RunLocation } from './run-locations.ts';
 
 interface Item {
@@ -36,7 +36,7 @@ interface Item {
  */
 export async function acceptBatch(sender: Sender, body: Buffer, deps: AcceptDeps): Promise<Acceptance> {
   const rejected: Rejection[] = [];
-  const drafts = await inSlices(readItems(body, deps.config, rejected));
+  const drafts = await runInTimeSlices(readItems(body, deps.config, rejected));
   return acceptDrafts(sender, drafts, rejected, deps);
 }
 
@@ -47,21 +47,21 @@ function* readItems(body: Buffer, config: AcceptDeps['config'], rejected: Reject
     let name = part;
     try {
       if (item.end - item.start > config.maxRunBytes) {
-        name = nameOf({ id: idOf(body, item) }) ?? part;
+        name = displayId({ id: readItemId(body, item) }) ?? part;
         throw runTooLarge(name, config.maxRunBytes);
       }
       const members = runMembers(body, item.start, item.end, { part, maxDepth: config.maxJsonDepth });
-      name = nameOf(members) ?? part;
+      name = displayId(members) ?? part;
       drafts.push(draftOfBatch(readRun({ kind: item.kind, run: name, members })));
     } catch (error) {
-      rejected.push(rejectionOf(name, error));
+      rejected.push(toRejection(name, error));
     }
     yield;
   }
   return drafts;
 }
 
-function idOf(body: Buffer, item: Item): JsonValue | undefined {
+function readItemId(body: Buffer, item: Item): JsonValue | undefined {
   const range = findPath(body, item.start, item.end, ['id']);
   return range && { kind: range.kind, bytes: body.subarray(range.start, range.end) };
 }
@@ -208,7 +208,7 @@ export async function acceptOtlp(
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const { maxJsonDepth: maxDepth, maxParts } = deps.config;
-  const { drafts, rejected: refused } = await inSlices(readOtlp({ body, contentType, maxDepth, maxParts }));
+  const { drafts, rejected: refused } = await runInTimeSlices(readOtlp({ body, contentType, maxDepth, maxParts }));
   const rejected: Rejection[] = refused.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,

@@ -4,18 +4,18 @@ import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { runEvents, type Topic } from '../../../schemas/topics.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
-import { inSlices, type StepwiseWork } from '../in-slices.ts';
+import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid } from '../run-event/run-event.ts';
 import {
   type Acceptance,
+  allRejectedError,
   inconsistent,
-  nothingTaken,
   type Rejection,
   type RunDraft,
-  rejectionOf,
   runTooLarge,
   type TimeLimits,
   timesError,
+  toRejection,
 } from './draft.ts';
 import type { RunLocations } from './run-locations.ts';
 
@@ -53,7 +53,7 @@ async function assignProjects(
       found.set(key, project);
     }
     if ('projectId' in project) resolved.push({ draft, projectId: project.projectId });
-    else rejected.push(rejectionOf(draft.runId, project.refusal));
+    else rejected.push(toRejection(draft.runId, project.refusal));
   }
   return resolved;
 }
@@ -141,7 +141,7 @@ export interface Companion {
  * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A
  * rejected run does not affect the others.
  *
- * @throws the error that `refusal` builds ({@link nothingTaken} by default) if nothing of the request was accepted;
+ * @throws the error that `refusal` builds ({@link allRejectedError} by default) if nothing of the request was accepted;
  *   EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is
  *   acknowledged.
  */
@@ -151,12 +151,12 @@ export async function acceptDrafts(
   rejected: Rejection[],
   deps: AcceptDeps,
   companions: readonly Companion[] = [],
-  refusal: (rejected: readonly Rejection[]) => RunlakeError = nothingTaken,
+  refusal: (rejected: readonly Rejection[]) => RunlakeError = allRejectedError,
 ): Promise<Acceptance> {
-  const timely = await inSlices(timelyDrafts(drafts, rejected, deps.config));
+  const timely = await runInTimeSlices(timelyDrafts(drafts, rejected, deps.config));
   const resolved = await assignProjects(sender.workspaceId, timely, deps.projects, rejected);
-  const messages = await inSlices(encodeRuns(sender, resolved, deps.log, deps.config, rejected));
-  const accompanying = rejectWithTheirRuns(companions, messages, rejected);
+  const messages = await runInTimeSlices(encodeRuns(sender, resolved, deps.log, deps.config, rejected));
+  const accompanying = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
   const accepted = messages.length + accompanying.length;
   if (accepted === 0 && rejected.length > 0) {
     deps.count(0, rejected);
@@ -188,7 +188,7 @@ export async function acceptDrafts(
  * Adds the companions of rejected runs to `rejected`, each with the error of its run, and returns the others. A run
  * counts as accepted if any of its events was: if only the patch of a run was rejected, its companions are accepted.
  */
-function rejectWithTheirRuns(
+function rejectCompanionsOfRejectedRuns(
   companions: readonly Companion[],
   accepted: readonly EncodedRun[],
   rejected: Rejection[],

@@ -3,27 +3,27 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
 import { readFeedbackPart } from '../../feedback/read-feedback.ts';
-import { type Part, parseMultipart } from '../body/multipart.ts';
-import { inSlices, type StepwiseWork } from '../in-slices.ts';
+import { type FormPart, parseMultipart } from '../body/multipart.ts';
+import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type Companion, type Sender } from './accept-drafts.ts';
-import { type Acceptance, type Rejection, type RunDraft, rejectionOf, requireRunSize } from './draft.ts';
+import { type Acceptance, type Rejection, type RunDraft, requireRunSize, toRejection } from './draft.ts';
 import { draftOfBatch, type PartKey, partKeys, type RunMembers, readRun, runMembers } from './read-run.ts';
 
 /** The parts of one post or patch of one run. */
 interface RunParts {
   readonly kind: 'post' | 'patch';
   readonly id: string;
-  main: Part | undefined;
-  readonly fields: Map<PartKey, Part>;
+  main: FormPart | undefined;
+  readonly fields: Map<PartKey, FormPart>;
 }
 
 /** The parts of a body, grouped by kind. */
 interface SortedParts {
   readonly runs: Iterable<RunParts>;
-  readonly feedback: readonly Part[];
-  readonly attachments: readonly { readonly part: Part; readonly runId: string; readonly name: string }[];
+  readonly feedback: readonly FormPart[];
+  readonly attachments: readonly { readonly part: FormPart; readonly runId: string; readonly name: string }[];
 }
 
 /**
@@ -36,7 +36,7 @@ export async function acceptMultipart(
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const rejected: Rejection[] = [];
-  const { drafts, companions } = await inSlices(readParts(sender, body, contentType, deps, rejected));
+  const { drafts, companions } = await runInTimeSlices(readParts(sender, body, contentType, deps, rejected));
   return acceptDrafts(sender, drafts, rejected, deps, companions);
 }
 
@@ -87,7 +87,7 @@ function* readParts(
 function* collect<Item, Result>(
   items: Iterable<Item>,
   rejected: Rejection[],
-  nameOf: (item: Item) => string,
+  displayId: (item: Item) => string,
   read: (item: Item) => Result,
 ): StepwiseWork<Result[]> {
   const results: Result[] = [];
@@ -95,32 +95,38 @@ function* collect<Item, Result>(
     try {
       results.push(read(item));
     } catch (error) {
-      rejected.push(rejectionOf(nameOf(item), error));
+      rejected.push(toRejection(displayId(item), error));
     }
     yield;
   }
   return results;
 }
 
-function sortParts(parts: readonly Part[], rejected: Rejection[]): SortedParts {
+function sortParts(parts: readonly FormPart[], rejected: Rejection[]): SortedParts {
   const runs = new Map<string, RunParts>();
-  const feedback: Part[] = [];
-  const attachments: { part: Part; runId: string; name: string }[] = [];
+  const feedback: FormPart[] = [];
+  const attachments: { part: FormPart; runId: string; name: string }[] = [];
   for (const part of parts) {
     try {
       const [kind, id = '', ...rest] = part.name.split('.');
       if (kind === 'feedback') feedback.push(part);
-      else if (kind === 'attachment') attachments.push({ part, runId: idOf(part, id), name: rest.join('.') });
-      else if (kind === 'post' || kind === 'patch') addToRun(runs, kind, idOf(part, id), rest.join('.'), part);
+      else if (kind === 'attachment') attachments.push({ part, runId: readItemId(part, id), name: rest.join('.') });
+      else if (kind === 'post' || kind === 'patch') addToRun(runs, kind, readItemId(part, id), rest.join('.'), part);
       else throw misnamed(part, 'does not begin with post, patch, feedback or attachment');
     } catch (error) {
-      rejected.push(rejectionOf(part.name, error));
+      rejected.push(toRejection(part.name, error));
     }
   }
   return { runs: runs.values(), feedback, attachments };
 }
 
-function addToRun(runs: Map<string, RunParts>, kind: 'post' | 'patch', id: string, field: string, part: Part): void {
+function addToRun(
+  runs: Map<string, RunParts>,
+  kind: 'post' | 'patch',
+  id: string,
+  field: string,
+  part: FormPart,
+): void {
   if (field !== '' && !isPartKey(field)) throw misnamed(part, `does not name one of the fields ${partKeys.join(', ')}`);
   const key = `${kind}.${id}`;
   const run = runs.get(key) ?? { kind, id, main: undefined, fields: new Map() };
@@ -150,7 +156,7 @@ function readRunParts(
   return draftOfBatch(readRun({ kind, run: id, idOutside: id, members }));
 }
 
-function idOf(part: Part, text: string): string {
+function readItemId(part: FormPart, text: string): string {
   const id = parseUuid(text);
   if (id === undefined) throw misnamed(part, 'has no UUID after its first dot');
   return id;
@@ -160,6 +166,6 @@ function isPartKey(field: string): field is PartKey {
   return (partKeys as readonly string[]).includes(field);
 }
 
-function misnamed(part: Part, reason: string): Error {
+function misnamed(part: FormPart, reason: string): Error {
   return runlakeError('INVALID_RUN', { run: part.name.slice(0, 200), reason: `the name of the part ${reason}` });
 }

@@ -36,7 +36,7 @@ export interface Acceptance {
 /**
  * Converts an error of class `caller` to the rejection of one run. @throws any other error, which fails the whole request.
  */
-export function rejectionOf(run: string, error: unknown): Rejection {
+export function toRejection(run: string, error: unknown): Rejection {
   if (!isRunlakeError(error) || error.class !== 'caller') throw error;
   return { run, error };
 }
@@ -58,7 +58,7 @@ export const listedRejections = 100;
  * The error of a request of which nothing was accepted. If all runs have the same error code other than INVALID_RUN, it
  * is the error of the first run (413, 422); otherwise ALL_RUNS_INVALID with status 400, which lists them.
  */
-export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
+export function allRejectedError(rejected: readonly Rejection[]): RunlakeError {
   const { error: first } = rejected[0] as Rejection;
   if (first.code !== 'INVALID_RUN' && rejected.every(({ error }) => error.code === first.code)) return first;
   const fields = rejected

@@ -195,15 +195,15 @@ export function readJsonRun(
   const { kind, idOutside, body } = request;
   requireRunSize(idOutside ?? 'of the body', body.length, maxRunBytes);
   const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
-  const run = idOutside ?? nameOf(members) ?? 'of the body';
-  return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: newRunId }) });
+  const run = idOutside ?? displayId(members) ?? 'of the body';
+  return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: deriveRunId }) });
 }
 
 /**
  * Takes the id at the end of dotted_order, or the trace id for a root run; otherwise a new id, and a repeat creates a
  * second run.
  */
-function newRunId(reader: MemberReader): string {
+function deriveRunId(reader: MemberReader): string {
   const order = parseDottedOrder(reader.text('dotted_order') ?? '');
   if ('runId' in order) return order.runId;
   const rootId = reader.uuid('parent_run_id') === undefined ? reader.uuid('trace_id') : undefined;
@@ -211,6 +211,6 @@ function newRunId(reader: MemberReader): string {
 }
 
 /** The id as given in the body, to name the run in an error; truncated, because it may be any string. */
-export function nameOf({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
+export function displayId({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }

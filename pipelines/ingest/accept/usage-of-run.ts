@@ -36,7 +36,7 @@ export function assignUsage(values: RunValues, usage: Readonly<Record<string, un
   assignCost(values, 'promptCost', usage.input_cost);
   assignCost(values, 'completionCost', usage.output_cost);
   assignCost(values, 'totalCost', usage.total_cost ?? sumCosts(usage.input_cost, usage.output_cost));
-  const details = detailsOf(usage);
+  const details = encodeDetails(usage);
   if (details !== undefined) values.usageDetails = details;
 }
 
@@ -106,7 +106,7 @@ const detailNames = [
   ['output_cost_details', 'completion_cost_details'],
 ] as const;
 
-function detailsOf(usage: Readonly<Record<string, unknown>>): Buffer | undefined {
+function encodeDetails(usage: Readonly<Record<string, unknown>>): Buffer | undefined {
   const details: Record<string, unknown> = {};
   for (const [from, to] of detailNames) {
     const value = usage[from];

@@ -81,7 +81,7 @@ export class BodyBudget {
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
-    heldBytes.showing(() => this.#bytes, 0);
+    heldBytes.setReader(() => this.#bytes, 0);
   }
 
   /** @param onDisplaced called at most once, while the body is arriving, after its bytes were released. */

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type BodyShare, endedBodies } from './body-budget.ts';
-import { createDecoder, type Decoder, encodingsOf } from './decoders.ts';
+import { createDecoder, type Decoder, parseEncodings } from './decoders.ts';
 
 export interface CollectOptions {
   /** The header Content-Encoding. */
@@ -53,7 +53,7 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
   let onAbort = () => {};
   const release: (() => void)[] = [];
   try {
-    const decoders = encodingsOf(options.contentEncoding).map(createDecoder);
+    const decoders = parseEncodings(options.contentEncoding).map(createDecoder);
     release.push(() => {
       for (const decoder of decoders) decoder.destroy();
     });

@@ -31,7 +31,7 @@ const chunkBytes = 128 * 1024;
 const accepted = 'plain, with gzip or with zstd';
 
 /** The encodings that a Content-Encoding names, in decoding order. @throws UNSUPPORTED_ENCODING */
-export function encodingsOf(header: string | undefined): Encoding[] {
+export function parseEncodings(header: string | undefined): Encoding[] {
   const names = (header ?? '')
     .split(',')
     .map((name) => name.trim().toLowerCase())

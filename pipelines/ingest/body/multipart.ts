@@ -1,9 +1,9 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
-import { type PartHeaders, parametersOf, readPartHeaders } from './part-headers.ts';
+import { type PartHeaders, parseParameters, readPartHeaders } from './part-headers.ts';
 
 /** A part of a multipart body: its headers and position. */
-export interface Part extends PartHeaders {
+export interface FormPart extends PartHeaders {
   readonly headersStart: number;
   /** Its content is `body[start, end)`. */
   readonly start: number;
@@ -11,7 +11,7 @@ export interface Part extends PartHeaders {
 }
 
 /** RFC 2046: the characters and the length of a boundary. */
-const boundaryForm = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
+const boundaryPattern = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 const maxHeaderBytes = 8 * 1024;
 const endOfHeaders = Buffer.from('\r\n\r\n');
 
@@ -26,9 +26,9 @@ const lineFeed = 0x0a;
  * @throws INVALID_MULTIPART with the offset of the error, also if a name is repeated; TOO_MANY_PARTS before reading the
  *   parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
  */
-export function* parseMultipart(body: Buffer, contentType: string, maxParts: number): StepwiseWork<Part[]> {
-  const delimiter = Buffer.from(`\r\n--${boundaryOf(contentType)}`, 'latin1');
-  const parts: Part[] = [];
+export function* parseMultipart(body: Buffer, contentType: string, maxParts: number): StepwiseWork<FormPart[]> {
+  const delimiter = Buffer.from(`\r\n--${parseBoundary(contentType)}`, 'latin1');
+  const parts: FormPart[] = [];
   const names = new Set<string>();
   let position = afterFirstDelimiter(body, delimiter);
   for (;;) {
@@ -51,13 +51,13 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
   }
 }
 
-function boundaryOf(contentType: string): string {
+function parseBoundary(contentType: string): string {
   if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
     throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType, expected: 'multipart/form-data' });
   }
-  const boundary = parametersOf(contentType).get('boundary');
+  const boundary = parseParameters(contentType).get('boundary');
   if (boundary === undefined) throw broken(0, 'the Content-Type names no boundary');
-  if (!boundaryForm.test(boundary)) throw broken(0, 'the boundary of the Content-Type is not one of RFC 2046');
+  if (!boundaryPattern.test(boundary)) throw broken(0, 'the boundary of the Content-Type is not one of RFC 2046');
   return boundary;
 }
 

@@ -12,10 +12,10 @@ const maxHeaders = 16;
 const maxNameCharacters = 1_024;
 
 /** The form that stock SDKs write: matches name, type and length at once, for nearly every part. */
-const stockForm =
+const stockPattern =
   /^Content-Disposition: form-data; name="([ !#$&-[\]-~]+)"\r\nContent-Type: ([ -:<-~]+)(?:; ?length=(\d{1,15}))?(?:\r\nContent-Length: (\d{1,15}))?$/i;
 
-const lineForm = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t -~\u0080-\uffff]*)$/;
+const linePattern = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t -~\u0080-\uffff]*)$/;
 const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
 const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
 
@@ -26,7 +26,7 @@ const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '
  * @throws INVALID_MULTIPART
  */
 export function readPartHeaders(body: Buffer, start: number, end: number, contentBytes: number): PartHeaders {
-  const stock = stockForm.exec(body.toString('latin1', start, end));
+  const stock = stockPattern.exec(body.toString('latin1', start, end));
   if (stock !== null) {
     const [, name = '', type = '', parameter, header] = stock;
     requireLength(start, name, contentBytes, parameter);
@@ -35,9 +35,9 @@ export function readPartHeaders(body: Buffer, start: number, end: number, conten
     const contentType = type === 'application/json' ? type : type.trim().toLowerCase();
     return { name, contentType, filename: undefined };
   }
-  const headers = headersOf(body, start, end);
+  const headers = parseHeaders(body, start, end);
   const disposition = headers.get('content-disposition') ?? '';
-  const parameters = parametersOf(disposition);
+  const parameters = parseParameters(disposition);
   const name = parameters.get('name');
   if (!/^form-data\s*(;|$)/i.test(disposition) || name === undefined || name === '') {
     throw broken(start, 'a part has no Content-Disposition: form-data with a name');
@@ -52,20 +52,20 @@ export function readPartHeaders(body: Buffer, start: number, end: number, conten
     throw broken(start, `the part '${name}' has a Content-Transfer-Encoding; send its bytes as they are`);
   }
   const type = headers.get('content-type') ?? '';
-  requireLength(start, name, contentBytes, parametersOf(type).get('length'));
+  requireLength(start, name, contentBytes, parseParameters(type).get('length'));
   requireLength(start, name, contentBytes, headers.get('content-length'));
   const [essence = '', ...rest] = type.replace(lengthParameter, '').split(';');
   const contentType = [essence.toLowerCase(), ...rest].map((part) => part.trim()).join('; ');
   return { name, contentType, filename: parameters.get('filename') };
 }
 
-function headersOf(body: Buffer, start: number, end: number): Map<string, string> {
+function parseHeaders(body: Buffer, start: number, end: number): Map<string, string> {
   const headers = new Map<string, string>();
   if (!isUtf8(body.subarray(start, end))) throw broken(start, 'the headers of a part are not UTF-8');
   const lines = start < end ? body.toString('utf8', start, end).split('\r\n') : [];
   if (lines.length > maxHeaders) throw broken(start, `a part has more than ${maxHeaders} headers`);
   for (const line of lines) {
-    const [, name, value = ''] = lineForm.exec(line) ?? [];
+    const [, name, value = ''] = linePattern.exec(line) ?? [];
     if (name === undefined) throw broken(start, 'a header of a part is malformed');
     const key = name.toLowerCase();
     if (headers.has(key)) throw broken(start, `a part has the header ${name} twice`);
@@ -88,12 +88,12 @@ function broken(offset: number, reason: string): Error {
   return runlakeError('INVALID_MULTIPART', { offset, reason });
 }
 
-const parameterForm = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
+const parameterPattern = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
 
 /** Parameters of a header's value: names in lower case, quotes and escapes removed. Source: RFC 9110, 5.6.6. */
-export function parametersOf(value: string): Map<string, string> {
+export function parseParameters(value: string): Map<string, string> {
   const parameters = new Map<string, string>();
-  for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterForm)) {
+  for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterPattern)) {
     parameters.set(name.toLowerCase(), quoted === undefined ? bare.trim() : unescapeQuoted(quoted));
   }
   return parameters;

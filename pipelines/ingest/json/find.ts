@@ -1,4 +1,4 @@
-import { type JsonRange, kindOf } from './scan.ts';
+import { classifyByte, type JsonRange } from './scan.ts';
 import { skipSpace } from './scan-any.ts';
 import { skipColon, skipString, skipValue } from './skip.ts';
 import { textOfString } from './text.ts';
@@ -18,7 +18,7 @@ export function findPath(bytes: Buffer, start: number, end: number, path: readon
     to = skipValue(bytes, from, to);
   }
   if (path.length === 0) to = skipValue(bytes, from, to);
-  return { kind: kindOf(bytes[from]!), start: from, end: to };
+  return { kind: classifyByte(bytes[from]!), start: from, end: to };
 }
 
 /** The index of the value of `key` in the object at `from`; -1 if it has none. */

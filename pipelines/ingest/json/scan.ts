@@ -33,7 +33,7 @@ export function scanValue(bytes: Buffer, start: number, end: number, options: Sc
   const first = skipSpace(bytes, start, end);
   const last = scanAny(origin, first, 0);
   requireEnd(origin, last);
-  return { kind: kindOf(bytes[first]!), start: first, end: last };
+  return { kind: classifyByte(bytes[first]!), start: first, end: last };
 }
 
 /**
@@ -52,10 +52,15 @@ export function scanJson(
   if (onValue === undefined || !isContainer) return scanValue(bytes, start, end, options);
   const origin = new ScanOrigin(bytes, start, end, options);
   const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
-    onValue(kindOf(bytes[from]!), from, to, keyEnd > keyStart ? textOfString(bytes, keyStart, keyEnd) : undefined);
+    onValue(
+      classifyByte(bytes[from]!),
+      from,
+      to,
+      keyEnd > keyStart ? textOfString(bytes, keyStart, keyEnd) : undefined,
+    );
   });
   requireEnd(origin, last);
-  return { kind: kindOf(bytes[first]!), start: first, end: last };
+  return { kind: classifyByte(bytes[first]!), start: first, end: last };
 }
 
 /**
@@ -77,7 +82,7 @@ export function scanObject(
   const first = requireOpening(origin, openBrace, 'an object');
   const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
     const position = keys.find(bytes, keyStart + 1, keyEnd - 1);
-    if (position >= 0) members[position] = { kind: kindOf(bytes[from]!), start: from, end: to };
+    if (position >= 0) members[position] = { kind: classifyByte(bytes[from]!), start: from, end: to };
   });
   requireEnd(origin, last);
   return members;
@@ -99,7 +104,7 @@ function scanChildren(origin: ScanOrigin, first: number, onChild: OnChild): numb
 }
 
 /** The kind of the value that begins with `byte`, in validated JSON. */
-export function kindOf(byte: number): JsonKind {
+export function classifyByte(byte: number): JsonKind {
   switch (byte) {
     case openBrace:
       return 'object';

@@ -240,7 +240,7 @@ const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean
 ];
 const familyRoles = families.map(({ prefix, role }): AttributeRole => ({ role, prefixBytes: prefix.length }));
 
-export function roleOf(name: string): AttributeRole {
+export function findRole(name: string): AttributeRole {
   const known = exact.get(name);
   if (known !== undefined) return known;
   for (let index = 0; index < families.length; index++) {
@@ -271,20 +271,20 @@ const recent: Array<AttributeName | undefined> = new Array(slots).fill(undefined
 /** The name in `source[start, end)`; does not allocate a string if the name is cached. */
 export function attributeName(source: Buffer, start: number, end: number): AttributeName {
   const length = end - start;
-  if (length > maxCachedBytes) return nameOf(source, start, end);
+  if (length > maxCachedBytes) return internName(source, start, end);
   let hash = length;
   for (let index = start; index < end; index++) hash = (Math.imul(hash, 31) + source[index]!) | 0;
   const slot = (hash ^ (hash >>> 15)) & (slots - 1);
   const known = recent[slot];
   if (known !== undefined && isSame(known.text, source, start, length)) return known;
-  const name = nameOf(source, start, end);
+  const name = internName(source, start, end);
   recent[slot] = name;
   return name;
 }
 
-function nameOf(source: Buffer, start: number, end: number): AttributeName {
+function internName(source: Buffer, start: number, end: number): AttributeName {
   const text = source.toString('latin1', start, end);
-  return { text, role: roleOf(text) };
+  return { text, role: findRole(text) };
 }
 
 function isSame(text: string, source: Buffer, start: number, length: number): boolean {

@@ -38,7 +38,7 @@ function isDeeper(path: string, maxDepth: number): boolean {
 }
 
 /** Builds the tree of all attributes of a family and marks them as taken; undefined if the family has none. */
-export function takeTree(context: SpanContext, role: RoleName): AttributeTree | undefined {
+export function consumeTree(context: SpanContext, role: RoleName): AttributeTree | undefined {
   const { span } = context;
   if (span.find(role) < 0) return undefined;
   const tree: AttributeTree = new Map();

@@ -16,10 +16,10 @@ export function completeDrafts(
   const traces = new Map<string, TraceFacts>();
   for (const { draft } of mapped) {
     const facts = traces.get(draft.traceId);
-    if (facts === undefined) traces.set(draft.traceId, { lead: draft, project: projectOf(draft) });
+    if (facts === undefined) traces.set(draft.traceId, { lead: draft, project: findProjectDraft(draft) });
     else {
       if (rank(draft) < rank(facts.lead)) facts.lead = draft;
-      facts.project ??= projectOf(draft);
+      facts.project ??= findProjectDraft(draft);
     }
   }
   return mapped.map(({ draft, isParentDerived }) => {
@@ -27,7 +27,7 @@ export function completeDrafts(
     const parent = isParentDerived && overrides.get(overrideKey(draft.traceId, draft.values.parentRunId ?? ''));
     if (parent) draft.values.parentRunId = parent;
     if (lead === draft && project === undefined) return draft;
-    const { projectId, projectName } = projectOf(draft) ?? projectOf(lead) ?? project ?? draft;
+    const { projectId, projectName } = findProjectDraft(draft) ?? findProjectDraft(lead) ?? project ?? draft;
     const traceTimeMicros = draft.dottedOrder === undefined ? lead.traceTimeMicros : draft.traceTimeMicros;
     return { ...draft, traceTimeMicros, projectId, projectName };
   });
@@ -39,7 +39,7 @@ interface TraceFacts {
   project: OtlpDraft | undefined;
 }
 
-function projectOf(draft: OtlpDraft): OtlpDraft | undefined {
+function findProjectDraft(draft: OtlpDraft): OtlpDraft | undefined {
   return draft.projectId === undefined && draft.projectName === undefined ? undefined : draft;
 }
 

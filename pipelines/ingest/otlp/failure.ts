@@ -1,5 +1,5 @@
 import { readHead } from './any-value.ts';
-import { flagOf } from './scalars.ts';
+import { readFlag } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 import { findAttribute, type SpanEvent } from './span-events.ts';
 
@@ -16,7 +16,7 @@ const statusError = 2;
 export function writeFailure(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   const { span, out } = context;
   const traceable = span.find('traceable');
-  const isSdkSpan = traceable >= 0 && flagOf(context, traceable);
+  const isSdkSpan = traceable >= 0 && readFlag(context, traceable);
   const exception = events.findLast(({ name }) => name === 'exception');
   if (span.statusCode !== statusError && (exception === undefined || (span.statusCode === statusOk && !isSdkSpan))) {
     return undefined;

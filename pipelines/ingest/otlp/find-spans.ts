@@ -1,11 +1,11 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
 import { ChildCursor } from '../json/child-cursor.ts';
-import { type JsonRange, kindOf, requireEnd } from '../json/scan.ts';
+import { classifyByte, type JsonRange, requireEnd } from '../json/scan.ts';
 import { scanAny, skipSpace } from '../json/scan-any.ts';
 import { ScanOrigin } from '../json/scan-origin.ts';
 import { textOfString } from '../json/text.ts';
-import { jsonDepth, protoNameOf } from './json-message.ts';
+import { jsonDepth, toProtoName } from './json-message.ts';
 import { ownValueLimit, type PartLimit, partLimit, requireMemberLimit, valueLimit } from './part-limit.ts';
 
 /** The ranges of a resource, its scopes and their spans in a JSON body. */
@@ -125,7 +125,7 @@ class SpanFinder {
     const origin = this.#origin;
     const cursor = new ChildCursor(origin, first, depth);
     const { one: oneName, list: listName } = fields;
-    const protoListName = protoNameOf(listName);
+    const protoListName = toProtoName(listName);
     let one: JsonRange | undefined;
     let list: T[] | undefined;
     let protoList: T[] | undefined;
@@ -177,7 +177,7 @@ class SpanFinder {
   }
 
   #object(start: number, name: string): JsonRange | undefined {
-    const kind = kindOf(this.#origin.bytes[start]!);
+    const kind = classifyByte(this.#origin.bytes[start]!);
     if (kind === 'object') return { kind, start, end: this.#end };
     if (kind !== 'null') this.#misfit ??= `${name} is not an object`;
     return undefined;

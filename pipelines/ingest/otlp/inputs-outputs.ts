@@ -1,9 +1,9 @@
 import { readHead, writeUnwrapped, writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { type Rename, takeTree, writeTree } from './attribute-tree.ts';
+import { consumeTree, type Rename, writeTree } from './attribute-tree.ts';
 import { embeddedJson } from './embedded-json.ts';
 import { writeChoiceEvents, writeMessageEvents } from './message-events.ts';
-import { textOf } from './scalars.ts';
+import { readText } from './scalars.ts';
 import type { AttributeList } from './span.ts';
 import type { SpanContext } from './span-context.ts';
 import { findAttribute, type SpanEvent } from './span-events.ts';
@@ -88,27 +88,27 @@ function writeMessages(context: SpanContext, side: Side): boolean {
     writeAttribute(context, whole);
   } else {
     const family = side.messageParts.find((role) => span.find(role) >= 0);
-    const tree = family && takeTree(context, family);
+    const tree = family && consumeTree(context, family);
     if (tree) {
       out.ascii('{"messages":');
       writeTree(context, span.attributes, tree);
     }
   }
   const isOutput = side.key === 'output';
-  const documents = isOutput ? takeTree(context, 'documentPart') : undefined;
+  const documents = isOutput ? consumeTree(context, 'documentPart') : undefined;
   if (documents !== undefined) {
     out.ascii(out.position === start ? '{"documents":' : ',"documents":');
     writeTree(context, span.attributes, documents, documentNames);
   }
   const hasWhole = span.find(side.repeated) >= 0;
-  const embeddings = isOutput ? takeTree(context, 'embeddingPart') : undefined;
+  const embeddings = isOutput ? consumeTree(context, 'embeddingPart') : undefined;
   if (embeddings !== undefined && !hasWhole) {
     out.ascii(out.position === start ? '{"embeddings":' : ',"embeddings":');
     writeTree(context, span.attributes, embeddings);
   }
   if (hasWhole && out.position !== start) {
     span.take(span.find(side.repeated));
-    takeMimeType(context, side);
+    consumeMimeType(context, side);
   }
   const instructions = side.key === 'input' ? span.find('systemInstructions') : -1;
   if (instructions >= 0) {
@@ -149,17 +149,17 @@ function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   if (index < 0) return false;
   const { role } = span.attributes.names[index]!.role;
   const hasMimeType = role === 'inputValue' || role === 'outputValue';
-  const isPlainText = hasMimeType && takeMimeType(context, side) === 'text/plain';
+  const isPlainText = hasMimeType && consumeMimeType(context, side) === 'text/plain';
   writeWhole(context, side, span.attributes, index, isPlainText);
   span.take(index);
   return true;
 }
 
-function takeMimeType(context: SpanContext, { mimeType }: Side): string | undefined {
+function consumeMimeType(context: SpanContext, { mimeType }: Side): string | undefined {
   const index = context.span.find(mimeType);
   if (index < 0) return undefined;
   context.span.take(index);
-  return textOf(context, index);
+  return readText(context, index);
 }
 
 function writeWhole(context: SpanContext, side: Side, from: AttributeList, index: number, isPlainText: boolean): void {

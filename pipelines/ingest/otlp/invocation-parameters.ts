@@ -1,7 +1,7 @@
 import { writeUnwrapped } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { embeddedMembers } from './embedded-json.ts';
-import { headOf } from './scalars.ts';
+import { readAttributeHead } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
 /** Writes the member `invocation_params`, the parameters of a model or tool call; nothing if the span has none. */
@@ -32,7 +32,7 @@ function writeWholeParameters(context: SpanContext, inner: number, written: Set<
   const { out, span, reader } = context;
   const index = span.find('parameters');
   if (index < 0) return;
-  const { kind, start, end } = headOf(context, index);
+  const { kind, start, end } = readAttributeHead(context, index);
   const members = kind === 'string' ? embeddedMembers(reader.source, start, end, context.maxJsonDepth) : undefined;
   if (members === undefined) return;
   span.take(index);

@@ -39,7 +39,7 @@ const names = [
 ];
 
 /** Each name in both forms that the JSON encoding of protobuf allows. */
-const known = new KeySet([...new Set(names.flatMap((name) => [name, protoNameOf(name)]))]);
+const known = new KeySet([...new Set(names.flatMap((name) => [name, toProtoName(name)]))]);
 
 /** Maximum JSON levels per level of an attribute value, and levels of the messages around the values. */
 const levelsPerValue = 5;
@@ -64,6 +64,6 @@ export function jsonDepth(valueDepth: number): number {
 }
 
 /** The name as in the .proto file: `startTimeUnixNano` becomes `start_time_unix_nano`. */
-export function protoNameOf(name: string): string {
+export function toProtoName(name: string): string {
   return name.replace(/[A-Z]/g, (character) => `_${character.toLowerCase()}`);
 }

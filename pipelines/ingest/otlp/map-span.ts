@@ -7,10 +7,10 @@ import { writeInputs, writeOutputs } from './inputs-outputs.ts';
 import { writeParameters } from './invocation-parameters.ts';
 import { writeMetadata } from './metadata.ts';
 import { writeOtel } from './otel-details.ts';
-import { runTypeOf } from './run-type.ts';
-import { takeText } from './scalars.ts';
+import { deriveRunType } from './run-type.ts';
+import { consumeText } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
-import { nameOf, takeOptionalUuid, writeSerialized, writeTags } from './small-fields.ts';
+import { consumeOptionalUuid, internName, writeSerialized, writeTags } from './small-fields.ts';
 import type { SpanContext } from './span-context.ts';
 import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 import { readIdentity } from './span-identity.ts';
@@ -34,17 +34,17 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   const { span } = context;
   for (const role of ['traceable', 'internal'] as const) if (span.find(role) >= 0) span.take(span.find(role));
   const events = readEvents(context);
-  const runType = runTypeOf(context);
+  const runType = deriveRunType(context);
   const values: RunValues = {
-    name: nameOf(context, runType === 'tool'),
+    name: internName(context, runType === 'tool'),
     runType,
     startedAtMicros: identity.startedAtMicros,
   };
   assign(values, 'endedAtMicros', identity.endedAtMicros);
   assign(values, 'parentRunId', identity.parentRunId);
-  assign(values, 'referenceExampleId', takeOptionalUuid(context, 'exampleId'));
-  const projectId = takeOptionalUuid(context, 'projectId');
-  const projectName = takeText(context, 'projectName');
+  assign(values, 'referenceExampleId', consumeOptionalUuid(context, 'exampleId'));
+  const projectId = consumeOptionalUuid(context, 'projectId');
+  const projectName = consumeText(context, 'projectName');
   assign(values, 'tags', writeTags(context));
   assign(values, 'inputs', writeInputs(context, events));
   assign(values, 'outputs', writeOutputs(context, events));

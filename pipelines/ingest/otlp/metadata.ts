@@ -1,6 +1,6 @@
 import { writeUnwrapped, writeValue } from './any-value.ts';
 import { embeddedMembers } from './embedded-json.ts';
-import { headOf } from './scalars.ts';
+import { readAttributeHead } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
 import type { SpanContext } from './span-context.ts';
 import { writeUsage } from './usage-metadata.ts';
@@ -57,7 +57,8 @@ function writeModelName(context: SpanContext, start: number): void {
   const own = span.find('modelName') >= 0 ? span.find('modelName') : span.find('embeddingModelName');
   const index =
     own >= 0 ? own : span.find('responseModel') >= 0 ? span.find('responseModel') : span.find('requestModel');
-  if (index < 0 || headOf(context, index).kind !== 'string' || !begin(context, start, 'ls_model_name')) return;
+  if (index < 0 || readAttributeHead(context, index).kind !== 'string' || !begin(context, start, 'ls_model_name'))
+    return;
   context.out.ascii('"ls_model_name":');
   writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
   if (own >= 0) span.take(own);
@@ -82,7 +83,7 @@ function writeMetadataObject(context: SpanContext, start: number): void {
   const { span, out, reader } = context;
   const index = span.find('metadataObject');
   if (index < 0) return;
-  const value = headOf(context, index);
+  const value = readAttributeHead(context, index);
   if (value.kind !== 'string') return;
   const members = embeddedMembers(reader.source, value.start, value.end, context.maxJsonDepth);
   if (members === undefined) return;

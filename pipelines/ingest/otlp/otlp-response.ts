@@ -6,7 +6,7 @@ export interface OtlpAnswer {
 }
 
 /** The encoding that a Content-Type names; undefined if OTLP does not define it. */
-export function encodingOf(contentType: string | undefined): 'protobuf' | 'json' | undefined {
+export function parseEncoding(contentType: string | undefined): 'protobuf' | 'json' | undefined {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase();
   if (type === 'application/x-protobuf' || type === 'application/protobuf') return 'protobuf';
   return type === 'application/json' ? 'json' : undefined;
@@ -18,7 +18,7 @@ export function encodingOf(contentType: string | undefined): 'protobuf' | 'json'
  */
 export function otlpResponse(contentType: string | undefined, rejectedCount: number, message: string): OtlpAnswer {
   const isPartial = rejectedCount > 0 || message !== '';
-  if (encodingOf(contentType) === 'json') {
+  if (parseEncoding(contentType) === 'json') {
     const partialSuccess = { rejectedSpans: String(rejectedCount), errorMessage: message };
     return json(isPartial ? { partialSuccess } : {});
   }
@@ -34,7 +34,7 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
 
 /** Builds the google.rpc.Status of a failed request, in the encoding of the request; in JSON if that is unknown. */
 export function otlpFailure(contentType: string | undefined, message: string): OtlpAnswer {
-  if (encodingOf(contentType) !== 'protobuf') return json({ message });
+  if (parseEncoding(contentType) !== 'protobuf') return json({ message });
   const writer = new ProtobufWriter();
   writer.text(0x12, message);
   return protobuf(writer);

@@ -5,7 +5,7 @@ import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
 import { JsonText } from './json-text.ts';
 import { type MappedSpan, mapSpan, type OtlpDraft } from './map-span.ts';
-import { encodingOf } from './otlp-response.ts';
+import { parseEncoding } from './otlp-response.ts';
 import { detailLimit } from './part-limit.ts';
 import { ProtobufReader } from './protobuf-reader.ts';
 import { readShared } from './shared-metadata.ts';
@@ -39,7 +39,7 @@ export interface OtlpRuns {
  *   TOO_MANY_PARTS.
  */
 export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest): StepwiseWork<OtlpRuns> {
-  const encoding = encodingOf(contentType);
+  const encoding = parseEncoding(contentType);
   if (encoding === undefined) {
     const expected = 'application/x-protobuf or application/json';
     throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });

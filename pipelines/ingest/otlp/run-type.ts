@@ -1,22 +1,22 @@
 import { type RunType, runTypes } from '../run-event/run-event.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { textOf } from './scalars.ts';
+import { readText } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
 const own = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
 
 /** Attributes that decide the run type, most specific first, with the meaning of their values (in lower case). */
 const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; otherwise?: RunType }> = [
-  { role: 'runType', types: mapOf(own) },
+  { role: 'runType', types: toMap(own) },
   {
     role: 'inferenceKind',
-    types: mapOf({ ...own, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
+    types: toMap({ ...own, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
   },
-  { role: 'traceloopKind', types: mapOf({ ...own, workflow: 'chain', task: 'chain', agent: 'chain' }) },
-  { role: 'requestType', types: mapOf({ embedding: 'embedding', rerank: 'retriever' }), otherwise: 'llm' },
+  { role: 'traceloopKind', types: toMap({ ...own, workflow: 'chain', task: 'chain', agent: 'chain' }) },
+  { role: 'requestType', types: toMap({ embedding: 'embedding', rerank: 'retriever' }), otherwise: 'llm' },
   {
     role: 'operation',
-    types: mapOf({
+    types: toMap({
       ...own,
       chat: 'llm',
       completion: 'llm',
@@ -32,7 +32,7 @@ const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunTyp
   },
   {
     role: 'sdkOperation',
-    types: mapOf({
+    types: toMap({
       'ai.generatetext.dogenerate': 'llm',
       'ai.streamtext.dostream': 'llm',
       'ai.generateobject.dogenerate': 'llm',
@@ -61,12 +61,12 @@ const hints: ReadonlyArray<readonly [RoleName, RunType]> = [
 ];
 
 /** The run type of a span; `chain` by default. */
-export function runTypeOf(context: SpanContext): RunType {
+export function deriveRunType(context: SpanContext): RunType {
   const { span } = context;
   for (const { role, types, otherwise } of sources) {
     const index = span.find(role);
     if (index < 0) continue;
-    const text = textOf(context, index);
+    const text = readText(context, index);
     const type = text === undefined ? undefined : (types.get(text.toLowerCase()) ?? otherwise);
     if (type === undefined) continue;
     // The other attributes carry more detail than the run type, so they stay in the metadata.
@@ -77,6 +77,6 @@ export function runTypeOf(context: SpanContext): RunType {
   return 'chain';
 }
 
-function mapOf(types: Record<string, RunType>): ReadonlyMap<string, RunType> {
+function toMap(types: Record<string, RunType>): ReadonlyMap<string, RunType> {
   return new Map(Object.entries(types));
 }

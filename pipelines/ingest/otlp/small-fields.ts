@@ -1,12 +1,13 @@
 import { parseUuid } from '../run-event/uuid.ts';
 import { writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { headOf, takeText, textOf } from './scalars.ts';
+import { consumeText, readAttributeHead, readText } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
 /** The run's name: from an attribute, else the span's. */
-export function nameOf(context: SpanContext, isTool: boolean): string {
-  const own = takeText(context, 'name') ?? takeText(context, 'entityName') ?? (isTool && takeText(context, 'toolName'));
+export function internName(context: SpanContext, isTool: boolean): string {
+  const own =
+    consumeText(context, 'name') ?? consumeText(context, 'entityName') ?? (isTool && consumeText(context, 'toolName'));
   const { start, end } = context.span.name;
   return own || context.text(start, end) || 'unknown';
 }
@@ -16,14 +17,14 @@ export function writeTags(context: SpanContext): Buffer | undefined {
   const { span, out } = context;
   const index = span.find('tags');
   if (index < 0) return undefined;
-  const { kind } = headOf(context, index);
+  const { kind } = readAttributeHead(context, index);
   const start = out.position;
   if (kind === 'array') {
     writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
     span.take(index);
     return out.since(start);
   }
-  const text = textOf(context, index);
+  const text = readText(context, index);
   if (text === undefined) return undefined;
   span.take(index);
   const tags = text.split(',').flatMap((tag) => tag.trim() || []);
@@ -55,10 +56,10 @@ export function writeSerialized(context: SpanContext): Buffer | undefined {
 }
 
 /** Reads a UUID; an attribute that is not one stays metadata. */
-export function takeOptionalUuid(context: SpanContext, role: RoleName): string | undefined {
+export function consumeOptionalUuid(context: SpanContext, role: RoleName): string | undefined {
   const index = context.span.find(role);
   if (index < 0) return undefined;
-  const id = parseUuid(textOf(context, index) ?? '');
+  const id = parseUuid(readText(context, index) ?? '');
   if (id !== undefined) context.span.take(index);
   return id;
 }

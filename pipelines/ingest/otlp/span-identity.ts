@@ -2,7 +2,7 @@ import { parseDottedOrder } from '../run-event/dotted-order.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import type { RoleName } from './attribute-roles.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
-import { flagOf, textOf } from './scalars.ts';
+import { readFlag, readText } from './scalars.ts';
 import type { ByteRange } from './span.ts';
 import { overrideKey, type SpanContext } from './span-context.ts';
 
@@ -39,10 +39,10 @@ export function readIdentity(context: SpanContext): SpanIdentity | undefined {
     return refuse(context, 'end_time_unix_nano is before start_time_unix_nano');
   }
   const endedAtMicros = hasEnd ? microsOfNanos(span.endLow, span.endHigh) : undefined;
-  const order = takeDottedOrder(context);
-  const statedRunId = takeUuid(context, 'runId') ?? order?.runId;
-  const statedTraceId = takeUuid(context, 'traceId') ?? order?.traceId;
-  const statedParentId = takeUuid(context, 'parentId');
+  const order = consumeDottedOrder(context);
+  const statedRunId = consumeUuid(context, 'runId') ?? order?.runId;
+  const statedTraceId = consumeUuid(context, 'traceId') ?? order?.traceId;
+  const statedParentId = consumeUuid(context, 'parentId');
   const runId = statedRunId ?? spanId;
   const traceId = statedTraceId ?? otelTraceId;
   if (order !== undefined) {
@@ -85,22 +85,22 @@ function isMarkedRoot(context: SpanContext): boolean {
   const index = context.span.find('isRoot');
   if (index < 0) return false;
   context.span.take(index);
-  return flagOf(context, index);
+  return readFlag(context, index);
 }
 
-function takeUuid(context: SpanContext, role: RoleName): string | undefined {
+function consumeUuid(context: SpanContext, role: RoleName): string | undefined {
   const index = context.span.find(role);
   if (index < 0) return undefined;
   context.span.take(index);
-  const id = parseUuid(textOf(context, index) ?? '');
+  const id = parseUuid(readText(context, index) ?? '');
   return id ?? refuse(context, `${context.span.attributes.names[index]!.text} is not a UUID`);
 }
 
-function takeDottedOrder(context: SpanContext) {
+function consumeDottedOrder(context: SpanContext) {
   const index = context.span.find('dottedOrder');
   if (index < 0) return undefined;
   context.span.take(index);
-  const parsed = parseDottedOrder(textOf(context, index) ?? '');
+  const parsed = parseDottedOrder(readText(context, index) ?? '');
   return 'reason' in parsed ? refuse(context, `langsmith.span.dotted_order ${parsed.reason}`) : parsed;
 }
 

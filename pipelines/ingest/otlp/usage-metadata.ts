@@ -1,7 +1,7 @@
 import { writeUnwrapped } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { embeddedJson } from './embedded-json.ts';
-import { headOf, numberOf } from './scalars.ts';
+import { readAttributeHead, readNumber } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
 const counts: ReadonlyArray<readonly [RoleName, string]> = [
@@ -45,10 +45,10 @@ export function writeUsage(context: SpanContext): boolean {
   if (whole >= 0 && isObject(context, whole)) {
     writeUnwrapped(context, span.attributes.valueStarts[whole]!, span.attributes.valueEnds[whole]!);
     span.take(whole);
-    for (const [role] of counts) takeIfPresent(context, role);
+    for (const [role] of counts) consumeIfPresent(context, role);
     for (const { whole: object, counts: parts } of details) {
-      takeIfPresent(context, object);
-      for (const [role] of parts) takeIfPresent(context, role);
+      consumeIfPresent(context, object);
+      for (const [role] of parts) consumeIfPresent(context, role);
     }
     return true;
   }
@@ -84,20 +84,20 @@ function writeCounts(context: SpanContext, roles: ReadonlyArray<readonly [RoleNa
   for (const [role, key] of roles) {
     const index = span.find(role);
     if (index < 0) continue;
-    const number = numberOf(context, index);
+    const number = readNumber(context, index);
     if (number === undefined || !(costs.has(role) || Number.isInteger(number))) continue;
     out.ascii(out.position === start ? `"${key}":${number}` : `,"${key}":${number}`);
     span.take(index);
   }
 }
 
-function takeIfPresent({ span }: SpanContext, role: RoleName): void {
+function consumeIfPresent({ span }: SpanContext, role: RoleName): void {
   const index = span.find(role);
   if (index >= 0) span.take(index);
 }
 
 function isObject(context: SpanContext, index: number): boolean {
-  const { kind, start, end } = headOf(context, index);
+  const { kind, start, end } = readAttributeHead(context, index);
   if (kind === 'list') return true;
   return kind === 'string' && embeddedJson(context.reader.source, start, end, context.maxJsonDepth) === 'object';
 }

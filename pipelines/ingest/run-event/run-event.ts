@@ -153,28 +153,28 @@ const traceTimeAt = fieldOffset(runEvents, 'trace_time');
 const receivedAt = traceTimeAt + fixedWidthBytes.key_time;
 
 /** Tenant and trace as one string, as a key for caches. */
-export function traceKeyOf(framed: Buffer): string {
+export function readTraceKey(framed: Buffer): string {
   return framed.toString('latin1', tenantAt + 1, traceAt + 37);
 }
-/** Builds the key that {@link traceKeyOf} reads; the `H` is the length byte of the second UUID: 36 in zig-zag. */
+/** Builds the key that {@link readTraceKey} reads; the `H` is the length byte of the second UUID: 36 in zig-zag. */
 export function traceKey(tenantId: string, traceId: string): string {
   return `${tenantId}H${traceId}`;
 }
-export function tenantIdOf(framed: Buffer): string {
+export function readTenantId(framed: Buffer): string {
   return uuidAt(framed, tenantAt);
 }
-export function traceIdOf(framed: Buffer): string {
+export function readTraceId(framed: Buffer): string {
   return uuidAt(framed, traceAt);
 }
-export function projectIdOf(framed: Buffer): string {
+export function readProjectId(framed: Buffer): string {
   return uuidAt(framed, projectAt);
 }
-export function traceTimeMicrosOf(framed: Buffer): number {
+export function readTraceTimeMicros(framed: Buffer): number {
   return timeMicrosAt(framed, traceTimeAt);
 }
 
 /** Acceptance time of the event, in microseconds since 1970; `undefined` if it cannot be read in place. */
-export function receivedAtMicrosOf(framed: Buffer): number | undefined {
+export function readReceivedAtMicros(framed: Buffer): number | undefined {
   if (framed.length < receivedAt + 8 || !isEightByteLong(framed, receivedAt)) return undefined;
   return timeMicrosAt(framed, receivedAt);
 }

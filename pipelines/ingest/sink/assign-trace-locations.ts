@@ -2,10 +2,10 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import {
   nilUuid,
-  projectIdOf,
+  readProjectId,
+  readTraceKey,
+  readTraceTimeMicros,
   traceKey,
-  traceKeyOf,
-  traceTimeMicrosOf,
   withTraceLocation,
 } from '../run-event/run-event.ts';
 
@@ -118,17 +118,17 @@ export function assignTraceLocations<R extends HasRecord>(
 ): LocatedEvents<R> {
   const newTraces: string[] = [];
   for (const { record } of events) {
-    const key = traceKeyOf(record.value);
-    const projectId = projectIdOf(record.value);
+    const key = readTraceKey(record.value);
+    const projectId = readProjectId(record.value);
     if (projectId === nilUuid || locations.has(key)) continue;
-    locations.set(key, { projectId, traceTimeMicros: traceTimeMicrosOf(record.value) });
+    locations.set(key, { projectId, traceTimeMicros: readTraceTimeMicros(record.value) });
     newTraces.push(key);
   }
   const located: R[] = [];
   const deferred: R[] = [];
   let moved = 0;
   for (const event of events) {
-    const location = locations.get(traceKeyOf(event.record.value));
+    const location = locations.get(readTraceKey(event.record.value));
     if (location === undefined) {
       deferred.push(event);
       continue;
@@ -143,6 +143,7 @@ export function assignTraceLocations<R extends HasRecord>(
 /** Returns the record itself if it already has `location`, else a copy that does. */
 export function moveTo(record: LogRecord, location: TraceLocation): LogRecord {
   const { value } = record;
-  if (projectIdOf(value) === location.projectId && traceTimeMicrosOf(value) === location.traceTimeMicros) return record;
+  if (readProjectId(value) === location.projectId && readTraceTimeMicros(value) === location.traceTimeMicros)
+    return record;
   return { ...record, value: withTraceLocation(value, location.projectId, location.traceTimeMicros) };
 }

@@ -1,6 +1,6 @@
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
-import { tenantIdOf, traceIdOf } from '../run-event/run-event.ts';
+import { readTenantId, readTraceId } from '../run-event/run-event.ts';
 
 /** A stored event whose trace location is not known yet. */
 interface DeferredEvent {
@@ -41,7 +41,7 @@ export async function deferEvents(
   records: readonly LogRecord[],
 ): Promise<void> {
   await database.transaction(async (transaction) => {
-    for (const chunk of chunksOf(records)) {
+    for (const chunk of splitIntoChunks(records)) {
       await transaction.query(
         `WITH events AS (
            SELECT * FROM unnest($2::int[], $3::bigint[], $4::uuid[], $5::uuid[], $6::bytea[], $7::bytea[], $8::text[])
@@ -58,8 +58,8 @@ export async function deferEvents(
           topic,
           chunk.map(({ partition }) => partition),
           chunk.map(({ offset }) => offset),
-          chunk.map(({ value }) => tenantIdOf(value)),
-          chunk.map(({ value }) => traceIdOf(value)),
+          chunk.map(({ value }) => readTenantId(value)),
+          chunk.map(({ value }) => readTraceId(value)),
           chunk.map(({ key }) => Buffer.from(key)),
           chunk.map(({ value }) => value),
           chunk.map(({ headers }) => JSON.stringify(headers)),
@@ -71,7 +71,7 @@ export async function deferEvents(
 }
 
 /** Splits `records` by the limits of one statement. */
-function* chunksOf(records: readonly LogRecord[]): Generator<readonly LogRecord[]> {
+function* splitIntoChunks(records: readonly LogRecord[]): Generator<readonly LogRecord[]> {
   let from = 0;
   let bytes = 0;
   for (const [index, { value }] of records.entries()) {
@@ -92,7 +92,7 @@ export async function deleteDeferredOffsets(database: Sql, before: Date): Promis
 }
 
 /**
- * Returns the deferred events of `traces`, in log order, and renews their time so that {@link takeExpiredEvents} skips
+ * Returns the deferred events of `traces`, in log order, and renews their time so that {@link deleteExpiredEvents} skips
  * them until {@link releaseEvents} deletes them. Each event is therefore either stored or sent to the dead-letter
  * queue, never both.
  */
@@ -116,7 +116,7 @@ export async function claimDeferredEvents(
  * Deletes up to `limit` events deferred before `before`, oldest first, and returns them. The caller stores them in the
  * same transaction.
  */
-export async function takeExpiredEvents(
+export async function deleteExpiredEvents(
   transaction: Sql,
   before: Date,
   limit: number,

@@ -133,7 +133,7 @@ async function insertBody(
   inserted();
   batchRows.observe({ table }, records.length);
   batchBytes.observe({ table }, body.length);
-  if (topic.placedByTrace) recordVisible(records);
+  if (topic.assignsTraceLocation) recordVisible(records);
   return undefined;
 }
 

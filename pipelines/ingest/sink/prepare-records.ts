@@ -3,15 +3,15 @@ import {
   fieldOffset,
   fixedFieldsError,
   flagAt,
-  schemaIdOf,
+  readSchemaId,
   type TimeBounds,
   writePosition,
 } from '../../../infra/event-log/avro.ts';
-import { type AvroWalk, columnsOf, compileAvroWalk } from '../../../infra/event-log/avro-schema.ts';
+import { type AvroWalk, compileAvroWalk, listColumns } from '../../../infra/event-log/avro-schema.ts';
 import type { EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { maxRunAheadHours } from '../accept/draft.ts';
-import { unkeptEvents } from './sink-metrics.ts';
+import { transientEvents } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
 /**
@@ -26,7 +26,7 @@ function dropUnstored(topic: Topic, records: readonly ValidRecord[]): readonly V
   if (topic.storedIf === undefined) return records;
   const at = fieldOffset(topic, topic.storedIf);
   const kept = records.filter(({ record }) => flagAt(record.value, at));
-  unkeptEvents.inc({ topic: topic.name }, records.length - kept.length);
+  transientEvents.inc({ topic: topic.name }, records.length - kept.length);
   return kept;
 }
 
@@ -54,10 +54,10 @@ export interface RecordSchema {
 
 /** Caches the compiled schemas of records that were read from the log. */
 export class RecordSchemas {
-  readonly #log: Pick<EventLog, 'schemaOf'>;
+  readonly #log: Pick<EventLog, 'getSchema'>;
   readonly #byTopic = new Map<Topic, Map<number, RecordSchema>>();
 
-  constructor(log: Pick<EventLog, 'schemaOf'>) {
+  constructor(log: Pick<EventLog, 'getSchema'>) {
     this.#log = log;
   }
 
@@ -71,10 +71,10 @@ export class RecordSchemas {
     this.#byTopic.set(topic, known);
     const seen = new Set<number>();
     for (const { value } of records) {
-      const id = schemaIdOf(value);
+      const id = readSchemaId(value);
       if (id === undefined || known.has(id) || seen.has(id)) continue;
       seen.add(id);
-      const schema = await this.#log.schemaOf(id);
+      const schema = await this.#log.getSchema(id);
       const compiled = schema === undefined ? undefined : compile(topic, schema);
       if (compiled) known.set(id, compiled);
     }
@@ -88,7 +88,7 @@ export class RecordSchemas {
 }
 
 function compile(topic: Topic, schema: string): RecordSchema | undefined {
-  const columns = columnsOf(schema, topic);
+  const columns = listColumns(schema, topic);
   return columns && { schema, columns, walk: compileAvroWalk(schema) };
 }
 
@@ -111,7 +111,7 @@ interface Inspection {
 
 /** Validates one record without decoding it: framing, schema, length, and the fixed-width fields. */
 export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): Verdict {
-  const schemaId = schemaIdOf(record.value);
+  const schemaId = readSchemaId(record.value);
   if (schemaId === undefined) return poison(record, 'framing', 'the value is not in the wire format');
   const schema = schemas.get(schemaId);
   if (schema === undefined) return poison(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { receivedAtMicrosOf, withoutAcceptance } from '../run-event/run-event.ts';
+import { readReceivedAtMicros, withoutAcceptance } from '../run-event/run-event.ts';
 
 /** Minimum number of events that a process remembers. It holds at most twice as many, about 30 MB. */
 const minRememberedEvents = 100_000;
@@ -55,7 +55,7 @@ export class RecentEvents {
     for (const event of events) {
       const record = event.original ?? event.record;
       const { value, partition, offset } = record;
-      const receivedAtMicros = receivedAtMicrosOf(value);
+      const receivedAtMicros = readReceivedAtMicros(value);
       if (receivedAtMicros !== undefined) {
         // 160 bits make collisions of different events practically impossible.
         const digest = withoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'base64'));

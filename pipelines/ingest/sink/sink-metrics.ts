@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { counter, histogram, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
-import { receivedAtMicrosOf } from '../run-event/run-event.ts';
+import { readReceivedAtMicros } from '../run-event/run-event.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
 export const batchRows = histogram(
@@ -67,7 +67,7 @@ export const deferredNow = scrapedGauge(
   [],
 );
 
-export const unkeptEvents = counter(
+export const transientEvents = counter(
   'runlake_sink_unstored_events_total',
   'Events that were published for followers only and are marked not to be stored, by topic.',
   ['topic'],
@@ -87,8 +87,8 @@ const queryEveryMs = 5_000;
 /** Updates the metrics after an insert of run events. The records are in log order, so the first and the last are enough. */
 export function recordVisible(records: readonly ValidRecord[]): void {
   const nowMicros = Date.now() * 1_000;
-  const first = records[0] && receivedAtMicrosOf(records[0].record.value);
-  const last = records.length > 0 ? receivedAtMicrosOf((records.at(-1) as ValidRecord).record.value) : undefined;
+  const first = records[0] && readReceivedAtMicros(records[0].record.value);
+  const last = records.length > 0 ? readReceivedAtMicros((records.at(-1) as ValidRecord).record.value) : undefined;
   if (first !== undefined) visibleSeconds.observe(Math.max(0, nowMicros - first) / 1_000_000);
   // The clock of the API process that accepted the event may be ahead of this one.
   if (last !== undefined) newestMicros = Math.max(newestMicros, Math.min(last, nowMicros));
@@ -98,7 +98,7 @@ export function recordVisible(records: readonly ValidRecord[]): void {
  * Seconds since the newest visible run event was accepted: of those that this process stored or, if it has stored none
  * yet, of runs that started within the last day. `undefined` if there are none.
  */
-export async function ageOfNewestVisible(clickhouse: ClickHouse): Promise<number | undefined> {
+export async function readNewestVisibleRunAge(clickhouse: ClickHouse): Promise<number | undefined> {
   if (newestMicros === 0 && performance.now() - queriedAtMs >= queryEveryMs) {
     queriedAtMs = performance.now();
     const stored = await newestStored(clickhouse);

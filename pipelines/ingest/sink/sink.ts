@@ -20,7 +20,7 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { schemaIdOf } from '../../../infra/event-log/avro.ts';
+import { readSchemaId } from '../../../infra/event-log/avro.ts';
 import {
   type EventLog,
   type InsertBatch,
@@ -32,7 +32,7 @@ import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/run-event.ts';
+import { readTenantId, readTraceId, readTraceKey } from '../run-event/run-event.ts';
 import { assignTraceLocations, moveTo, type TraceLocation, TraceLocationCache } from './assign-trace-locations.ts';
 import { claimDeferredEvents, countDeferred, DeferredTopics, deferEvents, releaseEvents } from './deferred-events.ts';
 import { insertBatch, recoverInserts } from './insert-batch.ts';
@@ -46,12 +46,12 @@ import {
 } from './prepare-records.ts';
 import { RecentEvents } from './recent-events.ts';
 import {
-  ageOfNewestVisible,
   deadLetters,
   deferredEvents,
   deferredNow,
   movedEvents,
   newestVisibleAge,
+  readNewestVisibleRunAge,
   repeatedEvents,
 } from './sink-metrics.ts';
 import { splitIntoInsertBatches, type ValidRecord } from './split-into-batches.ts';
@@ -97,8 +97,8 @@ export class Sink {
     const { config, log, database, clickhouse } = this.#options;
     await this.#recover();
     this.#hideMetrics = [
-      deferredNow.showing(() => countDeferred(database)),
-      newestVisibleAge.showing(() => ageOfNewestVisible(clickhouse), 0),
+      deferredNow.setReader(() => countDeferred(database)),
+      newestVisibleAge.setReader(() => readNewestVisibleRunAge(clickhouse), 0),
     ];
     for (const topic of topics) {
       await log.subscribe({
@@ -126,7 +126,7 @@ export class Sink {
       if (this.#needsRecovery) await this.#recover();
       const { good: found, poison } = await this.#inspect(batch);
       const good = prepareRecords(batch.topic, found);
-      if (batch.topic.placedByTrace) await this.#storeRunEvents(batch, good);
+      if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good);
       else await this.#insert(batch, good);
       await this.#sendToDeadLetters(batch, poison);
       this.#mismatch = undefined;
@@ -168,7 +168,7 @@ export class Sink {
   /** Steps 2 to 5 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
     const { database, clickhouse, onHoursMarked } = this.#options;
-    const keys = new Set(good.map(({ record }) => traceKeyOf(record.value)));
+    const keys = new Set(good.map(({ record }) => readTraceKey(record.value)));
     const locations = await this.#known.locate(keys, clickhouse);
     const { located, deferred, newTraces, moved } = assignTraceLocations(good, locations);
     movedEvents.inc(moved);
@@ -196,16 +196,16 @@ export class Sink {
     if (!(await this.#deferredTopics.has(topic))) return;
     const traces = new Map(
       located.map(({ record: { value } }) => [
-        traceKeyOf(value),
-        { tenantId: tenantIdOf(value), traceId: traceIdOf(value) },
+        readTraceKey(value),
+        { tenantId: readTenantId(value), traceId: readTraceId(value) },
       ]),
     );
     const events = await claimDeferredEvents(database, topic, [...traces.values()]);
     if (events.length === 0) return;
     const released = events.map(({ record }) => ({
-      record: moveTo(record, locations.get(traceKeyOf(record.value)) as TraceLocation),
+      record: moveTo(record, locations.get(readTraceKey(record.value)) as TraceLocation),
       original: record,
-      schemaId: schemaIdOf(record.value) as number,
+      schemaId: readSchemaId(record.value) as number,
     }));
     await this.#schemas.of(
       batch.topic,

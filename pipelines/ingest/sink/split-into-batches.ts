@@ -33,7 +33,7 @@ export function splitIntoInsertBatches(
   let batch: ValidRecord[] = [];
   let bytes = 0;
   const tablePartitions = new Set<number>();
-  const tablePartitionOf = tablePartitionsOf(topic);
+  const tablePartitionOf = tablePartitionReader(topic);
   for (const good of records) {
     const tablePartition = tablePartitionOf(good.record.value);
     const full =
@@ -55,7 +55,7 @@ export function splitIntoInsertBatches(
   return batches;
 }
 
-function tablePartitionsOf(topic: Topic): (value: Buffer) => number {
+function tablePartitionReader(topic: Topic): (value: Buffer) => number {
   if (topic.tablePartition === undefined) return () => 0;
   const { time, days, shiftDays } = topic.tablePartition;
   const at = fieldOffset(topic, time);

@@ -216,7 +216,7 @@ describe('a link', () => {
 
 it('rejects feedback keys if the address of the main API is not configured, and names the setting', async () => {
   const { agents } = agent.services;
-  Object.assign(agents, { takesFeedback: false });
+  Object.assign(agents, { acceptsFeedbackKeys: false });
   try {
     const answer = await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: ['a'] });
     expect([answer.status, await answer.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
@@ -228,6 +228,6 @@ it('rejects feedback keys if the address of the main API is not configured, and 
     const refused = await agent.ask('POST', '/runs/crons', cron);
     expect([refused.status, await refused.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
   } finally {
-    Object.assign(agents, { takesFeedback: true });
+    Object.assign(agents, { acceptsFeedbackKeys: true });
   }
 });

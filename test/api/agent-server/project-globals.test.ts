@@ -1,13 +1,13 @@
 /** Globals that LangChain's packages use in the processes of a project: a logger, and access to the own server. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { onFreePort } from '../../../infra/embedded/free-port.ts';
+import { withFreePort } from '../../../infra/embedded/free-port.ts';
 import { projectLogger } from '../../../pipelines/agents/workers/project-globals.ts';
 import { addKey } from '../start-api.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 let agent: AgentServerUnderTest;
 beforeAll(async () => {
-  agent = await onFreePort((agentsPort) => startAgentServer({ project: 'inside', config: { agentsPort } }));
+  agent = await withFreePort((agentsPort) => startAgentServer({ project: 'inside', config: { agentsPort } }));
 }, 120_000);
 afterAll(() => agent?.close());
 

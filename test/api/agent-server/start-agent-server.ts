@@ -4,8 +4,8 @@ import type { FastifyInstance } from 'fastify';
 import { agentApi } from '../../../api/agent-server/agent-api.ts';
 import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
-import { answeringServices } from '../../../api/command-line/answering-services.ts';
-import { Ends } from '../../../api/command-line/ends.ts';
+import { createMainApiServices } from '../../../api/command-line/answering-services.ts';
+import { ShutdownSteps } from '../../../api/command-line/ends.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { followAgents, openAgents } from '../../../api/command-line/start-agents.ts';
 import { startSink } from '../../../api/command-line/start-storing.ts';
@@ -93,7 +93,7 @@ export function readInBackground({ body }: Response): { readonly text: string; r
 
 /** Starts an agent server with all dependencies on a free port; it has its own stores unless `beside` is set. */
 export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
-  const ends = new Ends();
+  const ends = new ShutdownSteps();
   const logger = createLogger('silent', 'test');
   const { beside } = options;
   const stores = beside?.shared.stores ?? (await freshStores());
@@ -116,7 +116,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
 
   const log = beside?.shared.log ?? (await openEventLog({ config, logger, stores }, ends)).log;
   if (!beside) await startSink({ config, logger, stores, log, onHoursMarked: () => undefined }, ends);
-  const answering = answeringServices(
+  const answering = createMainApiServices(
     {
       config,
       logger,

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentApi } from '../../../api/agent-server/agent-api.ts';
 import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
-import { Ends } from '../../../api/command-line/ends.ts';
+import { ShutdownSteps } from '../../../api/command-line/ends.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
@@ -224,7 +224,7 @@ beforeAll(async () => {
 
   const errors = watchErrors(agentOperations);
   const config = { ...loadConfig(stores.environment).config, agentsAllowTruncate: true };
-  const ends = new Ends();
+  const ends = new ShutdownSteps();
   ends.add('stores', () => stores.close());
   const { log } = await openEventLog({ config, logger: errors.logger, stores }, ends);
   const hub = await openStreamHub({ log, clickhouse: stores.clickhouse, deploymentId: stranger.id });

@@ -162,11 +162,11 @@ describe('reading of types', () => {
     const logger = createLogger('silent', 'test');
     logger.warn = ((about: Record<string, string>) => void warnings.push(about)) as never;
     const pool = { ask: async () => JSON.stringify({ input_schema: null, output_schema: null, state_schema: null }) };
-    const keptIn = join(folder, 'kept');
+    const cacheFolder = join(folder, 'kept');
     const types = readTypesInBackground({
       graphs,
       pool,
-      keptIn,
+      cacheFolder,
       limitMs: 100_000,
       heapMegabytes: 1_024,
       logger,

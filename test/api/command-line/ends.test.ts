@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
-import { Ends } from '../../../api/command-line/ends.ts';
+import { ShutdownSteps } from '../../../api/command-line/ends.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 
 const logger = createLogger('silent', 'test');
 
 it('runs end functions in reverse order, and continues after one that fails', async () => {
   const ended: string[] = [];
-  const ends = new Ends();
+  const ends = new ShutdownSteps();
   ends.add('a', () => ended.push('a'));
   ends.add('b', () => {
     throw new Error('b is stuck');
@@ -17,7 +17,7 @@ it('runs end functions in reverse order, and continues after one that fails', as
 });
 
 it('runs an end function at once if it is added after the end, and throws that the process is shutting down', async () => {
-  const ends = new Ends();
+  const ends = new ShutdownSteps();
   await ends.run(logger);
   let late = false;
   const add = () =>

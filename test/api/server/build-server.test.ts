@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
 import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../../../api/server/build-server.ts';
-import { Answer, defineOperation, type Operation } from '../../../api/server/operation.ts';
+import { defineOperation, type Operation, RawResponse } from '../../../api/server/operation.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
@@ -73,7 +73,8 @@ const toys: readonly Operation[] = [
     method: 'GET',
     path: '/csv',
     schema: { response: { 200: Type.String() }, produces: 'text/csv; charset=utf-8' },
-    handler: async () => new Answer({ headers: { 'content-disposition': 'attachment' }, body: Buffer.from('a,b\r\n') }),
+    handler: async () =>
+      new RawResponse({ headers: { 'content-disposition': 'attachment' }, body: Buffer.from('a,b\r\n') }),
   }),
   defineOperation({
     ...base,

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { expect, it } from 'vitest';
-import { publicUrlOf } from '../../../api/server/public-base.ts';
+import { buildPublicUrl } from '../../../api/server/public-base.ts';
 
 const asked = (host: string | undefined, protocol = 'http') =>
   ({ headers: { host }, protocol, socket: { localAddress: '::1', localPort: 1984 } }) as unknown as FastifyRequest;
@@ -19,5 +19,5 @@ it.each([
     'https://example.com/lake/api/v1/x',
   ],
 ])('links begin with %s', (_, host, publicUrl, url) => {
-  expect(publicUrlOf('/x', asked(host), { publicUrl })).toBe(url);
+  expect(buildPublicUrl('/x', asked(host), { publicUrl })).toBe(url);
 });

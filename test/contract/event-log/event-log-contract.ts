@@ -204,7 +204,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
 
     test('a position is reported as stored once everything published before it is stored', async () => {
       const beginning = await under.log.position(topic);
-      expect(await under.log.stored(topic, beginning)).toBe(true);
+      expect(await under.log.isStored(topic, beginning)).toBe(true);
       const { promise: held, resolve: resume } = deferred();
       const { records } = await consume(() => held, generous, storingGroup(topic));
       const published = under.log.publish(topic, [message('one'), message('two'), message('three')]);
@@ -212,11 +212,11 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       const position = JSON.parse(JSON.stringify(await under.log.position(topic)));
       // If publish itself waits until the events are stored, the position is empty.
       const waits = Object.keys(position).length === 0;
-      expect(await under.log.stored(topic, position)).toBe(waits);
+      expect(await under.log.isStored(topic, position)).toBe(waits);
       resume();
       await published;
-      await until('all to be stored', () => under.log.stored(topic, position));
-      expect(await under.log.stored(topic, beginning)).toBe(true);
+      await until('all to be stored', () => under.log.isStored(topic, position));
+      expect(await under.log.isStored(topic, beginning)).toBe(true);
     });
 
     /** Follows the topic without a group and records what it receives. */
@@ -262,7 +262,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect(now.texts()).toEqual([]);
       const position = await under.log.position(topic);
       await until('both to have passed it', () => back.follower.passed(position) && now.follower.passed(position));
-      await until('the rest to be stored', () => under.log.stored(topic, now.follower.from));
+      await until('the rest to be stored', () => under.log.isStored(topic, now.follower.from));
       await back.follower.close();
       const before = back.records.length;
       await under.log.publish(topic, [message('one', 'third')]);
@@ -288,8 +288,10 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
 
     test('a known schema id resolves to its schema, and an unknown one to undefined', async () => {
       const id = under.log.schemaId(topic);
-      expect(JSON.parse((await under.log.schemaOf(id)) ?? '{}')).toMatchObject({ name: JSON.parse(topic.schema).name });
-      expect(await under.log.schemaOf(id + 100_000)).toBeUndefined();
+      expect(JSON.parse((await under.log.getSchema(id)) ?? '{}')).toMatchObject({
+        name: JSON.parse(topic.schema).name,
+      });
+      expect(await under.log.getSchema(id + 100_000)).toBeUndefined();
     });
   });
 }

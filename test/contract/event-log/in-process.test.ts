@@ -93,12 +93,12 @@ test('events that are not to be stored wait for no store, reach followers only a
   const [offset] = seen as [number];
   expect(seen).toEqual([offset, offset + 1, offset + 2]);
   const partition = Object.entries(follower.from).find(([, from]) => from === offset)?.[0] as string;
-  expect(await under.log.stored(streamEvents, { [partition]: offset })).toBe(true);
-  expect(await under.log.stored(streamEvents, { [partition]: offset + 1 })).toBe(false);
+  expect(await under.log.isStored(streamEvents, { [partition]: offset })).toBe(true);
+  expect(await under.log.isStored(streamEvents, { [partition]: offset + 1 })).toBe(false);
   release();
   await first;
   expect(stored).toEqual([offset]);
-  expect(await under.log.stored(streamEvents, { [partition]: offset + 3 })).toBe(true);
+  expect(await under.log.isStored(streamEvents, { [partition]: offset + 3 })).toBe(true);
   await under.close();
 });
 

@@ -1,6 +1,6 @@
 import { ClickHouseError } from '@clickhouse/client';
 import { describe, expect, it } from 'vitest';
-import { clickhouseCodeOf, clickhouseError } from '../../../infra/clickhouse/clickhouse-error.ts';
+import { clickhouseError, getClickHouseCode } from '../../../infra/clickhouse/clickhouse-error.ts';
 
 const query = { kind: 'query', name: 'q', queryId: 'id' } as const;
 const insert = { kind: 'insert', name: 'run-events', queryId: 'id', table: 'runs' } as const;
@@ -78,7 +78,7 @@ describe('clickhouseError', () => {
   });
 
   it('clickhouseCodeOf returns the error number of the server', () => {
-    expect(clickhouseCodeOf(clickhouseError(raw('57'), query))).toBe(57);
-    expect(clickhouseCodeOf(new Error('else'))).toBeUndefined();
+    expect(getClickHouseCode(clickhouseError(raw('57'), query))).toBe(57);
+    expect(getClickHouseCode(new Error('else'))).toBeUndefined();
   });
 });

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { expect, it } from 'vitest';
-import { onFreePort } from '../../../infra/embedded/free-port.ts';
+import { withFreePort } from '../../../infra/embedded/free-port.ts';
 
 async function listen(port: number): Promise<Server> {
   const server = createServer().listen(port, '127.0.0.1');
@@ -10,14 +10,14 @@ async function listen(port: number): Promise<Server> {
 }
 
 it('returns a port that is free to listen on', async () => {
-  const server = await onFreePort(listen);
+  const server = await withFreePort(listen);
   server.close();
 });
 
 it('tries another port if another process took the first one', async () => {
   const strangers: Server[] = [];
   const ports: number[] = [];
-  const server = await onFreePort(async (port) => {
+  const server = await withFreePort(async (port) => {
     ports.push(port);
     if (ports.length < 3) strangers.push(await listen(port));
     return listen(port);
@@ -28,7 +28,7 @@ it('tries another port if another process took the first one', async () => {
 
 it('does not retry a start that fails for another reason', async () => {
   let starts = 0;
-  const start = onFreePort(() => {
+  const start = withFreePort(() => {
     starts += 1;
     return Promise.reject(new Error('broken'));
   });

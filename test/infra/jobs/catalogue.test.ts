@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkPayload, entryOf, rulesOf } from '../../../infra/jobs/rules.ts';
+import { checkPayload, findJobEntry, toJobOptions } from '../../../infra/jobs/rules.ts';
 import { jobCatalogue } from '../../../schemas/jobs/catalogue.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';
@@ -37,11 +37,11 @@ describe('the catalogue of jobs', () => {
   });
 
   it('translates rules into BullMQ options', () => {
-    expect(rulesOf(entryOf(jobCatalogue, 'delete-project-runs'))).toMatchObject({
+    expect(toJobOptions(findJobEntry(jobCatalogue, 'delete-project-runs'))).toMatchObject({
       attempts: 20,
       backoff: { type: 'exponential', delay: 5_000 },
       removeOnComplete: true,
     });
-    expect(rulesOf(entryOf(jobCatalogue, 'expire-deferred-events')).backoff.type).toBe('fixed');
+    expect(toJobOptions(findJobEntry(jobCatalogue, 'expire-deferred-events')).backoff.type).toBe('fixed');
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { rangeOf } from '../../../infra/network/address-range.ts';
+import { classifyAddress } from '../../../infra/network/address-range.ts';
 
 const isPublic = undefined;
 const allowable = { isAllowable: true };
@@ -88,7 +88,7 @@ const table: readonly (readonly [address: string, expected: object | undefined])
 
 describe('the range of an address', () => {
   it.each(table)('%s', (address, expected) => {
-    if (expected === undefined) expect(rangeOf(address)).toBeUndefined();
-    else expect(rangeOf(address)).toMatchObject(expected);
+    if (expected === undefined) expect(classifyAddress(address)).toBeUndefined();
+    else expect(classifyAddress(address)).toMatchObject(expected);
   });
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import {
   databaseError,
+  getSqlState,
   leavesConnectionUsable,
-  sqlStateOf,
   violatedConstraint,
 } from '../../../infra/postgres/database-error.ts';
 
@@ -34,7 +34,7 @@ describe('databaseError', () => {
     expect(error).toMatchObject({ code });
     expect(error.message).not.toContain('text of the server');
     expect(error.message).not.toMatch(/\{\w+\}/);
-    expect(sqlStateOf(error)).toBe(state);
+    expect(getSqlState(error)).toBe(state);
     expect(leavesConnectionUsable(raw(state))).toBe(usable);
   });
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { takeSessionLock } from '../../../infra/postgres/session-lock.ts';
+import { acquireSessionLock } from '../../../infra/postgres/session-lock.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => stores?.close());
 
 const take = (key: number, url = stores.databaseUrl) =>
-  takeSessionLock({ url, key, logger: createLogger('silent', 'test'), waitMs: 300 });
+  acquireSessionLock({ url, key, logger: createLogger('silent', 'test'), waitMs: 300 });
 const holders = (key: number) =>
   stores.database.query<{ pid: number }>(
     `SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database

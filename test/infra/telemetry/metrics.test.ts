@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type Look, maxWaitMs, registry, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
+import { maxWaitMs, type ReadSamples, registry, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 import { until } from '../until.ts';
 
 const plain = scrapedGauge('runlake_test_plain', 'Of the test.', []);
@@ -10,8 +10,8 @@ afterEach(() => {
   for (const end of ends.splice(0)) end();
 });
 
-function show(look: Look<never>, everyMs?: number): void {
-  ends.push(plain.showing(look, everyMs));
+function show(look: ReadSamples<never>, everyMs?: number): void {
+  ends.push(plain.setReader(look, everyMs));
 }
 
 /** Lines of a scrape for one metric, without comments. */
@@ -42,14 +42,14 @@ it('exports the value of its source, and nothing without a source or a value', a
 it('does not export labels that the source no longer returns', async () => {
   const sample = (partition: number) => ({ labels: { topic: 't', partition }, value: partition });
   let samples = [sample(0), sample(1)];
-  ends.push(labelled.showing(async () => samples, 0));
+  ends.push(labelled.setReader(async () => samples, 0));
   expect(await scrape('runlake_test_labelled')).toHaveLength(2);
   samples = [sample(1)];
   expect(await scrape('runlake_test_labelled')).toEqual(['runlake_test_labelled{topic="t",partition="1"} 1']);
 });
 
 it('ignores a replaced source, even if it ends later', async () => {
-  const end = plain.showing(() => 1, 0);
+  const end = plain.setReader(() => 1, 0);
   show(() => 2, 0);
   end();
   expect(await scrape()).toEqual(['runlake_test_plain 2']);
@@ -66,7 +66,7 @@ it('queries its source once for concurrent and successive scrapes', async () => 
 it('omits a gauge whose query fails and counts the failure; others are exported', async () => {
   const before = await failures();
   show(() => Promise.reject(runlakeError('DATABASE_UNAVAILABLE')), 0);
-  ends.push(labelled.showing(() => [{ labels: { topic: 't', partition: 0 }, value: 3 }], 0));
+  ends.push(labelled.setReader(() => [{ labels: { topic: 't', partition: 0 }, value: 3 }], 0));
   expect(await scrape()).toEqual([]);
   expect(await scrape('runlake_test_labelled')).toHaveLength(1);
   expect(await failures()).toBeGreaterThan(before);

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
-import { takeSessionLock } from '../../../infra/postgres/session-lock.ts';
+import { acquireSessionLock } from '../../../infra/postgres/session-lock.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
@@ -100,7 +100,7 @@ describe('Postgres over TLS', () => {
     const url = through(proxies.postgres, stores.databaseUrl, (address) =>
       address.searchParams.set('sslmode', 'verify-full'),
     );
-    const lock = await takeSessionLock({ url, authorities: own, key: 77, logger });
+    const lock = await acquireSessionLock({ url, authorities: own, key: 77, logger });
     expect(lock).toBeDefined();
     await lock?.release();
     const jobs = await openJobs({ databaseUrl: url, authorities: own, logger });

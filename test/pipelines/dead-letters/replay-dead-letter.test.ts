@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { DeadLetterRecord } from '../../../infra/event-log/event-log.ts';
 import { postgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
-import { countUnreplayed, replaysOf } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
+import { countUnreplayed, readReplayTimes } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
@@ -69,7 +69,7 @@ describe('a dead-letter record', () => {
     expect(published).toEqual([deadLetter]);
     expect(deadLetter).toMatchObject({ key: 'the key', headers: { from: 'a test' } });
     expect(await nameOf(event.runId)).toBe('from the letter');
-    expect([...(await replaysOf(deps.database, [deadLetter.id])).keys()]).toEqual([deadLetter.id]);
+    expect([...(await readReplayTimes(deps.database, [deadLetter.id])).keys()]).toEqual([deadLetter.id]);
 
     const again = await replayDeadLetter(deadLetter, deps, { force: false });
     expect(again).toEqual({ outcome: 'refused', reason: expect.stringMatching(/^it was replayed at 20/) });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { eachAtMost } from '../../../pipelines/exports/manifest.ts';
+import { forEachConcurrently } from '../../../pipelines/exports/manifest.ts';
 
 /** Work that ends when the test says so. */
 function held() {
@@ -26,7 +26,7 @@ function held() {
 
 it('starts the next item when one ends, and never exceeds the limit', async () => {
   const { work, open, begun, settled } = held();
-  const all = eachAtMost(2, [1, 2, 3, 4], work);
+  const all = forEachConcurrently(2, [1, 2, 3, 4], work);
   await settled();
   expect(begun).toEqual([1, 2]);
   open.get(2)?.end();
@@ -42,7 +42,7 @@ it('starts the next item when one ends, and never exceeds the limit', async () =
 
 it('continues after a failure, and throws the first error at the end', async () => {
   const { work, open, begun, settled } = held();
-  const rejected = expect(eachAtMost(1, [1, 2, 3], work)).rejects.toThrow('of 1');
+  const rejected = expect(forEachConcurrently(1, [1, 2, 3], work)).rejects.toThrow('of 1');
   for (const item of [1, 2, 3]) {
     await settled();
     open.get(item)?.fail(new Error(`of ${item}`));
@@ -54,7 +54,7 @@ it('continues after a failure, and throws the first error at the end', async () 
 it('starts nothing more after an abort, and waits for the items in progress', async () => {
   const { work, open, begun, settled } = held();
   const end = new AbortController();
-  const all = eachAtMost(2, [1, 2, 3, 4], work, end.signal);
+  const all = forEachConcurrently(2, [1, 2, 3, 4], work, end.signal);
   await settled();
   end.abort();
   open.get(1)?.end();
@@ -65,5 +65,5 @@ it('starts nothing more after an abort, and waits for the items in progress', as
 });
 
 it('does nothing for an empty list', async () => {
-  await eachAtMost(3, [], () => Promise.reject(new Error('nothing to do')));
+  await forEachConcurrently(3, [], () => Promise.reject(new Error('nothing to do')));
 });

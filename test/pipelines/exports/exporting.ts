@@ -12,7 +12,7 @@ import {
   findChunk,
   readChunk,
 } from '../../../pipelines/exports/chunk-reader.ts';
-import { encodeChunk, type Part } from '../../../pipelines/exports/parquet-writer.ts';
+import { encodeChunk, type ParquetPart } from '../../../pipelines/exports/parquet-writer.ts';
 import type { ExportFormat, ExportScope } from '../../../pipelines/exports/record.ts';
 import { feedbackStats } from '../../../pipelines/feedback/feedback-stats.ts';
 import { formatTime } from '../../../pipelines/ingest/run-event/times.ts';
@@ -77,10 +77,10 @@ export async function exportParts(
   scope: ExportScope,
   format: ExportFormat,
   limits: ChunkLimits = { rows: 100_000, bytes: 1e9 },
-): Promise<Part[]> {
+): Promise<ParquetPart[]> {
   const { clickhouse } = exporting.reading.stores;
   const signal = new AbortController().signal;
-  const parts: Part[] = [];
+  const parts: ParquetPart[] = [];
   for (let after: ExportCursor | undefined; ; ) {
     const chunk = await findChunk(clickhouse, scope, after, limits, signal);
     if (chunk === undefined) return parts;

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/queries.ts';
+import { type ExportWithProgress, estimateRate } from '../../../pipelines/exports/queries.ts';
 
 const now = new Date('2026-03-05T00:01:40Z');
 const progress = (more: Partial<ExportWithProgress>) =>
@@ -21,5 +21,5 @@ it.each([
   ['is undefined while nothing is written', { rowsWritten: 0 }, undefined, undefined],
   ['is undefined while the export waits', { startedAt: null, rowsWritten: 0 }, undefined, undefined],
 ])('%s', (_name, more, rowsPerSecond, secondsLeft) => {
-  expect(paceOf(progress(more), now)).toEqual({ rowsPerSecond, secondsLeft });
+  expect(estimateRate(progress(more), now)).toEqual({ rowsPerSecond, secondsLeft });
 });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { progressWords } from '../../../api/command-line/export/watch.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { Checkpoint, type ClaimedRun, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
+import { Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/queries.ts';
 import { keyOfPart } from '../../../pipelines/exports/record.ts';
@@ -27,7 +27,7 @@ interface Day {
   total: number | undefined;
   written: number;
   completed: boolean;
-  claimed: ClaimedRun | undefined;
+  claimed: ClaimedExportRun | undefined;
   part: number;
 }
 
@@ -86,8 +86,8 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
   }));
   await checkProgress('its start', days);
 
-  const checkpointOf = (claimed: ClaimedRun) => new Checkpoint(shop.database, claimed.run, shop.deps.now);
-  const steps: Record<string, (of: Day, claimed: ClaimedRun) => Promise<void>> = {
+  const checkpointOf = (claimed: ClaimedExportRun) => new Checkpoint(shop.database, claimed.run, shop.deps.now);
+  const steps: Record<string, (of: Day, claimed: ClaimedExportRun) => Promise<void>> = {
     async count(of, claimed) {
       if (of.total !== undefined) return;
       const total = random.chance(0.2) ? 0 : random.between(1, 40);
@@ -138,7 +138,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
     of.claimed ??= await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
     expect(of.claimed).toBeDefined();
     const name = random.pick(Object.keys(steps));
-    await steps[name]?.(of, of.claimed as ClaimedRun);
+    await steps[name]?.(of, of.claimed as ClaimedExportRun);
     await checkProgress(name, days);
   }
   if (isCancelled) {
@@ -147,7 +147,8 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
     return;
   }
   for (const of of days.filter(({ completed }) => !completed)) {
-    const claimed = of.claimed ?? ((await claimRun(shop.database, of.id, shop.limits, shop.deps.now())) as ClaimedRun);
+    const claimed =
+      of.claimed ?? ((await claimRun(shop.database, of.id, shop.limits, shop.deps.now())) as ClaimedExportRun);
     await steps.count?.(of, claimed);
     await steps.complete?.(of, claimed);
     await checkProgress('the end of a day', days);

@@ -24,7 +24,7 @@ describe('an export stays CREATED', () => {
       ...shop.deps,
       log: {
         position: shop.log.position,
-        stored: async (topic, position) => {
+        isStored: async (topic, position) => {
           log.asked.push([topic.name, position]);
           return log.stored;
         },

@@ -7,8 +7,8 @@ import {
   exportStatuses,
   finishExport,
   isFinished,
-  moves,
   statesBefore,
+  transitions,
 } from '../../../pipelines/exports/states.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
@@ -20,7 +20,7 @@ afterAll(() => shop?.close());
 
 const ends = ['COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
 const allowed = (what: string, from: ExportStatus, to: ExportStatus) =>
-  moves.some((move) => move.what === what && move.from === from && move.to === to);
+  transitions.some((move) => move.what === what && move.from === from && move.to === to);
 /** Every pair, allowed or not. */
 const pairs = exportStatuses.flatMap((from) => exportStatuses.map((to) => ({ from, to })));
 
@@ -37,7 +37,7 @@ const statusOf = async (table: string, id: string) => {
 
 describe('the table of state transitions', () => {
   it('has no transition out of a final state, and none from a state to itself', () => {
-    expect(moves.filter(({ from, to }) => isFinished(from) || from === to)).toEqual([]);
+    expect(transitions.filter(({ from, to }) => isFinished(from) || from === to)).toEqual([]);
     expect(exportStatuses.filter(isFinished)).toEqual([...ends]);
   });
 

@@ -1,17 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import { ancestorIds, dottedOrderOf, type Unplaced } from '../../../pipelines/runs/dotted-orders.ts';
+import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from '../../../pipelines/runs/dotted-orders.ts';
 import { noonMicros, uuidOf } from './run-events.ts';
 
 const [root, a, b, c] = ['root', 'a', 'b', 'c'].map((name) => uuidOf(name)) as [string, string, string, string];
 const segment = (second: number, id: string) => `20260305T12000${second}000000Z${id}`;
 
-function run(runId: string, second: number, parentRunId?: string, dottedOrder?: string): Unplaced {
+function run(runId: string, second: number, parentRunId?: string, dottedOrder?: string): RunWithoutDottedOrder {
   const startTimeMicros = noonMicros + second * 1_000_000;
   return { runId, traceId: root, startTimeMicros, traceTimeMicros: noonMicros, parentRunId, dottedOrder };
 }
 
-function orderOf(wanted: Unplaced, ...others: Unplaced[]): string {
-  return dottedOrderOf(wanted, new Map([wanted, ...others].map((member) => [member.runId, member])));
+function orderOf(wanted: RunWithoutDottedOrder, ...others: RunWithoutDottedOrder[]): string {
+  return buildDottedOrder(wanted, new Map([wanted, ...others].map((member) => [member.runId, member])));
 }
 
 describe('the dotted_order of a run', () => {
@@ -34,7 +34,9 @@ describe('the dotted_order of a run', () => {
 
   it('attaches a run with too many ancestors to the root', () => {
     const chain = [...Array(2_000).keys()].map((n) => run(uuidOf('chain', n), 1, uuidOf('chain', n + 1)));
-    expect(orderOf(chain[0] as Unplaced, ...chain)).toBe([segment(0, root), segment(1, uuidOf('chain', 0))].join('.'));
+    expect(orderOf(chain[0] as RunWithoutDottedOrder, ...chain)).toBe(
+      [segment(0, root), segment(1, uuidOf('chain', 0))].join('.'),
+    );
   });
 });
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { unkeptEvents } from '../../../pipelines/ingest/sink/sink-metrics.ts';
+import { transientEvents } from '../../../pipelines/ingest/sink/sink-metrics.ts';
 import { deleteStreamEvents } from '../../../pipelines/streams/delete-stream-events.ts';
 import { type RunStreamQuery, readRunStream, readThreadStream } from '../../../pipelines/streams/read-streams.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
@@ -82,7 +82,7 @@ test('an event is read back unchanged, with its log position', async () => {
 test('events marked as not stored are not stored, are counted, and do not change the bytes of the log', async () => {
   const { event, read } = freshRun('not kept');
   const count = async () =>
-    (await unkeptEvents.get()).values.find(({ labels }) => labels.topic === 'stream-events')?.value ?? 0;
+    (await transientEvents.get()).values.find(({ labels }) => labels.topic === 'stream-events')?.value ?? 0;
   const before = await count();
   const batch = records([event(1, 0), event(1, 1, { kept: false }), event(1, 2, { kept: false }), event(1, 3)]);
   const bytes = batch.map(({ value }) => Buffer.from(value));

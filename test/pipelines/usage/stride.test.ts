@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bucketBounds, planBuckets, strideOf } from '../../../pipelines/usage/stride.ts';
+import { bucketBounds, chooseStride, planBuckets } from '../../../pipelines/usage/stride.ts';
 
 const secondMs = 1_000;
 const dayMs = 86_400_000;
@@ -31,7 +31,7 @@ describe('the stride of a range', () => {
     it(`is ${stride.hours > 0 ? 'hourly' : `${stride.days} days`} for ${name}`, () => {
       for (const start of starts) {
         const startMs = Date.parse(start);
-        expect(strideOf({ startMs, endMs: startMs + lengthMs })).toEqual(stride);
+        expect(chooseStride({ startMs, endMs: startMs + lengthMs })).toEqual(stride);
       }
     });
   }

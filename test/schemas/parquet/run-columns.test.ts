@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formOf } from '../../../pipelines/exports/chunk-columns.ts';
+import { getColumnType } from '../../../pipelines/exports/chunk-columns.ts';
 import { runFields } from '../../../pipelines/runs/run-fields.ts';
 import { exportFields, isExportField, runParquetColumns } from '../../../schemas/parquet/run-columns.ts';
 
@@ -28,8 +28,8 @@ describe('columns of exports', () => {
   });
 
   it.each(runParquetColumns)('$name has the types of the table', ({ name, type }) => {
-    expect(types[formOf(name, 'v1')]).toBe(type.v1);
-    expect(types[formOf(name, 'v2_beta')]).toBe(type.v2_beta);
+    expect(types[getColumnType(name, 'v1')]).toBe(type.v1);
+    expect(types[getColumnType(name, 'v2_beta')]).toBe(type.v2_beta);
   });
 
   it.each([

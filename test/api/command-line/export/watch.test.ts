@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import {
-  attemptsOf,
   bytesText,
   durationText,
   endInWords,
   failureInWords,
+  listFailedAttempts,
   numberText,
   openScreen,
   progressBar,
@@ -158,7 +158,7 @@ describe('the summary', () => {
 
   it('sorts attempts numerically', () => {
     const errors = Object.fromEntries([10, 2, 0].map((number) => [`retry_${number}`, `cause ${number}`]));
-    expect(attemptsOf({ errors }).map(({ number }) => number)).toEqual([1, 3, 11]);
+    expect(listFailedAttempts({ errors }).map(({ number }) => number)).toEqual([1, 3, 11]);
     expect(failureInWords(runOf({ errors: null }))).toEqual([]);
   });
 });

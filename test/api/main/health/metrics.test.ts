@@ -15,7 +15,7 @@ let hide: () => void;
 beforeAll(async () => {
   api = await startApi();
   acme = await addOrganization(api.database, 'acme');
-  hide = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(api.database), 0);
+  hide = oldestDirtyHourAge.setReader(() => ageOfOldestDirtyHour(api.database), 0);
 });
 afterAll(async () => {
   hide();
@@ -77,7 +77,7 @@ it('an unavailable store omits only its own gauge', async () => {
     logger: createLogger('silent', 'test'),
     timeoutMs: 500,
   });
-  const end = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(unavailable), 0);
+  const end = oldestDirtyHourAge.setReader(() => ageOfOldestDirtyHour(unavailable), 0);
   try {
     expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeUndefined();
     expect(await sample('runlake_event_log_pending_bytes')).toBe(0);

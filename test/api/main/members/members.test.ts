@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hashKey } from '../../../../pipelines/tenants/keys.ts';
-import { operatorOf } from '../../../../pipelines/tenants/operator.ts';
+import { loadOperator } from '../../../../pipelines/tenants/operator.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -64,7 +64,7 @@ describe('a removed member', () => {
     const other = (await ask(pair.adminKey, 'POST', '/orgs/current/members', { email: 'next@example.com' })).body.id;
     const key = await keyOf(other, pair);
     expect((await remove(key, pair.userId)).status).toBe(200);
-    expect((await operatorOf(api.database, pair.id)).userId).toBe(other);
+    expect((await loadOperator(api.database, pair.id)).userId).toBe(other);
   });
 });
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { takeBatch } from '../../../../infra/event-log/in-process/take-batch.ts';
+import { dequeueBatch } from '../../../../infra/event-log/in-process/take-batch.ts';
 
 const unit = 256 * 1024;
 const limits = { rows: 100, bytes: 64 * unit };
@@ -26,6 +26,6 @@ it.each([
   ['nothing from an empty queue', '', true, '', ''],
 ])('takes %s', (_what, before, isShared, taken, left, exceptFor = '') => {
   const queue = queueOf(before);
-  expect(namesOf(takeBatch(queue, limits, { isShared, exceptFor: new Set(exceptFor) }))).toBe(taken);
+  expect(namesOf(dequeueBatch(queue, limits, { isShared, exceptFor: new Set(exceptFor) }))).toBe(taken);
   expect(namesOf(queue)).toBe(left);
 });

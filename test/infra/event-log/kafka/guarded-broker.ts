@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { onFreePorts } from '../../../../infra/embedded/free-port.ts';
+import { withFreePorts } from '../../../../infra/embedded/free-port.ts';
 import { startsSoon } from '../../../stack/java-options.ts';
 import { launchProgram } from '../../../stack/launch-program.ts';
 import { kafka } from '../../../stack/parts/kafka.ts';
@@ -79,7 +79,7 @@ export async function startGuardedBroker(): Promise<GuardedBroker> {
     return { engine, addresses: addresses as Record<Listener, string> };
   };
   try {
-    const { engine, addresses } = await onFreePorts(names.length + 1, start);
+    const { engine, addresses } = await withFreePorts(names.length + 1, start);
     return {
       addresses,
       async stop() {

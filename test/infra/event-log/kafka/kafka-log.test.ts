@@ -63,7 +63,9 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     const schema = JSON.parse(runEvents.schema);
     const grown = { ...schema, fields: [...schema.fields, { name: 'mood', type: ['null', 'string'], default: null }] };
     const newer = await kafka.open({}, [{ ...runEvents, schema: JSON.stringify(grown) }]);
-    expect(JSON.parse((await newer.schemaOf(log.schemaId(runEvents))) ?? '').fields).toHaveLength(schema.fields.length);
+    expect(JSON.parse((await newer.getSchema(log.schemaId(runEvents))) ?? '').fields).toHaveLength(
+      schema.fields.length,
+    );
     const broken = { ...schema, fields: [...schema.fields, { name: 'mood', type: 'string' }] };
     await expect(kafka.open({}, [{ ...runEvents, schema: JSON.stringify(broken) }])).rejects.toMatchObject({
       code: 'SCHEMA_REFUSED',
@@ -76,11 +78,11 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     const proxy = await openTcpProxy(hostname, Number(port));
     const other = await kafka.open({}, [feedbackEvents]);
     const log = await kafka.open({ schemaRegistryUrl: `http://127.0.0.1:${proxy.port}${pathname}` }, [runEvents]);
-    expect(await log.schemaOf(99_999_999)).toBeUndefined();
+    expect(await log.getSchema(99_999_999)).toBeUndefined();
     await proxy.close();
-    expect(await log.schemaOf(log.schemaId(runEvents))).toBe(runEvents.schema);
-    await expect(log.schemaOf(other.schemaId(feedbackEvents))).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
-    await expect(log.schemaOf(99_999_999)).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE', class: 'transient' });
+    expect(await log.getSchema(log.schemaId(runEvents))).toBe(runEvents.schema);
+    await expect(log.getSchema(other.schemaId(feedbackEvents))).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
+    await expect(log.getSchema(99_999_999)).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE', class: 'transient' });
     await expect(log.check()).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
     // Publishing does not need the registry again.
     const value = Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from('x')]);

@@ -41,7 +41,7 @@ test.each<[string, [number, number], [number, number], number[] | undefined]>([
 ])('takes exactly a given batch: %s', (_what, [first, last], [from, to], expected) => {
   const buffer = new RecordBuffer();
   buffer.add(records(first, last));
-  expect(offsetsOf(buffer.takeExactly(from, to))).toEqual(expected);
+  expect(offsetsOf(buffer.dequeueRange(from, to))).toEqual(expected);
   expect(buffer.firstOffset).toBe(expected ? 8 : first);
 });
 

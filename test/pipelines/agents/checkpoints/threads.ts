@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
-import { type EarlyAnswers, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { type EarlyAcks, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 
@@ -21,7 +21,7 @@ export type Threads = Awaited<ReturnType<typeof openThreads>>;
  * Opens a database with a deployment, and creates rows of threads and runs as the executor does. Each new saver gets
  * the next `earlyAnswers`; by default every write waits for Postgres.
  */
-export async function openThreads(earlyAnswers: () => EarlyAnswers | undefined = () => undefined) {
+export async function openThreads(earlyAnswers: () => EarlyAcks | undefined = () => undefined) {
   const stores = await freshStores();
   const { database } = stores;
   const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });

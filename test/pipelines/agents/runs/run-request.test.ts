@@ -100,7 +100,10 @@ describe('a run request', () => {
   });
 
   it('accepts feedback_keys if a feedback address is set, without duplicates', () => {
-    expect(read({ feedback_keys: ['a', 'b', 'a'] }, { takesFeedback: true }).kwargs.feedback_keys).toEqual(['a', 'b']);
+    expect(read({ feedback_keys: ['a', 'b', 'a'] }, { acceptsFeedbackKeys: true }).kwargs.feedback_keys).toEqual([
+      'a',
+      'b',
+    ]);
     expect(read({ feedback_keys: [] }).kwargs).not.toHaveProperty('feedback_keys');
     expect(() => read({ feedback_keys: ['a'] })).toThrow(expect.objectContaining({ code: 'FEEDBACK_ADDRESS_UNSET' }));
   });

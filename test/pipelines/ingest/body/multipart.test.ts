@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseMultipart } from '../../../../pipelines/ingest/body/multipart.ts';
-import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 
 const contentType = 'multipart/form-data; boundary=b0und';
 const part = (headers: string, content: string) => `--b0und\r\n${headers}\r\n\r\n${content}\r\n`;
@@ -9,7 +9,7 @@ const named = (name: string, content = '{}', more = '') =>
   part(`Content-Disposition: form-data; name="${name}"${more}`, content);
 const parse = (text: string | Buffer, type = contentType, maxParts = 100) => {
   const body = Buffer.from(text);
-  return atOnce(parseMultipart(body, type, maxParts)).map(({ start, end, headersStart, ...rest }) => {
+  return runToCompletion(parseMultipart(body, type, maxParts)).map(({ start, end, headersStart, ...rest }) => {
     expect(body.toString('latin1', headersStart - 2, headersStart)).toBe('\r\n');
     return { ...rest, content: body.toString('utf8', start, end) };
   });
@@ -124,7 +124,7 @@ describe('valid bodies', () => {
           ]),
           Buffer.from('--b0und--'),
         ]);
-        const parts = atOnce(parseMultipart(body, contentType, 100));
+        const parts = runToCompletion(parseMultipart(body, contentType, 100));
         expect(parts.map(({ start, end: after }) => body.subarray(start, after))).toEqual(all);
       }),
       { numRuns: 300 },

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { isRunlakeError, type RunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { attributes, request, span, spanHex, texts, traceHex } from './requests.ts';
@@ -10,7 +10,7 @@ const protobuf = 'application/x-protobuf';
 
 function errorOf(body: Buffer, contentType: string | undefined): RunlakeError {
   try {
-    atOnce(readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000 }));
+    runToCompletion(readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000 }));
   } catch (error) {
     if (isRunlakeError(error)) return error;
     throw error;
@@ -63,7 +63,9 @@ test.each([
   ['application/json', '{"resourceSpans":[{"scopeSpans":[{"spans":[]}]}],"unknown":[1]}'],
   ['application/json', '{"resource_spans":null}'],
 ])('an empty request as %s is accepted: %j', (contentType, body) => {
-  expect(atOnce(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000 }))).toEqual({
+  expect(
+    runToCompletion(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000 })),
+  ).toEqual({
     drafts: [],
     rejected: [],
   });
@@ -73,7 +75,7 @@ test('a resource of the wrong type causes its spans to be refused, and no others
   const bad = { resource: { attributes: [5] }, scopeSpans: [{ spans: [span(), span()] }] };
   const good = { scopeSpans: [{ spans: [span()] }] };
   const body = Buffer.from(JSON.stringify({ resourceSpans: [bad, good] }));
-  const { drafts, rejected } = atOnce(
+  const { drafts, rejected } = runToCompletion(
     readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 }),
   );
   expect(rejected.map(({ index }) => index)).toEqual([0, 1]);
@@ -88,13 +90,15 @@ test('unknown fields and fields of another wire type are skipped, whatever their
   const fields = Buffer.concat([unknown, start, Buffer.from([0x12, 8]), id, unknown, Buffer.from([0x0a, 16]), trace]);
   const wrap = (tag: number, inner: Buffer) => Buffer.concat([Buffer.from([tag, inner.length]), inner]);
   const body = wrap(0x0a, Buffer.concat([wrap(0x12, wrap(0x12, fields)), wrap(0x0a, Buffer.alloc(0))]));
-  const { drafts, rejected } = atOnce(readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }));
+  const { drafts, rejected } = runToCompletion(
+    readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }),
+  );
   expect(rejected).toEqual([]);
   expect(drafts[0]?.startTimeMicros).toBe(123_456);
   expect(drafts[0]?.values.name).toBe('unknown');
 });
 
-const rich = atOnce(
+const rich = runToCompletion(
   decodeJson(
     Buffer.from(
       request(
@@ -132,7 +136,7 @@ const rich = atOnce(
 function readDamaged(body: Buffer): void {
   let runs: OtlpRuns;
   try {
-    runs = atOnce(readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }));
+    runs = runToCompletion(readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }));
   } catch (error) {
     if (!isRunlakeError(error) || error.class !== 'caller') throw error;
     return;
@@ -177,7 +181,7 @@ test('damaged JSON is refused or read', () => {
     fc.property(fc.nat(text.length), fc.nat(20), fc.string({ maxLength: 5 }), (at, removed, inserted) => {
       const body = Buffer.from(text.slice(0, at) + inserted + text.slice(at + removed));
       try {
-        atOnce(readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 }));
+        runToCompletion(readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 }));
       } catch (error) {
         if (!isRunlakeError(error)) throw error;
       }
@@ -191,7 +195,7 @@ test.each([
   [protobuf, Buffer.from('0a0812061200120012000a06120412001200', 'hex'), 4, 5],
   [protobuf, Buffer.from('0a000a000a00', 'hex'), 2, 3],
 ])('%s with more parts than the limit is TOO_MANY_PARTS', (contentType, body, tooMany, enough) => {
-  const read = (maxParts: number) => atOnce(readOtlp({ body, contentType, maxDepth: 16, maxParts }));
+  const read = (maxParts: number) => runToCompletion(readOtlp({ body, contentType, maxDepth: 16, maxParts }));
   const refusal = expect.objectContaining({
     code: 'TOO_MANY_PARTS',
     message: expect.stringContaining('the limit of one request'),

@@ -1,7 +1,7 @@
 import { context } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import type { OtlpDraft } from '../../../../pipelines/ingest/otlp/map-span.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { type Collector, startCollector } from './collector.ts';
@@ -52,7 +52,7 @@ beforeAll(async () => {
   await agent({ text: 'hi' });
   await DEFAULT_LANGSMITH_SPAN_PROCESSOR.shutdown();
   runs = collector.requests.flatMap(({ contentType, body }) => {
-    const { drafts, rejected } = atOnce(readOtlp({ contentType, body, maxDepth: 64, maxParts: 1_000_000 }));
+    const { drafts, rejected } = runToCompletion(readOtlp({ contentType, body, maxDepth: 64, maxParts: 1_000_000 }));
     expect(rejected).toEqual([]);
     return drafts;
   });

@@ -4,7 +4,7 @@ import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-t
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { type Collector, startCollector } from './collector.ts';
 import { metadataOf, texts } from './requests.ts';
@@ -73,7 +73,7 @@ beforeAll(async () => {
   const read = (type: string) => {
     const sent = collector.requests.find(({ contentType }) => contentType === type);
     if (sent === undefined) throw new Error(`nothing was sent as ${type}`);
-    return atOnce(readOtlp({ ...sent, maxDepth: 64, maxParts: 1_000_000 }));
+    return runToCompletion(readOtlp({ ...sent, maxDepth: 64, maxParts: 1_000_000 }));
   };
   fromProtobuf = read('application/x-protobuf');
   fromJson = read('application/json');

@@ -1,4 +1,4 @@
-import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import type { OtlpDraft } from '../../../../pipelines/ingest/otlp/map-span.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
@@ -49,10 +49,10 @@ export function request(spans: Json[], resource?: Json, scope?: Json): string {
 /** Reads a request as OTLP/JSON and as protobuf, and asserts that both results are equal. */
 export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   const body = Buffer.from(json);
-  const fromJson = atOnce(readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 }));
-  const protobuf = atOnce(decodeJson(body, maxDepth, 1_000_000));
+  const fromJson = runToCompletion(readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 }));
+  const protobuf = runToCompletion(decodeJson(body, maxDepth, 1_000_000));
   if (protobuf.refused.size === 0) {
-    const fromProtobuf = atOnce(
+    const fromProtobuf = runToCompletion(
       readOtlp({
         body: protobuf.body,
         contentType: 'application/x-protobuf',

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import {
@@ -178,10 +178,10 @@ describe('an invalid span does not affect the others', () => {
 
   test('text that is not UTF-8 is reported with its offset', () => {
     const json = request([span({ attributes: attributes({ k: 'MARK' }) }), span({ spanId: parent })]);
-    const { body } = atOnce(decodeJson(Buffer.from(json), 64, 1_000_000));
+    const { body } = runToCompletion(decodeJson(Buffer.from(json), 64, 1_000_000));
     const at = body.indexOf('MARK');
     body[at] = 0xff;
-    const { drafts, rejected } = atOnce(
+    const { drafts, rejected } = runToCompletion(
       readOtlp({
         body,
         contentType: 'application/x-protobuf',

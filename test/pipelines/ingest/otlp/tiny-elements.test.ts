@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
+import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { scanJson } from '../../../../pipelines/ingest/json/scan.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { attributes, request, span } from './requests.ts';
@@ -11,7 +11,7 @@ const maxParts = 100_000;
 
 function read(body: Buffer, contentType: string): string {
   try {
-    const { drafts, rejected } = atOnce(readOtlp({ body, contentType, maxDepth: 5_000, maxParts }));
+    const { drafts, rejected } = runToCompletion(readOtlp({ body, contentType, maxDepth: 5_000, maxParts }));
     return `${drafts.length} taken, ${rejected.length} rejected`;
   } catch (error) {
     if (isRunlakeError(error)) return `${error.code}: ${error.message}`;
@@ -130,14 +130,14 @@ test('a large request of ordinary spans is accepted', () => {
   const count = 20_000;
   const body = many(inSpans, one, count, ']}]}]}');
   expect(body.length).toBeGreaterThan(20_000_000);
-  const limited = () => atOnce(readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count }));
+  const limited = () => runToCompletion(readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count }));
   expect(limited().drafts).toHaveLength(count);
 }, 60_000);
 
 test('a span with thousands of attributes is read completely, whatever the limit on parts', () => {
   const values = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`a.${index}`, index]));
   const body = Buffer.from(request([span({ attributes: attributes(values) })]));
-  expect(atOnce(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1 })).drafts).toHaveLength(1);
+  expect(runToCompletion(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1 })).drafts).toHaveLength(1);
 });
 
 test('the error for JSON that is too deep names the configured limit', () => {

@@ -35,7 +35,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
   const handlers = new Map<string, Subscription['handle']>();
   const log: EventLog = new Proxy<EventLog>(real, {
     get(target, name: keyof EventLog) {
-      if (name === 'schemaOf') return async (id: number) => schemas[id] ?? (await target.schemaOf(id));
+      if (name === 'getSchema') return async (id: number) => schemas[id] ?? (await target.getSchema(id));
       if (name === 'subscribe') return async (to: Subscription) => void handlers.set(to.topic.name, to.handle);
       return (target[name] as (...given: unknown[]) => unknown).bind(target);
     },
