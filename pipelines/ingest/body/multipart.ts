@@ -1,7 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
-import { parseParameters } from './header-parameters.ts';
-import { type PartHeaders, readPartHeaders } from './part-headers.ts';
+import { type PartHeaders, parseParameters, readPartHeaders } from './part-headers.ts';
 
 /** A part of a multipart body: its headers and position. */
 export interface FormPart extends PartHeaders {

@@ -1,13 +1,16 @@
 import type { RunDraft } from '../accept/draft.ts';
 import { assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
 import type { RunValues } from '../run-event/run-event.ts';
-import { writeExtra } from './extra.ts';
+import { writeUnwrapped } from './any-value.ts';
 import { writeFailure } from './failure.ts';
 import { writeInputs, writeOutputs } from './inputs-outputs.ts';
+import { writeParameters } from './invocation-parameters.ts';
+import { writeMetadata } from './metadata.ts';
+import { writeOtel } from './otel-details.ts';
 import { deriveRunType } from './run-type.ts';
 import { consumeText } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
-import { consumeOptionalUuid, internName, writeSerialized, writeTags } from './small-fields.ts';
+import { consumeOptionalUuid, writeSerialized, writeTags } from './small-fields.ts';
 import type { SpanContext } from './span-context.ts';
 import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 import { readIdentity } from './span-identity.ts';
@@ -33,7 +36,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   const events = readEvents(context);
   const runType = deriveRunType(context);
   const values: RunValues = {
-    name: internName(context, runType === 'tool'),
+    name: readRunName(context, runType === 'tool'),
     runType,
     startedAtMicros: identity.startedAtMicros,
   };
@@ -82,4 +85,24 @@ function readTokens(context: SpanContext, values: RunValues, events: readonly Sp
 
 function assign<K extends keyof RunValues>(values: RunValues, key: K, value: RunValues[K] | undefined): void {
   if (value !== undefined) values[key] = value as RunValues[K];
+}
+
+/** Writes the run's `extra`: `metadata`, and if present `invocation_params`, the SDK's `runtime`, and `otel`. */
+function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boolean): Buffer {
+  const { out, span } = context;
+  const start = out.position;
+  out.byte(0x7b);
+  writeParameters(context);
+  const runtime = span.find('runtime');
+  if (runtime >= 0) {
+    out.ascii(out.position === start + 1 ? '"runtime":' : ',"runtime":');
+    writeUnwrapped(context, span.attributes.valueStarts[runtime]!, span.attributes.valueEnds[runtime]!);
+    span.take(runtime);
+  }
+  out.ascii(out.position === start + 1 ? '"metadata":' : ',"metadata":');
+  // Metadata comes after the other fields, because it contains the attributes that none of them took.
+  writeMetadata(context, shared);
+  writeOtel(context, hasOwnIds);
+  out.byte(0x7d);
+  return out.since(start);
 }

@@ -2,7 +2,7 @@ import { formatTime } from '../run-event/times.ts';
 import { writeObject } from './any-value.ts';
 import { AttributeList } from './span.ts';
 import type { SpanContext } from './span-context.ts';
-import { microsOfNanos } from './unix-nano.ts';
+import { microsOfNanos } from './span-identity.ts';
 
 /** One Event of a span. */
 export interface SpanEvent {

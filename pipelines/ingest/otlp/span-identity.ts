@@ -1,10 +1,10 @@
 import { parseDottedOrder } from '../run-event/dotted-order.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { isNoId, spanUuid, traceUuid } from './ids.ts';
+import type { ProtobufReader } from './protobuf-reader.ts';
 import { readFlag, readText } from './scalars.ts';
+import type { ByteRange } from './span.ts';
 import { overrideKey, type SpanContext } from './span-context.ts';
-import { microsOfNanos } from './unix-nano.ts';
 
 /** Ids, times and position in the tree of the run that a span becomes. */
 export interface SpanIdentity {
@@ -106,4 +106,36 @@ function consumeDottedOrder(context: SpanContext) {
 
 function refuse(context: SpanContext, reason: string): undefined {
   context.reject(reason);
+}
+
+/**
+ * Run ids of spans. They depend on the span alone, so that every split of a trace over requests gives the same runs:
+ * the trace id is the 16 bytes of the OTel trace id as a UUID, a run id the 8 bytes of the span id after 8 zero bytes.
+ * Source: docs/decisions/0020-otlp-ids.md; stock SDKs rely on the same form.
+ */
+function traceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
+  if (end - start !== 16) return undefined;
+  const hex = reader.source.toString('hex', start, end);
+  if (hex === '00000000000000000000000000000000') return undefined;
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}
+
+/** Undefined if the id is not 8 bytes long, or all zero. */
+function spanUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
+  if (end - start !== 8) return undefined;
+  const hex = reader.source.toString('hex', start, end);
+  if (hex === '0000000000000000') return undefined;
+  return `00000000-0000-0000-${hex.slice(0, 4)}-${hex.slice(4)}`;
+}
+
+/** Whether the id is absent; some SDKs send eight zero bytes for "no parent". */
+function isNoId(reader: ProtobufReader, { start, end }: ByteRange): boolean {
+  for (let index = start; index < end; index++) if (reader.source[index] !== 0) return false;
+  return end === start || end - start === 8;
+}
+
+/** Converts nanoseconds, given as unsigned 32-bit halves, to whole microseconds. Exact until the year 2255. */
+export function microsOfNanos(low: number, high: number): number {
+  // 2^32 = 4294967 * 1000 + 296: dividing the halves separately keeps every step below 2^53.
+  return high * 4_294_967 + Math.floor((high * 296 + low) / 1000);
 }

@@ -1,5 +1,4 @@
-import { type AttributeName, attributeName } from './attribute-name.ts';
-import type { RoleName } from './attribute-roles.ts';
+import { type AttributeName, attributeName, type RoleName } from './attribute-roles.ts';
 import { requireCapacity } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { scanValue } from '../../../../pipelines/ingest/json/scan.ts';
-import { invalidUtf8Offset } from '../../../../pipelines/ingest/json/utf8.ts';
+import { invalidUtf8Offset } from '../../../../pipelines/ingest/json/scan-origin.ts';
 
 describe('invalid UTF-8', () => {
   it.each<[string, number[], number]>([
