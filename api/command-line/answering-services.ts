@@ -3,7 +3,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
@@ -31,7 +31,10 @@ export interface AnsweringParts {
   readonly countRuns: AcceptDeps['count'];
 }
 
-/** Creates the services of the main API: the given parts, and the authenticator and accept ports of this process. */
+/**
+ * Creates the services of the main API: the given parts, and the authenticator and the ingest dependencies of this
+ * process.
+ */
 export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, clickhouse } = parts.stores;

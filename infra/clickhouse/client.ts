@@ -34,9 +34,8 @@ export interface ClickHouseOptions {
 const graceMs = 2_000;
 
 /**
- * Running queries share the CPU with a new one, and even paused queries use some of it. Beside a flood of other
- * queries, a query took seven times as long with eight slots per thread, and twice as long with two
- * (docs/decisions/0103).
+ * Running queries share the CPU with a new one, and even paused queries use some of it. Under a flood of other queries,
+ * a query took seven times as long with eight slots per thread, and twice as long with two (docs/decisions/0103).
  */
 const slotsPerThread = 2;
 const minSlots = 4;

@@ -47,7 +47,7 @@ export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], gr
         ]
       : [selectHours(mine, 'start', 'end')];
   const rows = sources.join('\nUNION ALL\n');
-  // If a bucket is one row of the table, the reader adds up the few remaining rows.
+  // If a bucket is one row of the table, no GROUP BY is needed; the reader sums the few remaining rows.
   const summed = strideSeconds === (from < to ? daySeconds : hourSeconds);
   return {
     name: 'granular-usage',

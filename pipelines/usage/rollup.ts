@@ -35,8 +35,8 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { counter, histogram } from '../../infra/telemetry/metrics.ts';
-import { scrapedGauge } from '../../infra/telemetry/scraped-gauge.ts';
+import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
+
 import { countHours, sumDays } from './rollup-query.ts';
 
 const rollUpSeconds = histogram(

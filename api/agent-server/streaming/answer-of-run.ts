@@ -1,14 +1,13 @@
 import type { Readable } from 'node:stream';
-import type { FastifyRequest } from 'fastify';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { endHasGap, feedbackInEnd, unsaidInEnd } from '../../../pipelines/agents/execute/publish-end.ts';
+import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
-import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import type { RunEnd, StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { Answer } from '../../server/operation.ts';
-import type { Agents } from '../agent-services.ts';
-import { liveBody } from './live-body.ts';
+import type { AgentInput } from '../agent-services.ts';
+import { liveBody, liveOptions } from './live-body.ts';
 import { errorOfStream, eventId, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
@@ -20,10 +19,7 @@ export interface FollowedRun extends AwaitedRun {
   readonly reconnectTo?: string | undefined;
 }
 
-interface RunContext {
-  readonly services: { readonly agents: Agents };
-  readonly request: FastifyRequest;
-}
+type RunContext = Pick<AgentInput, 'services' | 'request'>;
 
 /** Streams the events of a run until its final state is committed. `modes` restricts the stream to events of these modes. */
 export function streamOfRun(
@@ -33,16 +29,19 @@ export function streamOfRun(
 ): Answer {
   const wanted = modes && new Set([...modes, 'metadata', 'warning', 'error']);
   const body = eventStream({
-    ...liveOptions(context, run),
+    ...runOptions(context, run),
     source: reader,
     frame: (event) => {
-      if (event.isEnd && endHasGap(event.data)) throw runlakeError('STREAM_INCOMPLETE');
-      if (event.isEnd) return abandonedFrame(event, eventId(event)) ?? feedbackFrame(event, eventId(event));
+      if (event.isEnd) {
+        const end = decodeEnd(event.data);
+        if (end.events_missing) throw runlakeError('STREAM_INCOMPLETE');
+        return endFrame(end, eventId(event));
+      }
       return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : encodeEvent(event);
     },
     clientReconnects: run.reconnectTo !== undefined,
   });
-  return answer(run, body, { 'content-type': 'text/event-stream', ...eventStreamHeaders });
+  return answer(run, body, eventStreamHeaders);
 }
 
 /**
@@ -60,7 +59,7 @@ export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamR
     close: () => waiting.abort(),
   };
   const body = liveBody<string>({
-    ...liveOptions(context, run),
+    ...runOptions(context, run),
     source,
     encode: (text) => [text],
     heartbeat: '\n',
@@ -75,19 +74,14 @@ function answer({ path, reconnectTo }: FollowedRun, body: Readable, headers: Rea
   return new Answer({ headers: { ...headers, 'content-location': path, ...location }, body });
 }
 
-function liveOptions({ services: { agents }, request }: RunContext, run: FollowedRun) {
-  const { database, deploymentId, config, wake } = agents;
+function runOptions(context: RunContext, run: FollowedRun) {
+  const { database, deploymentId, wake } = context.services.agents;
+  const { log } = context.request;
   const cancel = () =>
     cancelRun(database, deploymentId, run, 'interrupt').then(wake, (err) =>
-      request.log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed'),
+      log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed'),
     );
-  return {
-    heartbeatMs: config.agentsHeartbeatMs,
-    stopping: request.server.drainStarted,
-    accessEnded: request.access?.ended,
-    logger: request.log,
-    ...(run.cancelOnDisconnect && { left: () => void cancel() }),
-  };
+  return { ...liveOptions(context), ...(run.cancelOnDisconnect && { left: () => void cancel() }) };
 }
 
 function failureText(error: unknown): Buffer {
@@ -98,22 +92,14 @@ function encodeEvent(event: StreamedEvent): SseFrame {
   return { event: formatEventName(event), data: event.data, id: eventId(event) };
 }
 
-/** The error event for readers of a thread if events of a run are missing in the log. */
-export function gapFrame({ data }: StreamedEvent): SseFrame | undefined {
-  if (!endHasGap(data)) return undefined;
-  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(runlakeError('STREAM_INCOMPLETE')))) };
-}
-
-/** The error event of a run that was abandoned without an error event of its own. `id`: event id for reconnecting readers. */
-export function abandonedFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
-  const failure = unsaidInEnd(data);
-  return failure && { event: 'error', data: failure, ...(id !== undefined && { id }) };
-}
-
-/** The last event of a run with `feedback_keys`. `id`: event id for reconnecting readers. */
-export function feedbackFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
-  const links = feedbackInEnd(data);
-  return links && { event: 'feedback', data: links, ...(id !== undefined && { id }) };
+/**
+ * The last event of a run: its failure, if no event of its own reported it, or its feedback links. Undefined if it has
+ * neither. `id`: event id for reconnecting readers.
+ */
+export function endFrame({ unsaid, feedback }: RunEnd, id?: string): SseFrame | undefined {
+  const given = id === undefined ? {} : { id };
+  if (unsaid !== undefined) return { event: 'error', data: Buffer.from(JSON.stringify(unsaid)), ...given };
+  return feedback && { event: 'feedback', data: Buffer.from(JSON.stringify(feedback)), ...given };
 }
 
 /** Returns the event name with the namespace of a subgraph after `|`. Source: reference of the agent server, "Events". */

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RunnableConfig } from '@langchain/core/runnables';
 import {
+  BaseCheckpointSaver,
   type ChannelVersions,
   type Checkpoint,
   type CheckpointListOptions,
@@ -10,15 +11,13 @@ import {
   type PendingWrite,
   WRITES_IDX_MAP,
 } from '@langchain/langgraph-checkpoint';
-import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import type pg from 'pg';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { databaseError } from '../../../infra/postgres/database-error.ts';
 import { splitThreadKey } from './copy-checkpoints.ts';
-import { type GatheredPart, GatheredWrites } from './gathered-writes.ts';
+import { GatheredWrites } from './gathered-writes.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
-import { OwnHeads } from './own-heads.ts';
-import { jsonbText, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
+import { jsonbText, listQuery, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
 
 /** The lease that a saver writes under, and the ids that it adds to checkpoints. */
 export interface Lease {
@@ -63,7 +62,7 @@ export function isLeaseLost(error: unknown): boolean {
 }
 
 /**
- * Checkpoint saver of LangGraph for the schema `agents`. Thread ids are keys of `thread-key.ts`.
+ * Checkpoint saver of LangGraph for the schema `agents`. Thread ids are thread keys (`threadKey`).
  *
  * Invariant: the saver writes only while it holds the lease of the run or thread. Each batch of puts, and each
  * `deleteThread`, is one statement that
@@ -77,17 +76,16 @@ export function isLeaseLost(error: unknown): boolean {
  * A channel version is a number plus a random suffix: two branches of a thread count on from the same number, and the
  * saver does not overwrite an existing blob.
  */
-export class LeasedSaver extends PostgresSaver {
+export class LeasedSaver extends BaseCheckpointSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
   readonly #early: EarlyAnswers | undefined;
   /** By thread key. A lease covers one thread; writes to another thread fail with LEASE_LOST. */
   readonly #writes = new Map<string, GatheredWrites>();
-  readonly #heads = new OwnHeads();
 
   /** @param lease Undefined: the saver is read-only. */
   constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAnswers) {
-    super(pool, undefined, { schema: 'agents' });
+    super();
     this.#pool = pool;
     this.#lease = lease;
     this.#early = early;
@@ -104,15 +102,10 @@ export class LeasedSaver extends PostgresSaver {
     return `${String(before + 1).padStart(16, '0')}.${randomBytes(8).toString('hex')}` as unknown as number;
   }
 
-  /** Does nothing: the migrations of Runlake create the tables. */
-  override async setup(): Promise<void> {}
-
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     await this.settled();
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     const exact = Boolean(checkpoint_id);
-    const own = exact ? undefined : this.#heads.row(thread_id, checkpoint_ns);
-    if (own !== undefined) return toTuple(this.serde, own);
     const { rows } = await this.#query<StoredTuple>({
       name: exact ? 'agents_checkpoint' : 'agents_latest_checkpoint',
       text: exact
@@ -133,10 +126,7 @@ export class LeasedSaver extends PostgresSaver {
     let before = options?.before;
     for (let left = limit, pageRows = 0; left > 0; left -= pageRows) {
       pageRows = Math.min(left, pages.nextRows);
-      const [where, values] = this._searchWhere(config, filter, before);
-      values.push(pageRows);
-      const text = `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.length}`;
-      const { rows } = await this.#query<StoredTuple>({ text, values });
+      const { rows } = await this.#query<StoredTuple>(listQuery(config, { filter, before, limit: pageRows }));
       pages.record(rows);
       for (const row of rows) yield await toTuple(this.serde, row);
       if (rows.length < pageRows) return;
@@ -175,8 +165,7 @@ export class LeasedSaver extends PostgresSaver {
       metadata: await this.#metadata(metadata, lease, threadId),
       blobs,
     };
-    await this.#add(thread_id, { checkpoints: [part], writes: [] });
-    this.#heads.put(thread_id, part, stored.channel_versions);
+    await this.#writesOf(thread_id).add({ checkpoints: [part], writes: [] });
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
 
@@ -198,26 +187,14 @@ export class LeasedSaver extends PostgresSaver {
         return { ...task, index, channel: String(channel), type, bytes };
       }),
     );
-    await this.#add(thread_id, { checkpoints: [], writes: parts });
-    this.#heads.write(thread_id, parts);
+    await this.#writesOf(thread_id).add({ checkpoints: [], writes: parts });
   }
 
   /** Deletes all checkpoints of the thread. @throws LEASE_LOST */
   override async deleteThread(key: string): Promise<void> {
     await this.settled();
     const { lease, deploymentId, threadId } = this.#requireLease(key);
-    this.#heads.forget();
     await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [deploymentId, threadId, lease.leaseToken]);
-  }
-
-  async #add(key: string, part: GatheredPart): Promise<void> {
-    try {
-      await this.#writesOf(key).add(part);
-    } catch (error) {
-      // It is unknown how much was written, so the cached heads are no longer valid.
-      this.#heads.forget();
-      throw error;
-    }
   }
 
   #writesOf(key: string): GatheredWrites {

@@ -1,4 +1,10 @@
-import type { Checkpoint, CheckpointTuple, SerializerProtocol } from '@langchain/langgraph-checkpoint';
+import type { RunnableConfig } from '@langchain/core/runnables';
+import type {
+  Checkpoint,
+  CheckpointListOptions,
+  CheckpointTuple,
+  SerializerProtocol,
+} from '@langchain/langgraph-checkpoint';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 type Part = readonly [...names: string[], type: string, length: number | null];
@@ -48,6 +54,36 @@ CROSS JOIN LATERAL (
 ) writes
 `;
 
+/**
+ * Query for the newest checkpoints of a thread. Members that `configurable` does not have do not restrict the result, as
+ * in the savers of LangGraph.
+ */
+export function listQuery(
+  { configurable = {} }: RunnableConfig,
+  {
+    filter = {},
+    before,
+    limit,
+  }: {
+    readonly filter: CheckpointListOptions['filter'] | undefined;
+    readonly before: RunnableConfig | undefined;
+    readonly limit: number;
+  },
+): { readonly text: string; readonly values: unknown[] } {
+  const { thread_id, checkpoint_ns, checkpoint_id } = configurable;
+  const conditions: string[] = [];
+  const values: unknown[] = [];
+  const add = (condition: string, value: unknown) => conditions.push(`${condition} $${values.push(value)}`);
+  if (thread_id) add('thread_id =', thread_id);
+  if (checkpoint_ns != null) add('checkpoint_ns =', checkpoint_ns);
+  if (checkpoint_id) add('checkpoint_id =', checkpoint_id);
+  if (Object.keys(filter).length > 0) add('metadata @>', JSON.stringify(filter));
+  const beforeId: unknown = before?.configurable?.checkpoint_id;
+  if (beforeId !== undefined) add('checkpoint_id <', beforeId);
+  const where = conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : '';
+  return { text: `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.push(limit)}`, values };
+}
+
 /** Converts a row to the tuple that LangGraph expects, with all values deserialised. */
 export async function toTuple(serde: SerializerProtocol, row: StoredTuple): Promise<CheckpointTuple> {
   const [values, writes, metadata] = await Promise.all([
@@ -95,7 +131,8 @@ interface HeadCheckpoint {
 }
 
 /**
- * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a key of `thread-key.ts`.
+ * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a thread key
+ * (`threadKey`).
  */
 export async function headCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
   const rows = await sql.query<HeadCheckpoint>(

@@ -14,6 +14,8 @@ export interface CompiledGraph {
   readonly interruptAfter?: '*' | readonly string[];
   /** Present if a builder made the graph. */
   readonly builder?: unknown;
+  /** Returns a copy. Properties set on it do not change this graph. */
+  withConfig(config: object): CompiledGraph;
   stream(input: unknown, options: object): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: object): AsyncIterable<GraphEvent>;
   getState(config: object, options?: { readonly subgraphs?: boolean }): Promise<Snapshot>;
@@ -68,10 +70,7 @@ export function isCompiledGraph(value: unknown): value is CompiledGraph {
   return typeof value === 'object' && value !== null && 'lg_is_pregel' in value && value.lg_is_pregel === true;
 }
 
-/**
- * Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`: the methods of the agent do not work
- * on derived objects.
- */
+/** Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`: copies of the agent have no effect. */
 export function isGraphWrapper(value: unknown): value is { readonly graph: CompiledGraph } {
   return typeof value === 'object' && value !== null && 'graph' in value && isCompiledGraph(value.graph);
 }

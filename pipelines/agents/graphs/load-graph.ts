@@ -47,13 +47,13 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
       instance: async (config) => {
         const made = toCompiledGraph(await make(config));
         if (made === undefined) throw unusable(`${where} did not return a graph`);
-        return derive(made);
+        return made.withConfig({});
       },
     };
   }
   const graph = toCompiledGraph(exported);
   if (graph === undefined) throw unusable(`${where} is not a graph, a builder of one, or a function that returns one`);
-  return { graphId, nodes: readNodes(graph), instance: async () => derive(graph) };
+  return { graphId, nodes: readNodes(graph), instance: async () => graph.withConfig({}) };
 }
 
 /**
@@ -75,11 +75,6 @@ function toCompiledGraph(value: unknown): CompiledGraph | undefined {
   if (!isGraphBuilder(value)) return undefined;
   const graph = value.compile();
   return isCompiledGraph(graph) ? graph : undefined;
-}
-
-/** Derives an object from the graph. Properties set on it do not change the graph. */
-function derive(graph: CompiledGraph): CompiledGraph {
-  return Object.create(graph) as CompiledGraph;
 }
 
 function describe(error: unknown): string {

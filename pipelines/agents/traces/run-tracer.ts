@@ -3,6 +3,11 @@
  * LangChain's own tracer, so that functions that the `langsmith` package traces find their parents and report their
  * runs here. It opens no connection. It extends no class of LangChain, so that it works with any copy of the library.
  * Source: `LangChainTracer` of @langchain/core 1.2, `RunTree` of langsmith 0.10.
+ *
+ * Risk: the packages look up a handler of this name and call `getRun`, `getRunTreeWithTracingConfig`,
+ * `copyWithTracingConfig`, `updateFromRunTree`, `_getRunStoreKey` and `client`, which are private, and a graph brings its
+ * own version of them. A public `BaseCallbackHandler` does not get the functions that `langsmith` traces.
+ * `library-versions.test.ts` fails if a version calls something else.
  */
 import { RunTree } from 'langsmith/run_trees';
 import type { BegunRun, ChildRunCollector, OpenRun } from './child-run-collector.ts';

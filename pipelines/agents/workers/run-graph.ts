@@ -9,14 +9,24 @@ export interface GraphOptions {
   readonly [name: string]: unknown;
 }
 
-type Source = (input: unknown, config: object) => AsyncIterable<unknown>;
+type Source = (input: unknown, config: object) => AsyncGenerator<unknown>;
+
+interface Streaming extends CompiledGraph {
+  _streamIterator?: Source;
+}
 
 /**
- * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order.
+ * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order. Call it once at a time for
+ * one instance of a graph.
  *
- * `stream` pipes the output of a graph through three internal streams, which for a small chunk costs more than all
- * other work on it. This function therefore consumes the chunks at their source, the `_streamIterator` of the LangChain
- * Runnable. `stream` still sets up config and context and handles the abort signal.
+ * `stream` pipes the output of a graph through three internal streams. An error of the graph drops the chunks that are
+ * buffered in them, and for a small chunk they cost more than all other work on it. This function therefore consumes
+ * the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and context
+ * and handles the abort signal.
+ *
+ * Risk: `_streamIterator` is private, and a graph brings its own version of the library. A version whose `stream` does
+ * not call it streams through `stream` itself, with the disadvantages above. `run-graph.test.ts` and
+ * `library-versions.test.ts` fail then.
  *
  * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and slows down as it
  * grows. If `turn` returns a promise, the function awaits it to yield the event loop.
@@ -44,8 +54,9 @@ export async function runGraph(
       throw error;
     }
   };
-  const { _streamIterator: source } = graph as CompiledGraph & { readonly _streamIterator: Source };
-  const takeAll = async (...args: Parameters<Source>) => {
+  const streaming: Streaming = graph;
+  const source = streaming._streamIterator;
+  const takeAll = async (source: Source, args: Parameters<Source>) => {
     for await (const chunk of source.apply(graph, args)) {
       if (stop.signal.aborted) return;
       takeOne(chunk);
@@ -53,18 +64,18 @@ export async function runGraph(
       if (turning !== undefined) await turning;
     }
   };
-  // This iterator consumes all chunks in its first `next`, in the async context of the caller, and then ends without a value.
-  const consumedAtSource: CompiledGraph = Object.create(graph, {
-    _streamIterator: {
-      value: (...args: Parameters<Source>) => ({
-        next: () => takeAll(...args).then(() => ({ done: true, value: undefined })),
-        return: async () => ({ done: true, value: undefined }),
-      }),
-    },
-  });
+  if (source !== undefined) {
+    // This iterator consumes all chunks in its first `next`, in the async context of the caller, and ends without a value.
+    const consumed = (...args: Parameters<Source>) => ({
+      next: () => takeAll(source, args).then(() => ({ done: true, value: undefined })),
+      return: async () => ({ done: true, value: undefined }),
+    });
+    streaming._streamIterator = consumed as unknown as Source;
+  }
   try {
-    for await (const chunk of await consumedAtSource.stream(input, { ...options, signal: stop.signal })) takeOne(chunk);
+    for await (const chunk of await graph.stream(input, { ...options, signal: stop.signal })) takeOne(chunk);
   } finally {
+    delete streaming._streamIterator;
     signal?.removeEventListener('abort', abort);
   }
 }

@@ -3,6 +3,9 @@
  * LangGraph treats an attempt that continues from such a state as the resume and would skip the breakpoint. This module
  * applies LangGraph's own rule: a channel changed since the last interrupt, and one of the named nodes is next (before)
  * or executed last (after).
+ *
+ * Risk: no public API tells whether a graph is at a breakpoint. The member `__interrupt__` of `versions_seen` is private,
+ * and a graph brings its own version of the library. `library-versions.test.ts` fails if a version stores it otherwise.
  */
 import type { BaseCheckpointSaver, Checkpoint, CheckpointTuple } from '@langchain/langgraph-checkpoint';
 import type { CheckpointConfig, CompiledGraph } from '../graphs/compiled-graph.ts';

@@ -8,7 +8,7 @@ import { answeringServices } from '../../../api/command-line/answering-services.
 import { Ends } from '../../../api/command-line/ends.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { followAgents, openAgents } from '../../../api/command-line/start-agents.ts';
-import { startSink } from '../../../api/command-line/start-sink.ts';
+import { startSink } from '../../../api/command-line/start-storing.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
@@ -17,6 +17,7 @@ import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { Executor } from '../../../pipelines/agents/execute/executor.ts';
+import { type Library, projectsWith } from '../../agents/projects-with.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { watchErrors } from '../declared-errors.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
@@ -44,6 +45,8 @@ export interface AgentServerOptions {
   readonly config?: Partial<Omit<Config, 'agentsFile'>>;
   /** Folder below `test/agents/projects`. */
   readonly project?: string;
+  /** Folder of the projects, with a slash at the end. Default: that of the library under test. */
+  readonly projects?: string;
   /** A running server whose stores, log and organisation are shared. It must be closed last. */
   readonly beside?: AgentServerUnderTest;
 }
@@ -53,10 +56,15 @@ interface Shared {
   readonly log: EventLog;
 }
 
-const projects = fileURLToPath(new URL('../../agents/projects/', import.meta.url));
+/** Set by `library-versions.test.ts`: the suites then run graphs with this version of LangGraph. */
+const library = process.env.RUNLAKE_TEST_LANGGRAPH as Library | undefined;
+const projects =
+  library === undefined
+    ? fileURLToPath(new URL('../../agents/projects/', import.meta.url))
+    : await projectsWith(library);
 
-export function graphsFileOf(project: string): string {
-  return `${projects}${project}/langgraph.json`;
+export function graphsFileOf(project: string, folder = projects): string {
+  return `${folder}${project}/langgraph.json`;
 }
 
 /** Returns a function that sends requests with a key by `fetch`; bodies are sent as JSON. */
@@ -94,7 +102,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const owner = beside?.owner ?? (await addOrganization(database, 'owner'));
   const config = {
     ...loadConfig(stores.environment).config,
-    agentsFile: graphsFileOf(options.project ?? 'basic'),
+    agentsFile: graphsFileOf(options.project ?? 'basic', options.projects),
     agentsDeployment: owner.id,
     agentsWorkers: 1,
     agentsHeartbeatMs: 200,

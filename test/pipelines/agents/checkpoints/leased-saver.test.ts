@@ -281,7 +281,7 @@ describe('a saver that answers early', () => {
     expect(await run.saver.getTuple(configOf(run))).toMatchObject({
       checkpoint: { id: second.id, channel_values: { a: 2 } },
     });
-    expect(run.sent).toEqual(['agents_write_state']);
+    expect(run.sent).toEqual(['agents_write_state', 'agents_latest_checkpoint']);
     const tuple = await run.saver.getTuple(configOf(run, first.id));
     expect(tuple).toMatchObject({ checkpoint: { channel_values: { a: 1, b: 'two' } } });
     expect(tuple?.pendingWrites).toEqual(

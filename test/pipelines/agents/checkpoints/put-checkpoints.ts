@@ -18,11 +18,8 @@ export const put = (run: Pick<ActiveRun, 'key' | 'saver'>, checkpoint: Checkpoin
 
 const never = 2 ** 31 - 1;
 /** Starts a run whose saver answers early. `sent` collects the names of its statements. */
-export async function beginEarly(
-  threads: Threads,
-  { gatherMs = never, threadId }: { readonly gatherMs?: number; readonly threadId?: string } = {},
-) {
-  const run = await threads.startRun(threadId ?? (await threads.newThread()));
+export async function beginEarly(threads: Threads, { gatherMs = never }: { readonly gatherMs?: number } = {}) {
+  const run = await threads.startRun(await threads.newThread());
   const sent: (string | undefined)[] = [];
   const pool = {
     query: (query: { readonly name?: string }) => {
