@@ -15,7 +15,7 @@ const suitesOnTheStack = [
   // Suites that run only on the stack.
   'test/**/*.stack.ts',
   'test/infra/jobs/open-jobs.test.ts',
-  'test/pipelines/exports/coordinate-export.test.ts',
+  'test/pipelines/exports/scheduler.test.ts',
   'test/pipelines/projects/delete-projects.test.ts',
 ];
 
@@ -32,7 +32,7 @@ const sharing = [
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/*.test.ts',
   'test/pipelines/agents/{assistants,crons,graphs,runs,threads,webhooks}/*.test.ts',
-  'test/pipelines/exports/{day-windows,deleted-workspace,export-states,overlap,pace,paths-told,withdrawn-leave,work-folders}.test.ts',
+  'test/pipelines/exports/{deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',
   'test/schemas/**/*.test.ts',
 ];
 /** Set by `make test-fast`. */

@@ -8,7 +8,7 @@
  */
 
 import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
-import { runRollUp } from '../pipelines/usage/run-roll-up.ts';
+import { runRollUp } from '../pipelines/usage/rollup.ts';
 import { withEngines } from './engines.ts';
 import { median, ownCost, round, timedMs } from './figures.ts';
 import { fillUsage, hoursOf, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';

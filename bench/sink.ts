@@ -8,7 +8,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { avroContainer } from '../infra/event-log/avro-container.ts';
+import { avroContainer } from '../infra/event-log/avro.ts';
 import { runEvents } from '../schemas/topics.ts';
 import { startRole } from '../test/role-process.ts';
 import { median, round } from './figures.ts';

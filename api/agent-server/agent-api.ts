@@ -1,12 +1,12 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
-import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
+import { type CorsSettings, type HttpSettings, originPattern } from '../../pipelines/agents/graphs/http-settings.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiForm, OwnAccess } from '../server/api-form.ts';
-import { appRoutes } from './app/app-routes.ts';
-import { setsOrigins, sharedOrigins } from './shared-origins.ts';
+import type { SharedOrigins } from '../server/cross-origin.ts';
+import { appRoutes } from './app-routes.ts';
 
 /** The settings of a langgraph.json that change the agent server. */
 export interface AgentApiParts {
@@ -40,5 +40,58 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     ...(parts && app && { ownRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: ofApp } }),
     crossOrigin,
     ...(watch && { refusal: () => (watch.isDeleted ? runlakeError('DEPLOYMENT_DELETED') : undefined) }),
+  };
+}
+
+const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+/** Headers that clients of the agent server read; they are always exposed. */
+const exposedHeaders = [
+  ...['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'],
+  'x-ignored-fields',
+];
+/** Browsers send no longer origin, and matching a long text against a pattern of the project may be slow. */
+const maxOriginLength = 300;
+
+/** Source: RFC 5735, loopback; a browser writes the host of an origin in its shortest form. */
+const loopback = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
+const loopbackOrigins = { includes: (origin: string) => loopback.test(origin) };
+
+/** Returns true if the operator or the langgraph.json configures the allowed origins. */
+function setsOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): boolean {
+  return ofOperator !== undefined || readOrigins(cors ?? {}) !== undefined;
+}
+
+/**
+ * Returns the CORS configuration of the agent server. Allowed origins are those of `ofOperator`, otherwise those of
+ * `http.cors` in the langgraph.json, otherwise loopback origins, such as a development server.
+ */
+function sharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
+  const origins = ofOperator === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(ofOperator);
+  const { allow_methods: allowed = ['*'], allow_headers: headers = ['*'], expose_headers: exposed = [] } = cors ?? {};
+  return {
+    origins,
+    methods: allowed.includes('*') ? methods : allowed.map((method) => method.toUpperCase()),
+    headers: headers.includes('*') ? '*' : headers,
+    exposedHeaders: [...new Set([...exposedHeaders, ...exposed.map((name) => name.toLowerCase())])],
+    // Browsers refuse credentials with a wildcard origin.
+    credentials: (cors?.allow_credentials ?? false) && origins !== '*',
+    maxAgeSeconds: cors?.max_age ?? 600,
+    settings: 'RUNLAKE_AGENTS_CORS_ORIGINS, or to http.cors.allow_origins of the langgraph.json',
+  };
+}
+
+function parseOrigins(text: string): SharedOrigins['origins'] {
+  return text === '*' ? '*' : text.split(',').map((origin) => origin.trim());
+}
+
+function readOrigins({
+  allow_origins: list = [],
+  allow_origin_regex: regex,
+}: CorsSettings): SharedOrigins['origins'] | undefined {
+  if (list.includes('*')) return '*';
+  if (!regex) return list.length === 0 ? undefined : list;
+  const pattern = originPattern(regex);
+  return {
+    includes: (origin: string) => list.includes(origin) || (origin.length <= maxOriginLength && pattern.test(origin)),
   };
 }

@@ -1,5 +1,9 @@
+import type { FastifyRequest } from 'fastify';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
-import type { AgentServices } from './agent-services.ts';
+import { pathOf } from '../server/register-operation.ts';
+import type { Rule } from './access/rules.ts';
+import type { AgentServices, Agents } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/sse.ts';
 
 /**
@@ -18,13 +22,29 @@ const possibleAccessErrors = [
   'AUTH_HANDLER_INVALID',
 ] as const;
 
+/** Errors of operations that execute graph code. */
+export const graphErrors = [
+  'ASSISTANT_NOT_FOUND',
+  'GRAPH_NOT_FOUND',
+  'GRAPH_UNUSABLE',
+  'GRAPH_FAILED',
+  'GRAPH_WORKER_BUSY',
+] as const;
+
+export interface AgentOperation extends Operation {
+  /** Replaces the permission under custom authentication. Unset only for public operations. */
+  readonly rule?: Rule;
+}
+
+type RuleOf<A extends Access> = A extends { readonly public: true } ? object : { readonly rule: Rule };
+
 /**
  * Declares an operation of the agent server, like `defineOperation` for the main API. Its paths have no prefix; the
  * caller's workspace is that of the deployment.
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
-  operation: Omit<OperationOf<A, S, AgentServices>, 'mount'>,
-): Operation {
+  operation: Omit<OperationOf<A, S, AgentServices>, 'mount'> & RuleOf<A>,
+): AgentOperation {
   const accessErrors = 'public' in operation.access ? [] : possibleAccessErrors;
   const streams = operation.schema.produces === eventStreamType;
   const handler: typeof operation.handler = (input) => {
@@ -38,4 +58,13 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     ...(operation.errors ?? []),
   ];
   return { ...operation, handler, mount: 'root', closedQuery: true, ignoresUnknownFields: true, errors };
+}
+
+/** @throws ROUTE_NOT_FOUND if the langgraph.json disables the protocol. */
+export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
+  if (agents.protocols?.[protocol] === false) throw noRoute(request);
+}
+
+export function noRoute({ method, originalUrl }: FastifyRequest): RunlakeError {
+  return runlakeError('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
 }

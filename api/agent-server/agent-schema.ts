@@ -1,8 +1,9 @@
 import { type Static, type TProperties, Type } from 'typebox';
-import { optional } from '../server/formats.ts';
+import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
+import { JsonObject, optional, Uuid } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
 
-// Building blocks of the schemas of the agent server.
+// Building blocks of the schemas and responses of the agent server.
 
 /**
  * An object with only these fields. Unknown fields are ignored and named in the response; fields in `notBuilt`, which
@@ -22,14 +23,58 @@ export const words = <const W extends readonly string[]>(list: W, options: { def
     ),
   );
 
-export const Limit = (maximum = 1_000) => optional(Type.Integer({ minimum: 1, maximum }));
+export const Limit = () => optional(Type.Integer({ minimum: 1, maximum: 1_000 }));
 export const Offset = () => optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }));
-export const SortOrder = () => optional(words(['asc', 'desc']));
+
+/** Fields of a search request after its filters. */
+export const searchFields = <const S extends readonly string[], const F extends readonly string[]>(
+  sorts: S,
+  fields: F,
+) => ({
+  limit: Limit(),
+  offset: Offset(),
+  sort_by: optional(words(sorts)),
+  sort_order: optional(words(['asc', 'desc'])),
+  select: optional(Type.Array(words(fields), { description: 'Fields of the response.' })),
+});
+
+/** Returns the page and the order that a search requests. Default: the 10 newest rows. */
+export function readSearch<S extends string>(body: {
+  readonly limit?: number | null;
+  readonly offset?: number | null;
+  readonly sort_by?: S | null;
+  readonly sort_order?: 'asc' | 'desc' | null;
+}) {
+  return {
+    limit: body.limit ?? 10,
+    offset: body.offset ?? 0,
+    sortBy: body.sort_by ?? 'created_at',
+    sortOrder: body.sort_order ?? 'desc',
+  } as const;
+}
 
 /** The id of an assistant, or the id of a graph, which means the assistant that the server created for it. */
 export const AssistantParams = Type.Object({
   assistant_id: Type.String({ minLength: 1, maxLength: 1_000, description: 'Id of the assistant or of its graph.' }),
 });
+
+export const ThreadParams = Type.Object({ thread_id: Uuid() });
+
+/**
+ * The configuration of an assistant or a run: the fields that the SDKs send. The server sets the other options of the
+ * library.
+ */
+export const GraphConfigBody = Type.Unsafe<GraphConfig>(
+  Type.Object(
+    {
+      tags: Type.Optional(Type.Array(Type.String())),
+      metadata: Type.Optional(JsonObject()),
+      recursion_limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647 })),
+      configurable: Type.Optional(JsonObject()),
+    },
+    { additionalProperties: false },
+  ),
+);
 
 /** Identifies a checkpoint. Clients send it back as they received it; other fields, such as `thread_id`, are ignored. */
 export const Checkpoint = Type.Object({
@@ -60,6 +105,10 @@ export function selectFields<T extends object>(row: T, select: readonly string[]
   return Object.fromEntries(Object.entries(row).filter(([name]) => select.includes(name))) as Partial<T>;
 }
 
+/** Description of operations that respond with {@link buildPage}. */
+export const pageDescription =
+  '`X-Pagination-Total` is the total number, `X-Pagination-Next` the next offset (absent on the last page).';
+
 /**
  * Builds the response for a page: `X-Pagination-Total` is the total of all pages, `X-Pagination-Next` the next offset
  * (absent on the last page).
@@ -73,7 +122,18 @@ export function buildPage(rows: readonly object[], { total, offset }: { total: n
   return new Answer({ headers, body: rows });
 }
 
+/** The response of a search that cannot find anything. */
+export const emptyPage = () => buildPage([], { total: 0, offset: 0 });
+
 /** Builds a response from JSON text. */
 export function jsonText(text: string): Answer {
   return new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from(text) });
+}
+
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function toRecord(value: unknown): Readonly<Record<string, unknown>> {
+  return isObject(value) ? value : {};
 }

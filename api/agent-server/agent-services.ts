@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
@@ -12,6 +13,7 @@ import type { ThreadTtl } from '../../pipelines/agents/threads/create-thread.ts'
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
 
 /** One graph of the langgraph.json. */
 export interface ServedGraph {
@@ -23,6 +25,13 @@ export interface ServedGraph {
 export interface AgentServices {
   readonly authenticator: Authenticator;
   readonly agents: Agents;
+}
+
+/** The part of a handler's input that is the same for all operations. */
+export interface AgentInput {
+  readonly caller: Caller;
+  readonly request: FastifyRequest;
+  readonly services: AgentServices;
 }
 
 export interface Agents {

@@ -1,8 +1,7 @@
-import './access/agent-access.ts';
-import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { assistantIdOf, resolveAssistant } from '../../pipelines/agents/assistants/assistant.ts';
+import { metadataWith } from '../../pipelines/agents/auth/access-filter.ts';
 import {
   type CronFilter,
   countCrons as count,
@@ -19,14 +18,22 @@ import {
 } from '../../pipelines/agents/crons/write-crons.ts';
 import { readDatabaseClock } from '../../pipelines/agents/due-clock.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
-import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
+import { changing, noThread, type Rule, type RuledInput, searching } from './access/rules.ts';
 import { defineAgentOperation, reads, runs } from './agent-operation.ts';
-import { Closed, given, Limit, Offset, SortOrder, selectFields, words } from './agent-schema.ts';
-import type { AgentServices, Agents } from './agent-services.ts';
-import { RunBody } from './runs/run-body.ts';
-import { ThreadParams } from './runs/run-paths.ts';
+import {
+  Closed,
+  given,
+  readSearch,
+  searchFields,
+  selectFields,
+  ThreadParams,
+  toRecord,
+  words,
+} from './agent-schema.ts';
+import type { AgentInput, Agents } from './agent-services.ts';
+import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;
 
@@ -76,16 +83,10 @@ const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, .
 
 /** Returns the payload of a request body. @throws FIELD_NOT_BUILT */
 function readPayload(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
-  const values: Readonly<Record<string, unknown>> = body;
   // The thread belongs to the caller and is not deleted with a run.
   if (hasThread && body.on_run_completed === 'delete')
     throw runlakeError('FIELD_NOT_BUILT', { field: 'on_run_completed' });
-  const { input } = body;
-  const fields = Object.fromEntries(
-    Object.keys(payloadFields)
-      .filter((name) => name !== 'input')
-      .map((name) => [name, values[name]]),
-  );
+  const { input, ...fields } = selectFields(body, Object.keys(payloadFields));
   return { ...given(fields), ...(input !== undefined && { input }) };
 }
 
@@ -112,9 +113,39 @@ const Cron = Type.Object({
 });
 /** With `select`, only the selected fields; `now` is the time of the server. */
 const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timestamp() }));
-const selectable = [...cronFields, 'now'] as const;
 
 const CronParams = Type.Object({ cron_id: Uuid() });
+
+const readId = ({ params }: RuledInput) => params.cron_id as string;
+const noCron = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
+
+const onCron =
+  (event: 'crons:read' | 'crons:delete'): Rule =>
+  async (input, ask, proceed) => {
+    const id = readId(input);
+    await ask.reach(event, id, { cron_id: id }, noCron(id));
+    return proceed();
+  };
+
+const creatingCron: Rule = async (input, ask, proceed) => {
+  const threadId = input.params?.thread_id?.toLowerCase();
+  const { schedule, end_time, metadata, ...payload } = input.body;
+  await ask.useAssistant(payload.assistant_id as string);
+  if (threadId !== undefined) {
+    const run = { thread_id: threadId, assistant_id: assistantIdOf(payload.assistant_id as string), kwargs: payload };
+    await ask.reach('threads:create_run', threadId, { ...run, metadata: metadata ?? {} }, noThread(threadId));
+  }
+  const { required, value } = await ask.allow('crons:create', {
+    schedule,
+    payload,
+    metadata: metadata ?? {},
+    cron_id: null,
+    thread_id: threadId ?? null,
+    user_id: ask.deps.access.user.identity,
+    end_time: end_time ?? null,
+  });
+  return proceed({ body: { ...input.body, metadata: metadataWith(toRecord(value.metadata), required) } });
+};
 
 const cronFilter = {
   assistant_id: optional(Text({ maxLength: 1_000, description: 'Id of the assistant or of its graph.' })),
@@ -122,6 +153,7 @@ const cronFilter = {
   enabled: optional(Type.Boolean()),
   metadata: optional(JsonObject({ description: 'Only crons whose metadata contains it.' })),
 };
+const CronFilterBody = Closed(cronFilter);
 
 /**
  * Refuses a payload that would fail each time the cron fires.
@@ -141,10 +173,11 @@ function requireValidPayload(
 /** Maximum number of crons of a deployment: each costs a row and a check per firing. */
 const maxCrons = 10_000;
 
-const shared = {
+const creates = {
   method: 'POST',
   tag: 'crons',
   access: runs,
+  rule: creatingCron,
   errors: [
     'ASSISTANT_NOT_FOUND',
     'CRON_SCHEDULE_INVALID',
@@ -156,15 +189,8 @@ const shared = {
   ],
 } as const;
 
-async function make(
-  {
-    body,
-    caller,
-    services,
-    request,
-  }: { body: Static<typeof CronBody>; caller: Caller; services: AgentServices; request: FastifyRequest },
-  threadId: string | null,
-) {
+async function createFrom(input: AgentInput & { readonly body: Static<typeof CronBody> }, threadId: string | null) {
+  const { body, caller, services, request } = input;
   const { database, deploymentId } = services.agents;
   const payload = readPayload(body, threadId !== null);
   const access = request.agentAccess;
@@ -190,22 +216,22 @@ async function make(
 }
 
 export const createCron = defineAgentOperation({
-  ...shared,
+  ...creates,
   operationId: 'createCron',
   path: '/runs/crons',
   summary: 'Create a cron that starts each run on a new thread',
   schema: { body: CronBody, response: { 200: Cron } },
-  handler: (input) => make(input, null),
+  handler: (input) => createFrom(input, null),
 });
 
 export const createThreadCron = defineAgentOperation({
-  ...shared,
+  ...creates,
   operationId: 'createThreadCron',
   path: '/threads/:thread_id/runs/crons',
   summary: 'Create a cron that starts runs on a thread',
   schema: { params: ThreadParams, body: CronBody, response: { 200: Cron } },
-  errors: [...shared.errors, 'THREAD_NOT_FOUND'],
-  handler: (input) => make(input, input.params.thread_id.toLowerCase()),
+  errors: [...creates.errors, 'THREAD_NOT_FOUND'],
+  handler: (input) => createFrom(input, input.params.thread_id.toLowerCase()),
 });
 
 export const deleteCron = defineAgentOperation({
@@ -215,6 +241,7 @@ export const deleteCron = defineAgentOperation({
   tag: 'crons',
   summary: 'Delete a cron; its existing runs continue',
   access: runs,
+  rule: onCron('crons:delete'),
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
@@ -230,14 +257,18 @@ export const getCron = defineAgentOperation({
   tag: 'crons',
   summary: 'Get a cron',
   access: reads,
+  rule: onCron('crons:read'),
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 200: Cron } },
   handler: ({ params, services: { agents } }) => readCron(agents.database, agents.deploymentId, params.cron_id),
 });
 
-const Filter = Closed(cronFilter);
-
-function buildFilter({ assistant_id: assistant, thread_id, enabled, metadata }: Static<typeof Filter>): CronFilter {
+function buildFilter({
+  assistant_id: assistant,
+  thread_id,
+  enabled,
+  metadata,
+}: Static<typeof CronFilterBody>): CronFilter {
   return {
     assistantId: assistant ? assistantIdOf(assistant) : undefined,
     threadId: thread_id ?? undefined,
@@ -253,24 +284,16 @@ export const searchCrons = defineAgentOperation({
   tag: 'crons',
   summary: 'Search crons, newest first',
   access: reads,
+  rule: searching('crons:search', () => []),
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
-    body: Closed({
-      ...cronFilter,
-      limit: Limit(),
-      offset: Offset(),
-      sort_by: optional(words(cronSorts)),
-      sort_order: SortOrder(),
-      select: optional(Type.Array(words(selectable), { description: 'Fields of the response.' })),
-    }),
+    body: Closed({ ...cronFilter, ...searchFields(cronSorts, [...cronFields, 'now']) }),
     response: { 200: Type.Array(SelectedCron) },
   },
   handler: async ({ body, services: { agents } }) => {
+    const { limit: limitRows, offset: offsetRows, ...order } = readSearch(body);
     const crons = await search(agents.database, agents.deploymentId, buildFilter(body), {
-      sortBy: body.sort_by ?? 'created_at',
-      sortOrder: body.sort_order ?? 'desc',
-      limitRows: body.limit ?? 10,
-      offsetRows: body.offset ?? 0,
+      ...{ ...order, limitRows, offsetRows },
       select: body.select,
       limitBytes: agents.config.maxPageBytes,
     });
@@ -288,7 +311,8 @@ export const countCrons = defineAgentOperation({
   tag: 'crons',
   summary: 'Count matching crons',
   access: reads,
-  schema: { body: Filter, response: { 200: Type.Integer() } },
+  rule: searching('crons:search', () => 0),
+  schema: { body: CronFilterBody, response: { 200: Type.Integer() } },
   handler: ({ body, services: { agents } }) => count(agents.database, agents.deploymentId, buildFilter(body)),
 });
 
@@ -301,6 +325,7 @@ export const updateCron = defineAgentOperation({
   description:
     'Absent fields stay unchanged; metadata is merged. Null removes the time zone or the end time. After a change of the schedule, the cron next fires at its first time after now.',
   access: runs,
+  rule: changing('crons:update', readId, noCron),
   errors: [
     'CRON_NOT_FOUND',
     'CRON_SCHEDULE_INVALID',

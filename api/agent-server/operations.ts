@@ -1,43 +1,65 @@
-import type { Operation } from '../server/operation.ts';
-import { getAgentCard } from './a2a/get-agent-card.ts';
-import { postA2a } from './a2a/post-a2a.ts';
-import { countAssistants } from './assistants/count-assistants.ts';
-import { createAssistant } from './assistants/create-assistant.ts';
-import { deleteAssistant } from './assistants/delete-assistant.ts';
-import { getAssistant } from './assistants/get-assistant.ts';
-import { getAssistantGraph } from './assistants/get-graph.ts';
-import { getAssistantSchemas } from './assistants/get-schemas.ts';
-import { getAssistantSubgraph, getAssistantSubgraphs } from './assistants/get-subgraphs.ts';
-import { listAssistantVersions } from './assistants/list-assistant-versions.ts';
-import { searchAssistants } from './assistants/search-assistants.ts';
-import { setAssistantVersion } from './assistants/set-assistant-version.ts';
-import { updateAssistant } from './assistants/update-assistant.ts';
+import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { getAgentCard, postA2a } from './a2a/a2a.ts';
+import type { AgentOperation } from './agent-operation.ts';
+import {
+  getAssistantGraph,
+  getAssistantSchemas,
+  getAssistantSubgraph,
+  getAssistantSubgraphs,
+} from './assistant-graphs.ts';
+import {
+  countAssistants,
+  createAssistant,
+  deleteAssistant,
+  getAssistant,
+  listAssistantVersions,
+  searchAssistants,
+  setAssistantVersion,
+  updateAssistant,
+} from './assistants.ts';
 import { countCrons, createCron, createThreadCron, deleteCron, getCron, searchCrons, updateCron } from './crons.ts';
-import { deleteMcp, postMcp } from './mcp/post-mcp.ts';
+import { deleteMcp, postMcp } from './mcp.ts';
 import { postThreadCommand } from './protocol/post-command.ts';
-import { openThreadSocket } from './protocol/thread-socket.ts';
-import { streamThreadEvents } from './protocol/thread-stream.ts';
-import { runOperations } from './runs/run-operations.ts';
+import { openThreadSocket, streamThreadEvents } from './protocol/thread-events.ts';
+import { cancelAgentRun, cancelAgentRuns, deleteAgentRun } from './runs/cancel.ts';
+import {
+  createRun,
+  createRunBatch,
+  createStatelessRun,
+  streamRun,
+  streamStatelessRun,
+  waitForRun,
+  waitForStatelessRun,
+} from './runs/create.ts';
+import { getAgentRun, joinRun, joinRunStream, joinStatelessRunStream, listRuns } from './runs/read.ts';
 import { deleteStoreItem, getStoreItem, listStoreNamespaces, putStoreItem, searchStoreItems } from './store.ts';
+import { streamThread } from './streaming/stream-thread.ts';
 import { getAgentInfo, getAgentMetrics, getAgentOk, truncate } from './system.ts';
-import { copyThread } from './threads/copy-thread.ts';
-import { countThreads } from './threads/count-threads.ts';
-import { createThread } from './threads/create-thread.ts';
-import { deleteThread } from './threads/delete-thread.ts';
-import { getThreadHistory, searchThreadHistory } from './threads/get-history.ts';
-import { getThreadState, getThreadStateAt, getThreadStateOf } from './threads/get-state.ts';
-import { getThread } from './threads/get-thread.ts';
-import { patchThreadState } from './threads/patch-state.ts';
-import { pruneThreads } from './threads/prune-threads.ts';
-import { searchThreads } from './threads/search-threads.ts';
-import { updateThreadState } from './threads/update-state.ts';
-import { updateThread } from './threads/update-thread.ts';
+import {
+  getThreadHistory,
+  getThreadState,
+  getThreadStateAt,
+  getThreadStateOf,
+  searchThreadHistory,
+  updateThreadState,
+} from './thread-state.ts';
+import {
+  copyThread,
+  countThreads,
+  createThread,
+  deleteThread,
+  getThread,
+  patchThreadState,
+  pruneThreads,
+  searchThreads,
+  updateThread,
+} from './threads.ts';
 
 /**
  * All operations of the agent server. A new operation must be added here and to the table of
  * `test/api/agent-server/tenancy.test.ts`.
  */
-export const agentOperations: readonly Operation[] = [
+export const agentOperations: readonly AgentOperation[] = [
   // system
   getAgentOk,
   getAgentInfo,
@@ -73,7 +95,22 @@ export const agentOperations: readonly Operation[] = [
   getThreadHistory,
   searchThreadHistory,
   // runs
-  ...runOperations,
+  createRun,
+  streamRun,
+  waitForRun,
+  listRuns,
+  getAgentRun,
+  deleteAgentRun,
+  cancelAgentRun,
+  cancelAgentRuns,
+  joinRun,
+  joinRunStream,
+  createStatelessRun,
+  streamStatelessRun,
+  waitForStatelessRun,
+  createRunBatch,
+  joinStatelessRunStream,
+  streamThread,
   // event protocol
   postThreadCommand,
   streamThreadEvents,
@@ -99,3 +136,25 @@ export const agentOperations: readonly Operation[] = [
   postA2a,
   getAgentCard,
 ];
+
+/**
+ * Tags of the operations that each setting of `http` disables. `webhooks`, `mcp` and `a2a` are checked where they are used.
+ */
+const tagsOff = {
+  disable_assistants: ['assistants'],
+  disable_threads: ['threads'],
+  disable_runs: ['thread runs', 'stateless runs', 'crons', 'event protocol'],
+  disable_store: ['store'],
+  disable_meta: ['system'],
+} as const;
+
+/**
+ * Returns the operations that `http` of a langgraph.json does not disable; disabled operations respond with 404. `/ok`
+ * is always enabled, for liveness probes.
+ */
+export function servedOperations(http: GraphsFile['http']): readonly AgentOperation[] {
+  const off = new Set<string>(
+    Object.entries(tagsOff).flatMap(([name, tags]) => (http[name as keyof typeof tagsOff] ? tags : [])),
+  );
+  return agentOperations.filter(({ tag, operationId }) => !off.has(tag) || operationId === 'getAgentOk');
+}

@@ -1,14 +1,16 @@
-import './access/agent-access.ts';
-import './access/agent-access.ts';
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { holdsRequired, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
+import type { Allowed } from '../../pipelines/agents/auth/auth-process.ts';
 import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/store/read-items.ts';
 import { checkNamespace, type StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
+import type { Questions } from './access/questions.ts';
+import type { Values } from './access/rules.ts';
 import { defineAgentOperation, reads, runs } from './agent-operation.ts';
-import { Closed, Limit, Offset } from './agent-schema.ts';
+import { Closed, jsonText, Limit, Offset, selectFields } from './agent-schema.ts';
 import type { Agents } from './agent-services.ts';
 
 const fields = {
@@ -36,6 +38,48 @@ const RefreshTtl = () =>
 /** Without `store` in the langgraph.json there is no index and no TTL. */
 const getStoreRules = ({ store }: Agents): StoreRules => store ?? { refreshOnRead: true };
 
+/*
+ * Access rules. A handler can change the namespace and the key, and can return a filter, which is compared with the
+ * fields of the value, with `namespace` (a list) and with `key`. Status codes are those of the reference server
+ * (`api/store.mts`): 404 for an inaccessible item, 403 for a new item that would be inaccessible.
+ */
+
+interface ItemKey {
+  readonly namespace: readonly string[];
+  readonly key: string;
+}
+
+const aboutItem = ({ namespace, key }: ItemKey, value?: unknown): Values => ({
+  ...(value as object | undefined),
+  namespace,
+  key,
+});
+
+/** Returns true if the item exists. @throws STORE_ITEM_NOT_FOUND if it exists but does not contain `required`. */
+async function reachItem(
+  { deps }: Questions,
+  itemKey: ItemKey,
+  required: RequiredMetadata | undefined,
+): Promise<boolean> {
+  if (required === undefined) return true;
+  const [item] = await getItems(deps.database, deps.deploymentId, [itemKey], false);
+  if (!item) return false;
+  if (!holdsRequired(aboutItem(item, item.value), required))
+    throw runlakeError('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
+  return true;
+}
+
+function requireWithin(metadata: Values, required: RequiredMetadata | undefined): void {
+  if (holdsRequired(metadata, required)) return;
+  throw runlakeError('AUTH_FORBIDDEN', { reason: 'You would have no access to the item.' });
+}
+
+/** Passes the required metadata to the handler of the operation, which restricts what it finds. */
+function restrictItems({ deps }: Questions, { required, value }: Allowed): Values {
+  deps.access.items = required;
+  return value;
+}
+
 export const deleteStoreItem = defineAgentOperation({
   operationId: 'deleteStoreItem',
   method: 'DELETE',
@@ -44,6 +88,13 @@ export const deleteStoreItem = defineAgentOperation({
   summary: 'Delete an item',
   description: 'Succeeds if the item does not exist.',
   access: runs,
+  rule: async ({ body }, ask, proceed) => {
+    const requested = { namespace: body.namespace ?? [], key: body.key };
+    const { required, value } = await ask.allow('store:delete', requested);
+    const { namespace, key } = value as unknown as ItemKey;
+    if (!(await reachItem(ask, { namespace, key }, required))) requireWithin(aboutItem({ namespace, key }), required);
+    return proceed({ body: { ...body, namespace, key } });
+  },
   errors: ['STORE_ITEM_NOT_FOUND'],
   schema: {
     body: Closed({ namespace: Type.Optional(Labels('Labels of the namespace.')), key: Key() }),
@@ -63,6 +114,13 @@ export const getStoreItem = defineAgentOperation({
   tag: 'store',
   summary: 'Get an item, or null if it does not exist',
   access: reads,
+  rule: async ({ query }, ask, proceed) => {
+    const requested = (query.namespace as readonly string[]).flatMap((labels) => labels.split('.'));
+    const { required, value } = await ask.allow('store:get', { namespace: requested, key: query.key });
+    const { namespace, key } = value as unknown as ItemKey;
+    await reachItem(ask, { namespace, key }, required);
+    return proceed({ query: { ...query, namespace, key } });
+  },
   errors: ['STORE_NAMESPACE_INVALID', 'STORE_ITEM_NOT_FOUND'],
   schema: {
     query: Type.Object({
@@ -80,10 +138,8 @@ export const getStoreItem = defineAgentOperation({
     const refresh = query.refresh_ttl ?? getStoreRules(agents).refreshOnRead;
     const keys = [{ namespace, key: query.key }];
     const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
-    // Sends `null` as JSON, because clients cannot parse an empty body.
-    return (
-      item ?? new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from('null') })
-    );
+    // `null` as text, because clients cannot parse an empty body.
+    return item ?? jsonText('null');
   },
 });
 
@@ -94,6 +150,14 @@ export const listStoreNamespaces = defineAgentOperation({
   tag: 'store',
   summary: 'List the namespaces that have items',
   access: reads,
+  rule: async ({ body }, ask, proceed) => {
+    const requested = {
+      namespace: body.prefix ?? [],
+      ...selectFields(body, ['suffix', 'max_depth', 'limit', 'offset']),
+    };
+    const { namespace } = restrictItems(ask, await ask.allow('store:list_namespaces', requested));
+    return proceed({ body: { ...body, prefix: namespace } });
+  },
   schema: {
     body: Closed({
       prefix: optional(Labels('First labels; `*` matches any label.')),
@@ -131,6 +195,16 @@ export const putStoreItem = defineAgentOperation({
   tag: 'store',
   summary: 'Store an item',
   access: runs,
+  rule: async ({ body }, ask, proceed) => {
+    const { required, value: requested } = await ask.allow(
+      'store:put',
+      selectFields(body, ['namespace', 'key', 'value']),
+    );
+    const { namespace, key, value } = requested as unknown as ItemKey & { readonly value: unknown };
+    await reachItem(ask, { namespace, key }, required);
+    requireWithin(aboutItem({ namespace, key }, value), required);
+    return proceed({ body: { ...body, namespace, key, value } });
+  },
   errors: [
     'STORE_ITEM_NOT_FOUND',
     'STORE_NAMESPACE_INVALID',
@@ -175,6 +249,14 @@ export const searchStoreItems = defineAgentOperation({
   tag: 'store',
   summary: 'Search items below a prefix, last updated first, or most similar to a query first',
   access: reads,
+  rule: async ({ body }, ask, proceed) => {
+    const requested = {
+      namespace: body.namespace_prefix ?? [],
+      ...selectFields(body, ['filter', 'limit', 'offset', 'query']),
+    };
+    const { namespace } = restrictItems(ask, await ask.allow('store:search', requested));
+    return proceed({ body: { ...body, namespace_prefix: namespace } });
+  },
   errors: [
     'ANSWER_TOO_LARGE',
     'STORE_FILTER_INVALID',

@@ -5,6 +5,7 @@ import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
 import { JsonObject, optional } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
+import { open } from './access/rules.ts';
 import { defineAgentOperation, runs } from './agent-operation.ts';
 import { Closed, words } from './agent-schema.ts';
 
@@ -115,6 +116,8 @@ export const truncate = defineAgentOperation({
   summary: 'Delete the data of the agent server, for tests',
   description: 'Only available in tests of Runlake. Deleting threads also deletes their runs and state.',
   access: runs,
+  // Exists only if the operator enabled it, for tests.
+  rule: open,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {
     body: Closed({

@@ -9,7 +9,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { traceRuns } from '../../pipelines/agents/execute/attempt-run.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
-import { markEndsTogether } from '../../pipelines/agents/execute/publish-end.ts';
+import { feedbackLinks, markEndsTogether } from '../../pipelines/agents/execute/publish-end.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { ServedDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { showAgentMetrics } from '../../pipelines/agents/show-agent-metrics.ts';
@@ -21,15 +21,18 @@ import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
+import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
+import { urlUnder } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { agentServerUrl } from './check-port.ts';
 import type { Ends } from './ends.ts';
-import { feedbackLinksOf } from './feedback-links-of.ts';
 import type { Stores } from './open-stores.ts';
 import type { AgentsPart } from './role.ts';
 
 /** Inputs and outputs of all child runs of one graph run; beyond it, they are left out of its trace. One character is one byte or more. */
 const maxChildRunCharacters = 64 * 1024 ** 2;
+/** Lifetime of feedback links from the end of the run. */
+export const feedbackLinkHours = 24;
 /** How long clients can rejoin the stream of a run without a thread after its end: long enough to reconnect. */
 const statelessResumeMs = 120_000;
 
@@ -155,6 +158,16 @@ export function startWork(
     maxConnections: 1,
   });
   ends.add('heartbeats', () => heartbeats.close());
+  const { publicUrl } = config;
+  const links =
+    publicUrl === undefined
+      ? undefined
+      : feedbackLinks({
+          signer: feedbackSigner(secretKey),
+          urlOf: (token) => urlUnder(publicUrl, `/feedback/tokens/${token}`),
+          validHours: feedbackLinkHours,
+          defaultSender,
+        });
   const executor = startExecutor({
     database: stores.database,
     pool,
@@ -163,7 +176,7 @@ export function startWork(
     traceRun: traceRuns(tracing),
     childRuns,
     markEndPublished: markEndsTogether(stores.database, statelessResumeMs),
-    feedbackLinks: feedbackLinksOf(config, secretKey, defaultSender),
+    feedbackLinks: links,
     logger,
     heartbeats,
     leaseMs: config.agentsLeaseMs,

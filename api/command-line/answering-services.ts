@@ -3,7 +3,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
@@ -14,7 +14,6 @@ import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
-import { createUsageCounts } from '../../pipelines/usage/report.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
@@ -32,7 +31,10 @@ export interface AnsweringParts {
   readonly countRuns: AcceptDeps['count'];
 }
 
-/** Creates the services of the main API: the given parts, and the authenticator and accept ports of this process. */
+/**
+ * Creates the services of the main API: the given parts, and the authenticator and the ingest dependencies of this
+ * process.
+ */
 export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, clickhouse } = parts.stores;
@@ -58,7 +60,6 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     feedbackSigner: feedbackSigner(secretKey),
-    usageCounts: createUsageCounts({ clickhouse, database, cacheBytes: config.usageCacheBytes }),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns },
     destinations: destinationDeps(config, database, secretKey),

@@ -1,12 +1,13 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { DeadLetterFilter, DeadLetterHead } from '../../infra/event-log/dead-letters.ts';
-import { replaysOf } from '../../pipelines/dead-letters/dead-letter-replays.ts';
+import type { DeadLetterRecord, DeadLetterFilter, DeadLetterHead, DeadLetterQueue } from '../../infra/event-log/event-log.ts';
+import { schemaIdOf } from '../../infra/event-log/avro.ts';
+import { replaysOf, replayThroughJob } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { topics } from '../../schemas/topics.ts';
-import { type DeadLetterAccess, withDeadLetters } from './dead-letter-access.ts';
-import { deadLetterAsJson, deadLetterAsText } from './dead-letter-text.ts';
-import { printTable } from './print-table.ts';
+import { openDeadLetters, openEventLog } from './open-event-log.ts';
+import { type Stores, withStores } from './open-stores.ts';
+import { printable, printTable } from './print-table.ts';
 
 export interface DeadLetterOptions {
   readonly topic?: string;
@@ -141,4 +142,110 @@ function formatSize(bytes: number): string {
     : bytes < 10_000_000
       ? `${Math.round(bytes / 1_000)} kB`
       : `${Math.round(bytes / 1e6)} MB`;
+}
+
+/** Access to the dead-letter queue of this installation, for reading and replaying. */
+interface DeadLetterAccess {
+  readonly deadLetters: DeadLetterQueue;
+  readonly stores: Stores;
+  readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
+  readonly publish: (deadLetter: DeadLetterRecord) => Promise<void>;
+}
+
+/**
+ * Opens the dependencies of a dead-letter command and closes them when `work` has finished.
+ * @throws NOT_RUNNING and the errors of the dependencies.
+ */
+async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>): Promise<void> {
+  await withStores('dlq', async ({ config, logger, stores, openJobs, ends }) => {
+    const deadLetters = await openDeadLetters({ config, logger, stores }, ends);
+    if (config.kafkaBrokers === undefined) {
+      return work({
+        deadLetters,
+        stores,
+        schemaOf: async (schemaId) => topics[schemaId - 1]?.schema,
+        publish: async (deadLetter) =>
+          replayThroughJob(deadLetter, { jobs: await openJobs(), database: stores.database }),
+      });
+    }
+    const { SchemaRegistry } = await import('../../infra/event-log/kafka/schema-registry.ts');
+    const registry = new SchemaRegistry(config);
+    let log: ReturnType<typeof openEventLog> | undefined;
+    return work({
+      deadLetters,
+      stores,
+      schemaOf: (schemaId) => registry.textOf(schemaId),
+      publish: async ({ topic: name, key, value, headers }) => {
+        log ??= openEventLog({ config, logger, stores }, ends);
+        const topic = topics.find((known) => known.name === name);
+        if (topic !== undefined) await (await log).log.publish(topic, [{ key, value, headers }]);
+      },
+    });
+  });
+}
+
+/** Maximum number of bytes in a hex dump. */
+const maxDumpBytes = 4 * 1024;
+
+type Shown = Pick<DeadLetterRecord, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
+
+/** Formats a dead-letter record for programs. A record that cannot be decoded is base64. */
+function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
+  const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
+  return {
+    id,
+    topic,
+    partition,
+    offset,
+    key,
+    size_bytes: sizeBytes,
+    reason,
+    step,
+    time: new Date(deadAtMs).toISOString(),
+    replayed_at: replayedAt ?? null,
+    ...(shown && {
+      headers: shown.headers,
+      schema_id: schemaIdOf(shown.value) ?? null,
+      ...(shown.record ? { record: shown.record } : { value_base64: shown.value.toString('base64') }),
+    }),
+  };
+}
+
+/**
+ * Formats a dead-letter record as text: metadata, headers, then the decoded record as JSON, or a hex dump if it cannot
+ * be decoded.
+ */
+function deadLetterAsText(
+  deadLetter: DeadLetterRecord,
+  replayedAt: string | undefined,
+  record: Record<string, unknown> | undefined,
+): string[] {
+  const schemaId = schemaIdOf(deadLetter.value);
+  const facts: [string, string][] = [
+    ['Id', deadLetter.id],
+    ['Reason', deadLetter.reason],
+    ['Step', deadLetter.step],
+    ['Time', new Date(deadLetter.deadAtMs).toISOString()],
+    ['Event', `partition ${deadLetter.partition}, offset ${deadLetter.offset} of ${deadLetter.topic}`],
+    ['Key', deadLetter.key],
+    ['Size', `${deadLetter.sizeBytes} bytes`],
+    ['Schema', schemaId === undefined ? 'none: the bytes are not in the wire format' : String(schemaId)],
+    ['Replayed', replayedAt ?? 'no'],
+    ...Object.entries(deadLetter.headers).map(([name, value]): [string, string] => [`Header ${name}`, value]),
+  ];
+  const lines = facts.map(([name, value]) => `${printable(name).padEnd(10)} ${printable(value)}`);
+  if (record !== undefined) return [...lines, '', ...JSON.stringify(record, undefined, 2).split('\n').map(printable)];
+  return [...lines, '', 'The record cannot be decoded. Its bytes:', ...hexDump(deadLetter.value)];
+}
+
+function hexDump(bytes: Buffer): string[] {
+  const lines: string[] = [];
+  for (let at = 0; at < Math.min(bytes.length, maxDumpBytes); at += 16) {
+    const row = bytes.subarray(at, at + 16);
+    const hex = [...row].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
+    const text = row.toString('latin1').replace(/[^ -~]/g, '.');
+    lines.push(`${at.toString(16).padStart(8, '0')}  ${hex.padEnd(47)}  ${text}`);
+  }
+  if (bytes.length > maxDumpBytes) lines.push(`… and ${bytes.length - maxDumpBytes} more bytes: see --json`);
+  return lines;
 }

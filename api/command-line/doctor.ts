@@ -1,16 +1,14 @@
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { type RunningInstance, readRunFile } from '../../infra/embedded/run-file.ts';
+import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
-import type { PartHealth } from '../../infra/telemetry/check-health.ts';
+import type { PartHealth } from '../../infra/telemetry/health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { serverChecks } from './ask-servers.ts';
-import { type CheckedServer, explainPart } from './explain-part.ts';
+import { inspections, lastEngineLines, serverChecks } from './doctor-checks.ts';
+import { type CheckedServer, explainPart, partRemedy } from './explain-part.ts';
 import { inspectAgentDatabase, inspectAgentPort, inspectGraphs } from './inspect-agents.ts';
-import { inspections, lastEngineLines } from './inspect-installation.ts';
 import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
-import { partRemedy } from './part-remedy.ts';
 import { embedsEngines } from './role.ts';
 
 const timeoutMs = 5_000;

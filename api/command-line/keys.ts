@@ -1,5 +1,4 @@
 import Format from 'typebox/format';
-import { loadConfig } from '../../infra/config/load.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -13,7 +12,7 @@ import {
 } from '../../pipelines/tenants/keys.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
-import { findStores, openStores } from './open-stores.ts';
+import { withStores } from './open-stores.ts';
 import { printTable } from './print-table.ts';
 
 export interface CreateKeyOptions {
@@ -84,11 +83,5 @@ function formatPermissions({ read_only: readOnly, permissions }: KeyRecord): str
 }
 
 async function asOperator(act: (database: Database, operator: Caller) => Promise<void>): Promise<void> {
-  const { config } = loadConfig();
-  const stores = openStores(await findStores(config), config, createLogger('error', 'keys'));
-  try {
-    await act(stores.database, await operatorOf(stores.database));
-  } finally {
-    await stores.close();
-  }
+  await withStores('keys', async ({ stores: { database } }) => act(database, await operatorOf(database)));
 }

@@ -1,17 +1,37 @@
-import { loadConfig } from '../../infra/config/load.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
-import { findStores, openStores } from './open-stores.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { type Stores, withStores } from './open-stores.ts';
 
 /** `runlake migrate`: migrates the stores to the schema of this release and prints the applied migrations. */
 export async function migrateStores(): Promise<void> {
-  const { config } = loadConfig();
-  const logger = createLogger('error', 'migrate');
-  const stores = openStores(await findStores(config), config, logger);
-  try {
+  await withStores('migrate', async ({ stores, logger }) => {
     const { applied } = await migrate({ ...stores, logger });
     console.log(applied.length === 0 ? 'Both stores are up to date.' : `Applied ${applied.join(', ')}.`);
-  } finally {
-    await stores.close();
-  }
+  });
+}
+
+/**
+ * Migrates the stores to the schema of this release. Any role may start first: one process migrates, the others wait for it.
+ * @throws STORE_TOO_OLD, the errors of `migrate`, and the errors of the stores if they are unreachable.
+ */
+export async function prepareStores({ clickhouse, database }: Stores, logger: Logger): Promise<void> {
+  requireVersion('ClickHouse', await clickhouse.version());
+  requireVersion('Postgres', await database.version());
+  await migrate({ database, clickhouse, logger });
+}
+
+const needed = {
+  ClickHouse: { release: '25.8', variable: 'RUNLAKE_CLICKHOUSE_URL' },
+  Postgres: { release: '15', variable: 'RUNLAKE_DATABASE_URL' },
+} as const;
+
+/** Compares a release such as `25.8.3.1` or `15.4 (Debian)` with the minimum release. @throws STORE_TOO_OLD */
+export function requireVersion(store: keyof typeof needed, found: string): void {
+  const { release, variable } = needed[store];
+  const [wanted, present] = [release, found].map((text) => /^(\d+)(?:\.(\d+))?/.exec(text)?.slice(1).map(Number) ?? []);
+  const [major = 0, minor = 0] = present ?? [];
+  const [minMajor = 0, minMinor = 0] = (wanted ?? []).map((part) => (Number.isNaN(part) ? 0 : part));
+  if (major > minMajor || (major === minMajor && (minor || 0) >= minMinor)) return;
+  throw runlakeError('STORE_TOO_OLD', { store, found, needed: release, variable });
 }

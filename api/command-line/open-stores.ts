@@ -1,11 +1,14 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
+import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { readRunFile } from '../../infra/embedded/run-file.ts';
+import { readRunFile } from '../../infra/embedded/data-folder.ts';
+import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
+import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { Ends } from './ends.ts';
 
 export interface Stores {
   readonly clickhouse: ClickHouse;
@@ -50,4 +53,50 @@ export async function findStores(config: Config): Promise<StoreAddresses> {
     clickhouseUrl: config.clickhouseUrl ?? running.clickhouseUrl,
     databaseUrl: config.databaseUrl ?? running.databaseUrl,
   };
+}
+
+/** What a command uses that runs next to an instance. */
+export interface StoreAccess {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly stores: Stores;
+  /** Opens the job queue at the first call. */
+  readonly openJobs: () => Promise<Jobs>;
+  /** Shutdown steps of what the command opens beyond the stores. */
+  readonly ends: Ends;
+}
+
+/** Opens the stores for a command and closes them when `work` has finished. @throws NOT_RUNNING and the errors of `work`. */
+export async function withStores<Result>(
+  command: string,
+  work: (access: StoreAccess) => Promise<Result>,
+): Promise<Result> {
+  const { config } = loadConfig();
+  const logger = createLogger('error', command);
+  const addresses = await findStores(config);
+  const stores = openStores(addresses, config, logger);
+  const ends = new Ends();
+  ends.add('stores', () => stores.close());
+  let jobs: Promise<Jobs> | undefined;
+  const open = async () => {
+    const { openJobs } = await import('../../infra/jobs/open-jobs.ts');
+    const authorities = trustedAuthorities(config);
+    const opened = await openJobs({
+      databaseUrl: addresses.databaseUrl,
+      redisUrl: config.redisUrl,
+      authorities,
+      logger,
+    });
+    ends.add('jobs', () => opened.close());
+    return opened;
+  };
+  const openJobs = () => {
+    jobs ??= open();
+    return jobs;
+  };
+  try {
+    return await work({ config, logger, stores, openJobs, ends });
+  } finally {
+    await ends.run(logger);
+  }
 }

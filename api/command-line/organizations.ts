@@ -1,11 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import Format from 'typebox/format';
-import { loadConfig } from '../../infra/config/load.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import {
@@ -14,9 +10,8 @@ import {
   listOrganizations as list,
   deleteOrganization as remove,
 } from '../../pipelines/tenants/organizations.ts';
-import { Ends } from './ends.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
-import { findStores, openStores } from './open-stores.ts';
+import { withStores } from './open-stores.ts';
 import { printTable } from './print-table.ts';
 
 export interface CreateOrganizationOptions {
@@ -113,25 +108,9 @@ function formatState({ deleted_at, workspaces, purged_workspaces }: ListedOrgani
 }
 
 async function asOperator(act: (access: Access) => Promise<void>): Promise<void> {
-  const { config } = loadConfig();
-  const logger = createLogger('error', 'organizations');
-  const addresses = await findStores(config);
-  const stores = openStores(addresses, config, logger);
-  const ends = new Ends();
-  ends.add('stores', () => stores.close());
-  try {
-    let jobs: ReturnType<typeof openJobs> | undefined;
-    const open = () => {
-      const { redisUrl } = config;
-      const { databaseUrl } = addresses;
-      jobs ??= openJobs({ databaseUrl, redisUrl, authorities: trustedAuthorities(config), logger });
-      return jobs;
-    };
-    ends.add('jobs', async () => (await jobs)?.close());
-    const enqueueWorkspaceDeletion = async (id: string) => enqueueDeletions(await open()).enqueueWorkspaceDeletion(id);
-    const operator = await operatorOf(stores.database);
-    await act({ database: stores.database, operator, enqueueWorkspaceDeletion });
-  } finally {
-    await ends.run(logger);
-  }
+  await withStores('organizations', async ({ stores: { database }, openJobs }) => {
+    const enqueueWorkspaceDeletion = async (id: string) =>
+      enqueueDeletions(await openJobs()).enqueueWorkspaceDeletion(id);
+    await act({ database, operator: await operatorOf(database), enqueueWorkspaceDeletion });
+  });
 }

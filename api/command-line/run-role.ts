@@ -22,7 +22,7 @@ import { releaseVersion } from '../server/release.ts';
 import { agentServerAddress, apiAddress, checkPort } from './check-port.ts';
 import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
-import { type AgentsPart, checkRole, embedsEngines, type Role, servesAgents } from './role.ts';
+import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents } from './role.ts';
 
 /** `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped. @throws the error that prevents the start. */
 export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
@@ -42,7 +42,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, ends),
       import('./start-role.ts'),
-      import('./load-parts.ts').then(({ loadParts }) => loadParts(role, config)),
+      loadParts(role, config),
     ]);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());

@@ -52,7 +52,13 @@ program
 program
   .command('config')
   .description('print every setting, redacted, with the source of its value')
-  .action(async () => (await import('./config.ts')).printConfiguration());
+  .action(async () => {
+    const [{ loadConfig }, { printConfig }] = await Promise.all([
+      import('../../infra/config/load.ts'),
+      import('../../infra/config/print.ts'),
+    ]);
+    console.log(printConfig(loadConfig()));
+  });
 program
   .command('doctor')
   .description('check all parts and print remedies for problems')

@@ -7,23 +7,19 @@
  * all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
-import type { DataFolder } from '../../infra/embedded/data-folder.ts';
-import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
+import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
-import type { LoadedParts } from './load-parts.ts';
-import { lockDatabase } from './lock-database.ts';
-import { openEventLog } from './open-event-log.ts';
+import { prepareStores } from './migrate.ts';
+import { lockDatabase, openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
-import { prepareStores } from './prepare-stores.ts';
-import { printFirstKey } from './print-first-key.ts';
-import type { AgentsPart, Role } from './role.ts';
+import type { AgentsPart, LoadedParts, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
 
 /** What a role without the main API prints at its start. */
@@ -74,7 +70,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     logger,
   });
   ends.add('jobs', () => jobs.close());
-  await storing?.startWorkers({ config, logger, stores, log, jobs });
+  await storing?.startWorkers({ logger, stores, log, jobs });
   const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
   await exporting?.startExports({ config, logger, stores, log, jobs, secretKey }, ends);
 
@@ -133,4 +129,29 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
       for (const line of lines) console.log(line);
     },
   };
+}
+
+/** Prints the URL of Runlake to standard output and, at the first start, the admin key, which is shown only once. */
+export function printFirstKey(outcome: BootstrapOutcome, url: string): void {
+  console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
+  switch (outcome.kind) {
+    case 'created':
+      if (outcome.chosen) console.log('The admin key is the value of RUNLAKE_BOOTSTRAP_API_KEY.');
+      else {
+        console.log(`Admin key, shown this once: ${outcome.key}`);
+        console.log('To trace a program that uses the langsmith SDK, start it with these:');
+        console.log(`  LANGSMITH_TRACING=true LANGSMITH_ENDPOINT=${url} LANGSMITH_API_KEY=${outcome.key}`);
+      }
+      break;
+    case 'key-added':
+      console.log('RUNLAKE_BOOTSTRAP_API_KEY was added as an admin key.');
+      break;
+    case 'key-revoked':
+      console.log('RUNLAKE_BOOTSTRAP_API_KEY is a revoked key and stays revoked.');
+      break;
+    case 'present':
+      break;
+    default:
+      outcome satisfies never;
+  }
 }

@@ -5,12 +5,11 @@
  * stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks stop first,
  * then HTTP refuses new requests. Runs get the drain timeout to finish, and are requeued after it.
  */
-
 import { join } from 'node:path';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
+import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/write-assistants.ts';
 import { openAuthProcess } from '../../pipelines/agents/auth/auth-process.ts';
@@ -35,16 +34,15 @@ import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks
 import { customAccess } from '../agent-server/access/custom-access.ts';
 import { agentApi } from '../agent-server/agent-api.ts';
 import type { Agents } from '../agent-server/agent-services.ts';
-import { servedOperations } from '../agent-server/served-operations.ts';
+import { servedOperations } from '../agent-server/operations.ts';
 import type { OwnAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { type AgentParts, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
-import { agentServerAddress } from './check-port.ts';
+import { agentServerAddress, agentServerUrl } from './check-port.ts';
 import type { Ends } from './ends.ts';
-import { openCustomApp } from './open-custom-app.ts';
 import type { AgentsPart } from './role.ts';
-import { serveHttp } from './serve-http.ts';
+import { listenHttp } from './serve-http.ts';
 
 /** Heap of the process that derives schemas from types: the TypeScript compiler needs it for projects with many packages. */
 const typesHeapMegabytes = 1_024;
@@ -70,11 +68,11 @@ export async function startAgents(
   const { agents } = opened;
   const form = agentApi(config, agents.workspaceId, { ...opened, authenticator });
   const services = { authenticator, rateLimiter, agents };
-  const url = await serveHttp({
+  const { url, drain } = await listenHttp({
     server: { config, services, logger, operations: opened.operations, form },
     at: agentServerAddress(config),
-    ends,
   });
+  ends.add('HTTP', drain);
   await followAgents(parts, opened, url, ends);
   return { url, graphCode: opened.graphCode };
 }
@@ -128,7 +126,18 @@ export async function openAgents(
   const forAuthProcess = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
   const authProcess = file.auth && (await openAuthProcess(forAuthProcess));
   if (authProcess) ends.add('custom authentication', () => authProcess.close());
-  const app = await openCustomApp(file, { config, logger, accounts }, ends);
+  const app =
+    file.app &&
+    (await openHttpApp({
+      file: { ...file, app: file.app },
+      environment: graphEnvironment(),
+      accounts,
+      serverUrl: agentServerUrl(config),
+      silentMs: config.agentsSilentMs,
+      timeoutMs: config.agentsAppTimeoutMs,
+      logger,
+    }));
+  if (app) ends.add('custom app', () => app.close());
   const pool = await openGraphPool(parts, isolated, part, ends);
   const served = file.graphs.map(({ graphId, description }) => ({
     ...{ graphId, name: graphId, description },

@@ -1,20 +1,20 @@
 import { resolve } from 'node:path';
 import type { Config } from '../../infra/config/settings.ts';
-import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
+import { openEncoderPool } from '../../infra/duckdb/encoder.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../pipelines/exports/destinations/write-destination.ts';
-import { startExportWorkers } from '../../pipelines/exports/scheduler.ts';
-import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
+import { chunkSources } from '../../pipelines/exports/parquet-writer.ts';
+import { startExportWorkers } from '../../pipelines/exports/worker.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
 /**
  * Starts the workers of bulk exports, for `all` and `exports`. At shutdown they stop before the job queue, which would
- * otherwise wait for a export run of several hours.
+ * otherwise wait for an export run that takes hours.
  * @throws the errors of the work folder and of the job queue.
  */
 export async function startExports(
@@ -48,7 +48,7 @@ export async function startExports(
       logger,
       now,
       openStore: (destination) => openDestination(destinations, destination),
-      openSource: sliceSources({ clickhouse, encoders }, config),
+      openSource: chunkSources({ clickhouse, encoders }, config),
     },
     {
       workFolder: resolve(`${config.dataDir}/exports`),

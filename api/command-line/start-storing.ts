@@ -1,20 +1,28 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import { waitingDeadLetters } from '../../infra/event-log/event-log-metrics.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { startRollUp } from '../../pipelines/usage/roll-up.ts';
+import { countUnreplayed } from '../../pipelines/dead-letters/dead-letter-replays.ts';
+import { Sink } from '../../pipelines/ingest/sink/sink.ts';
+import { startRollUp } from '../../pipelines/usage/rollup.ts';
+import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
+import { openDeadLetters } from './open-event-log.ts';
 import type { Stores } from './open-stores.ts';
-import { startSink } from './start-sink.ts';
+
+export interface StoringParts {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly stores: Stores;
+  readonly log: EventLog;
+}
 
 /**
  * Starts the sink and the usage roll-up, for `all` and `ingest`. At shutdown the sink stops first, so that the hours of
  * its last insert batches are marked dirty while the roll-up still runs.
  */
-export async function startStoring(
-  parts: { readonly config: Config; readonly logger: Logger; readonly stores: Stores; readonly log: EventLog },
-  ends: Ends,
-): Promise<HealthCheck[]> {
+export async function startStoring(parts: StoringParts, ends: Ends): Promise<HealthCheck[]> {
   const { config, logger } = parts;
   const { database, clickhouse } = parts.stores;
   const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
@@ -24,4 +32,26 @@ export async function startStoring(
     { name: 'sink', check: () => sink.check() },
     { name: 'usage_roll_up', check: () => rollUp.check() },
   ];
+}
+
+/**
+ * Starts the sink for every topic of the log, and the metric of waiting dead-letter records. At shutdown the log first
+ * finishes the batches that it delivered, then the sink stops.
+ * @throws the errors of the log and the stores.
+ */
+export async function startSink(
+  parts: StoringParts & { readonly onHoursMarked: () => void },
+  ends: Ends,
+): Promise<Sink> {
+  const { config, logger, log, onHoursMarked } = parts;
+  const { database, clickhouse } = parts.stores;
+  const deadLetters = await openDeadLetters(parts, ends);
+  const hide = waitingDeadLetters.showing(() => countUnreplayed({ deadLetters, database }, topics));
+  ends.add('dead-letter metric', async () => hide());
+  const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
+  ends.add('sink', () => sink.stop());
+  await sink.start(topics);
+  // In-flight batches need both log and sink. The log was opened before the sink, so its own end would close it too late.
+  ends.add('in-flight batches', () => log.close());
+  return sink;
 }

@@ -1,28 +1,22 @@
-import type { Config } from '../../infra/config/settings.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
 import { publishStoredDeadLetter } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { expireDeferredEvents } from '../../pipelines/ingest/expire-deferred-events.ts';
 import { deleteProjectRuns, requeueDeletions } from '../../pipelines/projects/delete-projects.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
-import type { Stores } from './open-stores.ts';
+import type { StoringParts } from './start-storing.ts';
 
 const tidyEveryMs = 10 * 60_000;
 /** How long an event waits for its trace before it goes to the dead-letter queue: longer than an outage of its sender. */
 const deferredEventHours = 24;
 
 /** Runs background jobs in this process until `jobs` closes. @throws JOBS_UNAVAILABLE */
-export async function startWorkers(parts: {
-  readonly config: Config;
-  readonly logger: Logger;
-  readonly stores: Stores;
-  readonly log: EventLog;
-  readonly jobs: Jobs;
-}): Promise<void> {
-  const { logger, log, jobs } = parts;
-  const { database, clickhouse } = parts.stores;
+export async function startWorkers({
+  logger,
+  log,
+  jobs,
+  stores: { database, clickhouse },
+}: Omit<StoringParts, 'config'> & { readonly jobs: Jobs }): Promise<void> {
   jobs.work('expire-deferred-events', async (_payload, { signal }) => {
     await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
   });

@@ -3,7 +3,6 @@ import { stringify } from 'csv-stringify';
 import { type Static, Type } from 'typebox';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import { groupings } from '../../pipelines/usage/grouping.ts';
 import {
   type GranularUsage,
   type GranularUsageRequest,
@@ -12,6 +11,7 @@ import {
   type UsageRow,
   usageRows,
 } from '../../pipelines/usage/report.ts';
+import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/stride.ts';
 import { nullable, optional } from '../server/formats.ts';
 import { Answer, defineOperation } from '../server/operation.ts';

@@ -1,14 +1,13 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { createExport } from '../../pipelines/exports/create-export.ts';
-import { cancelExport } from '../../pipelines/exports/finish-export.ts';
+import { cancelExport, createExport } from '../../pipelines/exports/create-cancel.ts';
 import {
   type ExportWithProgress,
   listExports,
   paceOf,
   readExport,
   shareDone,
-} from '../../pipelines/exports/read-export.ts';
+} from '../../pipelines/exports/queries.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';

@@ -1,12 +1,12 @@
 import { Type } from 'typebox';
-import type { ExportCursor } from '../../pipelines/exports/export-scope.ts';
+import type { ExportCursor } from '../../pipelines/exports/chunk-reader.ts';
 import {
   type ExportRunWithFiles,
   listExportFiles,
   listExportRuns,
   readExport,
   readExportRun,
-} from '../../pipelines/exports/read-export.ts';
+} from '../../pipelines/exports/queries.ts';
 import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
 import { nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';

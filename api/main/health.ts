@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { checkHealth } from '../../infra/telemetry/check-health.ts';
+import { checkHealth } from '../../infra/telemetry/health.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { Answer, defineOperation } from '../server/operation.ts';
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { diskFreePercent } from '../../infra/clickhouse/disk-free.ts';
+import { diskFreePercent } from '../../infra/clickhouse/server-queries.ts';
 import { readWorkspace } from '../../pipelines/tenants/workspaces.ts';
 import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';

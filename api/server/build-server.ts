@@ -13,7 +13,7 @@ import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.t
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
-import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
+import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/spans.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
@@ -67,8 +67,8 @@ export interface ServerOptions {
   /** Default: the main API. */
   readonly form?: ApiForm;
   /**
-   * What the process waits for before it accepts requests; undefined as soon as it accepts them. Health operations
-   * answer meanwhile.
+   * Returns the dependencies that the start waits for; undefined once the server accepts requests. Health operations
+   * respond meanwhile.
    */
   readonly waitsFor?: () => string | undefined;
 }

@@ -7,9 +7,9 @@ import type { Permission } from '../../pipelines/tenants/permissions.ts';
 import type { Services } from './services.ts';
 
 /**
- * An operation of an HTTP API, as data. One file declares one operation with {@link defineOperation}; the list of its
- * area contains it (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation` turns it into a
- * route.
+ * An operation of an HTTP API, as data. The file of a resource declares its operations with {@link defineOperation}; the
+ * list of the area contains them (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation` turns
+ * each into a route.
  *
  * A request passes these steps, each of which can fail with an error of the catalogue: draining → API key → workspace →
  * permission → body → schema → handler → response schema.

@@ -3,14 +3,13 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
-import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
-import type { ReadUsageCounts } from '../../pipelines/usage/report.ts';
 
 /**
  * The services that operations call, created once by the role (`api/command-line`). An area that needs a new service
@@ -24,8 +23,6 @@ export interface Services {
   /** Unset: no rate limit. */
   readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
   readonly projects: ProjectResolver;
-  /** Counts for usage reports; caches those that can no longer change. */
-  readonly usageCounts: ReadUsageCounts;
   /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;
   /** Connects to and checks the destinations of bulk exports. */

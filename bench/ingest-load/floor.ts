@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { avroContainer } from '../../infra/event-log/avro-container.ts';
+import { avroContainer } from '../../infra/event-log/avro.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { LoadRun } from './bodies.ts';
 import { encodeParsed, parsed } from './records.ts';

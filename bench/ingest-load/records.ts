@@ -1,5 +1,4 @@
-import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
-import { wirePrefix } from '../../infra/event-log/wire-format.ts';
+import { AvroWriter, wirePrefix } from '../../infra/event-log/avro.ts';
 import { encodeRunEvent, nilUuid } from '../../pipelines/ingest/run-event/run-event.ts';
 import type { LoadRun } from './bodies.ts';
 

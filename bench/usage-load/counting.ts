@@ -1,4 +1,4 @@
-import type { Grouping } from '../../pipelines/usage/grouping.ts';
+import type { Grouping } from '../../pipelines/usage/report-query.ts';
 
 /**
  * Reports without a roll-up, by counting distinct traces, with the parameters and result columns of the product's own

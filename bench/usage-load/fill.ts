@@ -3,7 +3,7 @@ import { loadConfig } from '../../infra/config/load.ts';
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import { markHoursDirty } from '../../pipelines/usage/mark-hours-dirty.ts';
-import { runRollUp } from '../../pipelines/usage/run-roll-up.ts';
+import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import type { BenchEngines } from '../engines.ts';
 import { timedMs } from '../figures.ts';
 

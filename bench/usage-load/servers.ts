@@ -7,8 +7,7 @@ import type { Services } from '../../api/server/services.ts';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
-import type { Grouping } from '../../pipelines/usage/grouping.ts';
-import { createUsageCounts } from '../../pipelines/usage/report.ts';
+import type { Grouping } from '../../pipelines/usage/report-query.ts';
 import type { BenchEngines } from '../engines.ts';
 
 /** Parameters of one request. */
@@ -25,13 +24,12 @@ export interface UsageServer {
 }
 
 /**
- * A product server with only this operation; given SQL, it uses that instead of the product's own query. It caches
- * counts if configured.
+ * A product server with only this operation; given SQL, it uses that instead of the product's own query.
  */
 export async function serveUsage(
   { database, clickhouse, logger }: BenchEngines,
   { key, workspaceId }: { readonly key: string; readonly workspaceId: string },
-  { sqlOf, cacheBytes = 0 }: { readonly sqlOf?: (groupBy: Grouping) => string; readonly cacheBytes?: number } = {},
+  sqlOf?: (groupBy: Grouping) => string,
 ): Promise<UsageServer> {
   const config = loadConfig({}).config;
   const authenticator = createAuthenticator({ database, logger });
@@ -40,10 +38,9 @@ export async function serveUsage(
       ? clickhouse
       : {
           ...clickhouse,
-          queryText: (query) => clickhouse.queryText({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
+          query: (query) => clickhouse.query({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
         };
-  const usageCounts = createUsageCounts({ clickhouse: answering, database, cacheBytes });
-  const services = { config, database, usageCounts, authenticator } as Partial<Services> as Services;
+  const services = { config, database, clickhouse: answering, authenticator } as Partial<Services> as Services;
   const server = await buildServer({ config, services, logger, operations: [getGranularUsage] });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAlive: true });

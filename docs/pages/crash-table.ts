@@ -25,8 +25,8 @@ const clickhouse = proofs('test/infra/embedded/clickhouse/start-clickhouse.test.
 const postgres = proofs('test/infra/embedded/postgres/start-postgres.test.ts');
 const backlog = proofs('test/crash/backlog.test.ts');
 const members = proofs('test/crash/members.test.ts');
-const onKafka = proofs('test/infra/event-log/kafka/sink-on-kafka.test.ts');
-const outage = proofs('test/infra/event-log/kafka/outage.test.ts');
+const onKafka = proofs('test/infra/event-log/kafka/partition-consumer.test.ts');
+const outage = proofs('test/infra/event-log/kafka/producer.test.ts');
 const sdk = proofs('test/crash/sdk.test.ts');
 
 /** Crashes of processes at each step of the ingest path, in its order. The event log is Kafka. */
@@ -112,7 +112,7 @@ export const stepRows: readonly CrashRow[] = [
     proofs: [
       ...members('join, leave and are killed under load: no run is lost or duplicated'),
       {
-        file: 'test/infra/event-log/kafka/rebalance.test.ts',
+        file: 'test/infra/event-log/kafka/consumer.test.ts',
         name: 'no run is lost or duplicated, and every run has its newest value',
       },
     ],

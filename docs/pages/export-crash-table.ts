@@ -31,7 +31,7 @@ export const exportRows: readonly CrashRow[] = [
       ...proofs('test/crash/export-servers.test.ts')(
         '$server is killed $when a $step and restarted: the export continues without intervention and is complete',
       ),
-      ...proofs('test/pipelines/exports/coordinate-export.test.ts')(
+      ...proofs('test/pipelines/exports/scheduler.test.ts')(
         'a lost queue is rebuilt from the rows: waiting exports, running exports, and export runs that are due',
       ),
     ],

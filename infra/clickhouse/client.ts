@@ -4,14 +4,11 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { runForRunlake, tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import { type Answer, readAnswer, saveAnswer } from './answer.ts';
 import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
 import { clickhouseError, type Statement } from './clickhouse-error.ts';
-import { type Connection, openConnection } from './connection.ts';
-import { externalTable } from './external-table.ts';
+import { type Connection, encodeExternalTable, openConnection, type RequestBody } from './connection.ts';
 import { QuerySlots } from './query-slots.ts';
-import { type Answer, readAnswer } from './read-answer.ts';
-import { saveAnswer } from './save-answer.ts';
-import { searchOf } from './search-of.ts';
 import { newerInsertSettings, type Profile, profiles } from './settings.ts';
 
 export type { ClickHouse } from './clickhouse.ts';
@@ -37,9 +34,8 @@ export interface ClickHouseOptions {
 const graceMs = 2_000;
 
 /**
- * Running queries share the CPU with a new one, and even paused queries use some of it. Beside a flood of other
- * queries, a query took seven times as long with eight slots per thread, and twice as long with two
- * (docs/decisions/0103).
+ * Running queries share the CPU with a new one, and even paused queries use some of it. Under a flood of other queries,
+ * a query took seven times as long with eight slots per thread, and twice as long with two (docs/decisions/0103).
  */
 const slotsPerThread = 2;
 const minSlots = 4;
@@ -50,9 +46,7 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
   readonly profile: Profile;
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
-  /** Sent with Content-Length; the statement is then sent in the URL. */
-  readonly body?: Uint8Array;
-  readonly contentType?: string;
+  readonly body?: RequestBody | undefined;
 }
 
 type TakeAnswer<T> = (answer: Answer, signal: AbortSignal) => Promise<T>;
@@ -69,7 +63,6 @@ export function openClickHouse({
   const address = new URL(url);
   const ownConnection = openConnection({ address, authorities, maxConnections });
   const sharedConnection = openConnection({ address, authorities });
-  const database = decodeURIComponent(address.pathname.slice(1)) || 'default';
 
   async function exchange(request: Exchange): Promise<Buffer>;
   async function exchange<T>(request: Exchange, take: TakeAnswer<T>): Promise<T>;
@@ -96,20 +89,14 @@ export function openClickHouse({
     const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
     try {
       request.signal?.throwIfAborted();
-      const search = searchOf(
-        {
-          ...profiles[request.profile],
-          database,
-          query_id: queryId,
-          log_comment: request.name,
-          max_execution_time: allowedMs / 1_000,
-          ...request.settings,
-          ...(request.body !== undefined && { query: request.sql }),
-        },
-        request.params,
-      );
-      const { body = request.sql, contentType } = request;
-      const answer = await connection.send({ search, body, contentType, signal });
+      const { sql, params, body } = request;
+      const settings = {
+        ...profiles[request.profile],
+        log_comment: request.name,
+        max_execution_time: allowedMs / 1_000,
+        ...request.settings,
+      };
+      const answer = await connection.send({ sql, queryId, settings, params, body, signal });
       return await take(answer, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
@@ -126,10 +113,10 @@ export function openClickHouse({
 
   function asked(query: Query, profile: Profile, suffix: string): Exchange {
     const { external, settings, sql, ...rest } = query;
-    const table = external && externalTable(external);
+    const table = external && encodeExternalTable(external);
     return {
       ...rest,
-      ...table,
+      body: table?.body,
       sql: sql + suffix,
       settings: { ...settings, ...table?.settings },
       profile,
@@ -177,8 +164,7 @@ export function openClickHouse({
         name,
         sql: `INSERT INTO ${table} (${columns.join(', ')}) FORMAT ${format}`,
         settings: { ...(await newerSettings), ...settings, insert_deduplication_token: token },
-        body,
-        contentType: 'application/octet-stream',
+        body: { bytes: body, contentType: 'application/octet-stream' },
         profile: 'insert',
         statement: { kind: 'insert', table },
       });

@@ -1,8 +1,12 @@
-import { Pool } from 'undici';
-import type { Answer } from './read-answer.ts';
+import { randomUUID } from 'node:crypto';
+import { Agent } from 'node:https';
+import { addAbortSignal, Readable } from 'node:stream';
+import { ClickHouseLogLevel, type ClickHouseSettings, createClient } from '@clickhouse/client';
+import type { Answer } from './answer.ts';
+import type { ExternalTable, QueryParameter } from './clickhouse.ts';
 
 export interface ConnectionOptions {
-  /** `http(s)://user:password@host:port`; path and query are ignored. */
+  /** `http(s)://user:password@host:port/database`; without a path the database `default`. */
   readonly address: URL;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
@@ -12,10 +16,10 @@ export interface ConnectionOptions {
 
 export interface Connection {
   /**
-   * Sends one POST and resolves when the response headers have arrived. The connection is in use until the response
+   * Sends one statement and resolves when the response headers have arrived. The connection is in use until the response
    * stream is read or destroyed. Aborting the signal also destroys the stream.
    *
-   * @throws the network error, or the reason of `signal`.
+   * @throws the network error, or an error because of `signal`.
    */
   send(request: ConnectionRequest): Promise<Answer>;
   /** Closes all connections, including those in use. */
@@ -23,55 +27,88 @@ export interface Connection {
 }
 
 export interface ConnectionRequest {
-  /** Query string, without the question mark. */
-  readonly search: string;
-  /** Sent with Content-Length. */
-  readonly body: Uint8Array | string;
-  readonly contentType?: string | undefined;
+  readonly sql: string;
+  readonly queryId: string;
+  readonly settings: ClickHouseSettings;
+  readonly params?: Readonly<Record<string, QueryParameter>> | undefined;
+  /** Sent with Content-Length; the statement is then sent in the URL. */
+  readonly body?: RequestBody | undefined;
   readonly signal: AbortSignal;
 }
 
-/**
- * ClickHouse announces its keep-alive timeout (30 s by default, 3 s in older releases); the client closes the
- * connection 1 s earlier.
- */
-const keepAliveThresholdMs = 1_000;
+export interface RequestBody {
+  readonly bytes: Uint8Array;
+  readonly contentType: string;
+}
 
 /**
- * Keep-alive connections to ClickHouse's HTTP interface. Requests are never retried here.
+ * Keep-alive connections to ClickHouse's HTTP interface, over the official client. Requests are never retried here.
  *
- * The official client waits for a timer before each request and wraps each response in streams, which took 4 of the 10
- * ms of a usage query (docs/decisions/0031), so it is not used here.
+ * Every statement goes through `exec`, the method that leaves the response undecoded: Runlake reads raw formats, needs
+ * the status of error responses, and streams results into files.
  */
-export function openConnection({ address, authorities, maxConnections }: ConnectionOptions): Connection {
-  const user = decodeURIComponent(address.username) || 'default';
-  const password = decodeURIComponent(address.password);
-  const headers = {
-    'user-agent': 'runlake',
-    authorization: `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`,
-  };
-  const pool = new Pool(address.origin, {
-    connections: maxConnections ?? null,
-    keepAliveTimeoutThreshold: keepAliveThresholdMs,
-    // Each request has its own timeout, which its signal enforces.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    connect: { timeout: 0, ...(authorities && address.protocol === 'https:' && { ca: [...authorities] }) },
+export function openConnection({ address, authorities, maxConnections = Infinity }: ConnectionOptions): Connection {
+  const client = createClient({
+    url: address.origin,
+    username: decodeURIComponent(address.username) || 'default',
+    password: decodeURIComponent(address.password),
+    database: decodeURIComponent(address.pathname.slice(1)) || 'default',
+    application: 'runlake',
+    max_open_connections: maxConnections,
+    // Off: each request has its own timeout, which its signal enforces.
+    request_timeout: 0,
+    // A busy event loop delays the timers that close idle connections.
+    keep_alive: { enabled: true, eagerly_destroy_stale_sockets: true },
+    // Errors are logged by the callers.
+    log: { level: ClickHouseLogLevel.OFF },
+    // The `tls` option of the client sends the password in a header that cannot hold all characters.
+    ...(authorities &&
+      address.protocol === 'https:' && {
+        http_agent: new Agent({ keepAlive: true, maxSockets: maxConnections, ca: [...authorities] }),
+      }),
   });
   return {
-    async send({ search, body, contentType, signal }) {
-      const answer = await pool.request({
-        method: 'POST',
-        path: `/?${search}`,
-        headers: contentType === undefined ? headers : { ...headers, 'content-type': contentType },
-        body,
-        signal,
+    async send({ sql, queryId, settings, params, body, signal }) {
+      const { stream, response_headers, http_status_code } = await client.exec({
+        query: sql,
+        query_id: queryId,
+        clickhouse_settings: settings,
+        ...(params && { query_params: { ...params } }),
+        ...(body && {
+          values: Readable.from([body.bytes], { objectMode: false }),
+          http_headers: { 'content-type': body.contentType, 'content-length': String(body.bytes.length) },
+        }),
+        abort_signal: signal,
+        ignore_error_response: true,
       });
       // The reader gets errors from the stream. This listener covers streams that are abandoned early, when no reader
       // listens any more.
-      answer.body.on('error', () => {});
-      return { status: answer.statusCode, headers: answer.headers, stream: answer.body };
+      stream.on('error', () => {});
+      // The client observes the signal only until the headers arrive.
+      addAbortSignal(signal, stream);
+      return { status: http_status_code ?? 0, headers: response_headers, stream };
     },
-    close: () => pool.destroy(),
+    close: () => client.close(),
+  };
+}
+
+/**
+ * Encodes a table that is sent with a query, as a file of a multipart form.
+ * Source: ClickHouse documentation, "External data for query processing".
+ */
+export function encodeExternalTable({ name, structure, rows }: ExternalTable): {
+  readonly body: RequestBody;
+  readonly settings: ClickHouseSettings;
+} {
+  const boundary = `runlake-${randomUUID()}`;
+  const head = `--${boundary}\r\nContent-Disposition: form-data; name="${name}"; filename="${name}"\r\n\r\n`;
+  const values = rows.map((row) => row.join('\t')).join('\n');
+  return {
+    body: {
+      bytes: Buffer.from(`${head}${values}\r\n--${boundary}--\r\n`),
+      contentType: `multipart/form-data; boundary=${boundary}`,
+    },
+    // These are not settings, but ClickHouse reads them from the URL parameters, like settings.
+    settings: { [`${name}_structure`]: structure, [`${name}_format`]: 'TabSeparated' } as ClickHouseSettings,
   };
 }

@@ -7,7 +7,7 @@ export const internals = {
 
   /** Without heartbeats for this long, a consumer loses its partitions; the usual range of brokers is 6 s to 30 min. */
   kafkaSessionTimeoutMs: 15_000,
-  /** How long Kafka may take to acknowledge the events of a request, for each started 16 MiB, before it gets 503. */
+  /** How long Kafka may take to acknowledge the events of a request, per 16 MiB, rounded up, before it gets 503. */
   publishTimeoutMs: 10_000,
   /** Row count that completes an insert batch: large enough for ClickHouse, which prefers few and large inserts. */
   insertBatchRows: 20_000,
@@ -67,7 +67,7 @@ export const internals = {
   /** Maximum number of child runs (nodes, model calls, tools) that the trace of one graph run contains. */
   agentsTraceChildRuns: 10_000,
 
-  // Number of organisations, and of resources per organisation: far above normal use, they bound what one tenant can take.
+  // Number of organisations, and of resources per organisation: set far above normal use, to contain a runaway tenant.
 
   maxOrganizations: 1_000,
   maxWorkspaces: 10_000,
@@ -91,8 +91,6 @@ export const memoryShares = {
   maxPendingBytes: 1 / 4,
   /** Events that are fetched from Kafka and not stored yet; beyond it, fetching pauses. */
   maxFetchedBytes: 1 / 4,
-  /** Cache of usage counts, which is invalidated when the counts change. */
-  usageCacheBytes: 1 / 32,
   /** Buffers of one encoder process of bulk exports, which needs about 200 MB on top. */
   exportEncoderBytes: 1 / 4,
   /** Events that one process that runs graph code buffers; beyond it, the run with the most buffered events fails. */

@@ -16,7 +16,7 @@ export type ColumnForm =
 export interface EncodedColumn {
   readonly name: string;
   readonly form: ColumnForm;
-  /** Column of the source file. Without it and without `beside`, all values are null. */
+  /** Column of the source file. Without it and without `derived`, all values are null. */
   readonly from?: string | undefined;
   /** Column of the side file; its non-null values override those of the source. */
   readonly derived?: string | undefined;
@@ -69,4 +69,20 @@ export interface ListRequest {
   readonly target: string;
   /** Written as text; null is an empty field. */
   readonly columns: readonly string[];
+}
+
+/** Message of the parent to the encoder process. */
+export type ChildRequest = { readonly number: number } & Work;
+
+export type Work =
+  | { readonly kind: 'encode'; readonly request: EncodeRequest }
+  | { readonly kind: 'list'; readonly request: ListRequest }
+  | { readonly kind: 'inspect'; readonly request: { readonly folder: string; readonly source: string } };
+
+/** Response of the encoder process. Number 0, without other fields, means that the child has started. */
+export interface ChildAnswer {
+  readonly number: number;
+  readonly facts?: ParquetFacts | undefined;
+  /** DuckDB's error message. */
+  readonly reason?: string;
 }

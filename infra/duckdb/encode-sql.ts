@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import type { DuckDBConnection } from '@duckdb/node-api';
 import type {
   ColumnForm,
   DerivedFile,
@@ -6,9 +7,11 @@ import type {
   EncodeRequest,
   ListRequest,
   ParquetCompression,
+  ParquetFacts,
 } from './encode-request.ts';
 
-const text = (value: string) => `'${value.replaceAll("'", "''")}'`;
+/** An SQL string literal. */
+export const text = (value: string) => `'${value.replaceAll("'", "''")}'`;
 const name = (value: string) => `"${value.replaceAll('"', '""')}"`;
 
 /**
@@ -87,14 +90,30 @@ function derivedSql(folder: string, derived: DerivedFile | undefined): string {
 
 const parquet = (path: string) => `read_parquet(${text(path)})`;
 
-/** Queries that read a footer; see {@link ParquetFacts}. */
-export function footerSql(path: string) {
+/** Reads the footer of the Parquet file at `path`. @throws DuckDB's error if it is not a Parquet file. */
+export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFacts> {
   const metadata = `parquet_metadata(${text(path)})`;
-  return {
-    columns: `DESCRIBE SELECT * FROM ${parquet(path)}`,
-    groups: `SELECT row_group_num_rows AS rows, sum(total_uncompressed_size) AS plain, sum(total_compressed_size) AS bytes
+  const rowsOf = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();
+  const columns = await rowsOf(`DESCRIBE SELECT * FROM ${parquet(path)}`);
+  const groups = await rowsOf(
+    `SELECT row_group_num_rows AS rows, sum(total_uncompressed_size) AS plain, sum(total_compressed_size) AS bytes
       FROM ${metadata} GROUP BY row_group_id, row_group_num_rows ORDER BY row_group_id`,
-    chunks: `SELECT path_in_schema AS path, list(DISTINCT compression) AS compressions, sum(stats_null_count) AS nulls
+  );
+  const chunks = await rowsOf(
+    `SELECT path_in_schema AS path, list(DISTINCT compression) AS compressions, sum(stats_null_count) AS nulls
       FROM ${metadata} GROUP BY path_in_schema`,
+  );
+  return {
+    rows: groups.reduce((rows, group) => rows + Number(group.rows), 0),
+    columns: columns.map((column) => ({ name: String(column.column_name), type: String(column.column_type) })),
+    groups: groups.map(({ rows, plain, bytes }) => ({
+      rows: Number(rows),
+      plainBytes: Number(plain),
+      bytes: Number(bytes),
+    })),
+    compressions: [...new Set(chunks.flatMap(({ compressions }) => compressions as string[]))].sort(),
+    nulls: Object.fromEntries(
+      chunks.filter(({ nulls }) => nulls !== null).map(({ path: column, nulls }) => [String(column), Number(nulls)]),
+    ),
   };
 }

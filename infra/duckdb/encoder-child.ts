@@ -8,9 +8,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
-import { encodeSql, listSql } from './encode-sql.ts';
-import type { ChildAnswer, ChildRequest } from './messages.ts';
-import { readFooter } from './read-footer.ts';
+import type { ChildAnswer, ChildRequest } from './encode-request.ts';
+import { encodeSql, listSql, readFooter, text } from './encode-sql.ts';
 
 const end = () => process.kill(process.pid, 'SIGKILL');
 process.on('disconnect', end);
@@ -62,12 +61,11 @@ async function handle(message: ChildRequest): Promise<ChildAnswer['facts']> {
 
 /** Order matters: the folders must be set before external access is disabled, and the configuration is locked last. */
 async function confine(connection: DuckDBConnection, folder: string, spill: string): Promise<void> {
-  const quoted = (path: string) => `'${path.replaceAll("'", "''")}'`;
   for (const setting of [
     `memory_limit = '${memoryLimitBytes}B'`,
-    `temp_directory = ${quoted(spill)}`,
+    `temp_directory = ${text(spill)}`,
     'preserve_insertion_order = true',
-    `allowed_directories = [${quoted(`${folder}/`)}]`,
+    `allowed_directories = [${text(`${folder}/`)}]`,
     'enable_external_access = false',
     'lock_configuration = true',
   ]) {

@@ -10,11 +10,11 @@
  *   5. A failed call waits until a killed child has exited; then it deletes the files that the request created.
  */
 import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { runlakeError } from '../errors/runlake-error.ts';
-import type { EncodeRequest, ListRequest, ParquetFacts } from './encode-request.ts';
-import { type EncoderProcess, startEncoderProcess } from './encoder-process.ts';
-import type { Work } from './messages.ts';
+import { forkProgram, LastLines } from '../embedded/child-program.ts';
+import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import type { ChildAnswer, ChildRequest, EncodeRequest, ListRequest, ParquetFacts, Work } from './encode-request.ts';
 
 /**
  * Runs requests one by one, each in an empty database that can access only the request's folder.
@@ -49,7 +49,8 @@ export interface EncoderOptions {
 /** Opens an encoder. Its process starts at the first request. */
 export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   let process: EncoderProcess | undefined;
-  let before: Promise<unknown> = Promise.resolve();
+  /** Settles when the last request has ended; never rejects. */
+  let last: Promise<unknown> = Promise.resolve();
   let closed = false;
 
   async function run(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
@@ -72,22 +73,19 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   }
 
   /** Runs the request after all earlier ones. */
-  async function inTurn(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
-    const turn = before;
-    const mine = (async () => {
-      await settled(turn);
-      return run(work, signal);
-    })();
-    before = mine.catch(() => {});
-    // An aborted call rejects before its turn. When its turn comes, `run` sees the aborted signal and does nothing.
-    return signal === undefined ? mine : Promise.race([mine, abortedBefore(turn, signal)]);
+  async function enqueue(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
+    const earlier = last;
+    const mine = earlier.then(() => run(work, signal));
+    last = mine.catch(() => {});
+    // An aborted call rejects immediately. When the earlier ones end, `run` sees the aborted signal and does nothing.
+    return signal === undefined ? mine : Promise.race([mine, abortedBefore(earlier, signal)]);
   }
 
-  const facts = async (work: Work, signal: AbortSignal | undefined) => (await inTurn(work, signal)) as ParquetFacts;
+  const facts = async (work: Work, signal: AbortSignal | undefined) => (await enqueue(work, signal)) as ParquetFacts;
   return {
     encode: (request, signal) => facts({ kind: 'encode', request }, signal),
     inspect: (request, signal) => facts({ kind: 'inspect', request }, signal),
-    list: async (request, signal) => void (await inTurn({ kind: 'list', request }, signal)),
+    list: async (request, signal) => void (await enqueue({ kind: 'list', request }, signal)),
     get pid() {
       return process?.hasEnded === false ? process.pid : undefined;
     },
@@ -99,21 +97,153 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   };
 }
 
-async function settled(turn: Promise<unknown>): Promise<void> {
-  await turn.catch(() => {});
-}
-
-/** Rejects if `signal` is aborted before `turn` settles; otherwise never settles. */
-function abortedBefore(turn: Promise<unknown>, signal: AbortSignal): Promise<never> {
+/** Rejects if `signal` is aborted before `earlier` resolves; otherwise never settles. */
+function abortedBefore(earlier: Promise<unknown>, signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     const stop = () => reject(signal.reason);
     if (signal.aborted) stop();
     signal.addEventListener('abort', stop, { once: true });
-    settled(turn).then(() => signal.removeEventListener('abort', stop));
+    earlier.then(() => signal.removeEventListener('abort', stop));
   });
 }
 
 async function removeBegun({ kind, request }: Work): Promise<void> {
   await rm(join(request.folder, 'spill'), { recursive: true, force: true });
   if (kind !== 'inspect') await rm(join(request.folder, request.target), { force: true });
+}
+
+/** One encoder process, from its start to its end. */
+interface EncoderProcess {
+  readonly pid: number | undefined;
+  readonly hasEnded: boolean;
+  readonly isKilled: boolean;
+  /** Resolves when the process has exited. */
+  readonly gone: Promise<void>;
+  /** Runs one request; call it again only after that. @throws PARQUET_ENCODER_FAILED if DuckDB fails or the process exits. */
+  ask(work: Work): Promise<ParquetFacts | undefined>;
+  kill(): void;
+}
+
+/** DuckDB's messages quote paths and values, so the error contains only the kind, and for out of memory the first line. */
+function refusal(text: string): RunlakeError {
+  const [, whole = '', kind = 'an error without a name'] =
+    /^(?:Error: )?(([A-Z][A-Za-z ]+ Error)[^\n]*)/.exec(text) ?? [];
+  const cause = text.slice(0, 2_000);
+  if (/no space left/i.test(text))
+    return runlakeError('WORK_FILE_UNUSABLE', { file: 'of the encoder', reason: 'ENOSPC' }, { cause });
+  return runlakeError(
+    'PARQUET_ENCODER_FAILED',
+    { reason: kind === 'Out of Memory Error' ? whole.slice(0, 200) : kind },
+    { cause },
+  );
+}
+
+/** Starts a process. It accepts requests immediately; they wait in the IPC channel until the process is up. */
+function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
+  const child = forkProgram({
+    program: './encoder-child',
+    base: import.meta.url,
+    args: [String(memoryLimitBytes)],
+    cwd: tmpdir(),
+  });
+  const output = new LastLines(child.stderr);
+  let asked: { resolve: (facts: ParquetFacts | undefined) => void; reject: (error: RunlakeError) => void } | undefined;
+  let hasEnded = false;
+  let isKilled = false;
+  let number = 0;
+
+  const end = (reason: string) => {
+    hasEnded = true;
+    asked?.reject(runlakeError('PARQUET_ENCODER_FAILED', { reason }));
+    asked = undefined;
+  };
+  const gone = new Promise<void>((resolve) => {
+    child.once('error', (error) => {
+      // The process did not start or cannot be reached, so it is unusable.
+      child.kill('SIGKILL');
+      end(error.message);
+      if (child.pid === undefined) resolve();
+    });
+    child.once('exit', (code, signal) => {
+      const lastWord = output.last(/./);
+      end(`the process exited with ${signal ?? `code ${code}`}${lastWord === undefined ? '' : ` (${lastWord})`}`);
+      resolve();
+    });
+  });
+  child.on('message', (answer: ChildAnswer) => {
+    if (answer.number !== number || asked === undefined) return;
+    const { resolve, reject } = asked;
+    asked = undefined;
+    if (answer.reason === undefined) resolve(answer.facts);
+    else reject(refusal(answer.reason));
+  });
+  return {
+    pid: child.pid,
+    gone,
+    get hasEnded() {
+      return hasEnded;
+    },
+    get isKilled() {
+      return isKilled;
+    },
+    ask: (work) =>
+      new Promise((resolve, reject) => {
+        asked = { resolve, reject };
+        number++;
+        const request: ChildRequest = { number, ...work };
+        child.send(request, (error) => {
+          if (error === null) return;
+          // A process that cannot receive requests is unusable.
+          child.kill('SIGKILL');
+          end(error.message);
+        });
+      }),
+    kill() {
+      if (hasEnded || isKilled) return;
+      isKilled = true;
+      child.kill('SIGKILL');
+    },
+  };
+}
+
+/** Pool of encoders, each used by one caller at a time. Returned encoders are reused, and close after 30 s of idle time. */
+export interface EncoderPool {
+  borrow(): Encoder;
+  giveBack(encoder: Encoder): void;
+  /** Closes all encoders; requests of borrowed ones fail. */
+  close(): Promise<void>;
+}
+
+const idleMs = 30_000;
+
+export function openEncoderPool(options: EncoderOptions): EncoderPool {
+  const all = new Set<Encoder>();
+  const idle = new Map<Encoder, NodeJS.Timeout>();
+  const end = (encoder: Encoder) => {
+    clearTimeout(idle.get(encoder));
+    idle.delete(encoder);
+    all.delete(encoder);
+    return encoder.close();
+  };
+  return {
+    borrow() {
+      const [free] = idle.keys();
+      if (free === undefined) {
+        const encoder = openEncoder(options);
+        all.add(encoder);
+        return encoder;
+      }
+      clearTimeout(idle.get(free));
+      idle.delete(free);
+      return free;
+    },
+    giveBack(encoder) {
+      if (!all.has(encoder)) return;
+      idle.set(
+        encoder,
+        setTimeout(() => void end(encoder), idleMs),
+      );
+    },
+    close: async () => void (await Promise.all([...all].map(end))),
+  };
 }

@@ -1,5 +1,8 @@
+/** Child processes that run a program of Runlake or of an engine, and their output. */
 import { type ChildProcess, fork } from 'node:child_process';
+import { appendFileSync, renameSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import type { Readable } from 'node:stream';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 export interface ChildProgram {
@@ -27,4 +30,67 @@ export function forkProgram({ program, base, args, cwd }: ChildProgram): ChildPr
     env: { LC_ALL: 'C', TZ: 'UTC' },
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
+}
+
+const maxLines = 20;
+const maxLineLength = 500;
+
+/** Keeps the last lines of a child's stderr, within limits, to explain why the child exited. */
+export class LastLines {
+  #lines: string[] = [];
+  #open = '';
+
+  constructor(source: Readable | null, onLine: (line: string) => void = () => {}) {
+    source?.setEncoding('utf8');
+    source?.on('data', (chunk: string) => {
+      const parts = (this.#open + chunk).split('\n');
+      this.#open = (parts.pop() ?? '').slice(0, maxLineLength);
+      for (const part of parts) {
+        const line = part.trim().slice(0, maxLineLength);
+        if (line === '') continue;
+        this.#lines.push(line);
+        if (this.#lines.length > maxLines) this.#lines.shift();
+        onLine(line);
+      }
+    });
+    // A broken pipe means that the child has exited, which is handled elsewhere.
+    source?.on('error', () => {});
+  }
+
+  /** Returns the last line that matches. */
+  last(matches: RegExp): string | undefined {
+    const lines = this.#open.trim() === '' ? this.#lines : [...this.#lines, this.#open.trim()];
+    return lines.findLast((line) => matches.test(line));
+  }
+}
+
+/**
+ * Appends lines to a private file (mode 0600). At `limitBytes` the file is renamed to `<path>.1`, which replaces an
+ * older one.
+ */
+export class BoundedLog {
+  readonly #path: string;
+  readonly #limitBytes: number;
+  #sizeBytes: number;
+
+  constructor(path: string, limitBytes: number) {
+    this.#path = path;
+    this.#limitBytes = limitBytes;
+    this.#sizeBytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  }
+
+  /** Never throws: an engine continues even if its log cannot be written, for example on a full disk. */
+  write(line: string): void {
+    try {
+      if (this.#sizeBytes >= this.#limitBytes) {
+        renameSync(this.#path, `${this.#path}.1`);
+        this.#sizeBytes = 0;
+      }
+      const text = `${line}\n`;
+      appendFileSync(this.#path, text, { mode: 0o600 });
+      this.#sizeBytes += Buffer.byteLength(text);
+    } catch {
+      // See above.
+    }
+  }
 }

@@ -1,14 +1,14 @@
 /**
  * An exclusive lock on a folder, made of plain files, that is released when its process dies.
  *
- * Invariant: of the files `lock.<n>`, the one with the highest n contains the holder: a live process, or no process. It
- * is never deleted while it is the highest, and only a process that has seen its holder dead creates a higher one.
+ * Invariant: of the files `lock.<n>`, the one with the highest n names the holder, or is empty after a release. It is
+ * never deleted, and only a process that has verified that the holder is dead creates n + 1.
  *
  * 1. Read the highest file. If its holder is alive, refuse.
  * 2. Write this process to a draft and `link` it as the next number. The link is atomic and succeeds for one process
  *    only; the others start again at step 1.
  * 3. List the files again. If there is a higher one, this process was late, and others have had the lock meanwhile.
- *    Delete the own file and start again at step 1.
+ *    Delete the file of this process and restart at step 1.
  * 4. The lock is held. Delete the lower files.
  * 5. To release the lock, replace the content of the file by `{}` with a rename.
  *
@@ -19,24 +19,18 @@ import { randomBytes } from 'node:crypto';
 import { linkSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
-import { isSameProcess, processIdentity } from './process-identity.ts';
-
-interface Holder {
-  readonly pid: number;
-  readonly identity: string;
-}
+import { describeProcess, isSameProcess, parseProcess } from './process-identity.ts';
 
 /** Takes the lock. @returns a function that releases it, or the process id of the current holder. */
 export function lockFolder(folder: string): (() => void) | number {
   const draft = join(folder, `lock-draft.${process.pid}.${randomBytes(6).toString('hex')}`);
-  const own: Holder = { pid: process.pid, identity: processIdentity(process.pid) ?? '' };
-  writePrivateFile(draft, JSON.stringify(own));
+  writePrivateFile(draft, describeProcess(process.pid));
   try {
     for (;;) {
       const highest = highestLock(folder);
       const text = highest === 0 ? '' : readFileIfThere(lockPath(folder, highest));
       if (text === undefined) continue;
-      const holder = parseHolder(text);
+      const holder = parseProcess(text);
       if (holder && isSameProcess(holder.pid, holder.identity)) return holder.pid;
       const next = highest + 1;
       try {
@@ -71,15 +65,5 @@ const highestLock = (folder: string) => Math.max(0, ...lockNumbers(folder));
 function removeLower(folder: string, number: number): void {
   for (const lower of lockNumbers(folder)) {
     if (lower < number) rmSync(lockPath(folder, lower), { force: true });
-  }
-}
-
-function parseHolder(text: string): Holder | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || !('pid' in value) || !('identity' in value)) return undefined;
-    return { pid: Number(value.pid), identity: String(value.identity) };
-  } catch {
-    return undefined;
   }
 }

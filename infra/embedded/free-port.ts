@@ -26,6 +26,24 @@ export async function onFreePorts<T>(count: number, start: (ports: readonly numb
   }
 }
 
+/** Starts a server again and again on one port: `given`, or the free one of the first successful start. */
+export function onOnePort<T>(given: number | undefined, start: (port: number) => Promise<T>) {
+  let port = given;
+  return {
+    launch: (): Promise<T> =>
+      port !== undefined
+        ? start(port)
+        : onFreePort(async (free) => {
+            const started = await start(free);
+            port = free;
+            return started;
+          }),
+    get port() {
+      return port;
+    },
+  };
+}
+
 /** Keeps all ports open until the last one is found, so that they are different. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];

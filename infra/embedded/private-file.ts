@@ -33,3 +33,12 @@ export function readFileIfThere(path: string): string | undefined {
 export function isSystemError(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }
+
+/** Returns the secret in a private file; the first call creates it from `bytes` random bytes, as base64url. */
+export function keepSecret(path: string, bytes: number): string {
+  const kept = readFileIfThere(path)?.trim();
+  if (kept) return kept;
+  const made = randomBytes(bytes).toString('base64url');
+  writePrivateFile(path, `${made}\n`);
+  return made;
+}

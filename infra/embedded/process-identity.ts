@@ -1,6 +1,14 @@
+/**
+ * Identifies processes by id and start time, because process ids are reused, and records them in files, so that a later
+ * process detects what a dead one has left.
+ */
 import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { isSystemError } from './private-file.ts';
+import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
 
 /**
  * Returns the boot and start time of process `pid`, which distinguish it from all other processes that reuse its process id.
@@ -56,4 +64,104 @@ function identityByPs(pid: number): string | undefined {
     // `ps` exits with 1 if the process does not exist.
     return undefined;
   }
+}
+
+const pollMs = 10;
+
+/** Waits until `isGone` returns true. @returns false after the timeout. */
+export async function untilGone(isGone: () => boolean, withinMs: number): Promise<boolean> {
+  for (const deadlineMs = Date.now() + withinMs; ; await delay(pollMs)) {
+    if (isGone()) return true;
+    if (Date.now() >= deadlineMs) return false;
+  }
+}
+
+const exitTimeoutMs = 5_000;
+
+interface ProcessRecord {
+  readonly pid: number;
+  readonly identity: string;
+}
+
+/** A process as text for a file, which {@link parseProcess} reads. */
+export function describeProcess(pid: number): string {
+  const record: ProcessRecord = { pid, identity: processIdentity(pid) ?? '' };
+  return JSON.stringify(record);
+}
+
+/** @returns `undefined` if the text describes no process. */
+export function parseProcess(text: string): ProcessRecord | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== 'object' || value === null || !('pid' in value) || !('identity' in value)) return undefined;
+    return { pid: Number(value.pid), identity: String(value.identity) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Records the server process, so that the next start can identify it. */
+export function recordProcess(path: string, pid: number): void {
+  writePrivateFile(path, JSON.stringify([pid, processIdentity(pid) ?? '']));
+}
+
+/**
+ * Kills the recorded server process if it still runs: its parent was killed a moment ago and it has not reacted yet, or it is
+ * suspended. Another process that reuses its process id is not touched. The caller holds the data folder's lock.
+ */
+export async function endLeftover(path: string): Promise<void> {
+  const [pid, identity] = parseRecorded(readFileIfThere(path));
+  if (!isSameProcess(pid, identity)) return;
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // The process has just exited.
+  }
+  await untilGone(() => !isSameProcess(pid, identity), exitTimeoutMs);
+}
+
+function parseRecorded(text: string | undefined): [pid: number, identity: string] {
+  try {
+    const value: unknown = JSON.parse(text ?? '[]');
+    if (Array.isArray(value)) return [Number(value[0] ?? 0), String(value[1] ?? '')];
+  } catch {
+    // No process is recorded.
+  }
+  return [0, ''];
+}
+
+/** Name of the file that records the owner process of a folder. */
+const ownerFile = 'owner.json';
+/**
+ * A younger folder without that file is still being created; an older one was left by a process that died while creating it.
+ */
+const makingMs = 60_000;
+
+/**
+ * Creates a folder below `root` for files that this process needs while it runs, and deletes the folders of dead
+ * processes of the same user. Other users may be able to write to `root`; their folders are not opened.
+ *
+ * @param options `prefix` of the folder names, to distinguish them in a shared `root`; `mode`, 0700 by default.
+ */
+export async function makeProcessFolder(
+  root: string,
+  { prefix = '', mode = 0o700 }: { readonly prefix?: string; readonly mode?: number } = {},
+): Promise<string> {
+  await mkdir(root, { recursive: true, mode: 0o700 });
+  for (const name of await readdir(root)) {
+    const isOurs = name.startsWith(prefix) && /^\d+-[\da-f]{12}$/.test(name.slice(prefix.length));
+    const folder = join(root, name);
+    if (isOurs && (await isLeft(folder))) await rm(folder, { recursive: true, force: true });
+  }
+  const own = join(root, `${prefix}${process.pid}-${randomBytes(6).toString('hex')}`);
+  await mkdir(own, { mode });
+  await writeFile(join(own, ownerFile), describeProcess(process.pid));
+  return own;
+}
+
+async function isLeft(folder: string): Promise<boolean> {
+  const made = await lstat(folder).catch(() => undefined);
+  if (!made?.isDirectory() || made.uid !== process.getuid?.()) return false;
+  const owner = parseProcess(await readFile(join(folder, ownerFile), 'utf8').catch(() => ''));
+  return owner ? !isSameProcess(owner.pid, owner.identity) : Date.now() - made.mtimeMs > makingMs;
 }

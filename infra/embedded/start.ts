@@ -29,31 +29,26 @@ export async function startEmbedded(options: {
 }): Promise<EmbeddedEngines> {
   const { needs, logger } = options;
   const settings = { folder: options.folder.path, ...(logger ? { logger } : {}) };
-  const [clickhouse, postgres] = await Promise.allSettled([
+  const starts = [
     needs.clickhouse ? startClickhouse(settings) : undefined,
     needs.database ? startPostgres({ ...settings, isThrowAway: options.isThrowAway ?? false }) : undefined,
-  ]);
-  const started = [clickhouse, postgres].flatMap((start) =>
+  ] as const;
+  const started = (await Promise.allSettled(starts)).flatMap((start) =>
     start.status === 'fulfilled' && start.value ? [start.value] : [],
   );
   const stop = async () => void (await Promise.all(started.map((engine) => engine.stop())));
-  for (const start of [clickhouse, postgres]) {
-    if (start.status === 'rejected') {
-      await stop();
-      throw start.reason;
-    }
+  try {
+    const [clickhouse, postgres] = await Promise.all(starts);
+    const named = (engine: string, exited: Promise<EngineExit> | undefined) =>
+      exited ? [exited.then((exit) => ({ ...exit, engine }))] : [];
+    return {
+      ...(clickhouse ? { clickhouseUrl: clickhouse.url } : {}),
+      ...(postgres ? { databaseUrl: postgres.url } : {}),
+      exited: Promise.race([...named('ClickHouse', clickhouse?.exited), ...named('Postgres', postgres?.exited)]),
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
   }
-  const clickhouseEngine = clickhouse.status === 'fulfilled' ? clickhouse.value : undefined;
-  const postgresEngine = postgres.status === 'fulfilled' ? postgres.value : undefined;
-  const named = (engine: string, exited: Promise<EngineExit> | undefined) =>
-    exited ? [exited.then((exit) => ({ ...exit, engine }))] : [];
-  return {
-    ...(clickhouseEngine ? { clickhouseUrl: clickhouseEngine.url } : {}),
-    ...(postgresEngine ? { databaseUrl: postgresEngine.url } : {}),
-    exited: Promise.race([
-      ...named('ClickHouse', clickhouseEngine?.exited),
-      ...named('Postgres', postgresEngine?.exited),
-    ]),
-    stop,
-  };
 }

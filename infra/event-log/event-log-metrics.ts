@@ -1,21 +1,24 @@
-import { counter, histogram } from '../telemetry/metrics.ts';
-import { scrapedGauge } from '../telemetry/scraped-gauge.ts';
+/** The metrics of the event log, the same for every adapter, and the trace span of a publish. */
+import type { Topic } from '../../schemas/topics.ts';
+import { isRunlakeError } from '../errors/runlake-error.ts';
+import { counter, histogram, scrapedGauge } from '../telemetry/metrics.ts';
 
-/** The metrics of the event log, the same for every adapter. `observe-publish.ts` counts what is published. */
+import { tracePublish } from '../telemetry/tracing/spans.ts';
+import type { LogMessage } from './event-log.ts';
 
-export const producedEvents = counter(
+const producedEvents = counter(
   'runlake_event_log_produced_events_total',
   'Events that the event log made durable, by topic.',
   ['topic'],
 );
 
-export const producedBytes = counter(
+const producedBytes = counter(
   'runlake_event_log_produced_bytes_total',
   'Bytes of the events that the event log made durable, by topic.',
   ['topic'],
 );
 
-export const publishSeconds = histogram(
+const publishSeconds = histogram(
   'runlake_event_log_publish_seconds',
   'Time from publishing the events of a request until they are durable, by topic and outcome: taken, or the error code.',
   ['topic', 'outcome'],
@@ -41,3 +44,32 @@ export const waitingDeadLetters = scrapedGauge(
   'Dead-letter records that were not replayed, by original topic. Counts at most 100,000.',
   ['topic'],
 );
+
+/**
+ * Wraps the `publish` of every adapter: measures, counts and traces what `send` makes durable. If the request is
+ * traced, `send` gets copies of the messages that carry the span's context in the header `traceparent`.
+ * @throws what `send` throws.
+ */
+export async function observePublish(
+  topic: Topic,
+  messages: readonly LogMessage[],
+  send: (messages: readonly LogMessage[]) => Promise<void>,
+): Promise<void> {
+  const startedAtMs = performance.now();
+  let outcome = 'taken';
+  try {
+    await tracePublish(topic.name, messages, send);
+    producedEvents.inc({ topic: topic.name }, messages.length);
+    producedBytes.inc({ topic: topic.name }, bytesOf(messages));
+  } catch (error) {
+    outcome = isRunlakeError(error) ? error.code : 'INTERNAL';
+    throw error;
+  } finally {
+    publishSeconds.observe({ topic: topic.name, outcome }, (performance.now() - startedAtMs) / 1_000);
+  }
+}
+
+/** Total bytes of the values, without headers. */
+export function bytesOf(messages: readonly LogMessage[]): number {
+  return messages.reduce((sum, message) => sum + message.value.length, 0);
+}

@@ -1,15 +1,17 @@
 /**
  * The port of the event log: the ordered, durable log between the processes that accept events and those that store
- * them. Adapters: in-process (`in-process/`) and Kafka (`kafka/`). One contract suite, `test/contract/event-log`, runs
+ * them; and the port of its dead-letter queue. Adapters: in-process (`in-process/`, with a table in Postgres as the
+ * queue) and Kafka (`kafka/`). The contract suites `test/contract/event-log` and `test/contract/dead-letters` run
  * against each.
  */
 import type { Topic } from '../../schemas/topics.ts';
+import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { Sql } from '../postgres/pool.ts';
 
 /** One event to publish. Events with the same key keep their order and go to the same consumer. */
 export interface LogMessage {
   readonly key: string;
-  /** In Confluent's wire format, see `wire-format.ts`. */
+  /** In Confluent's wire format, see `avro.ts`. */
   readonly value: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
 }
@@ -85,8 +87,8 @@ export interface FollowOptions {
   /**
    * Receives the records of a partition in log order as soon as they have an offset, which may be before they are
    * durable. After an outage some records may be repeated. The call must finish its work before it returns: the log
-   * buffers nothing for followers, so that none can delay publishers or increase memory. The log logs what it throws
-   * and continues with the next records.
+   * buffers nothing for followers, so that none can delay publishers or increase memory. If it throws, the event log
+   * writes the error to the application log and continues with the next records.
    */
   onRecords(records: readonly LogRecord[]): void;
 }
@@ -118,7 +120,7 @@ export interface EventLog {
   /**
    * Follows `topic` outside its consumer groups. Resolves when all events that were in the log at the call were passed
    * on. Later events follow, also across outages of the log.
-   * @throws what the log throws if it cannot be read now, DRAINING after {@link EventLog.close} was called.
+   * @throws EVENT_LOG_UNAVAILABLE if the log cannot be read now, DRAINING after {@link EventLog.close} was called.
    */
   follow(topic: Topic, options: FollowOptions): Promise<TopicFollower>;
   /**
@@ -136,7 +138,8 @@ export interface EventLog {
   /** Deletes a begun insert batch, in the transaction that marks its hours dirty. */
   completeInsert(insertBatch: InsertBatch, transaction: Sql): Promise<void>;
   /**
-   * The log-end offsets of the topic now, after everything that was published before. For {@link EventLog.stored}.
+   * Current log-end offsets of the topic; every event published before the call is below them. For {@link
+   * EventLog.stored}.
    * @throws if the log cannot be read.
    */
   position(topic: Topic): Promise<LogPosition>;
@@ -151,3 +154,62 @@ export interface EventLog {
   /** Finishes what was accepted, then closes the log. */
   close(): Promise<void>;
 }
+
+/** For {@link EventLog.publish} and {@link EventLog.follow} after {@link EventLog.close}. */
+export function drainingError(): RunlakeError {
+  return runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
+}
+
+/** For {@link EventLog.publish} if too many bytes are pending. */
+export function overloadedError(): RunlakeError {
+  const what = 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES';
+  return runlakeError('OVERLOADED', { what }, { retryAfterSeconds: 1 });
+}
+
+/** A dead-letter record as a list shows it. */
+export interface DeadLetterHead {
+  /** Id of the dead-letter record: `<topic>/…`. */
+  readonly id: string;
+  /** Topic that the event was published to; partition and offset refer to it. */
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  readonly key: string;
+  readonly sizeBytes: number;
+  readonly reason: string;
+  /** Step that refused the event: `framing`, `schema`, `walk`, `key`, `insert` or `defer`. */
+  readonly step: string;
+  /** Time at which it was written to the queue, in milliseconds since 1970. */
+  readonly deadAtMs: number;
+}
+
+/** A record that could not be stored. */
+export interface DeadLetterRecord extends DeadLetterHead {
+  /** The original bytes of the event. */
+  readonly value: Buffer;
+  /** The original headers. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface DeadLetterFilter {
+  readonly topics: readonly Topic[];
+  readonly step?: string | undefined;
+  /** Only records written to the queue at this time or later, in milliseconds since 1970. */
+  readonly sinceMs?: number | undefined;
+  /** Only records written to the queue at this time or earlier, in milliseconds since 1970. */
+  readonly untilMs?: number | undefined;
+}
+
+/** Reads the records that {@link EventLog.deadLetter} has written. */
+export interface DeadLetterQueue {
+  /** The newest matching records, newest first. Does not read values if the store can omit them. */
+  list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
+  /** Number of records of the topic, replayed ones included; counts at most {@link maxCounted}. */
+  count(topic: Topic): Promise<number>;
+  /** `undefined` if no record has that id, or no longer. */
+  find(id: string): Promise<DeadLetterRecord | undefined>;
+  close(): Promise<void>;
+}
+
+/** Keeps counting cheap. */
+export const maxCounted = 100_000;

@@ -13,8 +13,7 @@
  *      Each tenant has its own queue, so one tenant cannot fill the queue of another.
  */
 import { runlakeError } from '../errors/runlake-error.ts';
-import { counter, histogram } from '../telemetry/metrics.ts';
-import { scrapedGauge } from '../telemetry/scraped-gauge.ts';
+import { counter, histogram, scrapedGauge } from '../telemetry/metrics.ts';
 
 export interface FairSlotsOptions {
   /** Label of the metrics, and parameter of OVERLOADED. */

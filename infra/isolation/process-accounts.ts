@@ -18,7 +18,7 @@ import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { makeProcessFolder } from '../embedded/process-folder.ts';
+import { makeProcessFolder } from '../embedded/process-identity.ts';
 
 export interface ProcessAccount {
   readonly uid: number;

@@ -1,3 +1,8 @@
+import type { Hash } from 'node:crypto';
+import { type FileHandle, open } from 'node:fs/promises';
+import type { ErrorCode } from '../errors/catalogue.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+
 /**
  * The port of export destinations. Adapters: a bucket with the S3 API (`s3/`) and a local folder (`local/`). The
  * contract suite `test/contract/objects` runs against both.
@@ -59,7 +64,10 @@ export interface GetOptions extends ObjectCallOptions {
 export interface UploadOptions extends ObjectCallOptions {
   /** Called with the id of a multipart upload before the first part is sent; the upload continues when it resolves. */
   readonly recordUpload?: (uploadId: string) => Promise<void>;
-  /** Called before an object is replaced, if the store can tell; rejects if the caller has lost the right to write. */
+  /**
+   * Called before an existing object is overwritten, on stores with conditional writes. Rejects if the caller may no
+   * longer write.
+   */
   readonly mayReplace?: () => Promise<void>;
   /** Called with the number of bytes uploaded so far. */
   readonly onProgress?: (bytes: number) => void;
@@ -71,4 +79,74 @@ export interface Uploaded {
   readonly sha256: string;
   /** As in {@link ObjectStore.stat}; undefined if the store has none, or without read permission. */
   readonly etag?: string | undefined;
+}
+
+/** The operation of an object store that failed; the checks of a destination have the same names. */
+export type ObjectStep = 'reach' | 'write' | 'read' | 'delete' | 'upload';
+
+export interface ObjectCall {
+  readonly step: ObjectStep;
+  /** The object or location, in a form that the owner of the destination recognises. */
+  readonly where: string;
+}
+
+type DestinationCode = Extract<ErrorCode, `DESTINATION_${string}`>;
+
+/** Creates a catalogue error for one call of a store, with a reason for the owner of the destination. */
+export function destinationError(
+  code: DestinationCode,
+  { step, where }: ObjectCall,
+  reason: string,
+  cause?: unknown,
+): RunlakeError {
+  return runlakeError(code, { step, where, reason }, { cause });
+}
+
+/** Whether the error of a call means that the object does not exist. */
+export function isMissing(error: unknown): boolean {
+  return isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING';
+}
+
+/** Joins the parts of an object key with single slashes; skips empty parts and trims slashes at the ends of parts. */
+export function joinKey(...parts: readonly (string | undefined)[]): string {
+  return parts.flatMap((part) => part?.replace(/^\/+|\/+$/g, '') || []).join('/');
+}
+
+/** Reads the first `maxBytes` of a stream, then destroys the stream and its connection. */
+export async function readAtMost(stream: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of stream) {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes > maxBytes) break;
+  }
+  return Buffer.concat(chunks).subarray(0, maxBytes);
+}
+
+/** Opens the file of an upload. Runlake created it, so a missing file is an internal error. */
+export function openSource(path: string): Promise<FileHandle> {
+  return open(path, 'r').catch((cause) => {
+    throw runlakeError('INTERNAL', {}, { cause });
+  });
+}
+
+/** Small enough that hashing one chunk does not block the event loop. */
+export const chunkBytes = 1024 ** 2;
+
+/** Fills `buffer` with the contents of the file from `position` on, and updates all `hashes`. */
+export async function fillFrom(
+  file: FileHandle,
+  buffer: Buffer,
+  position: number,
+  hashes: readonly Hash[],
+): Promise<void> {
+  for (let filled = 0; filled < buffer.length; ) {
+    const length = Math.min(chunkBytes, buffer.length - filled);
+    const { bytesRead } = await file.read(buffer, filled, length, position + filled);
+    if (bytesRead === 0) throw runlakeError('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
+    const chunk = buffer.subarray(filled, filled + bytesRead);
+    for (const hash of hashes) hash.update(chunk);
+    filled += bytesRead;
+  }
 }

@@ -4,8 +4,9 @@
  *
  * Invariant: an expired role is not in use. Its process extends the expiry (`VALID UNTIL`) while it runs.
  *
- *   1. Drop expired roles; create the own role and grant its privileges. Each in one transaction, in one process at a time.
- *   2. Test the connection. If something else refuses it (`pg_hba.conf`, a pooler with a list of users), drop the role again.
+ *   1. Drop expired roles, then create the role of this process and grant its privileges: one transaction each, under a
+ *      lock.
+ *   2. Test the connection. If it is refused (by `pg_hba.conf` or a pooler with a list of users), drop the role again.
  *   3. Repeat step 1 several times before the expiry, to extend it. If another process has dropped the role because
  *      this process was suspended for too long, create it again with the same password.
  *   4. `close` drops the role. If the process dies before, another process or the next start drops it.

@@ -8,7 +8,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 export interface Sealer {
   /** @param row identifies the row that stores the secret, for example its id. */
   seal(text: string, row: string): string;
-  /** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN; the errors contain nothing of the secret. */
+  /** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN; the errors never contain any part of the secret. */
   open(sealed: string, row: string): Opened;
 }
 

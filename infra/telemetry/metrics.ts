@@ -1,9 +1,10 @@
-import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
 
 /**
  * The metrics of this process, which `/metrics` serves. Modules create their metrics at the top level, with the
  * functions below. Names start with `runlake_` and end with their unit, or with `_total` for counters (Prometheus:
- * "Metric and label naming"). Gauges are computed at each scrape: `scraped-gauge.ts`.
+ * "Metric and label naming"). Gauges are computed at each scrape: {@link scrapedGauge}.
  */
 export const registry = new Registry();
 
@@ -11,7 +12,7 @@ type Name = `runlake_${string}`;
 type CounterName = `${Name}_total`;
 type HistogramName = `${Name}_${'seconds' | 'bytes' | 'rows'}`;
 /** A gauge that counts things is named after the things, without a unit. */
-export type GaugeName = Name;
+type GaugeName = Name;
 
 export function counter<Label extends string>(
   name: CounterName,
@@ -34,4 +35,117 @@ export function histogram<Label extends string>(
 export function collectProcessMetrics(): void {
   if (registry.getSingleMetric('runlake_process_cpu_seconds_total') !== undefined) return;
   collectDefaultMetrics({ register: registry, prefix: 'runlake_' });
+}
+
+export interface Sample<Label extends string> {
+  readonly labels: Readonly<Record<Label, string | number>>;
+  readonly value: number;
+}
+
+/** Reads the current values; `undefined` if there is none. */
+export type Look<Label extends string> = () => Samples<Label> | Promise<Samples<Label>>;
+type Samples<Label extends string> = readonly Sample<Label>[] | number | undefined;
+
+export interface ScrapedGauge<Label extends string> {
+  /**
+   * Sets the function that reads the values; replaces an earlier one.
+   *
+   * @param everyMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a store
+   *   use the default of 5 seconds, so that frequent scrapes cost the store no more.
+   * @returns a function that removes it; the gauge is then absent.
+   */
+  showing(look: Look<Label>, everyMs?: number): () => void;
+}
+
+export const maxWaitMs = 1_000;
+
+const failures = counter('runlake_scrape_failures_total', 'Gauges that could not be read in time for a scrape.', [
+  'metric',
+]);
+
+/**
+ * Creates a gauge whose values are read at each scrape, possibly from a store.
+ *
+ * Invariant: a scrape waits at most {@link maxWaitMs} for a gauge, at most one read of a gauge runs at a time, and a
+ * new read starts no sooner than `everyMs` after the start of the last one, however many scrapers there are.
+ *
+ *   1. A scrape within `everyMs` of the last read returns the result of that read.
+ *   2. Otherwise it starts a read, or joins the running one, and waits for it at most {@link maxWaitMs}.
+ *   3. If the read fails or times out, the gauge is absent from this scrape (neither zero nor the old value) and
+ *      `runlake_scrape_failures_total` counts it. The result of a late read is used by the next scrape.
+ */
+export function scrapedGauge<Label extends string>(
+  name: GaugeName,
+  help: string,
+  labelNames: readonly Label[],
+): ScrapedGauge<Label> {
+  let current: GaugeReader<Label> | undefined;
+  const gauge: Gauge<Label> = new Gauge({
+    name,
+    help,
+    labelNames: [...labelNames],
+    registers: [registry],
+    collect: async () => {
+      const samples = await current?.samples();
+      clear();
+      for (const { labels, value } of samples ?? []) gauge.set(labels, value);
+    },
+  });
+  /** prom-client initialises a gauge without labels to 0, but an unknown value must not be shown as zero. */
+  function clear(): void {
+    gauge.reset();
+    if (labelNames.length === 0) gauge.remove();
+  }
+  clear();
+  return {
+    showing(look, everyMs = 5_000) {
+      const mine = new GaugeReader(name, look, everyMs);
+      current = mine;
+      return () => {
+        if (current === mine) current = undefined;
+      };
+    },
+  };
+}
+
+class GaugeReader<Label extends string> {
+  readonly #name: string;
+  readonly #look: Look<Label>;
+  readonly #everyMs: number;
+  #startedAtMs = Number.NEGATIVE_INFINITY;
+  #inFlight: Promise<readonly Sample<Label>[] | undefined> | undefined;
+  #found: readonly Sample<Label>[] | undefined;
+
+  constructor(name: string, look: Look<Label>, everyMs: number) {
+    this.#name = name;
+    this.#look = look;
+    this.#everyMs = everyMs;
+  }
+
+  async samples(): Promise<readonly Sample<Label>[] | undefined> {
+    if (this.#inFlight === undefined) {
+      if (performance.now() - this.#startedAtMs < this.#everyMs) return this.#found;
+      this.#startedAtMs = performance.now();
+      this.#inFlight = this.#read().finally(() => {
+        this.#inFlight = undefined;
+      });
+    }
+    const found = await withTimeout(this.#inFlight, maxWaitMs);
+    if (found !== timedOut) return found;
+    failures.inc({ metric: this.#name });
+    return undefined;
+  }
+
+  async #read(): Promise<readonly Sample<Label>[] | undefined> {
+    try {
+      const found = await this.#look();
+      this.#found =
+        typeof found === 'number' ? [{ labels: {} as Record<Label, string | number>, value: found }] : found;
+    } catch {
+      // Readiness and the logs of other components report the error of the store.
+      this.#found = undefined;
+      failures.inc({ metric: this.#name });
+    }
+    return this.#found;
+  }
 }

@@ -1,8 +1,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { runlakeError } from '../errors/runlake-error.ts';
-import { checkHealth } from './check-health.ts';
-import type { HealthCheck } from './health-check.ts';
+import { checkHealth, type HealthCheck } from './health.ts';
 import type { Logger } from './logger.ts';
 import { collectProcessMetrics, registry } from './metrics.ts';
 

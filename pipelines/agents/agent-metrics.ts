@@ -1,5 +1,4 @@
-import { counter } from '../../infra/telemetry/metrics.ts';
-import { scrapedGauge } from '../../infra/telemetry/scraped-gauge.ts';
+import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 
 export const runsEnded = counter(
   'runlake_agents_runs_total',

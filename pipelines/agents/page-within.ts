@@ -45,7 +45,7 @@ export function requireWithin(rows: number, bytes: number, limitBytes: number): 
   if (rows > 1 && bytes > limitBytes) throw tooLarge(limitBytes);
 }
 
-/** The columns that `select` names, as a list for SQL; all of them without `select`, the first if `select` names none. */
+/** The columns that `select` names, as a list for SQL: all if `select` is undefined, the first if it is empty. */
 export function selectedColumns(columns: string, select: readonly string[] | null | undefined): string {
   if (!select) return columns;
   const all = columns.split(', ');

@@ -1,4 +1,4 @@
-import type { AvroWriter } from '../../infra/event-log/avro-writer.ts';
+import type { AvroWriter } from '../../infra/event-log/avro.ts';
 
 /**
  * A complete attachment, identified by workspace, run and name. Of several events with one identity, the last received wins.

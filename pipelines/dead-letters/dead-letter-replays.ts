@@ -1,9 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { DeadLetter, DeadLetters } from '../../infra/event-log/dead-letters.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
-import { lastReplayOf, markReplayed } from '../../infra/event-log/in-process/mark-replayed.ts';
-import { storedDeadLetters } from '../../infra/event-log/in-process/stored-dead-letters.ts';
+import type { DeadLetterQueue, DeadLetterRecord, EventLog } from '../../infra/event-log/event-log.ts';
+import {
+  lastReplayOf,
+  markReplayed,
+  postgresDeadLetterQueue,
+} from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
@@ -65,7 +67,7 @@ export async function countUnreplayed(
   {
     deadLetters,
     database,
-  }: { readonly deadLetters: Pick<DeadLetters, 'count'>; readonly database: Pick<Database, 'query'> },
+  }: { readonly deadLetters: Pick<DeadLetterQueue, 'count'>; readonly database: Pick<Database, 'query'> },
   topics: readonly Topic[],
 ): Promise<{ labels: { topic: string }; value: number }[]> {
   const replays = await countReplays(database);
@@ -87,7 +89,7 @@ const waitMs = 30_000;
  * @throws REPLAY_UNCONFIRMED, JOBS_UNAVAILABLE
  */
 export async function replayThroughJob(
-  deadLetter: DeadLetter,
+  deadLetter: DeadLetterRecord,
   { jobs, database, limitMs = waitMs }: { readonly jobs: Jobs; readonly database: Database; readonly limitMs?: number },
 ): Promise<void> {
   const before = await lastReplayOf(database, deadLetter.id);
@@ -104,7 +106,7 @@ export async function publishStoredDeadLetter(
   { log, database }: { readonly log: EventLog; readonly database: Database },
   deadLetterId: string,
 ): Promise<void> {
-  const deadLetter = await storedDeadLetters(database).find(deadLetterId);
+  const deadLetter = await postgresDeadLetterQueue(database).find(deadLetterId);
   const topic = topics.find(({ name }) => name === deadLetter?.topic);
   if (deadLetter === undefined || topic === undefined) return;
   const { key, value, headers } = deadLetter;

@@ -13,9 +13,9 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import { readableRecord } from '../../infra/event-log/avro-json.ts';
-import type { DeadLetter } from '../../infra/event-log/dead-letters.ts';
-import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
+import { schemaIdOf } from '../../infra/event-log/avro.ts';
+import { readableRecord } from '../../infra/event-log/avro-schema.ts';
+import type { DeadLetterRecord } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
@@ -61,7 +61,7 @@ export interface ReplayDeps {
   readonly clickhouse: ClickHouse;
   readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
   /** Resolves when the event is in the log. */
-  readonly publish: (deadLetter: DeadLetter) => Promise<void>;
+  readonly publish: (deadLetter: DeadLetterRecord) => Promise<void>;
 }
 
 type Replay =
@@ -71,7 +71,7 @@ type Replay =
 
 /** @throws what the stores and the log throw. */
 export async function replayDeadLetter(
-  deadLetter: DeadLetter,
+  deadLetter: DeadLetterRecord,
   deps: ReplayDeps,
   { force }: { readonly force: boolean },
 ): Promise<Replay> {
@@ -93,7 +93,7 @@ export async function replayDeadLetter(
 
 /** Steps 1 and 2. */
 async function reasonAgainst(
-  deadLetter: DeadLetter,
+  deadLetter: DeadLetterRecord,
   { clickhouse, schemaOf }: ReplayDeps,
 ): Promise<string | undefined> {
   const record = await decodeRecord(deadLetter, schemaOf);
@@ -109,7 +109,7 @@ async function reasonAgainst(
 
 /** Decodes the event of a dead-letter record for display; undefined if no schema matches. */
 export async function decodeRecord(
-  deadLetter: Pick<DeadLetter, 'value'>,
+  deadLetter: Pick<DeadLetterRecord, 'value'>,
   schemaOf: ReplayDeps['schemaOf'],
 ): Promise<Record<string, unknown> | undefined> {
   const schemaId = schemaIdOf(deadLetter.value);

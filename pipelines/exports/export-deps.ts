@@ -4,8 +4,8 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import type { ExportFormat, ExportScope } from './export-scope.ts';
-import type { SliceSource } from './runs/export-run.ts';
+import type { ChunkSource } from './export-run.ts';
+import type { ExportFormat, ExportScope } from './record.ts';
 
 export type ExportLimits = Pick<
   Config,
@@ -21,12 +21,6 @@ export type ExportLimits = Pick<
   | 'exportsPerWorkspace'
   | 'exportTimeoutMs'
 >;
-
-/**
- * Allowance for clocks of processes that differ: an export includes runs that are received up to this long after its
- * request.
- */
-export const clockSkewMs = 1_000;
 
 /** Dependencies of every operation on bulk exports. */
 export interface ExportDeps {
@@ -49,6 +43,6 @@ export interface WorkDeps extends ExportDeps {
     readonly workspaceId: string;
     readonly destinationId: string;
   }) => Promise<ObjectStore>;
-  /** Opens the source that turns the members of an export run into files. */
-  readonly openSource: (scope: ExportScope, format: ExportFormat) => SliceSource<unknown>;
+  /** Opens the pipeline that reads the runs of an export run and writes them as files. */
+  readonly openSource: (scope: ExportScope, format: ExportFormat) => ChunkSource<unknown>;
 }

@@ -1,9 +1,70 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { eachAtMost } from './each-at-most.ts';
-import { formatOf, keyOfManifest, keyOfPart } from './export-locations.ts';
-import type { ExportRecord } from './export-record.ts';
+import { textOf } from './checkpoint.ts';
+import type { WorkDeps } from './export-deps.ts';
+import { type ExportRecord, formatOf, keyOfManifest, keyOfPart } from './record.ts';
+import { endExport, enqueueWaiting, finishExport } from './states.ts';
+
+/**
+ * Ends an export whose export runs are all COMPLETED: checks its files and writes the manifest.
+ *
+ * @throws errors of the database, transient errors of the object store, and the reason of `signal`.
+ */
+export async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: AbortSignal): Promise<void> {
+  try {
+    const store = await deps.openStore(of);
+    try {
+      const check = await verifyFiles(deps, of, store, signal);
+      if (check.kind === 'gone') return await failExport(deps, of, check);
+      if (check.unchecked > 0) {
+        const about = { exportId: of.id, files: check.unchecked };
+        deps.logger.warn(about, 'cannot check files of a bulk export: its destination denies reading');
+      }
+      const manifest = await writeManifest(deps, of, store, { uncheckedFiles: check.unchecked, signal });
+      const completed = await finishExport(deps, of.id, { to: 'COMPLETED', reason: null });
+      // If the export was cancelled or timed out meanwhile, no manifest may say that it is complete. If another worker
+      // completed it, the manifest stays.
+      if (!completed && !(await isCompleted(deps, of.id))) await manifest.takeBack();
+    } finally {
+      await store.close();
+    }
+  } catch (err) {
+    if (!isRunlakeError(err) || err.class !== 'caller') throw err;
+    deps.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
+    await finishExport(deps, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
+  }
+}
+
+/**
+ * A lost file cannot be made again, so there is no retry. The export becomes FAILED. The export run stays COMPLETED,
+ * and its `errors` names the cause too.
+ */
+async function failExport(
+  deps: WorkDeps,
+  of: ExportRecord,
+  { runId, error }: Extract<FilesCheck, { kind: 'gone' }>,
+): Promise<void> {
+  deps.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is missing in its destination');
+  const now = deps.now();
+  const ended = await deps.database.transaction(async (tx) => {
+    const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: textOf(error) }, now);
+    if (workspaceId === undefined) return undefined;
+    await tx.execute(
+      `UPDATE bulk_export_runs SET updated_at = $3,
+         errors = coalesce(errors, '{}') || jsonb_build_object('retry_' || retry_number, $2::text)
+       WHERE id = $1 AND status = 'COMPLETED'`,
+      [runId, textOf(error), now.toISOString()],
+    );
+    return workspaceId;
+  });
+  if (ended !== undefined) await enqueueWaiting(deps, ended);
+}
+
+async function isCompleted({ database }: Pick<WorkDeps, 'database'>, exportId: string): Promise<boolean> {
+  const [of] = await database.query(`SELECT FROM bulk_exports WHERE id = $1 AND status = 'COMPLETED'`, [exportId]);
+  return of !== undefined;
+}
 
 /** Version of the manifest's format. Adding a field does not change it. */
 const manifestVersion = 1;
@@ -32,7 +93,7 @@ interface ManifestRun {
  * @returns `takeBack`, which deletes the manifest if the export turns out to have ended in another state.
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
-export async function writeManifest(
+async function writeManifest(
   { database }: { readonly database: Database },
   of: ExportRecord,
   store: ObjectStore,
@@ -96,14 +157,6 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/**
- * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was
- * emptied, or deleted and created again, accepts writes without an error.
- *
- * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a
- * few minutes are checked again, because they may have been deleted meanwhile.
- */
-
 const requestsAtOnce = 8;
 /** Files per UPDATE. */
 const chunkFiles = 200;
@@ -119,12 +172,20 @@ interface RecordedFile {
 }
 
 /** Result of the check: `unchecked` is the number of files that the destination denies reading. */
-export type FilesCheck =
+type FilesCheck =
   | { readonly kind: 'present'; readonly unchecked: number }
   | { readonly kind: 'gone'; readonly runId: string; readonly error: RunlakeError };
 
-/** @throws errors of the object store and the database, and the reason of `signal`. */
-export async function verifyFiles(
+/**
+ * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was
+ * emptied, or deleted and created again, accepts writes without an error.
+ *
+ * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a
+ * few minutes are checked again, because they may have been deleted meanwhile.
+ *
+ * @throws errors of the object store and the database, and the reason of `signal`.
+ */
+async function verifyFiles(
   { database }: { readonly database: Database },
   of: ExportRecord,
   store: ObjectStore,
@@ -189,4 +250,29 @@ async function storeChecked(database: Database, files: readonly RecordedFile[]):
      WHERE f.bulk_export_run_id = found.run_id AND f.part = found.part`,
     [files.map(({ runId }) => runId), files.map(({ part }) => part)],
   );
+}
+
+/**
+ * Calls `work` for each of `items`, with at most `max` calls in flight. Continues after a rejected call.
+ *
+ * @param signal If aborted, no further call starts.
+ * @throws the first rejection of `work`, after all calls have ended.
+ */
+export async function eachAtMost<Item>(
+  max: number,
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+  signal?: AbortSignal,
+): Promise<void> {
+  const errors: unknown[] = [];
+  // All workers share one iterator, so that each item is taken once.
+  const remaining = items.values();
+  const worker = async () => {
+    for (const item of remaining) {
+      if (signal?.aborted) return;
+      await work(item).catch((error) => errors.push(error));
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(max, items.length) }, worker));
+  if (errors.length > 0) throw errors[0];
 }

@@ -1,16 +1,36 @@
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Jobs } from '../../infra/jobs/jobs.ts';
-import { advanceExport, coordinateExport } from './coordinate-export.ts';
-import { eachAtMost } from './each-at-most.ts';
-import { enqueueRun } from './enqueue.ts';
-import type { WorkDeps } from './export-deps.ts';
-import { unfinishedExports } from './export-metrics.ts';
-import { finishExport } from './finish-export.ts';
-import { FairAttempts, LiveAttempts } from './runs/live-attempts.ts';
-import { dueRuns } from './runs/run-record.ts';
-import { tidyRun } from './runs/tidy-run.ts';
-import { spawnDue } from './schedules.ts';
-import { openWorkFolders } from './work-folders.ts';
+/**
+ * The scheduler of bulk exports: starts exports, queues their export runs, ends them, and spawns those of schedules.
+ *
+ * A job calls {@link coordinateExport} for a new export, a worker calls {@link advanceExport} when an export run has
+ * ended, and {@link sweepExports} does both for all exports, periodically. All are idempotent, and any number of
+ * processes may call them at the same time.
+ *
+ * Invariants:
+ *   - At most `exportsPerWorkspace` exports of a workspace are RUNNING.
+ *   - An export gets its export runs exactly once, in the transaction that makes it RUNNING.
+ *   - The intervals of a schedule follow each other without a gap, and each is spawned exactly once, also after crashes:
+ *     one transaction that locks the schedule's row inserts the new export and advances the schedule.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { topics } from '../../schemas/topics.ts';
+import { formatTimeWithZone } from '../ingest/run-event/times.ts';
+import { insertExport, readLogEndOffsets } from './create-cancel.ts';
+import type { ExportDeps, WorkDeps } from './export-deps.ts';
+import { tidyRun } from './export-run.ts';
+import { completeExport, eachAtMost } from './manifest.ts';
+import { type ExportRecord, exportColumns, isProjectDeleted, microsOf } from './record.ts';
+import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
+
+/** Runs that ended earlier are no longer tidied: their bucket probably stays unreachable. */
+const maxTidyAgeHours = 24;
+const maxConcurrentTidies = 20;
+/** Each manifest is held in memory. */
+const maxConcurrentManifests = 8;
+/** Maximum number of buckets per sweep, for each of the two kinds of work. */
+const maxBucketsPerSweep = 200;
+/** A sweep starts no work on a bucket after this time. */
+const bucketDeadlineMs = 15_000;
 
 /**
  * Sweeps all exports, periodically and after a start. The content of the queues can be derived from the rows alone, so
@@ -24,26 +44,15 @@ import { openWorkFolders } from './work-folders.ts';
  *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of ended
  *      runs are removed.
  *
- * None of this runs as a job, because it rebuilds the queues. Any number of processes may sweep at the same time. Job
- * ids keep jobs that are already queued from being added again. An error in one step does not keep the others from
- * running.
+ * None of this runs as a job, because it rebuilds the queues. Job ids keep jobs that are already queued from being added
+ * again. An error in one step does not keep the others from running.
  *
  * Buckets may be slow, or hang until their client times out. They therefore come last: a sweep processes a random part
  * of them with limited concurrency, and starts none after a deadline, so that no bucket delays the next sweep for long,
  * or another bucket for ever.
+ *
+ * @param signal If aborted, no further bucket is processed, and writing manifests stops.
  */
-
-/** Runs that ended earlier are no longer tidied: their bucket probably stays unreachable. */
-const maxTidyAgeHours = 24;
-const maxConcurrentTidies = 20;
-/** Each manifest is held in memory. */
-const maxConcurrentManifests = 8;
-/** Maximum number of buckets per sweep, for each of the two kinds of work. */
-const maxBucketsPerSweep = 200;
-/** A sweep starts no work on a bucket after this time. */
-const bucketDeadlineMs = 15_000;
-
-/** @param signal If aborted, no further bucket is processed, and writing manifests stops. */
 export async function sweepExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
   const runStep = (name: string, step: Promise<void>) =>
     step.catch((err) => deps.logger.warn({ err, step: name }, 'a step of the export sweep failed'));
@@ -51,7 +60,7 @@ export async function sweepExports(deps: WorkDeps, signal?: AbortSignal): Promis
   await runStep('overdue exports', timeOutExports(deps));
   await runStep('schedules', spawnDue(deps));
   await runStep('waiting exports', startExports(deps));
-  await runStep('runs', queueRuns(deps));
+  await runStep('runs', queueDueRuns(deps));
   await Promise.all([runStep('manifests', endExports(deps, signal)), runStep('tidying', tidyRuns(deps, signal))]);
 }
 
@@ -89,10 +98,6 @@ async function startExports(deps: WorkDeps): Promise<void> {
   }
 }
 
-async function queueRuns(deps: WorkDeps): Promise<void> {
-  for (const run of await dueRuns(deps.database, deps.limits, deps.now())) await enqueueRun(deps, run);
-}
-
 async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
   const ended = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
@@ -121,60 +126,271 @@ function bucketDeadline(signal?: AbortSignal): AbortSignal {
   return signal === undefined ? overdue : AbortSignal.any([overdue, signal]);
 }
 
-/**
- * The bulk export workers of one process: they start exports, make the files of export runs, and sweep periodically.
- * Rows in Postgres limit the concurrency over all processes; `concurrency` limits it in this process.
- *
- * On stop the process claims nothing more. Its running export runs are released at once, without a retry, so that
- * another worker can claim them.
- */
+const pollIntervalMs = 100;
+/** How long one call waits for the log; later calls try again. */
+const defaultLogTimeoutMs = 10_000;
 
-interface ExportWorkers {
-  /** Releases the export runs; resolves when no work is left. Jobs are still taken from the queue, but do nothing. */
-  stop(): Promise<void>;
+/**
+ * Starts an export when its preconditions hold.
+ *
+ *   1. Everything that the log accepted before the export was created must be stored. If it is not stored within the
+ *      timeout, the sweep tries again.
+ *   2. The workspace must be below its limit, which is checked under a lock on the workspace row. Otherwise the export
+ *      waits until another export of the workspace ends.
+ *   3. One export run is created for each UTC day of the range, and the export becomes RUNNING.
+ *   4. The first export runs are queued.
+ *
+ * For an export that is already RUNNING, only step 4 is done, and the export is ended if no export run is left.
+ *
+ * @throws errors of the log, the database and the object store; the sweep then calls this again.
+ */
+export async function coordinateExport(
+  deps: WorkDeps,
+  exportId: string,
+  signal?: AbortSignal,
+  logTimeoutMs = defaultLogTimeoutMs,
+): Promise<void> {
+  const [of] = await deps.database.query<ExportRecord>(
+    `SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1 AND interval_hours IS NULL`,
+    [exportId],
+  );
+  if (of === undefined) return;
+  if (of.status === 'CREATED') {
+    if (!(await isLogStored(deps, of, signal, logTimeoutMs))) return;
+    if (await isProjectDeleted(deps.database, of)) {
+      await finishExport(deps, exportId, { to: 'FAILED', reason: 'Its project was deleted.' });
+      return;
+    }
+    if (!(await startExport(deps, of))) return;
+  } else if (of.status !== 'RUNNING') return;
+  await queueDueRuns(deps, { exportId });
+  if (of.status === 'RUNNING') await advanceExport(deps, exportId);
 }
 
-/** @throws WORK_FILE_UNUSABLE if the work folder cannot be used. */
-export async function startExportWorkers(
-  deps: WorkDeps & { readonly jobs: Jobs },
-  options: { readonly workFolder: string; readonly concurrency: number; readonly sweepMs: number },
-): Promise<ExportWorkers> {
-  const { database, jobs, limits, logger } = deps;
-  const folders = await openWorkFolders(options.workFolder);
-  const attempts = new LiveAttempts(database, limits, logger);
-  const inFlight = new Set<Promise<void>>();
-  const track = (work: Promise<void>) => {
-    const tracked = work.finally(() => inFlight.delete(tracked));
-    inFlight.add(tracked);
-    return tracked;
-  };
-  jobs.work('coordinate-export', ({ export_id: exportId }, { signal }) =>
-    attempts.stopping ? Promise.resolve() : coordinateExport(deps, exportId, signal),
-  );
-  const fair = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
-  jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
-  // The first sweep starts at once and continues what was interrupted when the last process ended.
-  let nextSweep: NodeJS.Timeout | undefined;
-  const stopped = new AbortController();
-  const sweep = async () => {
-    await track(sweepExports(deps, stopped.signal));
-    if (!attempts.stopping) nextSweep = setTimeout(() => void sweep(), options.sweepMs);
-  };
-  void sweep();
-  const hide = unfinishedExports.showing(async () => {
-    const counted = await database.query<{ status: string; value: number }>(
-      `SELECT status, count(*) AS value FROM bulk_exports WHERE finished_at IS NULL AND interval_hours IS NULL GROUP BY status`,
+async function isLogStored(
+  { log }: ExportDeps,
+  { logPosition }: ExportRecord,
+  signal: AbortSignal | undefined,
+  logTimeoutMs: number,
+): Promise<boolean> {
+  const endMs = performance.now() + logTimeoutMs;
+  for (const [name, position] of Object.entries(logPosition ?? {})) {
+    const topic = topics.find((each) => each.name === name);
+    if (topic === undefined) continue;
+    while (!(await log.stored(topic, position))) {
+      if (signal?.aborted || performance.now() >= endMs) return false;
+      await pause(pollIntervalMs);
+    }
+  }
+  return true;
+}
+
+async function startExport({ database, limits, now }: ExportDeps, of: ExportRecord): Promise<boolean> {
+  const windows = dayWindows(of.startTime, of.endTime as string);
+  const at = now().toISOString();
+  return database.transaction(async (tx) => {
+    // Every start of an export locks this row, so that starts in one workspace are counted one after the other.
+    await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [of.workspaceId]);
+    const [{ running } = { running: 0 }] = await tx.query<{ running: number }>(
+      `SELECT count(*) AS running FROM bulk_exports
+       WHERE workspace_id = $1 AND status = 'RUNNING' AND interval_hours IS NULL`,
+      [of.workspaceId],
     );
-    return counted.map(({ status, value }) => ({ labels: { status }, value }));
+    if (running >= limits.exportsPerWorkspace) {
+      const reason = `Waiting until fewer than ${limits.exportsPerWorkspace} exports of the workspace are running.`;
+      await tx.execute(
+        `UPDATE bulk_exports SET status_reason = $2, updated_at = $3
+         WHERE id = $1 AND status = 'CREATED' AND status_reason IS DISTINCT FROM $2`,
+        [of.id, reason, at],
+      );
+      return false;
+    }
+    const started = await tx.execute(
+      `UPDATE bulk_exports SET status = 'RUNNING', status_reason = NULL, started_at = $2, updated_at = $2
+       WHERE id = $1 AND status = ANY ($3)`,
+      [of.id, at, statesBefore('export', 'RUNNING')],
+    );
+    if (started === 0) return false;
+    await tx.execute(
+      `INSERT INTO bulk_export_runs (id, bulk_export_id, workspace_id, start_time, end_time, status, next_attempt_at,
+         created_at, updated_at)
+       SELECT id, $1, $2, start_time, end_time, 'CREATED', $3, $3, $3
+       FROM unnest($4::uuid[], $5::timestamptz[], $6::timestamptz[]) AS window_of_day (id, start_time, end_time)`,
+      [
+        of.id,
+        of.workspaceId,
+        at,
+        windows.map(() => randomUUID()),
+        windows.map(({ start }) => start),
+        windows.map(({ end }) => end),
+      ],
+    );
+    return true;
   });
-  return {
-    stop: async () => {
-      attempts.stop();
-      stopped.abort(runlakeError('DRAINING'));
-      clearTimeout(nextSweep);
-      await Promise.allSettled(inFlight);
-      hide();
-      await folders.close();
-    },
-  };
+}
+
+/** One UTC day of a range, clipped to the range, half-open. ISO 8601 with microseconds. */
+interface DayWindow {
+  readonly start: string;
+  readonly end: string;
+}
+
+const dayMs = 86_400_000;
+
+/**
+ * Splits a half-open range into UTC days without gaps or overlap; the first and the last day are clipped to the range.
+ * UTC has no daylight saving time, so each day has 24 hours. Times are ISO 8601 in UTC and keep their microseconds.
+ */
+export function dayWindows(start: string, end: string): DayWindow[] {
+  const windows: DayWindow[] = [];
+  let from = start;
+  for (let dayEnd = (Math.floor(Date.parse(start) / dayMs) + 1) * dayMs; from !== end; dayEnd += dayMs) {
+    const midnight = new Date(dayEnd).toISOString().replace('.000Z', '.000000Z');
+    const until = midnight < end ? midnight : end;
+    windows.push({ start: from, end: until });
+    from = until;
+  }
+  return windows;
+}
+
+/** Two export runs may end at the same time. If more than two end at once, the sweep queues the remaining runs. */
+const maxNewRuns = 2;
+
+/**
+ * Advances an export after one of its export runs has ended: queues the next runs or, when none is left, writes the
+ * manifest and marks the export COMPLETED. It then spawns the next interval of its schedule, which may have waited for
+ * this export.
+ *
+ * @param signal If aborted, checking the files and writing the manifest stop.
+ * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then
+ *   calls this again.
+ */
+export async function advanceExport(deps: WorkDeps, exportId: string, signal?: AbortSignal): Promise<void> {
+  const { database, limits } = deps;
+  const [at] = await database.query<{ open: number; completed: number }>(
+    `SELECT count(*) FILTER (WHERE finished_at IS NULL) AS open, count(*) FILTER (WHERE status = 'COMPLETED') AS completed
+     FROM bulk_export_runs WHERE bulk_export_id = $1`,
+    [exportId],
+  );
+  if (at === undefined) return;
+  if (at.open > 0) {
+    // Below the limit all unfinished export runs are queued already.
+    if (at.open >= limits.exportRunsAtOnce) await queueDueRuns(deps, { exportId, newest: maxNewRuns });
+    return;
+  }
+  const [of] = await database.query<ExportRecord>(
+    `SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1 AND status = 'RUNNING' AND interval_hours IS NULL`,
+    [exportId],
+  );
+  if (of === undefined || at.completed === 0) return;
+  await completeExport(deps, of, signal);
+  if (of.sourceExportId !== null) await spawnDue(deps, of.sourceExportId);
+}
+
+/**
+ * Queues the export runs that a worker can claim now: the first unfinished runs of each RUNNING export, up to the limit
+ * of concurrent runs, except those that have a lease or wait for a retry.
+ *
+ * @param choice.newest If given, returns only the last `newest` of these runs: those that just became claimable.
+ */
+async function queueDueRuns(
+  deps: ExportDeps,
+  choice: { readonly exportId?: string; readonly newest?: number } = {},
+): Promise<void> {
+  const { exportRunsAtOnce } = deps.limits;
+  const due = await deps.database.query<{ id: string; fence: number }>(
+    `SELECT r.id, r.fence
+     FROM bulk_exports AS e CROSS JOIN LATERAL (
+       SELECT *, row_number() OVER (ORDER BY start_time) AS ordinal FROM bulk_export_runs
+       WHERE bulk_export_id = e.id AND finished_at IS NULL ORDER BY start_time LIMIT $1
+     ) AS r
+     WHERE e.status = 'RUNNING' AND e.interval_hours IS NULL AND ($2::uuid IS NULL OR e.id = $2) AND r.ordinal > $1 - $3::int
+       AND (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
+       AND (r.attempt_started_at IS NOT NULL OR r.next_attempt_at <= $4)
+     ORDER BY e.created_at, r.start_time`,
+    [exportRunsAtOnce, choice.exportId ?? null, choice.newest ?? exportRunsAtOnce, deps.now().toISOString()],
+  );
+  for (const run of due) await enqueueRun(deps, run);
+}
+
+const hourMicros = 3_600_000_000;
+
+/**
+ * Spawns all due exports of one schedule, or of all schedules.
+ *
+ *   1. An interval is due a fixed delay after its end (SPEC 4.3 rule 4).
+ *   2. On time: the export is spawned even if the previous one is unfinished.
+ *   3. Behind (the following interval is due as well): the export is spawned only if no other export of the schedule is
+ *      unfinished. After a downtime the intervals are therefore caught up one at a time, oldest first.
+ *   4. If the project is deleted, the schedule becomes FAILED.
+ *
+ * @throws errors of the log and the database.
+ */
+export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<void> {
+  const due = await deps.database.query<{ id: string }>(
+    `SELECT id FROM bulk_exports
+     WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
+       AND next_start_time + make_interval(hours => interval_hours) <= $2
+     ORDER BY next_start_time, id`,
+    [scheduleId ?? null, lastDueEnd(deps)],
+  );
+  for (const { id } of due) {
+    while ((await spawnNext(deps, id)) === 'spawned');
+  }
+}
+
+/** Intervals that end at this time or earlier are due. */
+function lastDueEnd({ now, limits }: ExportDeps): string {
+  return new Date(now().getTime() - limits.exportScheduleDelayMs).toISOString();
+}
+
+async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned' | 'not due'> {
+  const { database } = deps;
+  const createdAt = deps.now();
+  const logPosition = await readLogEndOffsets(deps);
+  const outcome = await database.transaction(async (tx) => {
+    const [schedule] = await tx.query<ExportRecord & { createdByKeyId: string | null; behind: boolean; busy: boolean }>(
+      `SELECT ${exportColumns}, e.created_by_key_id AS "createdByKeyId",
+         e.next_start_time + make_interval(hours => 2 * e.interval_hours) <= $2 AS behind,
+         EXISTS (SELECT FROM bulk_exports AS s WHERE s.source_bulk_export_id = e.id AND s.finished_at IS NULL) AS busy
+       FROM bulk_exports AS e
+       WHERE id = $1 AND status = 'RUNNING' AND next_start_time + make_interval(hours => interval_hours) <= $2
+       FOR UPDATE OF e`,
+      [scheduleId, lastDueEnd(deps)],
+    );
+    if (schedule === undefined || (schedule.behind && schedule.busy)) return 'not due';
+    if (await isProjectDeleted(tx, schedule)) return 'no project';
+    const startTime = schedule.nextStartTime as string;
+    const endTime = formatTimeWithZone(microsOf(startTime) + (schedule.intervalHours as number) * hourMicros);
+    const id = randomUUID();
+    const added = await insertExport(tx, {
+      id,
+      workspaceId: schedule.workspaceId,
+      destinationId: schedule.destinationId,
+      projectId: schedule.projectId,
+      createdByKeyId: schedule.createdByKeyId,
+      startTime,
+      endTime,
+      intervalHours: null,
+      formatVersion: schedule.formatVersion,
+      compression: schedule.compression,
+      exportFields: schedule.exportFields,
+      sourceExportId: schedule.id,
+      logPosition,
+      createdAt,
+    });
+    await tx.execute('UPDATE bulk_exports SET next_start_time = $2, updated_at = $3 WHERE id = $1', [
+      scheduleId,
+      endTime,
+      createdAt.toISOString(),
+    ]);
+    return added ? { id } : 'spawned';
+  });
+  if (outcome === 'no project') {
+    await finishExport(deps, scheduleId, { to: 'FAILED', reason: 'Its project was deleted.' });
+    return 'not due';
+  }
+  if (typeof outcome === 'string') return outcome;
+  await enqueueExport(deps, outcome.id);
+  return 'spawned';
 }

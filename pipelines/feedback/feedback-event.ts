@@ -1,9 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { optionalBoolean, optionalBytes, optionalLong, optionalString } from '../../infra/event-log/avro-optional.ts';
-import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
+import { AvroWriter, wirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
-import { wirePrefix } from '../../infra/event-log/wire-format.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import type { ShowDeps } from './show-feedback.ts';
@@ -58,24 +56,24 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
   writer.ascii(event.runId);
   writer.ascii(event.id);
   writer.long(event.receivedAtMicros);
-  optionalString(writer, event.traceId);
-  optionalString(writer, event.projectId);
-  optionalLong(writer, event.startTimeMicros);
+  writer.optionalString(event.traceId);
+  writer.optionalString(event.projectId);
+  writer.optionalLong(event.startTimeMicros);
   writer.string(event.key);
-  optionalBytes(writer, event.score);
-  optionalBytes(writer, event.value);
-  optionalBytes(writer, event.comment);
-  optionalBytes(writer, event.correction);
+  writer.optionalBytes(event.score);
+  writer.optionalBytes(event.value);
+  writer.optionalBytes(event.comment);
+  writer.optionalBytes(event.correction);
   writer.string(event.sourceType);
-  optionalBytes(writer, event.source);
-  optionalString(writer, event.groupId);
-  optionalString(writer, event.comparativeExperimentId);
-  optionalBytes(writer, event.extra);
-  optionalBoolean(writer, event.error);
+  writer.optionalBytes(event.source);
+  writer.optionalString(event.groupId);
+  writer.optionalString(event.comparativeExperimentId);
+  writer.optionalBytes(event.extra);
+  writer.optionalBoolean(event.error);
   writer.ascii(event.userId);
   writer.long(event.createdAtMicros);
   writer.long(event.modifiedAtMicros);
-  optionalLong(writer, event.deletedAtMicros);
+  writer.optionalLong(event.deletedAtMicros);
 }
 
 /**

@@ -1,8 +1,8 @@
 /**
  * Sums tokens and costs of the model calls below runs.
  *
- * A figure is a token count, a cost, or one key of their details. The figure of a run is the sum over those descendants
- * that state it and have no descendant that states it too; a run without such descendants has its own value. A model
+ * A figure is a token count, a cost, or one key of their details. The value for a run is the sum over its descendants
+ * that report the figure, counting only the innermost ones; a run without such descendants has its own value. A model
  * call inside another call that states the same usage is therefore counted once. Sums are computed on read from merged
  * rows of model calls, so that arrival order, redelivery and patches cannot make them wrong.
  *
@@ -17,7 +17,7 @@ import { type RunColumn, runColumns } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
 import { readMembersOfTraces } from './trace-facts.ts';
 
-/** Names of the figures of a run, and the columns of the run's own values. */
+/** Token and cost fields of a run, each with the column of the run's own value. */
 export const figureColumns = {
   prompt_tokens: 'promptTokens',
   completion_tokens: 'completionTokens',

@@ -1,4 +1,4 @@
-import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
+import { AvroWriter } from '../../infra/event-log/avro.ts';
 import { isNamedAlike, type StreamEvent, type StreamEventName } from './stream-event.ts';
 
 /** Placeholder for partition and offset, which the sink fills in; the producer does not have them. */

@@ -1,6 +1,5 @@
-import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
+import { AvroWriter, wirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
-import { wirePrefix } from '../../infra/event-log/wire-format.ts';
 import { streamEvents } from '../../schemas/topics.ts';
 import { encodeStreamEvent } from './encode-stream-event.ts';
 import type { StreamEvent } from './stream-event.ts';

@@ -22,7 +22,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { finishExport } from '../exports/finish-export.ts';
+import { finishExport } from '../exports/states.ts';
 
 export interface WorkspaceDeletionDeps {
   readonly database: Database;

@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 export interface Limit {
   /** Maximum number that an owner may have. */
   readonly most: number;
-  /** SQL that counts what the organisation or deployment `$1` has, as `there`. */
+  /** SQL that counts the objects of the organisation or deployment `$1`; the column is named `there`. */
   readonly count: string;
 }
 

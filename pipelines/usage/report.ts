@@ -1,21 +1,8 @@
-import { createHash } from 'node:crypto';
-import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import type { Grouping } from './grouping.ts';
-import { lastChange } from './mark-hours-dirty.ts';
-import { readUsageRows, type UsageCountRow, type UsageCounts } from './read-usage-rows.ts';
-import { readReports } from './run-roll-up.ts';
-import {
-  type BucketBounds,
-  type BucketPlan,
-  bucketBounds,
-  planBuckets,
-  type Stride,
-  type UsageRange,
-} from './stride.ts';
-import { usageQuery } from './usage-query.ts';
+import { type Grouping, type UsageCounts, usageQuery } from './report-query.ts';
+import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
 
 /** Current names by id, including deleted projects and revoked keys. Each query is restricted to one organisation. */
 const sources: Readonly<Record<Grouping, string>> = {
@@ -70,88 +57,6 @@ function toNames(rows: readonly NameRow[]): Names {
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-/**
- * Reads the counts of a report from ClickHouse or, if they have not changed, from memory.
- *
- * Invariant: cached counts were read after the change that they are stored under. If Postgres still returns that change
- * as the last one, ClickHouse would return the same counts.
- *
- *   1. Read the last change that affects the report from Postgres.
- *   2. If counts are cached under this change, return them.
- *   3. Otherwise read the counts from ClickHouse and cache them under the change of step 1. A roll-up run that ends
- *      between the two steps, or runs during step 3, records a later change when it ends, so that counts read in
- *      between are not used afterwards.
- *
- * Counts are cached for at most a minute, which bounds the effect of manual changes to the tables and of lagging replicas.
- */
-
-interface UsageCountsDeps {
-  readonly clickhouse: Pick<ClickHouse, 'queryText'>;
-  readonly database: Pick<Database, 'query'>;
-  /** Maximum memory of cached counts, in bytes; 0 disables the cache. */
-  readonly cacheBytes: number;
-}
-
-/** @throws errors of ClickHouse and Postgres. */
-export type ReadUsageCounts = (
-  plan: BucketPlan,
-  workspaceIds: readonly string[],
-  groupBy: Grouping,
-) => Promise<UsageCounts>;
-
-const none: UsageCounts = { ids: [], rows: [] };
-const maxCachedMs = 60_000;
-
-export function createUsageCounts({ clickhouse, database, cacheBytes }: UsageCountsDeps): ReadUsageCounts {
-  const cached = new LRUCache<string, { readonly change: number; readonly counts: UsageCounts }>({
-    maxSize: Math.max(1, cacheBytes),
-    sizeCalculation: ({ counts }, key) => key.length + estimateBytes(counts),
-    ttl: maxCachedMs,
-  });
-  return async (plan, workspaceIds, groupBy) => {
-    const query = usageQuery(plan, workspaceIds, groupBy);
-    if (query === undefined) return none;
-    const read = async () => {
-      readReports.inc({ source: 'clickhouse' });
-      return readUsageRows(await clickhouse.queryText({ ...query, format: 'RowBinary' }));
-    };
-    if (cacheBytes === 0) return read();
-
-    const key = buildCacheKey(plan, workspaceIds, groupBy);
-    const change = await lastChange(database, workspaceIds, {
-      startSeconds: plan.startInclusiveSeconds,
-      endSeconds: plan.endExclusiveSeconds,
-    });
-    const found = cached.get(key);
-    if (found?.change === change) {
-      readReports.inc({ source: 'memory' });
-      return found.counts;
-    }
-    const counts = await read();
-    cached.set(key, { change, counts });
-    return counts;
-  };
-}
-
-/** Cache key: everything that the rows depend on. */
-function buildCacheKey(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): string {
-  const { startInclusiveSeconds, endExclusiveSeconds, originSeconds, strideSeconds } = plan;
-  const question = [groupBy, startInclusiveSeconds, endExclusiveSeconds, originSeconds, strideSeconds];
-  return createHash('sha256')
-    .update([...question, ...workspaceIds.toSorted()].join())
-    .digest('base64');
-}
-
-/** Approximate size in memory. */
-function estimateBytes({ ids, rows }: UsageCounts): number {
-  const perId = 64;
-  const perRow = 300;
-  return rows.reduce(
-    (sum, { idIndexes, traces }) => sum + perRow + idIndexes.byteLength + traces.byteLength,
-    ids.length * perId,
-  );
-}
-
 export interface GranularUsageRequest {
   readonly organizationId: string;
   /** Workspaces of that organisation that the caller may read. If empty, the report has no rows. */
@@ -159,6 +64,11 @@ export interface GranularUsageRequest {
   /** Between 1970 and 2200; the end is after the start. */
   readonly range: UsageRange;
   readonly groupBy: Grouping;
+}
+
+interface UsageReportDeps {
+  readonly clickhouse: Pick<ClickHouse, 'query'>;
+  readonly database: Pick<Database, 'query'>;
 }
 
 /** The keys of `dimensions` that SPEC.md 4.2 lists for the grouping; null if unknown or deleted. */
@@ -193,19 +103,21 @@ export interface UsageRow extends BucketBounds {
  * @throws errors of ClickHouse and Postgres.
  */
 export async function granularUsage(
-  deps: { readonly usageCounts: ReadUsageCounts; readonly database: Pick<Database, 'query'> },
+  { clickhouse, database }: UsageReportDeps,
   request: GranularUsageRequest,
 ): Promise<GranularUsage> {
   const plan = planBuckets(request.range);
   const { organizationId, workspaceIds, groupBy } = request;
-  const [{ ids, rows }, all] = await Promise.all([
-    deps.usageCounts(plan, workspaceIds, groupBy),
-    allNames(deps.database, organizationId, groupBy),
+  const query = usageQuery(plan, workspaceIds, groupBy);
+  const [counts, all] = await Promise.all([
+    query === undefined ? [] : clickhouse.query<UsageCounts>(query),
+    allNames(database, organizationId, groupBy),
   ]);
+  const ids = [...new Set(counts.flatMap(({ ids }) => ids))];
   const known = ids.filter((id) => id !== nilUuid);
-  const names = all ?? (await namesOf(deps.database, organizationId, groupBy, known));
+  const names = all ?? (await namesOf(database, organizationId, groupBy, known));
   const { dimensions, ranks } = rank(groupBy, ids, names);
-  const buckets = sumBuckets(rows, ranks, dimensions.length);
+  const buckets = sumBuckets(counts, ranks, dimensions.length);
   return {
     stride: plan.stride,
     dimensions,
@@ -225,20 +137,20 @@ export function* usageRows({ buckets, dimensions }: GranularUsage): Generator<Us
 }
 
 /** Adds up ids with equal labels, such as two keys with the same short form. */
-function sumBuckets(rows: readonly UsageCountRow[], ranks: readonly number[], width: number) {
+function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, number>, width: number) {
   const buckets = new Map<number, Float64Array>();
-  for (const { bucket: index, idIndexes, traces } of rows) {
+  for (const { bucket: index, ids, traces } of counts) {
     const bucket = buckets.get(index) ?? new Float64Array(width);
     buckets.set(index, bucket);
-    for (let entry = 0; entry < idIndexes.length; entry++) {
-      const rank = ranks[idIndexes[entry]!]!;
+    for (const [entry, id] of ids.entries()) {
+      const rank = ranks.get(id)!;
       bucket[rank] = bucket[rank]! + traces[entry]!;
     }
   }
   return buckets;
 }
 
-/** The distinct labels in order, and for each id the index of its label. */
+/** The distinct labels in order, and the index of its label by id. */
 function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
   const labelOf = ids.map((id) => {
@@ -250,7 +162,7 @@ function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
   const ordered = [...labels.keys()].sort();
   const rankOf = new Map(ordered.map((label, index) => [label, index]));
   return {
-    ranks: labelOf.map((label) => rankOf.get(label)!),
+    ranks: new Map(ids.map((id, index) => [id, rankOf.get(labelOf[index]!)!])),
     dimensions: ordered.map((label) => labels.get(label)!),
   };
 }
@@ -283,7 +195,7 @@ interface OrganizationUsage {
  * @throws errors of ClickHouse and Postgres.
  */
 export async function organizationUsage(
-  deps: Parameters<typeof granularUsage>[0],
+  deps: UsageReportDeps,
   request: Omit<GranularUsageRequest, 'groupBy'>,
 ): Promise<OrganizationUsage> {
   const usage = await granularUsage(deps, { ...request, groupBy: 'workspace' });

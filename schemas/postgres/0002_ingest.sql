@@ -73,13 +73,3 @@ CREATE TABLE usage_dirty_hours (
 );
 -- Numbers of roll-up runs.
 CREATE SEQUENCE usage_roll_up;
-
--- The roll-up run that last changed a day of a workspace, written in the transaction that ends the roll-up run.
--- Processes that cache counts in memory read here whether these are still valid. A day without a row never changed.
-CREATE TABLE usage_changes (
-  workspace_id uuid NOT NULL,
-  -- UTC.
-  day date NOT NULL,
-  roll_up bigint NOT NULL,
-  PRIMARY KEY (workspace_id, day)
-);

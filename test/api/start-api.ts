@@ -3,7 +3,7 @@ import type { FastifyInstance, InjectOptions } from 'fastify';
 import { answeringServices } from '../../api/command-line/answering-services.ts';
 import { Ends } from '../../api/command-line/ends.ts';
 import { openEventLog } from '../../api/command-line/open-event-log.ts';
-import { startSink } from '../../api/command-line/start-sink.ts';
+import { startSink } from '../../api/command-line/start-storing.ts';
 import { operations as allOperations } from '../../api/main/operations.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Operation } from '../../api/server/operation.ts';

@@ -3,7 +3,7 @@ import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
 import { hashKey } from '../../pipelines/tenants/keys.ts';
-import { runRollUp } from '../../pipelines/usage/run-roll-up.ts';
+import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 

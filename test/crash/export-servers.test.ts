@@ -14,7 +14,7 @@ vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 const deadlineMs = 120_000;
 const dayMicros = 86_400_000_000;
 const at = day('2026-03-05');
-/** Rows by day. Slices have ten rows. */
+/** Rows by day. Chunks have ten rows. */
 const rows = [34, 12, 5];
 
 describe.runIf(stackPart('redis'))('servers of a running export', () => {

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config/load.ts';
-import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
+import { openEncoderPool } from '../../infra/duckdb/encoder.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
@@ -10,8 +10,8 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import type { WorkDeps } from '../../pipelines/exports/export-deps.ts';
-import { startExportWorkers } from '../../pipelines/exports/scheduler.ts';
-import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
+import { chunkSources } from '../../pipelines/exports/parquet-writer.ts';
+import { startExportWorkers } from '../../pipelines/exports/worker.ts';
 import { topics } from '../../schemas/topics.ts';
 import { portsThatDie } from '../pipelines/exports/deaths.ts';
 import type { WorkerOptions } from './export-worker.ts';
@@ -38,7 +38,7 @@ const deps: WorkDeps = {
   logger,
   now: () => new Date(),
   openStore: (destination) => openDestination(destinations, destination),
-  openSource: sliceSources({ clickhouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
+  openSource: chunkSources({ clickhouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
 };
 let hasWaited = false;
 const reached = async (): Promise<void> => {

@@ -8,7 +8,7 @@ import { type S3OfStack, s3OfStack } from '../infra/objects/s3/s3-of-stack.ts';
 import type { WayToStore } from '../infra/objects/s3/way-to-store.ts';
 import { until } from '../infra/until.ts';
 import { deaths } from '../pipelines/exports/deaths.ts';
-import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfSlice } from '../pipelines/exports/own-bucket.ts';
+import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfChunk } from '../pipelines/exports/own-bucket.ts';
 import { day, openWorkshop, type Workshop } from '../pipelines/exports/workshop.ts';
 import { exportWorkers } from './export-worker.ts';
 
@@ -58,7 +58,7 @@ describe.runIf(stack)('kill -9 of the worker during the upload of a file to a bu
   let bucket: OwnBucket;
   const workers = exportWorkers(() => shop);
   beforeAll(async () => {
-    shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfSlice });
+    shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
     bucket = await openOwnBucket(s3, shop);
     await bucket.exportUndisturbed();
   });

@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import avsc from 'avsc';
 import { describe, expect, test } from 'vitest';
-import { columnsOf } from '../../infra/event-log/columns-of-schema.ts';
+import { columnsOf } from '../../infra/event-log/avro-schema.ts';
 import { runEvents, type Topic, topics } from '../../schemas/topics.ts';
 
 const folder = new URL('pinned/', import.meta.url);

@@ -1,10 +1,9 @@
 import { spawn } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { untilReady } from '../../infra/embedded/engine-child.ts';
-import { LastLines } from '../../infra/embedded/last-lines.ts';
-import { endLeftover, recordProcess } from '../../infra/embedded/leftover.ts';
-import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
+import { LastLines } from '../../infra/embedded/child-program.ts';
+import { endLeftover, recordProcess } from '../../infra/embedded/process-identity.ts';
+import { type EngineProcess, untilReady } from '../../infra/embedded/supervise-engine.ts';
 import { markOf } from './marked-processes.ts';
 
 export interface ProgramLaunch {

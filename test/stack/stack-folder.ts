@@ -1,9 +1,8 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { endLeftover } from '../../infra/embedded/leftover.ts';
 import { endLeftovers as endPostgres } from '../../infra/embedded/postgres/leftovers.ts';
 import { readFileIfThere } from '../../infra/embedded/private-file.ts';
-import { untilGone } from '../../infra/embedded/until-gone.ts';
+import { endLeftover, untilGone } from '../../infra/embedded/process-identity.ts';
 import { processNote } from './launch-program.ts';
 import { markedProcesses } from './marked-processes.ts';
 import { stackParts } from './stack-settings.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { BoundedLog } from '../../infra/embedded/bounded-log.ts';
+import { BoundedLog } from '../../infra/embedded/child-program.ts';
 import { freePorts, isPortInUse, onFreePorts } from '../../infra/embedded/free-port.ts';
 import { type EngineExit, type EngineProcess, superviseEngine } from '../../infra/embedded/supervise-engine.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';

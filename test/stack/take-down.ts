@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { lockFolder } from '../../infra/embedded/folder-lock.ts';
-import { processIdentity } from '../../infra/embedded/process-identity.ts';
-import { untilGone } from '../../infra/embedded/until-gone.ts';
+import { processIdentity, untilGone } from '../../infra/embedded/process-identity.ts';
 import { clearStack } from './stack-folder.ts';
 
 const stopTimeoutMs = 30_000;

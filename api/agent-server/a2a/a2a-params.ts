@@ -3,7 +3,8 @@ import { Value } from 'typebox/value';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
 import { exceedsMaxElements } from '../../server/schema-check.ts';
-import { words } from '../agent-schema.ts';
+import type { Values } from '../access/rules.ts';
+import { isObject, words } from '../agent-schema.ts';
 
 /** Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
 const codes = {
@@ -90,8 +91,6 @@ export function readParams<const S extends TSchema>(schema: S, params: unknown):
   );
 }
 
-type Values = Readonly<Record<string, unknown>>;
-
 interface MessageContent {
   /** All text parts, separated by line feeds. */
   readonly text: string | undefined;
@@ -131,8 +130,4 @@ export function buildResumeValue({ text, data }: MessageContent): unknown {
   const resume = 'resume' in data ? data.resume : data;
   if (!Array.isArray(resume) || !resume.every((one) => isObject(one) && typeof one.id === 'string')) return resume;
   return Object.fromEntries(resume.map(({ id, value }) => [id, value]));
-}
-
-export function isObject(value: unknown): value is Values {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

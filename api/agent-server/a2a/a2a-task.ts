@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -12,11 +11,13 @@ import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/thread-state.ts';
-import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import { asOperation } from '../access/as-operation.ts';
-import type { AgentServices, Agents } from '../agent-services.ts';
-import { runRequestOf } from '../runs/run-body.ts';
-import { A2aError, buildInput, buildResumeValue, isObject, readMessageContent, type SendParams } from './a2a-params.ts';
+import { asOperation } from '../access/agent-access.ts';
+import { isObject } from '../agent-schema.ts';
+import type { AgentInput, Agents } from '../agent-services.ts';
+import { waitForRun } from '../runs/create.ts';
+import { getAgentRun } from '../runs/read.ts';
+import { runRequestOf } from '../runs/run-schema.ts';
+import { A2aError, buildInput, buildResumeValue, readMessageContent, type SendParams } from './a2a-params.ts';
 
 /** Types of A2A 0.3.0 that responses contain, with their names on the wire. Source: A2A 0.3.0, 6. */
 
@@ -194,12 +195,6 @@ function readTextMessage(message: unknown): { role: A2aMessage['role']; text: st
   return { role, text, ...(typeof id === 'string' && { id }) };
 }
 
-export interface A2aInput {
-  readonly caller: Caller;
-  readonly request: FastifyRequest;
-  readonly services: AgentServices;
-}
-
 /**
  * Creates the run for a message, on the thread `contextId`, which is created if it does not exist. With `taskId`, the
  * message resumes the interrupt of that run.
@@ -207,7 +202,7 @@ export interface A2aInput {
  * @throws A2aError and the errors of creating a run.
  */
 export async function startTask(
-  input: A2aInput,
+  input: AgentInput,
   assistant: Assistant,
   { message, thread, configuration }: Static<typeof SendParams>,
 ): Promise<TaskIds & { readonly reader: StreamReader }> {
@@ -226,7 +221,7 @@ export async function startTask(
     ...(resumed ? { command: { resume: buildResumeValue(content) } } : { input: buildInput(content, message) }),
   };
   const params = { thread_id: resumed ? resumed.threadId : (context ?? uuidv7()) };
-  const { run, reader } = await asOperation(input.request, 'waitForRun', { params, body }, (part) =>
+  const { run, reader } = await asOperation(input.request, waitForRun, { params, body }, (part) =>
     requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
   );
   return { threadId: run.thread_id, runId: run.run_id, reader };
@@ -234,7 +229,7 @@ export async function startTask(
 
 /** @throws A2aError if the task belongs to another assistant or does not need input; RUN_NOT_FOUND */
 async function waitingTask(
-  input: A2aInput,
+  input: AgentInput,
   assistant: Assistant,
   runId: string,
   context: string | undefined,
@@ -248,7 +243,7 @@ const uuid = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
 
 /** Reads a task of an assistant; without `context`, searches all threads. @throws RUN_NOT_FOUND */
 export async function readTask(
-  { services: { agents }, request }: A2aInput,
+  { services: { agents }, request }: AgentInput,
   { assistant_id: assistantId }: Assistant,
   { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
 ): Promise<Task> {
@@ -256,11 +251,11 @@ export async function readTask(
   const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };
-  return asOperation(request, 'getAgentRun', { params }, () => taskOfRun(agents, { threadId, runId }, options));
+  return asOperation(request, getAgentRun, { params }, () => taskOfRun(agents, { threadId, runId }, options));
 }
 
 /** Text becomes a message, so the input schema of the graph, if it has one, must contain `messages`. @throws A2aError */
-async function requireMessages({ services: { agents } }: A2aInput, assistant: Assistant): Promise<void> {
+async function requireMessages({ services: { agents } }: AgentInput, assistant: Assistant): Promise<void> {
   const { graph_id: graphId, config } = assistant;
   const { input_schema: schema } = await describeGraph(agents, graphId, config);
   if (!isObject(schema) || !isObject(schema.properties) || 'messages' in schema.properties) return;

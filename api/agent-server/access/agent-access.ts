@@ -1,8 +1,8 @@
+import type { FastifyRequest } from 'fastify';
 import type { RequiredMetadata } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { ThreadAccess } from '../../../pipelines/agents/runs/create-run.ts';
-import type { Operation } from '../../server/operation.ts';
-import type { PartInput } from './as-operation.ts';
+import type { AgentOperation } from '../agent-operation.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -20,12 +20,37 @@ export interface AgentAccess {
   /** Assistant of the last run that was authorised, from the request or from its thread. */
   assistantId?: string | undefined;
   /**
-   * Authorises a part of the request by the rule of `operationId`, then calls `proceed` with the resulting input and an
+   * Authorises a part of the request by the rule of `operation`, then calls `proceed` with the resulting input and an
    * access object for this part only.
    */
   part(
-    operationId: Operation['operationId'],
+    operation: AgentOperation,
     input: PartInput,
     proceed: (input: PartInput & { readonly access: AgentAccess }) => Promise<unknown>,
   ): Promise<unknown>;
+}
+
+/** Validated input of that operation. */
+interface PartInput {
+  readonly params?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, unknown>>;
+  readonly body?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Executes a part of a request that can consist of several parts. Under custom authentication the part is authorised
+ * like `operation`, by the same handlers and filters. `proceed` receives the input as changed by them, and the access
+ * object for the part. For a search that cannot match anything it is not called, and the result is the empty result of
+ * the operation.
+ *
+ * @throws the errors of the rule of that operation, such as AUTH_FORBIDDEN
+ */
+export function asOperation<Input extends PartInput, Result>(
+  { agentAccess }: FastifyRequest,
+  operation: AgentOperation,
+  input: Input,
+  proceed: (input: Input & { readonly access?: AgentAccess }) => Promise<Result>,
+): Promise<Result> {
+  if (agentAccess === undefined) return proceed(input);
+  return agentAccess.part(operation, input, proceed as Parameters<AgentAccess['part']>[2]) as Promise<Result>;
 }

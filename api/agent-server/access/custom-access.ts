@@ -1,4 +1,3 @@
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { systemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
@@ -6,13 +5,14 @@ import type { AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { HandledInput, OwnAccess } from '../../server/api-form.ts';
 import type { Operation } from '../../server/operation.ts';
-import { accessRules } from './access-rules.ts';
+import type { AgentOperation } from '../agent-operation.ts';
 import type { AgentAccess } from './agent-access.ts';
 import { Questions } from './questions.ts';
+import type { Rule, RuledInput } from './rules.ts';
 
 /**
- * Authentication and authorisation by project code, in index of API keys: {@link accessRules} decide what the caller
- * can access. In the rest of Runlake every such caller acts as `operator`. An operation without a rule is refused.
+ * Authentication and authorisation by project code, in place of API keys: the rule of each operation decides what the
+ * caller can access. In the rest of Runlake every such caller acts as `operator`.
  */
 export function customAccess(options: {
   readonly authProcess: AuthProcess;
@@ -23,22 +23,22 @@ export function customAccess(options: {
 }): OwnAccess {
   const { authProcess, database, deploymentId, operator } = options;
   const systemAssistants = new Set(options.graphIds.map(systemAssistantId));
-  const rules = (operationId: string, access: AgentAccess) => {
-    const rule = accessRules[operationId];
-    if (rule === undefined) {
-      throw runlakeError('AUTH_FORBIDDEN', {
-        reason: `'${operationId}' is not available under custom authentication.`,
-      });
-    }
+  const authorise = <Input extends object>(
+    operation: Operation,
+    access: AgentAccess,
+    input: Input,
+    proceed: (input: Input) => Promise<unknown>,
+  ) => {
+    // Every operation that is not public has a rule, see `defineAgentOperation`.
+    const rule = (operation as AgentOperation).rule as Rule;
     const questions = new Questions({ authProcess, database, deploymentId, systemAssistants, access });
-    return (input: object, proceed: (changes?: object) => Promise<unknown>) =>
-      rule(input as Parameters<typeof rule>[0], questions, proceed);
+    return rule(input as unknown as RuledInput, questions, (changes) => proceed({ ...input, ...changes }));
   };
   const accessOf = (user: AgentUser): AgentAccess => ({
     user,
-    async part(operationId, input, proceed) {
+    async part(operation, input, proceed) {
       const access = accessOf(user);
-      return rules(operationId, access)(input, (changes) => proceed({ ...input, ...changes, access }));
+      return authorise(operation, access, input, (changed) => proceed({ ...changed, access }));
     },
   });
   return {
@@ -51,9 +51,8 @@ export function customAccess(options: {
       request.agentAccess = accessOf(await authProcess.identify({ method: request.method, url, headers }));
       return operator;
     },
-    async handle({ operationId }: Operation, input: HandledInput, handler) {
-      const access = input.request.agentAccess as AgentAccess;
-      return rules(operationId, access)(input, (changes) => handler({ ...input, ...changes }));
+    async handle(operation, input: HandledInput, handler) {
+      return authorise(operation, input.request.agentAccess as AgentAccess, input, handler);
     },
   };
 }

@@ -9,11 +9,11 @@ import {
 } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { Allowed, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
+import { toRecord } from '../agent-schema.ts';
 import type { AgentAccess } from './agent-access.ts';
+import type { Values } from './rules.ts';
 
-type Values = Readonly<Record<string, unknown>>;
-
-export interface QuestionDeps {
+interface QuestionDeps {
   readonly authProcess: AuthProcess;
   readonly database: Database;
   readonly deploymentId: string;
@@ -24,21 +24,17 @@ export interface QuestionDeps {
 
 /** The checks of rules: calls the handlers of the project, and compares rows with the metadata that the handlers require. */
 export class Questions {
-  readonly #deps: QuestionDeps;
-  readonly #rows: RowsInReach;
+  readonly deps: QuestionDeps;
+  readonly rows: RowsInReach;
 
   constructor(deps: QuestionDeps) {
-    this.#deps = deps;
-    this.#rows = new RowsInReach(deps.database, deps.deploymentId);
-  }
-
-  get deps() {
-    return this.#deps;
+    this.deps = deps;
+    this.rows = new RowsInReach(deps.database, deps.deploymentId);
   }
 
   /** @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID */
   allow(event: AuthQuestion['event'], value: Values): Promise<Allowed> {
-    return this.#deps.authProcess.allow({ event, value, user: this.#deps.access.user });
+    return this.deps.authProcess.allow({ event, value, user: this.deps.access.user });
   }
 
   /**
@@ -54,16 +50,7 @@ export class Questions {
 
   /** Returns true if the row exists and its metadata contains `required`, or if `required` is undefined. */
   async holds(kind: ReachedKind, id: string, required: RequiredMetadata | undefined): Promise<boolean> {
-    return required === undefined || this.#rows.holds(kind, id, required);
-  }
-
-  /** Returns the assistant that continues a thread. */
-  assistantOfThread(threadId: string): Promise<string | undefined> {
-    return this.#rows.assistantOfThread(threadId);
-  }
-
-  exists(threadId: string): Promise<boolean> {
-    return this.#rows.holds('threads', threadId, {});
+    return required === undefined || this.rows.holds(kind, id, required);
   }
 
   /**
@@ -72,7 +59,7 @@ export class Questions {
    */
   async useAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);
-    if (this.#deps.systemAssistants.has(id)) return;
+    if (this.deps.systemAssistants.has(id)) return;
     const missing = runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
     await this.reach('assistants:read', id, { assistant_id: id, metadata: {} }, missing);
   }
@@ -84,7 +71,7 @@ export class Questions {
   async showAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);
     const { required } = await this.allow('assistants:read', { assistant_id: id, metadata: {} });
-    if (this.#deps.systemAssistants.has(id) || (await this.holds('assistants', id, required))) return;
+    if (this.deps.systemAssistants.has(id) || (await this.holds('assistants', id, required))) return;
     throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
   }
 
@@ -108,17 +95,8 @@ export class Questions {
       kwargs,
     });
     const given = toRecord(value.metadata);
-    this.#deps.access.assistantId = assistant_id;
-    this.#deps.access.threads = { required, metadata: metadataWith(given, required) };
+    this.deps.access.assistantId = assistant_id;
+    this.deps.access.threads = { required, metadata: metadataWith(given, required) };
     return given;
   }
-
-  /** Returns true if the metadata of all threads that ran an assistant contains `required`. */
-  async ownsThreadsOf(assistantId: string, required: RequiredMetadata | undefined): Promise<boolean> {
-    return required === undefined || this.#rows.ownsThreadsOf(assistantId, required);
-  }
-}
-
-export function toRecord(value: unknown): Values {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Values) : {};
 }

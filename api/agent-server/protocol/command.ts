@@ -1,6 +1,9 @@
-import { type Static, Type } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
+import { compileCheck } from '../../server/schema-check.ts';
+import type { AgentAccess } from '../access/agent-access.ts';
+import type { AgentInput, Agents } from '../agent-services.ts';
 
 /** A message from a client. Source: `@langchain/protocol` 0.0.13, Command. */
 export const Command = Type.Object({
@@ -10,7 +13,16 @@ export const Command = Type.Object({
 });
 export type Command = Static<typeof Command>;
 
-export type CommandErrorCode =
+/** The caller and the thread of a command. */
+export interface CommandScene extends Pick<AgentInput, 'caller' | 'request'> {
+  readonly agents: Agents;
+  /** Access of this command. Default: that of the request. */
+  readonly access?: AgentAccess;
+  /** In lower case. */
+  readonly threadId: string;
+}
+
+type CommandErrorCode =
   | 'invalid_argument'
   | 'unknown_command'
   | 'unknown_error'
@@ -66,5 +78,15 @@ export function buildRefusal(id: number | null, error: unknown): CommandError | 
   return {
     ...{ type: 'error', id, error: codes[error.code] ?? 'invalid_argument' },
     message: named ? `${error.message} ${named}` : error.message,
+  };
+}
+
+/** Returns a function that validates params. @throws INVALID_REQUEST */
+export function paramsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
+  const check = compileCheck({ schema, httpPart: 'body', method: '', url: '' });
+  return (params) => {
+    const { error } = check(params ?? {}) as { readonly error?: Error };
+    if (error !== undefined) throw error;
+    return (params ?? {}) as Static<S>;
   };
 }

@@ -3,36 +3,35 @@ import { replayPosition } from '../../../pipelines/agents/protocol/replay-positi
 import { requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { Answer } from '../../server/operation.ts';
 import { compileCheck } from '../../server/schema-check.ts';
+import { noThread, onThread, readThreadId } from '../access/rules.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { JsonValue } from '../agent-schema.ts';
-import { ThreadParams } from '../runs/run-paths.ts';
-import { buildRefusal, Command, type CommandError, CommandRefused, type CommandSuccess } from './command.ts';
+import { JsonValue, ThreadParams, toRecord } from '../agent-schema.ts';
+import {
+  buildRefusal,
+  Command,
+  type CommandError,
+  CommandRefused,
+  type CommandScene,
+  type CommandSuccess,
+} from './command.ts';
 import { getState, getTree, listCheckpoints } from './read-commands.ts';
-import { type CommandScene, forkState, respondToInput, startRun } from './run-commands.ts';
+import { forkState, respondToInput, startRun } from './run-commands.ts';
 
 type CommandHandler = (scene: CommandScene, params: unknown) => Promise<object>;
 
-const withRunPermission =
-  (answer: CommandHandler): CommandHandler =>
-  (scene, params) => {
-    requirePermission(scene.caller, 'agents:run');
-    return answer(scene, params);
-  };
-const withReadPermission =
-  (answer: CommandHandler): CommandHandler =>
-  (scene, params) => {
-    requirePermission(scene.caller, 'agents:read');
-    return answer(scene, params);
-  };
+interface PermittedCommand {
+  readonly permission: 'agents:run' | 'agents:read';
+  readonly handle: CommandHandler;
+}
 
-const commands: Readonly<Record<string, CommandHandler>> = {
-  'run.start': withRunPermission(startRun),
-  'input.respond': withRunPermission(respondToInput),
-  'state.fork': withRunPermission(forkState),
-  'state.get': withReadPermission(getState),
-  'state.listCheckpoints': withReadPermission(listCheckpoints),
-  'agent.getTree': withReadPermission(getTree),
-};
+const commands: ReadonlyMap<unknown, PermittedCommand> = new Map<string, PermittedCommand>([
+  ['run.start', { permission: 'agents:run', handle: startRun }],
+  ['input.respond', { permission: 'agents:run', handle: respondToInput }],
+  ['state.fork', { permission: 'agents:run', handle: forkState }],
+  ['state.get', { permission: 'agents:read', handle: getState }],
+  ['state.listCheckpoints', { permission: 'agents:read', handle: listCheckpoints }],
+  ['agent.getTree', { permission: 'agents:read', handle: getTree }],
+]);
 
 /**
  * Commands of the protocol that are not implemented here (decision 0057); those about subscriptions exist only on a
@@ -63,19 +62,21 @@ export async function answerCommand(
   also: Readonly<Record<string, CommandHandler>> = {},
 ): Promise<CommandSuccess | CommandError> {
   try {
-    const handler = Object.hasOwn(also, method)
-      ? also[method]
-      : Object.hasOwn(commands, method)
-        ? commands[method]
-        : undefined;
-    if (handler === undefined) throw refused(method);
-    const result = await handler(scene, params);
-    return succeeded(scene, id, result);
+    const handle = (Object.hasOwn(also, method) && also[method]) || permitted(scene, method);
+    return await succeeded(scene, id, await handle(scene, params));
   } catch (error) {
     const refusal = buildRefusal(id, error);
     if (refusal === undefined) throw error;
     return refusal;
   }
+}
+
+/** @throws CommandRefused for unknown commands; FORBIDDEN */
+function permitted({ caller }: CommandScene, method: string): CommandHandler {
+  const command = commands.get(method);
+  if (command === undefined) throw refused(method);
+  requirePermission(caller, command.permission);
+  return command.handle;
 }
 
 async function succeeded({ agents, threadId }: CommandScene, id: number, result: object): Promise<CommandSuccess> {
@@ -111,6 +112,21 @@ export const postThreadCommand = defineAgentOperation({
   description:
     'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which creates the thread if it does not exist; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, which runs from there; agent.getTree. A failed command results in 200 with an `error`, an invalid command in 400.',
   access: runs,
+  // A command that starts a run is authorised as a run; any other needs read access to the thread, which must exist.
+  rule: async (input, ask, proceed) => {
+    const threadId = readThreadId(input);
+    const { method, params } = toRecord(input.body);
+    if (commands.get(method)?.permission !== 'agents:run') return onThread('threads:read')(input, ask, proceed);
+    const { assistant_id, ...asked } = toRecord(params);
+    // Only `run.start` chooses its assistant; other commands continue with the assistant of the thread.
+    const named = method === 'run.start' && typeof assistant_id === 'string';
+    const started = named ? assistant_id : await ask.rows.assistantOfThread(threadId);
+    const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
+    const required = ask.deps.access.threads?.required;
+    const exists = await ask.rows.holds('threads', threadId, {});
+    if (exists && !(await ask.holds('threads', threadId, required))) throw noThread(threadId);
+    return proceed({ body: { ...input.body, params: { ...toRecord(params), metadata } } });
+  },
   errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,

@@ -7,8 +7,7 @@ import { readThread, type ThreadState } from '../../../pipelines/agents/threads/
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { Closed, Limit } from '../agent-schema.ts';
-import { CommandRefused } from './command.ts';
-import { type CommandScene, paramsReader } from './run-commands.ts';
+import { CommandRefused, type CommandScene, paramsReader } from './command.ts';
 
 const stateParams = paramsReader(
   Closed({

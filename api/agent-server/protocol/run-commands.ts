@@ -1,5 +1,4 @@
-import type { FastifyRequest } from 'fastify';
-import { type Static, type TSchema, Type } from 'typebox';
+import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { protocolMode, questionEvent } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
@@ -9,26 +8,11 @@ import { multitaskStrategies } from '../../../pipelines/agents/runs/run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { readThread, type Thread, type ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
-import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
-import { compileCheck } from '../../server/schema-check.ts';
-import type { AgentAccess } from '../access/agent-access.ts';
-import { Closed, JsonValue, words } from '../agent-schema.ts';
+import { Closed, GraphConfigBody, JsonValue, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
-import { GraphConfigBody } from '../assistants/assistant-schema.ts';
-import { runRequestOf } from '../runs/run-body.ts';
-import { CommandRefused } from './command.ts';
-
-/** The caller and the thread of a command. */
-export interface CommandScene {
-  readonly agents: Agents;
-  readonly caller: Caller;
-  readonly request: FastifyRequest;
-  /** Access of this command. Default: that of the request. */
-  readonly access?: AgentAccess;
-  /** In lower case. */
-  readonly threadId: string;
-}
+import { runRequestOf } from '../runs/run-schema.ts';
+import { CommandRefused, type CommandScene, paramsReader } from './command.ts';
 
 const strategy = () => optional(words(multitaskStrategies));
 const start = paramsReader(
@@ -189,16 +173,6 @@ async function makeRun({ agents, threadId, ...scene }: CommandScene, body: RunRe
   const wanted = runRequestOf({ ...scene, body: asked, params: { thread_id: threadId } });
   const { run } = await requestRun(agents, wanted);
   return run.run_id;
-}
-
-/** Returns a function that validates params. @throws INVALID_REQUEST */
-export function paramsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
-  const check = compileCheck({ schema, httpPart: 'body', method: '', url: '' });
-  return (params) => {
-    const { error } = check(params ?? {}) as { readonly error?: Error };
-    if (error !== undefined) throw error;
-    return (params ?? {}) as Static<S>;
-  };
 }
 
 const fork = paramsReader(

@@ -1,5 +1,4 @@
 import type { Readable } from 'node:stream';
-import type { FastifyRequest } from 'fastify';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
@@ -7,8 +6,8 @@ import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/awa
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
 import type { RunEnd, StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { Answer } from '../../server/operation.ts';
-import type { Agents } from '../agent-services.ts';
-import { liveBody } from './live-body.ts';
+import type { AgentInput } from '../agent-services.ts';
+import { liveBody, liveOptions } from './live-body.ts';
 import { errorOfStream, eventId, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
@@ -20,10 +19,7 @@ export interface FollowedRun extends AwaitedRun {
   readonly reconnectTo?: string | undefined;
 }
 
-interface RunContext {
-  readonly services: { readonly agents: Agents };
-  readonly request: FastifyRequest;
-}
+type RunContext = Pick<AgentInput, 'services' | 'request'>;
 
 /** Streams the events of a run until its final state is committed. `modes` restricts the stream to events of these modes. */
 export function streamOfRun(
@@ -33,7 +29,7 @@ export function streamOfRun(
 ): Answer {
   const wanted = modes && new Set([...modes, 'metadata', 'warning', 'error']);
   const body = eventStream({
-    ...liveOptions(context, run),
+    ...runOptions(context, run),
     source: reader,
     frame: (event) => {
       if (event.isEnd) {
@@ -45,7 +41,7 @@ export function streamOfRun(
     },
     clientReconnects: run.reconnectTo !== undefined,
   });
-  return answer(run, body, { 'content-type': 'text/event-stream', ...eventStreamHeaders });
+  return answer(run, body, eventStreamHeaders);
 }
 
 /**
@@ -63,7 +59,7 @@ export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamR
     close: () => waiting.abort(),
   };
   const body = liveBody<string>({
-    ...liveOptions(context, run),
+    ...runOptions(context, run),
     source,
     encode: (text) => [text],
     heartbeat: '\n',
@@ -78,19 +74,14 @@ function answer({ path, reconnectTo }: FollowedRun, body: Readable, headers: Rea
   return new Answer({ headers: { ...headers, 'content-location': path, ...location }, body });
 }
 
-function liveOptions({ services: { agents }, request }: RunContext, run: FollowedRun) {
-  const { database, deploymentId, config, wake } = agents;
+function runOptions(context: RunContext, run: FollowedRun) {
+  const { database, deploymentId, wake } = context.services.agents;
+  const { log } = context.request;
   const cancel = () =>
     cancelRun(database, deploymentId, run, 'interrupt').then(wake, (err) =>
-      request.log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed'),
+      log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed'),
     );
-  return {
-    heartbeatMs: config.agentsHeartbeatMs,
-    stopping: request.server.drainStarted,
-    accessEnded: request.access?.ended,
-    logger: request.log,
-    ...(run.cancelOnDisconnect && { left: () => void cancel() }),
-  };
+  return { ...liveOptions(context), ...(run.cancelOnDisconnect && { left: () => void cancel() }) };
 }
 
 function failureText(error: unknown): Buffer {

@@ -4,7 +4,7 @@
  * Invariant: items of the source are sent in order and at most once. The source is closed exactly once. At most one
  * item is read beyond what the socket accepts.
  *
- *   1. A heartbeat is sent at once, and the head of the response with it.
+ *   1. Sends the response headers and a first heartbeat immediately.
  *   2. Items that the source has ready are collected and sent as one chunk. While the socket is full, no item is read.
  *   3. Every `heartbeatMs` a heartbeat is sent, unless the socket is full.
  *   4. The body ends with the source; if the source fails, after `failed`. When the server stops, the body ends after
@@ -16,6 +16,7 @@
 
 import { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { AgentInput } from '../agent-services.ts';
 
 export interface LiveSource<Item> extends AsyncIterable<Item> {
   /** Returns the next item if it is available without waiting. */
@@ -42,6 +43,16 @@ export interface LiveBodyOptions<Item> {
   /** Returns the last bytes if the server stops. Undefined: the client reconnects by itself. */
   readonly stopped: (() => Uint8Array) | undefined;
   left?(): void;
+}
+
+/** Returns the options that are the same for all bodies of a request. */
+export function liveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
+  return {
+    heartbeatMs: services.agents.config.agentsHeartbeatMs,
+    stopping: request.server.drainStarted,
+    accessEnded: request.access?.ended,
+    logger: request.log,
+  };
 }
 
 const maxChunkBytes = 64 * 1024;

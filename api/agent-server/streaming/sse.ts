@@ -32,7 +32,7 @@ interface SseOptions<Item> {
   left?(): void;
 }
 
-/** Without an empty line: some clients that have seen an id take an empty line for an event. */
+/** Without an empty line: after an id, some clients treat an empty line as an event. */
 const heartbeat = ': heartbeat\n';
 const lineFeed = 10;
 
@@ -59,8 +59,14 @@ export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
   });
 }
 
+export const eventStreamType = 'text/event-stream';
+
 /** Headers of the response; they keep proxies from buffering it. */
-export const eventStreamHeaders = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' } as const;
+export const eventStreamHeaders = {
+  'content-type': eventStreamType,
+  'cache-control': 'no-cache',
+  'x-accel-buffering': 'no',
+} as const;
 
 function frameParts({ event, data, id }: SseFrame): BodyPart[] {
   const parts: BodyPart[] = [encodeHead(event)];
@@ -138,8 +144,6 @@ function unknownId(msg: string) {
   const fields = [{ loc: ['header', 'last-event-id'], msg: `${msg}, \`-\` or \`-1\``, type: 'event_id' }];
   return runlakeError('INVALID_REQUEST', {}, { fields });
 }
-
-export const eventStreamType = 'text/event-stream';
 
 /** Refuses clients that do not accept the response type. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
 export function requireEventStream({ headers: { accept } }: FastifyRequest): void {

@@ -6,13 +6,13 @@ import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/stre
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
-import { Uuid } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
+import { onThread } from '../access/rules.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { words } from '../agent-schema.ts';
+import { ThreadParams, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
 import { endFrame, formatEventName } from './answer-of-run.ts';
-import type { LiveSource } from './live-body.ts';
+import { type LiveSource, liveOptions } from './live-body.ts';
 import { errorOfStream, eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame } from './sse.ts';
 
 /** An event, or the state of its thread at that event: JSON text of {thread_id, state}. */
@@ -57,21 +57,24 @@ export const streamThread = defineAgentOperation({
   description:
     'Server-sent events of all runs, until the client disconnects. Mode `run_modes` (default) has the events of the runs. `lifecycle` has only their start and end: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` has only `state_update` events with {thread_id, state}, when state is written outside a run and when a run has ended.',
   access: reads,
+  rule: onThread('threads:read'),
   errors: ['THREAD_NOT_FOUND'],
   schema: {
-    params: Type.Object({ thread_id: Uuid() }),
+    params: ThreadParams,
     query: Type.Object({ stream_mode: Modes, stream_modes: Modes, last_event_id: LastEventId }),
     response: { 200: Type.String() },
     produces: 'text/event-stream',
   },
-  handler: async ({ params, query, services: { agents }, request }) => {
+  handler: async (input) => {
+    const { params, query, request } = input;
+    const { agents } = input.services;
     const modes = [...(query.stream_mode ?? []), ...(query.stream_modes ?? [])];
     const everything = modes.length === 0 || modes.includes('run_modes');
     const bounds = everything || modes.includes('lifecycle');
     const states = modes.includes('state_update');
     const isIncluded = ({ isEnd, event, mode }: StreamedEvent) =>
       mode !== protocolMode && mode !== stateUpdateMode && (everything || (bounds && (isEnd || event === 'metadata')));
-    const { deploymentId, database, hub, config } = agents;
+    const { deploymentId, database, hub } = agents;
     const threadId = params.thread_id.toLowerCase();
     const source = await hub.readThread({ deploymentId, threadId }, readThreadFrom(request, query));
     try {
@@ -92,6 +95,7 @@ export const streamThread = defineAgentOperation({
       close: () => source.close(),
     };
     const body = eventStream<ThreadEvent>({
+      ...liveOptions(input),
       source: states ? withStates(source, agents, threadId) : plain,
       frame: ({ event, state }) => {
         if (state !== undefined) return stateFrame(event, state);
@@ -99,14 +103,10 @@ export const streamThread = defineAgentOperation({
         const last = event.isEnd && everything ? lastFrame(event) : undefined;
         return last ? [last, encodeEvent(event)] : encodeEvent(event);
       },
-      heartbeatMs: config.agentsHeartbeatMs,
-      stopping: request.server.drainStarted,
-      accessEnded: request.access?.ended,
       clientReconnects: true,
-      logger: request.log,
     });
-    const headers = { 'content-type': 'text/event-stream', ...eventStreamHeaders };
-    return new Answer({ headers: { ...headers, 'content-location': path, location: `${path}/stream` }, body });
+    const headers = { ...eventStreamHeaders, 'content-location': path, location: `${path}/stream` };
+    return new Answer({ headers, body });
   },
 });
 

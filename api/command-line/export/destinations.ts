@@ -1,13 +1,12 @@
+import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
-import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
+import { keepSecretKey } from '../../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type DestinationRecord, destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { NewDestination, showDestination } from '../../main/export-destinations.ts';
 import { printable, printTable } from '../print-table.ts';
-import { withExports } from './export-access.ts';
-import { findWorkspace, findWorkspaces, listAllDestinations } from './find-by-name.ts';
-import { readCredentials } from './read-credentials.ts';
+import { findWorkspace, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
 
 export interface DestinationOptions {
   readonly name: string;
@@ -110,4 +109,27 @@ function formatLocation({ destination_type: type, config }: DestinationRecord): 
   const folder = [config.bucket_name, config.prefix].filter((part) => part).join('/');
   if (type === 'local') return `${folder || '.'} below RUNLAKE_LOCAL_EXPORT_ROOT`;
   return config.endpoint_url === null ? `s3://${folder}` : `${folder} at ${config.endpoint_url}`;
+}
+
+/**
+ * Reads the unvalidated JSON for `--credentials-stdin`. On a terminal it prints a prompt; typed text is visible.
+ *
+ * @throws BAD_REQUEST if the input is not JSON; the message does not repeat the input.
+ */
+export async function readCredentials(
+  input: NodeJS.ReadableStream & { readonly isTTY?: boolean },
+  say: (line: string) => void,
+): Promise<{ access_key_id: string; secret_access_key: string }> {
+  if (input.isTTY === true) {
+    say(
+      'Type {"access_key_id": "...", "secret_access_key": "..."}, then Enter and Ctrl-D. Or pass a file with `< keys.json`.',
+    );
+  }
+  try {
+    return JSON.parse(await readAll(input));
+  } catch {
+    throw runlakeError('BAD_REQUEST', {
+      reason: 'Standard input is not JSON with access_key_id and secret_access_key.',
+    });
+  }
 }

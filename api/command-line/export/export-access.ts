@@ -1,13 +1,17 @@
-import { loadConfig } from '../../../infra/config/load.ts';
+import Format from 'typebox/format';
 import type { Config } from '../../../infra/config/settings.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+import { type DestinationRecord, listDestinations } from '../../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../../pipelines/exports/export-deps.ts';
+import { type ExportWithProgress, readExport } from '../../../pipelines/exports/queries.ts';
+import { listProjects } from '../../../pipelines/projects/project.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { operatorOf } from '../../../pipelines/tenants/operator.ts';
-import { Ends } from '../ends.ts';
-import { findStores, openStores } from '../open-stores.ts';
+import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
+import { withStores } from '../open-stores.ts';
+import { printable } from '../print-table.ts';
 
 /** What the bulk export commands use, with the permissions of the operator. */
 export interface ExportAccess {
@@ -23,55 +27,125 @@ export interface ExportAccess {
  * @throws NOT_RUNNING and the errors of the dependencies.
  */
 export async function withExports<Result>(work: (access: ExportAccess) => Promise<Result>): Promise<Result> {
-  const { config } = loadConfig();
-  const logger = createLogger('error', 'export');
-  const addresses = await findStores(config);
-  const stores = openStores(addresses, config, logger);
-  const { database } = stores;
-  const ends = new Ends();
-  ends.add('stores', () => stores.close());
-
-  const jobs = once(async () => {
-    const { openJobs } = await import('../../../infra/jobs/open-jobs.ts');
-    const { redisUrl } = config;
-    const authorities = trustedAuthorities(config);
-    const opened = await openJobs({ databaseUrl: addresses.databaseUrl, redisUrl, authorities, logger });
-    ends.add('jobs', () => opened.close());
-    return opened;
-  });
-  const kafka = once(async () => {
-    const { openEventLog } = await import('../open-event-log.ts');
-    return (await openEventLog({ config, logger, stores }, ends)).log;
-  });
-  // The in-process log stores events before it acknowledges them, so there is no position to wait for; it also belongs
-  // to the running process.
-  const log: ExportDeps['log'] =
-    config.kafkaBrokers === undefined
-      ? { position: async () => ({}), stored: async () => true }
-      : {
-          position: async (topic) => (await kafka()).position(topic),
-          stored: async (topic, position) => (await kafka()).stored(topic, position),
-        };
-  try {
+  return withStores('export', async ({ config, logger, stores, openJobs, ends }) => {
+    const { database } = stores;
+    let opened: Promise<EventLog> | undefined;
+    const openKafka = async () => {
+      const { openEventLog } = await import('../open-event-log.ts');
+      return (await openEventLog({ config, logger, stores }, ends)).log;
+    };
+    const kafka = () => {
+      opened ??= openKafka();
+      return opened;
+    };
+    // The in-process log stores events before it acknowledges them, so there is no position to wait for; it also belongs
+    // to the running process.
+    const log: ExportDeps['log'] =
+      config.kafkaBrokers === undefined
+        ? { position: async () => ({}), stored: async () => true }
+        : {
+            position: async (topic) => (await kafka()).position(topic),
+            stored: async (topic, position) => (await kafka()).stored(topic, position),
+          };
     const operator = await operatorOf(database);
     const deps: ExportDeps = {
       database,
       log,
-      jobs: { enqueue: async (...job) => (await jobs()).enqueue(...job) },
+      jobs: { enqueue: async (...job) => (await openJobs()).enqueue(...job) },
       limits: config,
       logger,
       now: () => new Date(),
     };
-    return await work({ config, database, operator, deps });
-  } finally {
-    await ends.run(logger);
+    return work({ config, database, operator, deps });
+  });
+}
+
+export interface Named {
+  readonly id: string;
+  readonly name: string;
+}
+
+const pageRows = 1_000;
+/** Maximum number of names in a message. */
+const maxListedNames = 10;
+
+/**
+ * Returns the operator's workspaces, oldest first, or only the one with the name or id `wanted`. @throws BAD_REQUEST if
+ * there is none.
+ */
+export async function findWorkspaces({ database, operator }: ExportAccess, wanted?: string): Promise<Named[]> {
+  const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
+    ({ id, display_name: name }) => ({ id, name }),
+  );
+  return wanted === undefined ? all : [pick('workspace', wanted, all)];
+}
+
+/** Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `wanted` is undefined. */
+export async function findWorkspace(access: ExportAccess, wanted?: string): Promise<Named> {
+  const found = await findWorkspaces(access, wanted);
+  if (found.length === 1) return found[0] as Named;
+  throw runlakeError('BAD_REQUEST', {
+    reason: `There are several workspaces. Specify --workspace: ${formatNames(found)}.`,
+  });
+}
+
+/** @throws BAD_REQUEST if the workspace has no such project. */
+export async function findProject(database: Database, workspace: Named, wanted: string): Promise<Named> {
+  const all = { sortBy: 'name', descending: false, limit: pageRows, offset: 0 } as const;
+  const ids = isId(wanted) ? [wanted] : undefined;
+  const [byId] = ids ? await listProjects(database, workspace.id, { ...all, ids }) : [];
+  const [found = byId] = await listProjects(database, workspace.id, { ...all, name: wanted });
+  return (
+    found ?? pick(`project in the workspace ${workspace.name}`, wanted, await listProjects(database, workspace.id, all))
+  );
+}
+
+/** @throws BAD_REQUEST if the workspace has no such destination, or several with that name. */
+export async function findDestination(database: Database, workspace: Named, wanted: string): Promise<Named> {
+  const all = (await listAllDestinations(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
+  if (all.length === 0) {
+    const reason = `The workspace ${printable(workspace.name)} has no destinations. Create one with \`runlake export destinations create\`.`;
+    throw runlakeError('BAD_REQUEST', { reason });
+  }
+  return pick(`destination in the workspace ${workspace.name}`, wanted, all);
+}
+
+export async function listAllDestinations(database: Database, workspaceId: string): Promise<DestinationRecord[]> {
+  const found: DestinationRecord[] = [];
+  for (;;) {
+    const page = await listDestinations(database, workspaceId, { limit: pageRows, offset: found.length });
+    found.push(...page);
+    if (page.length < pageRows) return found;
   }
 }
 
-function once<Opened>(open: () => Promise<Opened>): () => Promise<Opened> {
-  let opened: Promise<Opened> | undefined;
-  return () => {
-    opened ??= open();
-    return opened;
-  };
+/** Finds an export by its id in all workspaces of the operator. @throws BAD_REQUEST if there is none. */
+export async function findExport({ database, operator }: ExportAccess, id: string): Promise<ExportWithProgress> {
+  for (const workspaceId of isId(id) ? operator.readableWorkspaceIds : []) {
+    try {
+      return await readExport(database, workspaceId, id);
+    } catch (error) {
+      if (!isRunlakeError(error) || error.code !== 'NOT_FOUND') throw error;
+    }
+  }
+  throw runlakeError('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
+}
+
+function pick(what: string, wanted: string, all: readonly Named[]): Named {
+  const found = all.filter(({ id, name }) => name === wanted || id === wanted.toLowerCase());
+  if (found.length === 1) return found[0] as Named;
+  const reason =
+    found.length === 0
+      ? `No ${what} has the name or id '${wanted}'. ${all.length === 0 ? 'There are none' : `Names: ${formatNames(all)}`}.`
+      : `${found.length} have that name. Specify an id: ${found.map(({ id }) => id).join(', ')}.`;
+  throw runlakeError('BAD_REQUEST', { reason: printable(reason) });
+}
+
+function formatNames(all: readonly Named[]): string {
+  const shown = all.slice(0, maxListedNames).map(({ name }) => printable(name));
+  return all.length > maxListedNames ? `${shown.join(', ')}, …` : shown.join(', ');
+}
+
+export function isId(text: string): boolean {
+  return Format.Test('uuid', text);
 }

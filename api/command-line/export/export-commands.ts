@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import type { CreateOptions } from './create.ts';
+import type { CreateOptions } from './create-cancel.ts';
 import type { DestinationOptions } from './destinations.ts';
 import type { ListOptions } from './list.ts';
 
@@ -56,7 +56,7 @@ Examples:
   runlake export create --project my-agent --destination lake --start 2026-01-01 --interval-hours 24
   runlake export create --project my-agent --destination lake --start 2026-01-01 --end 2026-02-01 --fields id,name,total_tokens`,
     )
-    .action(async (options: CreateOptions) => (await import('./create.ts')).createOne(options));
+    .action(async (options: CreateOptions) => (await import('./create-cancel.ts')).createOne(options));
   exports
     .command('list')
     .description('list exports and schedules, newest first')
@@ -78,7 +78,7 @@ Examples:
     .command('cancel <id>')
     .description('cancel an export or a schedule; finished files stay')
     .option(...json)
-    .action(async (id: string, options: object) => (await import('./cancel.ts')).cancelOne(id, options));
+    .action(async (id: string, options: object) => (await import('./create-cancel.ts')).cancelOne(id, options));
 
   const destinations = exports.command('destinations').description('buckets and folders that exports are written to');
   destinations

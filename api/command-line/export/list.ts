@@ -1,12 +1,19 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { ExportStatus } from '../../../pipelines/exports/export-states.ts';
-import { type ExportWithProgress, listExports } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
+import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { showExport } from '../../main/bulk-exports.ts';
 import { printable, printTable } from '../print-table.ts';
-import { type ExportAccess, withExports } from './export-access.ts';
-import { findProject, findWorkspaces, isId, listAllDestinations, type Named } from './find-by-name.ts';
-import { bytesText, numberText } from './quantities.ts';
+import {
+  type ExportAccess,
+  findProject,
+  findWorkspaces,
+  isId,
+  listAllDestinations,
+  type Named,
+  withExports,
+} from './export-access.ts';
+import { bytesText, numberText } from './watch.ts';
 
 export interface ListOptions {
   readonly status?: ExportStatus;

@@ -1,16 +1,18 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import type { WriteStream } from 'node:tty';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { isFinished } from '../../../pipelines/exports/export-states.ts';
 import {
   type ExportRunWithFiles,
   type ExportWithProgress,
   listExportRuns,
+  paceOf,
   readExport,
-} from '../../../pipelines/exports/read-export.ts';
-import { type ExportAccess, withExports } from './export-access.ts';
-import { attemptsOf, endInWords } from './export-end.ts';
-import { findExport } from './find-by-name.ts';
-import { openScreen } from './watch-screen.ts';
+  shareDone,
+} from '../../../pipelines/exports/queries.ts';
+import { isFinished } from '../../../pipelines/exports/states.ts';
+import { showExport } from '../../main/bulk-exports.ts';
+import { printable } from '../print-table.ts';
+import { type ExportAccess, findExport, withExports } from './export-access.ts';
 
 const everyMs = 250;
 /** How long to retry while the stores are unavailable. */
@@ -118,4 +120,172 @@ function newFailures(runs: readonly ExportRunWithFiles[], reported: Set<string>)
       return [`${run.startTime.slice(0, 10)}: attempt ${number} failed, retrying: ${cause}`];
     }),
   );
+}
+
+/** Output of `runlake export watch`. */
+export interface WatchScreen {
+  show(of: ExportWithProgress, now: Date): void;
+  /** Prints a line that is not overwritten. */
+  note(line: string): void;
+  end(lines: readonly string[]): void;
+}
+
+type Output = Pick<NodeJS.WriteStream, 'write'> & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
+
+const clearLine = '\r\x1b[K';
+const plainEveryMs = 10_000;
+
+/**
+ * Opens the output: a progress bar on a terminal; otherwise a line for each 10 % of progress, each change of status and
+ * every ten seconds; with `json` one object per change.
+ */
+export function openScreen(output: Output, json: boolean): WatchScreen {
+  if (json) return jsonScreen(output);
+  return output.isTTY === true ? barScreen(output) : plainScreen(output);
+}
+
+function barScreen(output: Output): WatchScreen {
+  return {
+    // One column stays free because some terminals wrap a full line. Some terminals report no width or 0.
+    show: (of, now) => output.write(`${clearLine}${printable(progressBar(of, now, (output.columns || 80) - 1))}`),
+    note: (line) => output.write(`${clearLine}${printable(line)}\n`),
+    end: (lines) => output.write(`\n${lines.join('\n')}\n`),
+  };
+}
+
+function plainScreen(output: Output): WatchScreen {
+  let before = '';
+  let saidMs = 0;
+  return {
+    show: (of, now) => {
+      const step = `${of.status} ${of.statusReason} ${Math.floor(shareDone(of) * 10)}`;
+      if (step === before && now.getTime() - saidMs < plainEveryMs) return;
+      before = step;
+      saidMs = now.getTime();
+      output.write(`${printable(progressWords(of, now))}\n`);
+    },
+    note: (line) => output.write(`${printable(line)}\n`),
+    end: (lines) => output.write(`${lines.join('\n')}\n`),
+  };
+}
+
+function jsonScreen(output: Output): WatchScreen {
+  let before = '';
+  return {
+    show: (of, now) => {
+      // Rate and time left change constantly; they are printed only together with another change.
+      const facts = JSON.stringify(of);
+      if (facts === before) return;
+      before = facts;
+      output.write(`${JSON.stringify(showExport(of, now))}\n`);
+    },
+    note: () => undefined,
+    end: () => undefined,
+  };
+}
+
+const barCells = 24;
+
+/**
+ * Formats progress as `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or as the reason why the export has
+ * not started.
+ */
+export function progressWords(of: ExportWithProgress, now: Date): string {
+  if (of.status === 'CREATED') return of.statusReason ?? 'Waiting for a worker.';
+  const { rowsPerSecond, secondsLeft } = paceOf(of, now);
+  const counted = of.runsTotal > 0 && of.runsCounted === of.runsTotal;
+  const rows = numberText(of.rowsWritten);
+  return [
+    `${Math.floor(shareDone(of) * 100)} %`,
+    `${counted ? `${rows} of ${numberText(of.rowsCounted)}` : rows} rows`,
+    ...(of.runsTotal > 1 ? [`${of.runsCompleted} of ${of.runsTotal} days`] : []),
+    bytesText(of.bytesWritten),
+    ...(rowsPerSecond === undefined ? [] : [`${numberText(rowsPerSecond)} rows/s`]),
+    ...(secondsLeft === undefined || of.status === 'COMPLETED' ? [] : [`${durationText(secondsLeft)} left`]),
+  ].join('  ');
+}
+
+/** Formats {@link progressWords} after a progress bar, truncated to `columns`. */
+export function progressBar(of: ExportWithProgress, now: Date, columns: number): string {
+  const full = Math.round(barCells * shareDone(of));
+  const line = `${'█'.repeat(full)}${'░'.repeat(barCells - full)}  ${progressWords(of, now)}`;
+  return line.length <= columns ? line : `${line.slice(0, Math.max(0, columns - 1))}…`;
+}
+
+/** Formats the result of an export as text: rows, files, their path, and the failures of each day. */
+export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
+  const lines = [
+    `${of.status}${timeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${bytesText(of.bytesWritten)}.`,
+  ];
+  if (of.status !== 'COMPLETED' && of.statusReason !== null) lines.push(printable(of.statusReason));
+  if (of.files > 0) lines.push(`Files: ${printable(runs[0]?.prefix ?? '')}`);
+  if (of.lateRuns > 0) {
+    const [were, are] = of.lateRuns === 1 ? ['run', 'is'] : ['runs', 'are'];
+    lines.push(
+      `${numberText(of.lateRuns)} ${were} of the range arrived after the export was created and ${are} not included.`,
+    );
+  }
+  if (of.status !== 'COMPLETED') lines.push(...runs.flatMap(failureInWords));
+  return lines;
+}
+
+/**
+ * Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Empty if none failed.
+ */
+export function failureInWords(run: ExportRunWithFiles): string[] {
+  const causes = attemptsOf(run);
+  if (causes.length === 0) return [];
+  const lines = [`  ${run.startTime.slice(0, 10)} ${run.status}, ${counted(causes.length, 'attempt')} failed:`];
+  let from = 0;
+  for (const [index, { number, cause }] of causes.entries()) {
+    if (causes[index + 1]?.cause === cause) continue;
+    const first = causes[from]?.number ?? number;
+    lines.push(`    ${first === number ? `attempt ${number}` : `attempts ${first} to ${number}`}: ${printable(cause)}`);
+    from = index + 1;
+  }
+  return lines;
+}
+
+/** Returns the failed attempts of an export run in order, numbered from 1. */
+export function attemptsOf({ errors }: Pick<ExportRunWithFiles, 'errors'>): { number: number; cause: string }[] {
+  return Object.entries(errors ?? {})
+    .map(([name, cause]) => ({ number: Number(name.replace('retry_', '')) + 1, cause }))
+    .sort((a, b) => a.number - b.number);
+}
+
+function timeTaken({ startedAt, finishedAt }: ExportWithProgress): string {
+  if (startedAt === null || finishedAt === null) return '';
+  return ` in ${durationText(Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000)}`;
+}
+
+function counted(count: number, what: string): string {
+  return `${numberText(count)} ${what}${count === 1 ? '' : 's'}`;
+}
+
+/** Formats a number as `1,234`. */
+export function numberText(value: number): string {
+  return Math.round(value).toLocaleString('en-US');
+}
+
+/** Formats bytes as `900 B` or `1.2 MB`, in decimal units with at least two significant digits above 1 kB. */
+export function bytesText(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+  let value = bytes;
+  let unit = 0;
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1_000;
+    unit++;
+  }
+  return `${unit > 0 && value < 9.95 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
+/** Formats a duration as `0.4 s`, `12 s`, `3 min 20 s` or `2 h 05 min`. */
+export function durationText(seconds: number): string {
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const two = (value: number) => String(value).padStart(2, '0');
+  if (whole < 3_600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  const minutes = Math.round(whole / 60);
+  return `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
 }

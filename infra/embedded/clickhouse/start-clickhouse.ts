@@ -1,14 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
+import { closeSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
+import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { onFreePort } from '../free-port.ts';
+import { forkProgram, LastLines } from '../child-program.ts';
+import { onOnePort } from '../free-port.ts';
 import { writePrivateFile } from '../private-file.ts';
-import { type EngineExit, superviseEngine } from '../supervise-engine.ts';
-import { launchServer } from './launch-server.ts';
-import { findLibrary } from './library.ts';
-import { serverConfig, serverFiles, usersConfig } from './server-config.ts';
+import { endLeftover, recordProcess } from '../process-identity.ts';
+import { type EngineExit, type EngineProcess, superviseEngine, untilReady } from '../supervise-engine.ts';
+import { findLibrary, serverConfig, serverFiles, usersConfig } from './server-files.ts';
 
 export interface EmbeddedClickhouse {
   /** `http://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
@@ -53,19 +54,10 @@ export async function startClickhouse(options: {
   );
   writePrivateFile(files.users, usersConfig(user, password));
 
-  let { port } = options;
-  const launch = async () => {
-    const launchOn = (on: number) => launchServer({ library, folder, port: on, user, password, database, displayName });
-    if (port !== undefined) return launchOn(port);
-    return onFreePort(async (free) => {
-      const server = await launchOn(free);
-      port = free;
-      return server;
-    });
-  };
-  const engine = await superviseEngine('ClickHouse', launch, options.logger, options.probeEveryMs);
+  const server = onOnePort(options.port, (port) => launchServer({ library, folder, port, password, displayName }));
+  const engine = await superviseEngine('ClickHouse', server.launch, options.logger, options.probeEveryMs);
   return {
-    url: `http://${user}:${password}@127.0.0.1:${port}/${database}`,
+    url: `http://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     database,
     exited: engine.exited,
     stop: () => engine.stop(),
@@ -76,4 +68,111 @@ function defaultMemoryLimitBytes(): number {
   // `constrainedMemory` is zero or extremely large if no limit is set.
   const allowed = process.constrainedMemory() || totalmem();
   return Math.max(gib, Math.floor(Math.min(allowed, totalmem()) / 2));
+}
+
+interface ServerLaunch {
+  readonly library: string;
+  readonly folder: string;
+  readonly port: number;
+  readonly password: string;
+  /** Identifies this server, in case another program has taken the port and responds to all requests. */
+  readonly displayName: string;
+}
+
+const readyTimeoutMs = 30_000;
+const stopTimeoutMs = 10_000;
+
+/** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
+const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
+const startUp = `SYSTEM START LISTEN HTTP; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
+
+/**
+ * Starts one server process and waits until it accepts the user, the password and the query that creates the database.
+ *
+ * @throws ENGINE_START_FAILED; the process has exited then.
+ */
+async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
+  const { folder, port } = launch;
+  const files = serverFiles(folder);
+  await endLeftover(files.process);
+  const child = forkProgram({
+    program: './server-child',
+    base: import.meta.url,
+    cwd: folder,
+    args: [
+      launch.library,
+      `--path=${files.data}`,
+      `--config-file=${files.config}`,
+      `--http_port=${port}`,
+      '--listen_host=127.0.0.1',
+      '--query',
+      startUp,
+    ],
+  });
+  if (child.pid !== undefined) recordProcess(files.process, child.pid);
+  const output = new LastLines(child.stderr);
+  const startedAtMs = Date.now();
+  return untilReady({
+    engine: 'ClickHouse',
+    child,
+    ask: () => ensureDatabase(launch),
+    isAlive: async () => (await ask(launch, 'SELECT 1')).answered,
+    explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
+    endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
+    readyTimeoutMs,
+    stopTimeoutMs,
+  });
+}
+
+/**
+ * Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the database.
+ */
+async function ensureDatabase(launch: ServerLaunch): Promise<string> {
+  const { answered, text } = await ask(launch, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Atomic`);
+  if (answered && text !== '') throw runlakeError('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
+  return answered ? 'ready' : text;
+}
+
+/** Runs a query. `text` is empty on success, otherwise the error of the server or of the connection. Never rejects. */
+async function ask(
+  { port, password, displayName }: ServerLaunch,
+  query: string,
+): Promise<{ answered: boolean; text: string }> {
+  try {
+    const answer = await fetch(`http://127.0.0.1:${port}/`, {
+      method: 'POST',
+      body: query,
+      // At shutdown the server waits for open connections.
+      headers: { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password, Connection: 'close' },
+      signal: AbortSignal.timeout(5_000),
+    });
+    const text = (await answer.text()).trim().slice(0, 500);
+    const isOurs = answer.headers.get('X-ClickHouse-Server-Display-Name') === displayName;
+    if (!isOurs) return { answered: false, text: 'another server uses the port' };
+    return { answered: true, text: answer.ok ? '' : text };
+  } catch (error) {
+    return { answered: false, text: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+const tailBytes = 64 * 1024;
+const maxLineLength = 500;
+
+/** Returns the last error in ClickHouse's error log, if the log was written after `sinceMs` (Unix time, ms). Never throws. */
+function lastError(path: string, sinceMs: number): string | undefined {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const { size, mtimeMs } = fstatSync(file);
+      if (mtimeMs < sinceMs) return undefined;
+      const tail = Buffer.alloc(Math.min(size, tailBytes));
+      readSync(file, tail, 0, tail.length, size - tail.length);
+      const lines = tail.toString('utf8').split('\n');
+      return lines.findLast((line) => /<(Error|Fatal|Critical)>/.test(line))?.slice(0, maxLineLength);
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return undefined;
+  }
 }

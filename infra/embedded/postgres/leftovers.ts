@@ -9,8 +9,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { readFileIfThere } from '../private-file.ts';
-import { processIdentity } from '../process-identity.ts';
-import { untilGone } from '../until-gone.ts';
+import { processIdentity, untilGone } from '../process-identity.ts';
 
 const fastWithinMs = 5_000;
 const immediateWithinMs = 2_000;

@@ -1,16 +1,14 @@
-import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import pg from 'pg';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { BoundedLog } from '../bounded-log.ts';
-import { onFreePort } from '../free-port.ts';
-import { readFileIfThere, writePrivateFile } from '../private-file.ts';
-import { type EngineExit, superviseEngine } from '../supervise-engine.ts';
+import { BoundedLog, forkProgram, LastLines } from '../child-program.ts';
+import { onOnePort } from '../free-port.ts';
+import { isSystemError, keepSecret, readFileIfThere } from '../private-file.ts';
+import { type EngineExit, type EngineProcess, superviseEngine, untilReady } from '../supervise-engine.ts';
 import { findBinaries, type PostgresBinaries } from './binaries.ts';
-import { ensureCluster, user } from './cluster.ts';
-import { chooseLocation } from './cluster-location.ts';
-import { launchServer } from './launch-server.ts';
+import { type ClusterLocation, chooseLocation, ensureCluster, user } from './cluster.ts';
 import { endLeftovers } from './leftovers.ts';
 
 export interface EmbeddedPostgres {
@@ -33,7 +31,7 @@ export interface PostgresOptions {
   readonly build?: PostgresBinaries;
   /** Turns `fsync` off, for tests: commits survive a crash of the engine, but not of the machine. Default: false. */
   readonly isThrowAway?: boolean;
-  /** Folders that another account can access, if Runlake runs as root; see `place.ts`. */
+  /** Folders that another account can access, if Runlake runs as root; see `cluster.ts`. */
   readonly sharedFolders?: readonly string[];
 }
 
@@ -51,25 +49,19 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   const location = chooseLocation(folder, options.build ?? findBinaries(), options.sharedFolders);
   const { dataFolder } = location;
   const password = keepPassword(folder, dataFolder);
-  await ensureCluster({ ...location, password });
-  location.remember();
+  await ensureCluster(location, password);
+  location.record();
 
   const log = new BoundedLog(join(folder, 'postgres.log'), logBytes);
-  let { port } = options;
+  const onLine = (line: string) => log.write(line);
+  const server = onOnePort(options.port, (port) => launchServer({ location, port, password, isThrowAway, onLine }));
   const launch = async () => {
     await endLeftovers(dataFolder);
-    const launchOn = (on: number) =>
-      launchServer({ ...location, port: on, password, database, isThrowAway, onLine: (line) => log.write(line) });
-    if (port !== undefined) return launchOn(port);
-    return onFreePort(async (free) => {
-      const server = await launchOn(free);
-      port = free;
-      return server;
-    });
+    return server.launch();
   };
   const engine = await superviseEngine('Postgres', launch, logger, options.probeEveryMs);
   return {
-    url: `postgres://${user}:${password}@127.0.0.1:${port}/${database}`,
+    url: `postgres://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     exited: engine.exited,
     stop: () => engine.stop(),
   };
@@ -78,15 +70,124 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
 /** The password is stored before the cluster is created, so that a cluster never exists without a stored password. */
 function keepPassword(folder: string, dataFolder: string): string {
   const path = join(folder, 'postgres.password');
-  const kept = readFileIfThere(path)?.trim();
-  if (kept) return kept;
-  if (existsSync(dataFolder)) {
-    throw runlakeError('ENGINE_START_FAILED', {
-      engine: 'Postgres',
-      reason: `${path} with its password does not exist`,
-    });
+  if (!readFileIfThere(path)?.trim() && existsSync(dataFolder)) {
+    const reason = `${path} with its password does not exist`;
+    throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason });
   }
-  const made = randomBytes(24).toString('base64url');
-  writePrivateFile(path, `${made}\n`);
-  return made;
+  return keepSecret(path, 24);
+}
+
+interface ServerLaunch {
+  readonly location: ClusterLocation;
+  readonly port: number;
+  readonly password: string;
+  readonly isThrowAway: boolean;
+  readonly onLine: (line: string) => void;
+}
+
+/** Includes the time for crash recovery. */
+const readyTimeoutMs = 120_000;
+const stopTimeoutMs = 12_000;
+/** SQLSTATE invalid_password. */
+const wrongPassword = '28P01';
+
+/** For a machine that is shared with other programs, and one client: little memory, no replication, durable commits. */
+const settings = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  fsync: 'on',
+  synchronous_commit: 'on',
+  shared_buffers: '64MB',
+  max_connections: '200',
+  wal_level: 'minimal',
+  max_wal_senders: '0',
+  max_wal_size: '256MB',
+  max_parallel_workers_per_gather: '0',
+  // Vacuums and analyses new tables within the first minute of load.
+  autovacuum_naptime: '10s',
+  log_min_messages: 'warning',
+  log_checkpoints: 'off',
+  log_line_prefix: '%m ',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+} as const;
+
+/**
+ * Starts one server process and waits until it accepts the user and password and has the database.
+ *
+ * @throws ENGINE_START_FAILED; the process has exited then.
+ */
+async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
+  const { binaries, dataFolder, account } = launch.location;
+  const child = forkProgram({
+    program: './watchdog-child',
+    base: import.meta.url,
+    cwd: dataFolder,
+    args: [
+      join(binaries, 'bin', 'postgres'),
+      dataFolder,
+      String(account?.uid ?? ''),
+      String(account?.gid ?? ''),
+      '-D',
+      dataFolder,
+      '-p',
+      String(launch.port),
+      ...Object.entries({ ...settings, ...(launch.isThrowAway && { fsync: 'off' }) }).flatMap(([name, value]) => [
+        '-c',
+        `${name}=${value}`,
+      ]),
+    ],
+  });
+  const output = new LastLines(child.stderr, launch.onLine);
+  return untilReady({
+    engine: 'Postgres',
+    child,
+    ask: () => ensureDatabase(launch),
+    isAlive: () => answers(launch),
+    explain: () => output.last(/FATAL|PANIC|ERROR/),
+    endGently: () => child.kill('SIGTERM'),
+    readyTimeoutMs,
+    stopTimeoutMs,
+  });
+}
+
+/** Whether the server responds with a result or an error; it returns errors during recovery. Never rejects. */
+async function answers(launch: ServerLaunch): Promise<boolean> {
+  const client = clientOf(launch, { database, connectionTimeoutMillis: 10_000, query_timeout: 10_000 });
+  try {
+    await client.connect();
+    await client.query('SELECT 1');
+    return true;
+  } catch (error) {
+    return error instanceof pg.DatabaseError;
+  } finally {
+    // Not awaited, because a suspended server does not close the connection.
+    client.end().catch(() => {});
+  }
+}
+
+/** Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the cluster has another password. */
+async function ensureDatabase(launch: ServerLaunch): Promise<string> {
+  const client = clientOf(launch, { database: 'postgres', connectionTimeoutMillis: 5_000 });
+  try {
+    await client.connect();
+    const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [database]);
+    if (found.rowCount === 0) await client.query(`CREATE DATABASE ${client.escapeIdentifier(database)}`);
+    return 'ready';
+  } catch (error) {
+    if (isSystemError(error, wrongPassword)) {
+      const reason = 'postgres.password does not match the password of its data';
+      throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason }, { cause: error });
+    }
+    return error instanceof Error ? error.message : String(error);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+function clientOf({ port, password }: ServerLaunch, options: pg.ClientConfig): pg.Client {
+  const client = new pg.Client({ host: '127.0.0.1', port, user, password, ...options });
+  // If the connection breaks, the running query fails and reports the error.
+  client.on('error', () => {});
+  return client;
 }

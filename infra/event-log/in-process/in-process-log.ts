@@ -23,24 +23,24 @@ import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import { runForRunlake, tenantContext } from '../../fairness/tenant-context.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type {
-  DirtyHour,
-  EventLog,
-  FollowOptions,
-  InsertBatch,
-  LogBatch,
-  LogMessage,
-  LogPosition,
-  LogRecord,
-  Subscription,
-  TopicFollower,
+import { fieldOffset } from '../avro.ts';
+import {
+  type DirtyHour,
+  drainingError,
+  type EventLog,
+  type FollowOptions,
+  type InsertBatch,
+  type LogBatch,
+  type LogMessage,
+  type LogPosition,
+  type LogRecord,
+  overloadedError,
+  type Subscription,
+  type TopicFollower,
 } from '../event-log.ts';
-import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
-import { bytesOf, observePublish } from '../observe-publish.ts';
-import { insertDeadLetter } from './dead-letters.ts';
-import { Followers } from './followers.ts';
+import { bytesOf, consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
+import { insertDeadLetter } from './dead-letter-queue.ts';
 import { holdsLargePart, takeBatch, type WaitingShare } from './take-batch.ts';
-import { toBeStored } from './to-be-stored.ts';
 
 export interface InProcessLogOptions {
   readonly database: Database;
@@ -74,72 +74,58 @@ interface Partition {
   isStarting: boolean;
 }
 
+/** A topic and the processing of its events in this process. */
+interface TopicState {
+  readonly partitions: readonly Partition[];
+  readonly subscriptions: Subscription[];
+  readonly followers: Set<FollowOptions['onRecords']>;
+}
+
 /**
  * Opens the log. Offsets increase across restarts: they start at the current time in microseconds, which no process can
- * outpace, and after the stored ones, because the clock may have been set back and a reused offset would be dropped as
- * a repeat.
+ * exceed, and after the stored ones, because the clock may have been set back and a reused offset would be dropped as a
+ * duplicate.
  *
- * @throws what Postgres throws.
+ * @throws the errors of the database.
  */
 export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
   const [stored] = await options.database.query<{ next: number }>(
     `SELECT coalesce(max(log_offset) + 1, 0) AS next
      FROM (SELECT max(log_offset) AS log_offset FROM deferred_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
   );
-  const log = new InProcessLog(options, Math.max(Date.now() * 1_000, stored?.next ?? 0));
-  log.showMetrics();
-  return log;
+  return new InProcessLog(options, Math.max(Date.now() * 1_000, stored?.next ?? 0));
 }
 
 export class InProcessLog implements EventLog {
   readonly #options: InProcessLogOptions;
-  readonly #subscriptions = new Map<string, Subscription[]>();
-  readonly #partitions = new Map<string, Partition[]>();
-  readonly #followers: Followers;
+  readonly #topics = new Map<string, TopicState>();
+  readonly #hideMetrics: readonly (() => void)[];
   #pendingBytes = 0;
   #closed = false;
   #lastTenantId: string | undefined;
   /** Until this time batches are shared between organisations. */
   #sharedUntilMs = 0;
-  #hideMetrics: (() => void)[] = [];
 
   /** Use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
-    this.#followers = new Followers(options.logger);
     for (const topic of options.topics) {
-      this.#partitions.set(
-        topic.name,
-        Array.from({ length: options.partitions }, (_, number) => ({
-          topic,
-          number,
-          queue: [],
-          waitingEvents: 0,
-          nextOffset: firstOffset,
-          inFlight: new Map(),
-          isStarting: false,
-        })),
-      );
+      const partitions = Array.from({ length: options.partitions }, (_, number) => ({
+        topic,
+        number,
+        queue: [],
+        waitingEvents: 0,
+        nextOffset: firstOffset,
+        inFlight: new Map(),
+        isStarting: false,
+      }));
+      this.#topics.set(topic.name, { partitions, subscriptions: [], followers: new Set() });
     }
+    this.#hideMetrics = [pendingBytes.showing(() => this.#pendingBytes, 0), consumerLag.showing(() => this.#lag(), 0)];
   }
 
   get pendingBytes(): number {
     return this.#pendingBytes;
-  }
-
-  /** Registers this log with the gauges of the event log until it is closed. */
-  showMetrics(): void {
-    this.#hideMetrics = [
-      pendingBytes.showing(() => this.#pendingBytes, 0),
-      consumerLag.showing(
-        () =>
-          [...this.#partitions.values()].flat().map(({ topic, number, waitingEvents }) => ({
-            labels: { topic: topic.name, partition: number },
-            value: waitingEvents,
-          })),
-        0,
-      ),
-    ];
   }
 
   schemaId(topic: Topic): number {
@@ -151,20 +137,20 @@ export class InProcessLog implements EventLog {
   }
 
   async subscribe(subscription: Subscription): Promise<void> {
-    const list = this.#subscriptions.get(subscription.topic.name) ?? [];
-    list.push(subscription);
-    this.#subscriptions.set(subscription.topic.name, list);
+    this.#stateOf(subscription.topic).subscriptions.push(subscription);
   }
 
   /** Follows from now on and is caught up at once, because the log stores nothing. */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
-    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
-    const partitions = this.#partitions.get(topic.name) ?? [];
-    const stop = this.#followers.add(topic, onRecords);
+    if (this.#closed) throw drainingError();
+    const { partitions, followers } = this.#stateOf(topic);
+    // Wrapped, so that the same function can follow twice.
+    const follower: FollowOptions['onRecords'] = (records) => onRecords(records);
+    followers.add(follower);
     return {
       from: Object.fromEntries(partitions.map(({ number, nextOffset }) => [number, nextOffset])),
       passed: () => true,
-      close: async () => stop(),
+      close: async () => void followers.delete(follower),
     };
   }
 
@@ -174,14 +160,10 @@ export class InProcessLog implements EventLog {
   }
 
   async #publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
-    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closed) throw drainingError();
     const bytes = bytesOf(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
-      throw runlakeError(
-        'OVERLOADED',
-        { what: 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES' },
-        { retryAfterSeconds: 1 },
-      );
+      throw overloadedError();
     }
     this.#pendingBytes += bytes;
     try {
@@ -197,7 +179,7 @@ export class InProcessLog implements EventLog {
   }
 
   #byPartition(topic: Topic, messages: readonly LogMessage[]): [Partition, LogMessage[]][] {
-    const partitions = this.#partitions.get(topic.name) ?? [];
+    const { partitions } = this.#stateOf(topic);
     const shares = new Map<Partition, LogMessage[]>();
     for (const message of messages) {
       const partition = partitions[partitions.length === 1 ? 0 : hashOf(message.key) % partitions.length] as Partition;
@@ -219,7 +201,7 @@ export class InProcessLog implements EventLog {
         headers,
       }),
     );
-    this.#followers.publish(partition.topic, appended);
+    this.#passToFollowers(partition.topic, appended);
     const records = toBeStored(partition.topic, appended);
     if (records.length === 0) return;
     const bytes = bytesOf(records);
@@ -233,6 +215,16 @@ export class InProcessLog implements EventLog {
       partition.queue.push({ tenantId, records, rows: records.length, bytes, done, failed });
       this.#startSoon(partition);
     });
+  }
+
+  #passToFollowers(topic: Topic, records: readonly LogRecord[]): void {
+    for (const follower of this.#stateOf(topic).followers) {
+      try {
+        follower(records);
+      } catch (error) {
+        this.#options.logger.error({ err: error, topic: topic.name }, 'a follower of the event log failed on records');
+      }
+    }
   }
 
   /** Requests that arrive in the same turn of the event loop join one batch. */
@@ -273,7 +265,7 @@ export class InProcessLog implements EventLog {
   }
 
   #take(partition: Partition): Waiting[] {
-    const subscriptions = this.#subscriptions.get(partition.topic.name) ?? [];
+    const { subscriptions } = this.#stateOf(partition.topic);
     const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
     const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
     const sharing = { isShared: this.#isShared, exceptFor: tenantsOf(partition.inFlight.keys()) };
@@ -291,7 +283,7 @@ export class InProcessLog implements EventLog {
       records: waiting.flatMap((request) => request.records),
       beginInsert: (insertBatch) => this.#beginInsert(partition, insertBatch),
     };
-    for (const subscription of this.#subscriptions.get(partition.topic.name) ?? []) await subscription.handle(batch);
+    for (const subscription of this.#stateOf(partition.topic).subscriptions) await subscription.handle(batch);
   }
 
   #refusal(partition: Partition, error: unknown): unknown {
@@ -319,7 +311,7 @@ export class InProcessLog implements EventLog {
   }
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
-    await insertDeadLetter(transaction ?? this.#options.database, { topic: topic.name, record, reason, step });
+    await insertDeadLetter(transaction ?? this.#options.database, topic.name, record, reason, step);
   }
 
   /** Always empty: events are stored before their publisher is answered. */
@@ -327,9 +319,12 @@ export class InProcessLog implements EventLog {
     return {};
   }
 
-  /** Positions come from {@link InProcessLog.follow}. An earlier process has stored everything that it published. */
+  /**
+   * Whether all events before `position` are stored. Only this process can have events that are not: an earlier one has
+   * stored everything that it published.
+   */
   async stored(topic: Topic, position: LogPosition): Promise<boolean> {
-    return (this.#partitions.get(topic.name) ?? []).every(({ number, inFlight, queue }) => {
+    return this.#stateOf(topic).partitions.every(({ number, inFlight, queue }) => {
       const before = position[number] ?? 0;
       return [...[...inFlight.keys()].flat(), ...queue].every(
         ({ records: [oldest] }) => oldest === undefined || oldest.offset >= before,
@@ -338,20 +333,34 @@ export class InProcessLog implements EventLog {
   }
 
   async check(): Promise<void> {
-    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closed) throw drainingError();
     await this.#options.database.ping();
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (const { queue, inFlight } of [...this.#partitions.values()].flat()) {
+    const states = [...this.#topics.values()];
+    for (const { queue, inFlight } of states.flatMap(({ partitions }) => partitions)) {
       while (queue.length > 0 || inFlight.size > 0) {
         await Promise.all(inFlight.values());
         await new Promise((resolve) => setImmediate(resolve));
       }
     }
-    this.#followers.clear();
+    for (const { followers } of states) followers.clear();
     for (const hide of this.#hideMetrics) hide();
+  }
+
+  #stateOf({ name }: Topic): TopicState {
+    return this.#topics.get(name) ?? { partitions: [], subscriptions: [], followers: new Set() };
+  }
+
+  #lag() {
+    return [...this.#topics.values()].flatMap(({ partitions }) =>
+      partitions.map(({ topic, number, waitingEvents }) => ({
+        labels: { topic: topic.name, partition: number },
+        value: waitingEvents,
+      })),
+    );
   }
 }
 
@@ -366,4 +375,12 @@ function hashOf(key: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < key.length; index++) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193);
   return hash >>> 0;
+}
+
+/** Drops the records whose `storedIf` flag is false, if the topic has one. */
+function toBeStored(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
+  if (topic.storedIf === undefined) return records;
+  const at = fieldOffset(topic, topic.storedIf);
+  // Keep records that are too short to have the flag: the sink sends them to the dead-letter queue.
+  return records.filter(({ value }) => value[at] !== 0);
 }

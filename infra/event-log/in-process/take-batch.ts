@@ -11,13 +11,16 @@ export interface BatchLimits {
   readonly bytes: number;
 }
 
-/** Maximum bytes of a shared batch. ClickHouse stores this much in a fraction of a second, even under load. */
+/**
+ * Maximum bytes of a batch while several organisations publish. ClickHouse stores this much in a fraction of a second,
+ * even under load.
+ */
 const sharedBatchBytes = 1024 * 1024;
 
 export interface Sharing {
   /** Whether several organisations publish at present. */
   readonly isShared: boolean;
-  /** Organisations that already have a batch in flight; the batch takes nothing of them. */
+  /** Organisations that already have a batch in flight; their requests are skipped. */
   readonly exceptFor: ReadonlySet<string | undefined>;
 }
 

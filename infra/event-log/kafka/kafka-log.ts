@@ -1,37 +1,22 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
-import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import type { HealthCheck } from '../../telemetry/health-check.ts';
+import { isRunlakeError } from '../../errors/runlake-error.ts';
+import type { HealthCheck } from '../../telemetry/health.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
-import {
-  type EventLog,
-  type FollowOptions,
-  type InsertBatch,
-  type LogMessage,
-  type LogPosition,
-  type LogRecord,
-  type Subscription,
-  storingGroup,
-  type TopicFollower,
-} from '../event-log.ts';
-import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
-import { observePublish } from '../observe-publish.ts';
-import { AdminLink } from './admin-link.ts';
-import { Appender } from './appender.ts';
-import { ByteBudget } from './byte-budget.ts';
-import { deadLetterMessage } from './dead-letter.ts';
-import { ensureTopics, type RequiredTopic } from './ensure-topics.ts';
-import { findPositions, isPast } from './find-positions.ts';
-import { GroupConsumer } from './group-consumer.ts';
-import type { KafkaAddress } from './kafka-client.ts';
-import { kafkaHealthChecks } from './kafka-probe.ts';
-import { backoffMs, pause } from './pause.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
+import { drainingError, type EventLog, type FollowOptions, type InsertBatch, type LogMessage, type LogPosition, type LogRecord, type Subscription, storingGroup, type TopicFollower } from '../event-log.ts';
+import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
+import { type KafkaAddress, KafkaAdmin } from './client.ts';
+import { GroupConsumer } from './consumer.ts';
+import { deadLetterMessage } from './dead-letter-queue.ts';
+import { kafkaHealthChecks } from './health.ts';
+import { findPositions, isPast } from './offset-metadata.ts';
+import { IdempotentProducer } from './producer.ts';
 import { Publisher } from './publisher.ts';
-import { registryAddress } from './registry-request.ts';
-import { Schemas } from './schema-registry.ts';
+import { ByteBudget } from './record-buffer.ts';
+import { SchemaRegistry } from './schema-registry.ts';
 import { type KafkaFollower, openKafkaFollower } from './topic-follower.ts';
-import { type TopicNames, topicNames } from './topic-names.ts';
+import { ensureTopics, requiredTopics, type TopicNames, topicNames } from './topics.ts';
 
 export type KafkaConfig = KafkaAddress &
   Pick<
@@ -76,19 +61,17 @@ const leaveMs = 5_000;
 export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> {
   const { config, topics, logger } = options;
   const names = topicNames(config.kafkaTopicPrefix);
-  const admin = new AdminLink(config, logger);
-  const schemas = new Schemas(registryAddress(config.schemaRegistryUrl ?? '', trustedAuthorities(config)));
-  const wanted = topics.flatMap((topic): RequiredTopic[] => [
-    { name: names.of(topic), deadLetters: false },
-    { name: names.deadLettersOf(topic), deadLetters: true },
-  ]);
+  const admin = new KafkaAdmin(config, logger);
+  const registry = new SchemaRegistry(config);
   try {
-    const partitions = await retryOnStart(() => admin.call((client) => ensureTopics(client, wanted, config, logger)));
+    const partitions = await retryOnStart(() =>
+      admin.call((client) => ensureTopics(client, requiredTopics(topics, names), config, logger)),
+    );
     const ids = new Map<Topic, number>();
     for (const topic of topics) {
-      ids.set(topic, await retryOnStart(() => schemas.register(names.subjectOf(topic), topic.schema)));
+      ids.set(topic, await retryOnStart(() => registry.register(names.subjectOf(topic), topic.schema)));
     }
-    return new KafkaLog(options, { names, admin, schemas, partitions, ids });
+    return new KafkaLog(options, { names, admin, registry, partitions, ids });
   } catch (error) {
     await admin.close();
     throw error;
@@ -110,19 +93,17 @@ async function retryOnStart<Result>(work: () => Promise<Result>): Promise<Result
 
 interface Opened {
   readonly names: TopicNames;
-  readonly admin: AdminLink;
-  readonly schemas: Schemas;
+  readonly admin: KafkaAdmin;
+  readonly registry: SchemaRegistry;
   readonly partitions: ReadonlyMap<string, number>;
   readonly ids: ReadonlyMap<Topic, number>;
 }
 
-/**
- * The event log on Kafka. Create it with {@link openKafkaLog}; `publisher.ts` and `partition-term.ts` describe how it works.
- */
+/** The event log on Kafka; `publisher.ts` and `partition-consumer.ts` describe how it works. */
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
   readonly #opened: Opened;
-  readonly #appender: Appender;
+  readonly #producer: IdempotentProducer;
   readonly #publisher: Publisher;
   readonly #budget: ByteBudget;
   readonly #consumers: { readonly topic: Topic; readonly consumer: GroupConsumer }[] = [];
@@ -137,9 +118,9 @@ export class KafkaLog implements EventLog {
     this.#options = options;
     this.#opened = opened;
     // Half of the publish timeout, so that a request on a dead connection gets a second attempt.
-    this.#appender = new Appender(config, Math.min(Math.max(timeoutMs / 2, 500), 15_000), logger);
+    this.#producer = new IdempotentProducer(config, Math.min(Math.max(timeoutMs / 2, 500), 15_000), logger);
     this.#publisher = new Publisher({
-      appender: this.#appender,
+      producer: this.#producer,
       partitions: opened.partitions,
       maxPendingBytes,
       batchBytes: Math.min(batchBytes, config.maxRunBytes),
@@ -162,7 +143,7 @@ export class KafkaLog implements EventLog {
 
   /** @throws REGISTRY_UNAVAILABLE if the id is not cached and the registry cannot be reached. */
   schemaOf(schemaId: number): Promise<string | undefined> {
-    return this.#opened.schemas.textOf(schemaId);
+    return this.#opened.registry.textOf(schemaId);
   }
 
   /** Calls `onPlaced` after the append, because in Kafka events get their offset when they become durable. */
@@ -178,8 +159,8 @@ export class KafkaLog implements EventLog {
   async follow(topic: Topic, options: FollowOptions): Promise<TopicFollower> {
     const { names, admin } = this.#opened;
     const { config, logger } = this.#options;
-    if (this.#closing) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
-    const reader = await openKafkaFollower({
+    if (this.#closing) throw drainingError();
+    const follower = await openKafkaFollower({
       ...options,
       topicName: names.of(topic),
       groupPrefix: names.group('tail-'),
@@ -188,15 +169,15 @@ export class KafkaLog implements EventLog {
       sessionTimeoutMs: config.kafkaSessionTimeoutMs,
       logger,
     });
-    this.#followers.add(reader);
-    if (this.#closing) await reader.close();
-    await reader.caughtUp;
+    this.#followers.add(follower);
+    if (this.#closing) await follower.close();
+    await follower.caughtUp;
     return {
-      from: reader.from,
-      passed: (position) => reader.passed(position),
+      from: follower.from,
+      passed: (position) => follower.passed(position),
       close: async () => {
-        this.#followers.delete(reader);
-        await reader.close();
+        this.#followers.delete(follower);
+        await follower.close();
       },
     };
   }
@@ -216,7 +197,6 @@ export class KafkaLog implements EventLog {
       logger,
     });
     this.#consumers.push({ topic: subscription.topic, consumer });
-    consumer.start();
   }
 
   /** Kafka cannot join the transaction: the dead-letter record is durable before the caller commits. */
@@ -249,14 +229,13 @@ export class KafkaLog implements EventLog {
   }
 
   async check(): Promise<void> {
-    if (this.#closing) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closing) throw drainingError();
     await Promise.all(this.healthChecks().map((part) => part.check()));
   }
 
   /** Health checks of Kafka and of the schema registry, separately. */
   healthChecks(): HealthCheck[] {
-    const { admin, schemas } = this.#opened;
-    return kafkaHealthChecks(admin, schemas);
+    return kafkaHealthChecks(this.#opened.admin, this.#opened.registry);
   }
 
   /** Rejects new events, finishes within the drain timeout what was accepted or is being handled, and leaves the groups. */
@@ -275,18 +254,18 @@ export class KafkaLog implements EventLog {
     ]);
     if (!published)
       this.#options.logger.warn('drain timeout: some events were not appended; their publishers get an error');
-    await this.#appender.close();
+    await this.#producer.close();
     await this.#opened.admin.close();
     for (const hide of this.#hideMetrics) hide();
   }
 
   async #lag() {
-    const { admin } = this.#opened;
+    const { admin, names } = this.#opened;
     const samples: { labels: { topic: string; partition: number }; value: number }[] = [];
     for (const { topic, consumer } of this.#consumers) {
       const { positions } = consumer;
       if (positions.size === 0) continue;
-      const ends = await admin.call((client) => client.fetchTopicOffsets(consumer.topicName));
+      const ends = await admin.call((client) => client.fetchTopicOffsets(names.of(topic)));
       for (const { partition, high } of ends) {
         const position = positions.get(partition);
         if (position === undefined) continue;

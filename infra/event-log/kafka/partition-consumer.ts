@@ -6,7 +6,7 @@
  * to this process. The process that continues after a crash first repeats the named batch, whole and under the same
  * tokens.
  *
- *   1. Buffer incoming records; handle none before the starting point is known (`starting-point.ts`). If the client
+ *   1. Buffer incoming records; handle none before the starting point is known (`offset-metadata.ts`). If the client
  *      skips offsets, seek back once; accept a gap that remains, because its records no longer exist.
  *   2. If an earlier assignment has begun a batch, wait until that batch is in the buffer whole, and handle it first.
  *      If its records no longer exist, replay everything from there to the log-end offset under new tokens.
@@ -28,20 +28,29 @@
 import type { KafkaMessage, OffsetsByTopicPartition } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { counter } from '../../telemetry/metrics.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import type { LogBatch, Subscription } from '../event-log.ts';
-import type { ByteBudget } from './byte-budget.ts';
-import { kafkaError, kindsOf } from './client-error.ts';
-import { lostEvents, replays } from './kafka-metrics.ts';
-import { encodeOffsetMetadata, type OffsetMetadata, type Replay } from './offset-metadata.ts';
-import { backoffMs, pause } from './pause.ts';
-import { RecordBuffer } from './record-buffer.ts';
-import { type KafkaRecord, recordOf } from './record-of.ts';
-import type { StartingPoint } from './starting-point.ts';
+import { isOfKind, kafkaError } from './client.ts';
+import { encodeOffsetMetadata, type OffsetMetadata, type Replay, type StartingPoint } from './offset-metadata.ts';
+import { type ByteBudget, bytesOf, type KafkaRecord, RecordBuffer, recordOf } from './record-buffer.ts';
+
+const replays = counter(
+  'runlake_event_log_replays_total',
+  'Times that events of a partition are inserted again from an earlier position, by topic and reason.',
+  ['topic', 'reason'],
+);
+
+const lostEvents = counter(
+  'runlake_event_log_lost_events_total',
+  'Events that Kafka deleted before they were stored, by topic.',
+  ['topic'],
+);
 
 /** Commits with the client's current generation. */
-export type Commit = (offsets: OffsetsByTopicPartition) => Promise<void>;
+type Commit = (offsets: OffsetsByTopicPartition) => Promise<void>;
 
-export interface PartitionConsumerOptions {
+interface PartitionConsumerOptions {
   readonly subscription: Subscription;
   /** Name of the topic in Kafka. */
   readonly topicName: string;
@@ -192,25 +201,24 @@ export class PartitionConsumer {
   async #nextBatch(): Promise<KafkaRecord[] | undefined> {
     for (;;) {
       if (!this.alive || this.#closing) return undefined;
-      if (this.hasBatch) return this.#exact ? this.#takeExact(this.#exact) : this.#take();
+      if (this.hasBatch) return this.#takeBatch();
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
     }
   }
 
-  #take(): KafkaRecord[] {
-    return this.#buffer.take(this.#options.subscription.limits);
-  }
-
   /** Step 2. */
-  #takeExact([first, last]: readonly [number, number]): KafkaRecord[] {
-    this.#exact = undefined;
-    const records = this.#buffer.takeExactly(first, last);
-    if (records !== undefined) return records;
-    this.#replay = { salt: this.#options.newSalt(), until: Math.max(this.#logEndOffset, last + 1) };
-    this.#reportReplay('events were deleted');
-    return this.#take();
+  #takeBatch(): KafkaRecord[] {
+    if (this.#exact !== undefined) {
+      const [first, last] = this.#exact;
+      this.#exact = undefined;
+      const records = this.#buffer.takeExactly(first, last);
+      if (records !== undefined) return records;
+      this.#replay = { salt: this.#options.newSalt(), until: Math.max(this.#logEndOffset, last + 1) };
+      this.#reportReplay('events were deleted');
+    }
+    return this.#buffer.take(this.#options.subscription.limits);
   }
 
   /** Steps 3 to 5. */
@@ -264,7 +272,7 @@ export class PartitionConsumer {
       const commit = { partition, offset: String(offset), metadata: encodeOffsetMetadata(metadata) };
       await this.#commit({ topics: [{ topic, partitions: [commit] }] });
     } catch (error) {
-      if (!kindsOf(error).some((kind) => lostKinds.includes(kind))) throw kafkaError(error, brokers);
+      if (!isOfKind(error, lostKinds)) throw kafkaError(error, brokers);
       this.end();
       throw this.#lost();
     }
@@ -283,8 +291,4 @@ export class PartitionConsumer {
       this.#logger.info(range, 'the group has no committed offset: starting at the first offset');
     else this.#logger.warn(range, 'no valid committed offset metadata: replaying events in order');
   }
-}
-
-function bytesOf(records: readonly KafkaRecord[]): number {
-  return records.reduce((sum, record) => sum + record.bytes, 0);
 }

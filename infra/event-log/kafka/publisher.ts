@@ -5,7 +5,7 @@
  * waits longer than its time limit, which is `timeoutMs` for each 16 MiB that it has begun.
  *
  *   1. Divide the messages of a request by partition and add them to the partition queues.
- *   2. Each partition queue appends what is waiting as one batch, bounded in bytes, then the next (see `appender.ts`).
+ *   2. Each partition queue appends what is waiting as one batch, bounded in bytes, then the next (see `producer.ts`).
  *      While a batch is in flight requests accumulate, so batches grow with the load.
  *   3. Answer the request when all its messages are appended.
  *   4. After the time limit, answer 503. Messages that are still queued are dropped; a batch in flight is retried,
@@ -14,14 +14,13 @@
  */
 import { type Message, Partitioners } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
+import { pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import type { LogMessage } from '../event-log.ts';
-import type { Appender } from './appender.ts';
-import { bytesOf } from './message-bytes.ts';
-import { PartitionQueue } from './partition-queue.ts';
+import { drainingError, type LogMessage, overloadedError } from '../event-log.ts';
+import type { IdempotentProducer } from './producer.ts';
 
 export interface PublisherOptions {
-  readonly appender: Pick<Appender, 'append'>;
+  readonly producer: Pick<IdempotentProducer, 'append'>;
   /** Number of partitions of each topic, by topic name. */
   readonly partitions: ReadonlyMap<string, number>;
   readonly maxPendingBytes: number;
@@ -44,13 +43,15 @@ export class Publisher {
 
   constructor(options: PublisherOptions) {
     this.#options = options;
+    const released = (bytes: number) => {
+      this.#pendingBytes -= bytes;
+    };
     for (const [topic, partitions] of options.partitions) {
-      const queues = Array.from(
-        { length: partitions },
-        (_, partition) =>
-          new PartitionQueue({ topic, partition, ...options, released: (bytes) => this.#release(bytes) }),
+      const queues = Array.from({ length: partitions }, (_, partition) => ({ topic, partition, ...options, released }));
+      this.#queues.set(
+        topic,
+        queues.map((each) => new PartitionQueue(each)),
       );
-      this.#queues.set(topic, queues);
     }
   }
 
@@ -61,26 +62,17 @@ export class Publisher {
   /** @throws OVERLOADED, EVENT_LOG_UNAVAILABLE, DRAINING */
   async publish(topic: string, messages: readonly LogMessage[]): Promise<void> {
     if (messages.length === 0) return;
-    if (this.#closed) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
+    if (this.#closed) throw drainingError();
     const shares = this.#divide(topic, messages.map(messageOf));
-    const bytes = shares.reduce((sum, share) => sum + share.bytes, 0);
-    if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
-      throw runlakeError(
-        'OVERLOADED',
-        { what: 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES' },
-        { retryAfterSeconds: 1 },
-      );
+    if (this.#pendingBytes > 0 && this.#pendingBytes + totalBytes(shares) > this.#options.maxPendingBytes) {
+      throw overloadedError();
     }
-    await this.#append(shares, bytes);
+    await this.#append(shares);
   }
 
   /** Like `publish`, but accepts messages even above the byte limit and while closing. For dead-letter records. */
   async publishAlways(topic: string, messages: readonly Message[]): Promise<void> {
-    const shares = this.#divide(topic, messages);
-    await this.#append(
-      shares,
-      shares.reduce((sum, share) => sum + share.bytes, 0),
-    );
+    await this.#append(this.#divide(topic, messages));
   }
 
   /** Rejects new events and waits at most `ms` for the accepted ones. @returns whether all of them were appended. */
@@ -89,8 +81,9 @@ export class Publisher {
     return settlesBeforeTimeout(Promise.all([...this.#queues.values()].flat().map((queue) => queue.idle())), ms);
   }
 
-  async #append(shares: readonly Share[], bytes: number): Promise<void> {
+  async #append(shares: readonly Share[]): Promise<void> {
     const { timeoutMs } = this.#options;
+    const bytes = totalBytes(shares);
     if (shares.some(({ queue }) => queue.isOverdue(timeoutMs))) throw unavailable();
     this.#pendingBytes += bytes;
     const entries = shares.map(({ queue, messages, bytes: own }) => queue.add(messages, own));
@@ -124,10 +117,6 @@ export class Publisher {
     }
     return [...shares.values()];
   }
-
-  #release(bytes: number): void {
-    this.#pendingBytes -= bytes;
-  }
 }
 
 interface Share {
@@ -140,6 +129,158 @@ function messageOf({ key, value, headers }: LogMessage): Message {
   return { key, value, ...(headers ? { headers: { ...headers } } : {}) };
 }
 
+function totalBytes(shares: readonly Share[]): number {
+  return shares.reduce((sum, share) => sum + share.bytes, 0);
+}
+
 function unavailable() {
   return runlakeError('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds });
+}
+
+interface PartitionQueueOptions extends Pick<PublisherOptions, 'producer' | 'batchBytes'> {
+  readonly topic: string;
+  readonly partition: number;
+  /** Called exactly once for the bytes of each entry, when the queue no longer holds them. */
+  released(bytes: number): void;
+}
+
+/** A request's messages for one partition. */
+interface Entry {
+  readonly appended: Promise<void>;
+  /** Rejects the request now and drops its messages that are not in a batch yet. */
+  cancel(reason: unknown): void;
+}
+
+interface Waiting {
+  readonly messages: readonly Message[];
+  readonly bytes: number;
+  /** True if the queue was idle when the entry arrived, so that the batch in flight has waited no longer than the entry. */
+  readonly isFirst: boolean;
+  /** Number of messages that are in a batch already. */
+  begun: number;
+  inFlight: boolean;
+  cancelled: boolean;
+  readonly done: () => void;
+  readonly failed: (reason: unknown) => void;
+}
+
+/** Minimum time between batches under load, so that batches are large enough to justify a request. */
+const minIntervalMs = 4;
+
+/** Queue of one partition: appends one batch at a time, in the order of arrival. */
+class PartitionQueue {
+  readonly #options: PartitionQueueOptions;
+  readonly #queue: Waiting[] = [];
+  #running: Promise<void> | undefined;
+  #batchSince: number | undefined;
+  #overdue = false;
+
+  constructor(options: PartitionQueueOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Whether the batch in flight has been there for `timeoutMs`. The timer that rejects its first request may fire
+   * slightly before this clock reaches the limit; `#overdue` covers that moment, so that a request that arrives then
+   * does not wait for the whole limit again.
+   */
+  isOverdue(timeoutMs: number): boolean {
+    if (this.#batchSince === undefined) return false;
+    return this.#overdue || performance.now() - this.#batchSince > timeoutMs;
+  }
+
+  async idle(): Promise<void> {
+    while (this.#running) await this.#running;
+  }
+
+  add(messages: readonly Message[], bytes: number): Entry {
+    let waiting: Waiting | undefined;
+    const appended = new Promise<void>((done, failed) => {
+      const isFirst = this.#running === undefined;
+      waiting = { messages, bytes, isFirst, begun: 0, inFlight: false, cancelled: false, done, failed };
+      this.#queue.push(waiting);
+    });
+    this.#running ??= this.#run();
+    return { appended, cancel: (reason) => this.#cancel(waiting as Waiting, reason) };
+  }
+
+  #cancel(waiting: Waiting, reason: unknown): void {
+    if (waiting.cancelled) return;
+    waiting.cancelled = true;
+    waiting.failed(reason);
+    if (waiting.inFlight) {
+      this.#overdue ||= waiting.isFirst;
+      return;
+    }
+    const index = this.#queue.indexOf(waiting);
+    if (index < 0) return;
+    this.#queue.splice(index, 1);
+    this.#options.released(waiting.bytes);
+  }
+
+  async #run(): Promise<void> {
+    // Requests that arrive in the same turn of the event loop join the first batch.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.#queue.length > 0) {
+      const startedAtMs = performance.now();
+      await this.#appendNext();
+      const restMs = minIntervalMs - (performance.now() - startedAtMs);
+      if (restMs > 0) await pause(restMs);
+    }
+    this.#running = undefined;
+  }
+
+  async #appendNext(): Promise<void> {
+    const { topic, partition, producer } = this.#options;
+    const { messages, parts } = this.#take();
+    this.#batchSince = performance.now();
+    try {
+      await producer.append({ topic, partition, messages });
+      for (const waiting of parts) this.#finish(waiting);
+    } catch (error) {
+      for (const waiting of parts) this.#finish(waiting, error);
+    } finally {
+      this.#batchSince = undefined;
+      this.#overdue = false;
+    }
+  }
+
+  /** Takes the next messages up to `batchBytes`. A request that does not fit entirely continues in the next batch. */
+  #take(): { messages: Message[]; parts: Waiting[] } {
+    const messages: Message[] = [];
+    const parts: Waiting[] = [];
+    let bytes = 0;
+    for (const waiting of this.#queue) {
+      while (waiting.begun < waiting.messages.length) {
+        const message = waiting.messages[waiting.begun] as Message;
+        const own = bytesOf(message);
+        if (messages.length > 0 && bytes + own > this.#options.batchBytes) return { messages, parts };
+        if (!waiting.inFlight) parts.push(waiting);
+        waiting.inFlight = true;
+        waiting.begun++;
+        messages.push(message);
+        bytes += own;
+      }
+    }
+    return { messages, parts };
+  }
+
+  #finish(waiting: Waiting, error?: unknown): void {
+    waiting.inFlight = false;
+    if (error === undefined && !waiting.cancelled && waiting.begun < waiting.messages.length) return;
+    this.#queue.splice(this.#queue.indexOf(waiting), 1);
+    this.#options.released(waiting.bytes);
+    if (error === undefined) waiting.done();
+    else waiting.failed(error);
+  }
+}
+
+/** Approximate overhead of a message in memory and on the wire besides value, key and headers. */
+const overheadBytes = 100;
+
+/** Approximate size of a message; a little too high rather than too low. */
+function bytesOf({ key, value, headers }: Message): number {
+  let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
+  for (const [name, text] of Object.entries(headers ?? {})) bytes += name.length + (text?.length ?? 0) * 2 + 10;
+  return bytes;
 }

@@ -1,8 +1,38 @@
-import type { KafkaRecord } from './record-of.ts';
+/** Fetched records in memory: one partition's buffer of them, and the byte budget of all partitions. */
+import type { IHeaders, KafkaMessage } from 'kafkajs';
+import type { LogRecord, Subscription } from '../event-log.ts';
 
-export interface BatchLimits {
-  readonly rows: number;
+/** A record with its raw key and headers, which may be any bytes, besides the decoded ones that the rest of Runlake uses. */
+export interface KafkaRecord extends LogRecord {
+  readonly raw: { readonly key: Buffer | null; readonly headers: IHeaders };
+  /** Approximate size in memory. */
   readonly bytes: number;
+}
+
+const empty = Buffer.alloc(0);
+/** Approximate overhead of a record in memory besides value, key and headers. */
+const overheadBytes = 200;
+
+/** Converts a fetched message. A message without a value gets an empty one; the sink sends that to the dead-letter queue. */
+export function recordOf(partition: number, message: KafkaMessage): KafkaRecord {
+  const { key, value, headers = {} } = message;
+  const texts: Record<string, string> = {};
+  let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
+  for (const [name, given] of Object.entries(headers)) {
+    const one = Array.isArray(given) ? given.at(-1) : given;
+    if (one === undefined) continue;
+    texts[name] = one.toString();
+    bytes += name.length + one.length;
+  }
+  return {
+    partition,
+    offset: Number(message.offset),
+    key: key?.toString() ?? '',
+    value: value ?? empty,
+    headers: texts,
+    raw: { key, headers },
+    bytes,
+  };
 }
 
 /** Fetched records of one partition that are not handled yet, in log order and without repeats. */
@@ -55,7 +85,7 @@ export class RecordBuffer {
   }
 
   /** Takes the next records up to `limits`; a record that exceeds them is taken alone. */
-  take(limits: BatchLimits): KafkaRecord[] {
+  take(limits: Subscription['limits']): KafkaRecord[] {
     let rows = 0;
     let bytes = 0;
     for (const { value } of this.#records) {
@@ -82,6 +112,41 @@ export class RecordBuffer {
   }
 }
 
-function bytesOf(records: readonly KafkaRecord[]): number {
+/** Approximate size of records in memory. */
+export function bytesOf(records: readonly KafkaRecord[]): number {
   return records.reduce((sum, record) => sum + record.bytes, 0);
+}
+
+/** Counts the bytes that all partitions hold in memory. It enforces nothing: its users check {@link ByteBudget.spent}. */
+export class ByteBudget {
+  readonly #limitBytes: number;
+  readonly #whenFreed = new Set<() => void>();
+  #usedBytes = 0;
+
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes;
+  }
+
+  get spent(): boolean {
+    return this.#usedBytes >= this.#limitBytes;
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  take(bytes: number): void {
+    this.#usedBytes += bytes;
+  }
+
+  free(bytes: number): void {
+    this.#usedBytes -= bytes;
+    for (const listener of this.#whenFreed) listener();
+  }
+
+  /** Calls `listener` after each {@link ByteBudget.free}. @returns a function that removes the listener. */
+  onFreed(listener: () => void): () => void {
+    this.#whenFreed.add(listener);
+    return () => this.#whenFreed.delete(listener);
+  }
 }

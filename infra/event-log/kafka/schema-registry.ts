@@ -1,15 +1,22 @@
-import { Agent } from 'node:https';
-import { COMPATIBILITY, SchemaRegistry, SchemaType } from '@kafkajs/confluent-schema-registry';
-import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import { backoffMs, pause } from './pause.ts';
-import { type RegistryAddress, registryError, requestRegistry } from './registry-request.ts';
+/** The client of the schema registry. */
+import { request as httpRequest } from 'node:http';
+import { Agent, request as httpsRequest } from 'node:https';
+import { COMPATIBILITY, SchemaRegistry as RegistryClient, SchemaType } from '@kafkajs/confluent-schema-registry';
+import type { Config } from '../../config/settings.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
+import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 
+/** Address, credentials (in the URL) and authorities of the registry. */
+export type RegistryAddress = Pick<Config, 'schemaRegistryUrl' | 'tlsCaFile'>;
+
+const timeoutMs = 5_000;
+const maxAnswerBytes = 16 * 1024 * 1024;
+const contentType = 'application/vnd.schemaregistry.v1+json';
 /** The registry's error code for an unknown schema id. A plain 404 may also come from a proxy. */
 const schemaNotFound = 40_403;
-const timeoutMs = 5_000;
 /** Bounds the cache: the ids come from records, so a client of Kafka can make up any number of them. */
 const maxSchemas = 1_000;
-
 /** Status codes that a retry does not change: incompatible, invalid, read-only. */
 const refusals = new Set([403, 405, 409, 422]);
 /**
@@ -18,13 +25,31 @@ const refusals = new Set([403, 405, 409, 422]);
  */
 const registerAttempts = 4;
 
+interface RegistryAnswer {
+  readonly status: number;
+  /** The parsed body; undefined if it is not JSON. */
+  readonly body: unknown;
+}
+
 /** Registers and reads the schemas of the log. Caches those it has read: while the registry is down only unknown ids fail. */
-export class Schemas {
-  readonly #address: RegistryAddress;
+export class SchemaRegistry {
+  /** URL without user and password. */
+  readonly #base: string;
+  readonly #auth: { readonly username: string; readonly password: string } | undefined;
+  readonly #ca: readonly string[] | undefined;
   readonly #texts = new Map<number, string>();
 
+  /** Connects at the first request. @throws TLS_FILE_UNUSABLE */
   constructor(address: RegistryAddress) {
-    this.#address = address;
+    const url = new URL(address.schemaRegistryUrl ?? '');
+    const { username, password } = url;
+    url.username = '';
+    url.password = '';
+    this.#base = url.href.replace(/\/+$/, '');
+    if (username !== '') {
+      this.#auth = { username: decodeURIComponent(username), password: decodeURIComponent(password) };
+    }
+    this.#ca = trustedAuthorities(address);
   }
 
   /**
@@ -35,18 +60,17 @@ export class Schemas {
    */
   async register(subject: string, schema: string): Promise<number> {
     await this.check();
-    const { base: host, auth, ca } = this.#address;
-    const registry = new SchemaRegistry({
-      host,
+    const client = new RegistryClient({
+      host: this.#base,
       clientId: 'runlake',
       retry: { retries: 1, initialRetryTimeInSecs: 0.1, maxRetryTimeInSecs: 1 },
-      ...(auth ? { auth } : {}),
+      ...(this.#auth ? { auth: this.#auth } : {}),
       // `tlsCaFile` may be meant for other servers: an agent with TLS options would fail on a plain http address.
-      ...(ca && host.startsWith('https:') ? { agent: new Agent({ ca: [...ca] }) } : {}),
+      ...(this.#ca && this.#base.startsWith('https:') ? { agent: new Agent({ ca: [...this.#ca] }) } : {}),
     });
     for (let attempt = 1; ; attempt++) {
       try {
-        const { id } = await registry.register(
+        const { id } = await client.register(
           { type: SchemaType.AVRO, schema },
           { subject, compatibility: COMPATIBILITY.FULL },
         );
@@ -67,23 +91,36 @@ export class Schemas {
   async textOf(id: number): Promise<string | undefined> {
     const kept = this.#texts.get(id);
     if (kept !== undefined) return kept;
-    const { status, body } = await requestRegistry(this.#address, `/schemas/ids/${id}`, timeoutMs);
+    const { status, body } = await this.#request(`/schemas/ids/${id}`);
     const { schema, error_code: code } = (body ?? {}) as { schema?: unknown; error_code?: unknown };
     if (status === 404 && code === schemaNotFound) return undefined;
-    if (status !== 200 || typeof schema !== 'string') throw registryError(this.#address, `it answered ${status}`);
+    if (status !== 200 || typeof schema !== 'string') throw this.#unavailable(`it answered ${status}`);
     if (this.#texts.size >= maxSchemas) this.#texts.clear();
     this.#texts.set(id, schema);
     return schema;
   }
 
-  /** @throws REGISTRY_UNAVAILABLE */
+  /** @throws REGISTRY_UNAVAILABLE, ACCESS_DENIED_BY_STORE */
   async check(): Promise<void> {
-    const { status, body } = await requestRegistry(this.#address, '/subjects', timeoutMs);
-    if (status === 200 && Array.isArray(body)) return;
+    await this.subjects();
+  }
+
+  /** @throws REGISTRY_UNAVAILABLE, ACCESS_DENIED_BY_STORE */
+  async subjects(): Promise<unknown[]> {
+    const { status, body } = await this.#request('/subjects');
+    if (status === 200 && Array.isArray(body)) return body;
     if (status === 401 || status === 403) {
       throw runlakeError('ACCESS_DENIED_BY_STORE', { store: 'The schema registry', reason: `it answered ${status}` });
     }
-    throw registryError(this.#address, `it answered ${status} to a request for its subjects`);
+    throw this.#unavailable(`it answered ${status} to a request for its subjects`);
+  }
+
+  /** Whether `schema` is compatible with the newest one of `subject`. @throws REGISTRY_UNAVAILABLE */
+  async isCompatible(subject: string, schema: string): Promise<boolean> {
+    const path = `/compatibility/subjects/${encodeURIComponent(subject)}/versions/latest`;
+    const { status, body } = await this.#request(path, { schema });
+    if (status !== 200) throw this.#unavailable(`it answered ${status} to a compatibility check of ${subject}`);
+    return (body as { is_compatible?: unknown } | undefined)?.is_compatible === true;
   }
 
   /**
@@ -98,7 +135,67 @@ export class Schemas {
     }
     const { status, message } = error as { status?: number; message?: string };
     const reason = String(message).slice(0, 300);
-    if (status === undefined || !refusals.has(status)) return registryError(this.#address, reason, error);
+    if (status === undefined || !refusals.has(status)) return this.#unavailable(reason, error);
     return runlakeError('SCHEMA_REFUSED', { subject, reason }, { cause: error });
+  }
+
+  /**
+   * Sends `GET` to a path of the registry's API, or `POST` if there is `content`.
+   * @throws REGISTRY_UNAVAILABLE if the complete answer does not arrive in time.
+   */
+  #request(path: string, content?: object): Promise<RegistryAnswer> {
+    const url = new URL(this.#base + path);
+    const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
+    return new Promise((resolve, reject) => {
+      const failed = (cause: Error) => {
+        clearTimeout(timer);
+        reject(this.#unavailable(cause.message, cause));
+      };
+      const request = send(
+        url,
+        {
+          method: content === undefined ? 'GET' : 'POST',
+          headers: {
+            accept: `${contentType}, application/json`,
+            ...(content && { 'content-type': contentType }),
+          },
+          ...(this.#auth ? { auth: `${this.#auth.username}:${this.#auth.password}` } : {}),
+          ...(this.#ca ? { ca: [...this.#ca] } : {}),
+        },
+        (response) => {
+          const chunks: Buffer[] = [];
+          let bytes = 0;
+          response.on('error', failed);
+          response.on('data', (chunk: Buffer) => {
+            bytes += chunk.length;
+            if (bytes > maxAnswerBytes) request.destroy(this.#unavailable('its answer is too long'));
+            else chunks.push(chunk);
+          });
+          response.on('end', () => {
+            clearTimeout(timer);
+            resolve({ status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString()) });
+          });
+        },
+      );
+      const timer = setTimeout(() => request.destroy(this.#unavailable(`no answer within ${timeoutMs} ms`)), timeoutMs);
+      request.on('error', failed);
+      request.end(content && JSON.stringify(content));
+    });
+  }
+
+  #unavailable(reason: string, cause?: unknown): RunlakeError {
+    return runlakeError(
+      'REGISTRY_UNAVAILABLE',
+      { address: this.#base, reason: reason.slice(0, 200) },
+      { cause, retryAfterSeconds: 2 },
+    );
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
   }
 }

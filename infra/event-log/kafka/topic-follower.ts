@@ -9,19 +9,17 @@
  *      keeps the member of a dead client for a while. The client gets all partitions and seeks to the position of each.
  *      A partition that was added later is read from its beginning.
  *   3. Each fetch is passed on at once, so memory never holds more than one fetch.
- *   4. A client that crashed or stalled is fenced (`membership.ts`), its group is deleted, and another client continues
+ *   4. A client that crashed or stalled is fenced (`consumer.ts`), its group is deleted, and another client continues
  *      at the positions.
  *   5. On close the client leaves its group, which is then deleted. Kafka expires the group of a process that was killed.
  */
 import { randomBytes } from 'node:crypto';
 import type { EachBatchPayload } from 'kafkajs';
-import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { FollowOptions, LogPosition, TopicFollower } from '../event-log.ts';
-import type { AdminLink } from './admin-link.ts';
-import type { KafkaAddress } from './kafka-client.ts';
-import { ConsumerSupervisor } from './membership.ts';
-import { recordOf } from './record-of.ts';
+import { drainingError, type FollowOptions, type LogPosition, type TopicFollower } from '../event-log.ts';
+import type { KafkaAddress, KafkaAdmin } from './client.ts';
+import { ConsumerSupervisor } from './consumer.ts';
+import { recordOf } from './record-buffer.ts';
 
 export interface KafkaFollowerOptions extends FollowOptions {
   /** Name of the topic in Kafka. */
@@ -29,7 +27,7 @@ export interface KafkaFollowerOptions extends FollowOptions {
   /** Prefix of the names of its consumer groups. */
   readonly groupPrefix: string;
   readonly address: KafkaAddress;
-  readonly admin: AdminLink;
+  readonly admin: KafkaAdmin;
   readonly sessionTimeoutMs: number;
   /** Maximum time until a new partition is found. Default: 30 s. */
   readonly metadataMaxAgeMs?: number;
@@ -81,7 +79,7 @@ export class KafkaFollower implements TopicFollower {
     this.#ends = ends;
     this.caughtUp = new Promise((resolve, reject) => {
       this.#resolveCaughtUp = resolve;
-      this.#rejectCaughtUp = () => reject(runlakeError('DRAINING', {}, { retryAfterSeconds: 1 }));
+      this.#rejectCaughtUp = () => reject(drainingError());
     });
     this.caughtUp.catch(() => undefined);
     this.#supervisor = this.#join();

@@ -1,22 +1,25 @@
 import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, GetObjectCommand, HeadBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import { destinationError, type ObjectCall, type ObjectStep } from '../destination-error.ts';
-import { joinKey } from '../object-key.ts';
-import type { ObjectStat, ObjectStore } from '../object-store.ts';
-import { readAtMost } from '../read-at-most.ts';
-import { fillFrom, openSource } from '../source-file.ts';
-import { putOnce } from './put-once.ts';
-import { openS3Connection } from './s3-connection.ts';
+import {
+  destinationError,
+  fillFrom,
+  isMissing,
+  joinKey,
+  type ObjectCall,
+  type ObjectStat,
+  type ObjectStep,
+  type ObjectStore,
+  openSource,
+  readAtMost,
+} from '../object-store.ts';
+import { putOnce, uploadSmall } from './put-once.ts';
+import { openS3Connection, type S3Options } from './s3-connection.ts';
 import { isNoBucket, statusOf } from './s3-error.ts';
-import type { S3Options } from './s3-options.ts';
-import { abortUploadsTo } from './take-back.ts';
-import { uploadParts } from './upload-parts.ts';
-import { uploadSmall } from './upload-small.ts';
+import { abortUploadsTo, uploadParts } from './upload-parts.ts';
 
 /** Files of at least this size are uploaded in parts. */
 const minMultipartBytes = 16 * 1024 ** 2;
-const binary = 'application/octet-stream';
 
 /** Opens a bucket with the S3 API. Connects at the first call. */
 export function openS3Store(options: S3Options): ObjectStore {
@@ -33,8 +36,8 @@ export function openS3Store(options: S3Options): ObjectStore {
       const call: ObjectCall = { step: 'reach', where: joinKey(connection.location, whole) };
       await connection.send(
         call,
-        (client, abortSignal) =>
-          client.send(new HeadBucketCommand({ Bucket: bucket }), { abortSignal }).catch((raw) => {
+        (run) =>
+          run(new HeadBucketCommand({ Bucket: bucket })).catch((raw) => {
             if (isNoBucket(raw)) {
               throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
             }
@@ -44,9 +47,9 @@ export function openS3Store(options: S3Options): ObjectStore {
         { signal },
       );
     },
-    async put(key, body, { contentType = binary, signal } = {}) {
+    put(key, body, { contentType, signal } = {}) {
       const sha256 = createHash('sha256').update(body).digest('hex');
-      await uploadSmall(
+      return uploadSmall(
         connection,
         callFor('write', key),
         { name: nameOf(key), body, sha256, contentType },
@@ -56,27 +59,21 @@ export function openS3Store(options: S3Options): ObjectStore {
     get(key, { maxBytes, signal }) {
       return connection.send(
         callFor('read', key),
-        async (client, abortSignal) => {
-          const command = new GetObjectCommand({ Bucket: bucket, Key: nameOf(key) });
-          const { Body } = await client.send(command, { abortSignal });
+        async (run) => {
+          const { Body } = await run(new GetObjectCommand({ Bucket: bucket, Key: nameOf(key) }));
           return readAtMost(Body as AsyncIterable<Uint8Array>, maxBytes);
         },
         { signal, bytes: maxBytes },
       );
     },
-    async stat(key, { signal } = {}) {
-      return head(callFor('read', key), nameOf(key), signal).catch((error) => {
+    stat: (key, { signal } = {}) =>
+      head(callFor('read', key), nameOf(key), signal).catch((error) => {
         if (isMissing(error)) return undefined;
         throw error;
-      });
-    },
+      }),
     async delete(key, { signal } = {}) {
-      await connection.send(
-        callFor('delete', key),
-        (client, abortSignal) =>
-          client.send(new DeleteObjectCommand({ Bucket: bucket, Key: nameOf(key) }), { abortSignal }),
-        { signal },
-      );
+      const command = new DeleteObjectCommand({ Bucket: bucket, Key: nameOf(key) });
+      await connection.send(callFor('delete', key), (run) => run(command), { signal });
     },
     async upload(key, path, uploadOptions = {}) {
       const { signal, onProgress } = uploadOptions;
@@ -85,9 +82,8 @@ export function openS3Store(options: S3Options): ObjectStore {
       const file = await openSource(path);
       try {
         const { size: bytes } = await file.stat();
-        const contentType = binary;
         if (bytes >= minMultipartBytes) {
-          const uploaded = await uploadParts(connection, call, { name, file, bytes, contentType }, uploadOptions);
+          const uploaded = await uploadParts(connection, call, { name, file, bytes }, uploadOptions);
           return { ...uploaded, etag: await etagOf(call, name, bytes, signal) };
         }
         const hash = createHash('sha256');
@@ -95,27 +91,24 @@ export function openS3Store(options: S3Options): ObjectStore {
         await fillFrom(file, body, 0, [hash]);
         const sha256 = hash.digest('hex');
         const now = () => head(call, name, signal);
-        await putOnce(connection, call, { name, body, sha256, contentType }, { ...uploadOptions, now });
+        await putOnce(connection, call, { name, body, sha256 }, { ...uploadOptions, now });
         onProgress?.(bytes);
         return { bytes, sha256, etag: await etagOf(call, name, bytes, signal) };
       } finally {
         await file.close();
       }
     },
-    async abortUploads(key, uploadIds, { signal } = {}) {
-      await abortUploadsTo(connection, callFor('upload', key), nameOf(key), uploadIds, { signal });
-    },
-    async close() {
-      connection.close();
-    },
+    abortUploads: (key, uploadIds, { signal } = {}) =>
+      abortUploadsTo(connection, callFor('upload', key), nameOf(key), uploadIds, { signal }),
+    close: async () => connection.close(),
   };
 
   /** @throws DESTINATION_OBJECT_MISSING, DESTINATION_ACCESS_DENIED */
   async function head(call: ObjectCall, name: string, signal: AbortSignal | undefined): Promise<ObjectStat> {
     const { ContentLength, ETag } = await connection.send(
       call,
-      (client, abortSignal) =>
-        client.send(new HeadObjectCommand({ Bucket: bucket, Key: name }), { abortSignal }).catch((raw) => {
+      (run) =>
+        run(new HeadObjectCommand({ Bucket: bucket, Key: name })).catch((raw) => {
           if (statusOf(raw) === 404)
             throw runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where }, { cause: raw });
           throw raw;
@@ -139,8 +132,4 @@ export function openS3Store(options: S3Options): ObjectStore {
     const reason = `it has ${found.bytes} bytes, but ${bytes} were sent`;
     throw destinationError('DESTINATION_OBJECT_DAMAGED', call, reason);
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING';
 }

@@ -10,12 +10,55 @@
  * If the store ignores or rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check
  * before the manifest of an export (`verify-files.ts`) then detects an overwritten file.
  */
+import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
-import { destinationError, type ObjectCall } from '../destination-error.ts';
-import type { ObjectStat, UploadOptions } from '../object-store.ts';
-import type { S3Connection } from './s3-connection.ts';
-import { statusOf } from './s3-error.ts';
-import { type SmallObject, uploadSmall, type WriteCondition } from './upload-small.ts';
+import { destinationError, isMissing, type ObjectCall, type ObjectStat, type UploadOptions } from '../object-store.ts';
+import { defaultContentType, type S3CallOptions, type S3Connection, signedAs } from './s3-connection.ts';
+import { notS3, statusOf } from './s3-error.ts';
+
+interface SmallObject {
+  /** Key in the bucket. */
+  readonly name: string;
+  readonly body: Uint8Array;
+  /** Hash of the body, in hexadecimal. */
+  readonly sha256: string;
+  readonly contentType?: string | undefined;
+}
+
+/** Condition on the existing object. */
+interface WriteCondition {
+  /** No object exists. */
+  readonly IfNoneMatch?: '*';
+  /** The object has this ETag. */
+  readonly IfMatch?: string;
+}
+
+/** Sends one PutObject. A response without an ETag means that nothing was stored. */
+export async function uploadSmall(
+  connection: S3Connection,
+  call: ObjectCall,
+  { name, body, sha256, contentType = defaultContentType }: SmallObject,
+  { signal }: S3CallOptions,
+  condition: WriteCondition = {},
+): Promise<void> {
+  const { ETag } = await connection.send(
+    call,
+    (run) => {
+      const command = new PutObjectCommand({
+        Bucket: connection.bucket,
+        Key: name,
+        Body: body,
+        ContentLength: body.length,
+        ContentType: contentType,
+        ...condition,
+      });
+      signedAs(command, sha256);
+      return run(command);
+    },
+    { signal, bytes: body.length },
+  );
+  if (ETag === undefined) throw notS3(call, connection.location, 'the response has no ETag');
+}
 
 const maxAttempts = 5;
 
@@ -60,9 +103,8 @@ async function conditionOf(now: () => Promise<ObjectStat>): Promise<WriteConditi
     const { etag } = await now();
     return etag === undefined ? undefined : { IfMatch: etag };
   } catch (error) {
-    if (!isRunlakeError(error)) throw error;
-    if (error.code === 'DESTINATION_OBJECT_MISSING') return { IfNoneMatch: '*' };
-    if (error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
+    if (isMissing(error)) return { IfNoneMatch: '*' };
+    if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
     throw error;
   }
 }

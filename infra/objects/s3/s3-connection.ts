@@ -1,27 +1,76 @@
 /**
  * The S3 client, with timeouts for every call.
  *
- * Invariant: every call ends, whatever the store does. It ends by the first of
+ * Invariant: every call settles, whatever the store does, on the first of
  *
  * 1. the response, after at most `limits.attempts` attempts;
  * 2. its signal, with the reason of that signal;
  * 3. its timeout, which includes all attempts, the pauses between them and the lookup of credentials;
  * 4. `close` of the connection.
  */
-import { S3Client } from '@aws-sdk/client-s3';
+import {
+  type $Command,
+  type PutObjectCommand,
+  S3Client,
+  type S3ClientResolvedConfig,
+  type ServiceInputTypes,
+  type ServiceOutputTypes,
+  type UploadPartCommand,
+} from '@aws-sdk/client-s3';
 import { quietStorageClient } from '../../config/quiet-storage-client.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import { openGuardedAgents } from '../../network/guarded-agents.ts';
-import { destinationError, type ObjectCall } from '../destination-error.ts';
-import { boundAnswers } from './bound-answers.ts';
-import { orAborted } from './or-aborted.ts';
+import { destinationError, type ObjectCall, readAtMost } from '../object-store.ts';
 import { s3Error } from './s3-error.ts';
-import { defaultLimits, type S3Options } from './s3-options.ts';
 
 /** Enough for the concurrent parts of an upload and one small call. */
 const maxConnections = 4;
 const bodyBytesPerMs = 64;
 const defaultRegion = 'us-east-1';
+
+export const defaultContentType = 'application/octet-stream';
+
+export interface S3Credentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string | undefined;
+}
+
+/** A bucket and its connection options. */
+export interface S3Options {
+  /** Undefined if `endpointUrl` contains the bucket. */
+  readonly bucket: string | undefined;
+  /** Prefix of all keys; slashes at its ends are ignored. */
+  readonly prefix: string;
+  /** Default: `us-east-1`, which stores other than AWS ignore. */
+  readonly region: string | undefined;
+  /** Default: AWS. */
+  readonly endpointUrl: string | undefined;
+  /** Whether `endpointUrl` is the URL of the bucket; `pathOf` then omits the bucket. */
+  readonly isBucketInEndpoint: boolean;
+  /** Where URLs contain the bucket. `auto`: in the path with `endpointUrl`, in the host name for AWS. */
+  readonly addressingStyle: 'virtual' | 'path' | 'auto';
+  /** Default: the credential chain of the S3 client. */
+  readonly credentials: S3Credentials | undefined;
+  /** Allows endpoints on loopback and private addresses. */
+  readonly allowPrivateEndpoints: boolean;
+  /** Certificate authorities to trust, in PEM. */
+  readonly authorities?: readonly string[] | undefined;
+  readonly limits?: S3Limits | undefined;
+}
+
+/** Limits of calls; {@link defaultLimits} has the defaults. */
+export interface S3Limits {
+  /** Maximum number of attempts of a request. */
+  readonly attempts?: number;
+  readonly connectMs?: number;
+  /** Idle timeout of a connection in use. */
+  readonly silenceMs?: number;
+  /** Timeout of a call with all its attempts; each 64 kB of its body adds a second. */
+  readonly callMs?: number;
+}
+
+const defaultLimits = { attempts: 3, connectMs: 5_000, silenceMs: 20_000, callMs: 60_000 } as const;
 
 export interface S3CallOptions {
   readonly signal?: AbortSignal | undefined;
@@ -29,17 +78,18 @@ export interface S3CallOptions {
   readonly bytes?: number;
 }
 
+/** Sends a command to the store; part of one call with its timeout and signal. */
+export type RunCommand = <Input extends ServiceInputTypes, Output extends ServiceOutputTypes>(
+  command: $Command<Input, Output, S3ClientResolvedConfig, ServiceInputTypes, ServiceOutputTypes>,
+) => Promise<Output>;
+
 export interface S3Connection {
   /** Value of `Bucket` in commands. */
   readonly bucket: string;
   /** The store for messages, as `host:port`. */
   readonly location: string;
   /** Runs one call. @throws an error of the catalogue about `call`, or the reason of the signal. */
-  send<Result>(
-    call: ObjectCall,
-    work: (client: S3Client, abortSignal: AbortSignal) => Promise<Result>,
-    options?: S3CallOptions,
-  ): Promise<Result>;
+  send<Result>(call: ObjectCall, work: (run: RunCommand) => Promise<Result>, options?: S3CallOptions): Promise<Result>;
   /** Closes the connections. Running calls fail. */
   close(): void;
 }
@@ -95,8 +145,9 @@ export function openS3Connection(options: S3Options): S3Connection {
       signal?.addEventListener('abort', end, { once: true });
       inFlight.add(controller);
       try {
+        const run: RunCommand = (command) => client.send(command, { abortSignal: controller.signal });
         // The client ignores the signal while it looks up credentials.
-        return await orAborted(work(client, controller.signal), controller.signal);
+        return await orAborted(work(run), controller.signal);
       } catch (raw) {
         if (signal?.aborted) throw signal.reason;
         const reason = isLate ? `${location} did not respond within ${callMs} ms` : 'Runlake closed the connection';
@@ -122,4 +173,65 @@ function isPathStyle({ addressingStyle, endpointUrl }: S3Options): boolean {
 
 function plain({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Options['credentials']>) {
   return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
+}
+
+/** Larger than any response of the S3 API about one object. */
+const maxAnswerBytes = 256 * 1024;
+
+/**
+ * Limits the size of responses. The S3 client buffers each response in memory, and an endpoint that a user chooses may
+ * send an endless one. A longer response is truncated, and the client then fails to parse it. Contents of objects are
+ * excluded: their caller limits them.
+ */
+function boundAnswers(client: S3Client): void {
+  client.middlewareStack.add(
+    (next, context) => async (args) => {
+      const result = await next(args);
+      const response = result.response as { statusCode?: number; body?: unknown } | undefined;
+      const isContents = context.commandName === 'GetObjectCommand' && (response?.statusCode ?? 0) < 300;
+      if (response && !isContents && isStream(response.body)) {
+        response.body = await readAtMost(response.body, maxAnswerBytes);
+      }
+      return result;
+    },
+    { step: 'deserialize', priority: 'low', name: 'boundAnswers' },
+  );
+}
+
+const isStream = (body: unknown): body is AsyncIterable<Buffer> =>
+  typeof body === 'object' && body !== null && Symbol.asyncIterator in body;
+
+/**
+ * Sets the signed SHA-256 of the body of a command, which stores compare with the received data. The client would
+ * compute it in one step and block the event loop.
+ */
+export function signedAs(command: PutObjectCommand | UploadPartCommand, sha256: string): void {
+  // The two stacks differ only in type parameters that are not used here.
+  const stack = command.middlewareStack as PutObjectCommand['middlewareStack'];
+  stack.add(
+    (next) => (args) => {
+      (args.request as { headers: Record<string, string> }).headers['x-amz-content-sha256'] = sha256;
+      return next(args);
+    },
+    { step: 'build', name: 'signedAs' },
+  );
+}
+
+/**
+ * Settles like `work`, or rejects with the reason of `signal` if that is aborted first. The later result of `work` is
+ * ignored.
+ */
+export async function orAborted<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+  if (signal === undefined) return work;
+  let end: () => void = () => undefined;
+  const aborted = new Promise<never>((_resolve, reject) => {
+    end = () => reject(signal.reason);
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end, { once: true });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
 }

@@ -1,6 +1,6 @@
 import { explainConnection, signsOf } from '../../errors/explain-connection.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import { destinationError, type ObjectCall } from '../destination-error.ts';
+import { destinationError, type ObjectCall } from '../object-store.ts';
 
 const denied = 'DESTINATION_ACCESS_DENIED';
 const unavailable = 'DESTINATION_UNAVAILABLE';
@@ -42,7 +42,7 @@ const nameForm = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
  * error name.
  */
 export function s3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
-  const own = [raw, causeOf(raw)].find(isRunlakeError);
+  const own = [raw, raw instanceof Error ? raw.cause : undefined].find(isRunlakeError);
   if (own !== undefined) return own;
   const { status, name, isFromStore } = answerOf(raw);
   const known = name !== undefined && Object.hasOwn(byName, name) ? byName[name] : undefined;
@@ -59,10 +59,13 @@ export function s3Error(raw: unknown, call: ObjectCall, location: string): Runla
     return destinationError(noBucket, call, 'it is in another region or at another endpoint', raw);
   // An S3 store names its errors; a server that does not is not an S3 store.
   const isStore = isFromStore && name !== undefined;
-  return destinationError(isStore ? noBucket : noEndpoint, call, isStore ? answered : notS3(location, answered), raw);
+  return isStore ? destinationError(noBucket, call, answered, raw) : notS3(call, location, answered, raw);
 }
 
-export const notS3 = (location: string, found: string): string => `${location} does not speak the S3 API (${found})`;
+/** The server at `location` is not an S3 store. */
+export function notS3(call: ObjectCall, location: string, found: string, raw?: unknown): RunlakeError {
+  return destinationError(noEndpoint, call, `${location} does not speak the S3 API (${found})`, raw);
+}
 
 /** Errors without a response, or with one that cannot be parsed. */
 function withoutAnswer(raw: unknown, call: ObjectCall, location: string): RunlakeError {
@@ -84,12 +87,12 @@ function withoutAnswer(raw: unknown, call: ObjectCall, location: string): Runlak
     );
   if (isLasting) return destinationError(noEndpoint, call, reason, raw);
   if (/\b(SyntaxError|Deserialization)\b|[Dd]eseriali[sz]ation|xml|XML/.test(signs)) {
-    return destinationError(noEndpoint, call, notS3(location, 'the response is not XML'), raw);
+    return notS3(call, location, 'the response is not XML', raw);
   }
   return destinationError(unavailable, call, reason, raw);
 }
 
-/** HTTP status of the response that an error of the S3 client is about. */
+/** HTTP status in an error of the S3 client; undefined if there was no response. */
 export function statusOf(raw: unknown): number | undefined {
   return (raw as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 }
@@ -101,10 +104,6 @@ export function statusOf(raw: unknown): number | undefined {
 export function isNoBucket(raw: unknown): boolean {
   const { requestId } = (raw as { $metadata?: { requestId?: string } }).$metadata ?? {};
   return statusOf(raw) === 404 && requestId !== undefined;
-}
-
-function causeOf(raw: unknown): unknown {
-  return raw instanceof Error ? raw.cause : undefined;
 }
 
 interface StoreAnswer {

@@ -12,16 +12,17 @@
  */
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
-import { CompleteMultipartUploadCommand, CreateMultipartUploadCommand, UploadPartCommand } from '@aws-sdk/client-s3';
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  ListMultipartUploadsCommand,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
 import { withTimeout } from '../../timeouts/with-timeout.ts';
-import { destinationError, type ObjectCall } from '../destination-error.ts';
-import type { Uploaded, UploadOptions } from '../object-store.ts';
-import { fillFrom } from '../source-file.ts';
-import { orAborted } from './or-aborted.ts';
-import type { S3CallOptions, S3Connection } from './s3-connection.ts';
+import { fillFrom, type ObjectCall, type Uploaded, type UploadOptions } from '../object-store.ts';
+import { defaultContentType, orAborted, type S3CallOptions, type S3Connection, signedAs } from './s3-connection.ts';
 import { notS3 } from './s3-error.ts';
-import { signedAs } from './signed-as.ts';
-import { abortUpload, abortUploadsTo } from './take-back.ts';
 
 const MIB = 1024 ** 2;
 /** Limit of the S3 API. */
@@ -33,16 +34,15 @@ const abortTimeoutMs = 10_000;
 const shortAbortTimeoutMs = 1_000;
 
 /** Returns the smallest part size with which the file has at most the maximum number of parts. */
-export function partBytesOf(fileBytes: number): number {
+function partBytesOf(fileBytes: number): number {
   return Math.max(minPartBytes, Math.ceil(fileBytes / maxParts));
 }
 
-export interface LargeObject {
+interface LargeObject {
   /** Key in the bucket. */
   readonly name: string;
   readonly file: FileHandle;
   readonly bytes: number;
-  readonly contentType: string;
 }
 
 interface Part {
@@ -60,7 +60,13 @@ export async function uploadParts(
   try {
     await options.recordUpload?.(id);
     const { parts, sha256 } = await sendParts(connection, call, object, id, options);
-    await complete(connection, call, object.name, id, parts, options);
+    const command = new CompleteMultipartUploadCommand({
+      Bucket: connection.bucket,
+      Key: object.name,
+      UploadId: id,
+      MultipartUpload: { Parts: parts },
+    });
+    await connection.send(call, (run) => run(command), { signal: options.signal });
     if (attempts > 1) await abortUploadsTo(connection, call, object.name, [], options);
     return { bytes: object.bytes, sha256 };
   } catch (error) {
@@ -77,14 +83,12 @@ export async function uploadParts(
 async function begin(
   connection: S3Connection,
   call: ObjectCall,
-  { name, contentType }: LargeObject,
+  { name }: LargeObject,
   { signal }: S3CallOptions,
 ): Promise<{ readonly id: string; readonly attempts: number }> {
   signal?.throwIfAborted();
-  const created = connection.send(call, (client, abortSignal) =>
-    client.send(new CreateMultipartUploadCommand({ Bucket: connection.bucket, Key: name, ContentType: contentType }), {
-      abortSignal,
-    }),
+  const created = connection.send(call, (run) =>
+    run(new CreateMultipartUploadCommand({ Bucket: connection.bucket, Key: name, ContentType: defaultContentType })),
   );
   const { UploadId: id, $metadata } = await orAborted(created, signal).catch((error) => {
     void created.then(
@@ -93,9 +97,8 @@ async function begin(
     );
     throw error;
   });
-  if (id !== undefined) return { id, attempts: $metadata.attempts ?? 1 };
-  const reason = notS3(connection.location, 'the response has no upload id');
-  throw destinationError('DESTINATION_ENDPOINT_INVALID', call, reason);
+  if (id === undefined) throw notS3(call, connection.location, 'the response has no upload id');
+  return { id, attempts: $metadata.attempts ?? 1 };
 }
 
 async function sendParts(
@@ -117,7 +120,7 @@ async function sendParts(
   const sendPart = async (number: number, body: Buffer, sha256: string) => {
     const { ETag } = await connection.send(
       call,
-      (client, abortSignal) => {
+      (run) => {
         const command = new UploadPartCommand({
           Bucket: connection.bucket,
           Key: name,
@@ -127,14 +130,11 @@ async function sendParts(
           ContentLength: body.length,
         });
         signedAs(command, sha256);
-        return client.send(command, { abortSignal });
+        return run(command);
       },
       { signal: failed.signal, bytes: body.length },
     );
-    if (ETag === undefined) {
-      const reason = notS3(connection.location, 'the response has no ETag');
-      throw destinationError('DESTINATION_ENDPOINT_INVALID', call, reason);
-    }
+    if (ETag === undefined) throw notS3(call, connection.location, 'the response has no ETag');
     parts[number - 1] = { PartNumber: number, ETag };
     arrived += body.length;
     onProgress?.(arrived);
@@ -166,26 +166,51 @@ async function sendParts(
   return { parts, sha256: whole.digest('hex') };
 }
 
-function complete(
+/** Aborts a multipart upload, if the credentials permit it. Rejects only if `signal` is aborted. */
+async function abortUpload(
   connection: S3Connection,
   call: ObjectCall,
   name: string,
   id: string,
-  parts: readonly Part[],
-  { signal }: S3CallOptions,
-): Promise<unknown> {
-  return connection.send(
-    call,
-    (client, abortSignal) =>
-      client.send(
-        new CompleteMultipartUploadCommand({
-          Bucket: connection.bucket,
-          Key: name,
-          UploadId: id,
-          MultipartUpload: { Parts: [...parts] },
-        }),
-        { abortSignal },
-      ),
-    { signal },
-  );
+  { signal }: S3CallOptions = {},
+): Promise<void> {
+  const command = new AbortMultipartUploadCommand({ Bucket: connection.bucket, Key: name, UploadId: id });
+  try {
+    await connection.send(call, (run) => run(command), { signal });
+  } catch {
+    signal?.throwIfAborted();
+  }
+}
+
+/**
+ * Aborts multipart uploads to an object: the known ones and, if the credentials permit listing, all others. Listing
+ * finds uploads whose id was never recorded, because the process died or the response was lost. Rejects only if
+ * `signal` is aborted.
+ */
+export async function abortUploadsTo(
+  connection: S3Connection,
+  call: ObjectCall,
+  name: string,
+  known: readonly string[],
+  { signal }: S3CallOptions = {},
+): Promise<void> {
+  const listed = await uploadsTo(connection, call, name, signal);
+  for (const id of new Set([...known, ...listed])) await abortUpload(connection, call, name, id, { signal });
+}
+
+async function uploadsTo(
+  connection: S3Connection,
+  call: ObjectCall,
+  name: string,
+  signal: AbortSignal | undefined,
+): Promise<string[]> {
+  // The list is sorted and the key itself sorts before longer keys with the same prefix, so the first page is enough.
+  const command = new ListMultipartUploadsCommand({ Bucket: connection.bucket, Prefix: name });
+  try {
+    const { Uploads = [] } = await connection.send(call, (run) => run(command), { signal });
+    return Uploads.flatMap(({ Key, UploadId }) => (Key === name && UploadId !== undefined ? [UploadId] : []));
+  } catch {
+    signal?.throwIfAborted();
+    return [];
+  }
 }

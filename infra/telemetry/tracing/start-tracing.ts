@@ -1,9 +1,8 @@
+import type { ContextManager, TextMapPropagator, Tracer } from '@opentelemetry/api';
 import type { Config } from '../../config/settings.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Logger } from '../logger.ts';
-import { setActiveTracing } from './active-tracing.ts';
-import { tracesUrl } from './exporter-settings.ts';
-import './tracing-metrics.ts';
+import { counter } from '../metrics.ts';
 
 export interface TracingOptions {
   readonly config: Config;
@@ -18,13 +17,36 @@ export interface Tracing {
   stop(): Promise<void>;
 }
 
+/** Tracer and context manager while tracing is on. */
+export interface ActiveTracing {
+  readonly tracer: Tracer;
+  /** Tracks the current span. Runlake uses its own context manager, so that a globally registered tracer is not affected. */
+  readonly contexts: ContextManager;
+  /** Reads and writes `traceparent` (W3C Trace Context). Runlake does not register it globally, for the same reason. */
+  readonly propagator: TextMapPropagator;
+}
+
+let active: ActiveTracing | undefined;
+
+/** Returns `undefined` if no exporter is configured; this check is then the only cost of tracing. */
+export function activeTracing(): ActiveTracing | undefined {
+  return active;
+}
+
 const flushLimitMs = 5_000;
+
+const exportedSpans = counter(
+  'runlake_tracing_spans_total',
+  'Spans of Runlake itself that were passed to the exporter, by outcome (exported, failed).',
+  ['outcome'],
+);
 
 /**
  * Traces requests, publishes and insert batches of this process if an exporter is configured. Otherwise it does nothing
  * and does not load the SDK.
  */
-export async function startTracing({ config, role, version, logger }: TracingOptions): Promise<Tracing> {
+export async function startTracing(options: TracingOptions): Promise<Tracing> {
+  const { config, version, logger } = options;
   const url = tracesUrl(config);
   if (url === undefined) return { stop: async () => undefined };
   const [{ openProvider }, { AsyncLocalStorageContextManager }, { W3CTraceContextPropagator }] = await Promise.all([
@@ -32,16 +54,22 @@ export async function startTracing({ config, role, version, logger }: TracingOpt
     import('@opentelemetry/context-async-hooks'),
     import('@opentelemetry/core'),
   ]);
-  const provider = openProvider(url, { config, role, version, logger });
+  const provider = openProvider(url, options, exportedSpans);
   const contexts = new AsyncLocalStorageContextManager().enable();
   const propagator = new W3CTraceContextPropagator();
-  setActiveTracing({ tracer: provider.getTracer('runlake', version), contexts, propagator });
+  active = { tracer: provider.getTracer('runlake', version), contexts, propagator };
   logger.info({ endpoint: new URL(url).host, sampler: config.tracesSampler }, 'tracing started');
   return {
     async stop() {
-      setActiveTracing(undefined);
+      active = undefined;
       contexts.disable();
       await settlesBeforeTimeout(provider.shutdown(), flushLimitMs);
     },
   };
+}
+
+/** URL for trace exports; `undefined` if none is configured. */
+export function tracesUrl({ otlpTracesEndpoint, otlpEndpoint }: Config): string | undefined {
+  if (otlpTracesEndpoint !== undefined) return otlpTracesEndpoint;
+  return otlpEndpoint === undefined ? undefined : `${otlpEndpoint.replace(/\/+$/, '')}/v1/traces`;
 }

@@ -21,7 +21,7 @@ export interface AuthProcess {
   /** Authenticates a request. @throws AUTH_REJECTED with the handler's status and text, AUTH_UNAVAILABLE */
   identify(request: AuthRequest): Promise<AgentUser>;
   /**
-   * Calls the handler of `question.event`. The returned value is that of the question with the handler's changes.
+   * Calls the handler of `question.event`. Returns the value of the question as the handler changed it.
    *
    * @throws AUTH_FORBIDDEN with the handler's status and text, AUTH_HANDLER_INVALID, AUTH_UNAVAILABLE
    */

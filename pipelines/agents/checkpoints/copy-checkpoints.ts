@@ -13,7 +13,7 @@ export function splitThreadKey(key: unknown): { readonly deploymentId: string; r
   return match === null ? undefined : { deploymentId: match[1]!, threadId: match[2]! };
 }
 
-/** Copies all checkpoints of a thread to a thread that has none. Both arguments are keys of `thread-key.ts`. */
+/** Copies all checkpoints of a thread to a thread that has none. Both arguments are thread keys ({@link threadKey}). */
 export async function copyCheckpoints(sql: Sql, fromKey: string, toKey: string): Promise<void> {
   const threadId = splitThreadKey(toKey)?.threadId ?? toKey;
   await sql.execute(copy, [fromKey, toKey, threadId], { name: 'agents_copy_checkpoints' });
@@ -103,7 +103,9 @@ WHERE b.thread_id = ANY ($1) AND NOT EXISTS (
     AND used.channel = b.channel AND used.version = b.version
 )`;
 
-/** Deletes the checkpoints and writes of a run and restores those that it replaced. `key` is a key of `thread-key.ts`. */
+/**
+ * Deletes the checkpoints and writes of a run and restores those that it replaced. `key` is a thread key (`threadKey`).
+ */
 export async function rollbackCheckpoints(sql: Sql, key: string, runId: string): Promise<void> {
   await sql.query('SELECT agents.rollback_checkpoints($1, $2)', [key, runId], { name: 'agents_rollback_checkpoints' });
 }

@@ -131,7 +131,8 @@ interface HeadCheckpoint {
 }
 
 /**
- * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a key of `thread-key.ts`.
+ * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a thread key
+ * (`threadKey`).
  */
 export async function headCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
   const rows = await sql.query<HeadCheckpoint>(

@@ -79,7 +79,7 @@ const maxLoggedCharacters = 500;
 interface AttemptDeps extends ExecutorDeps {
   /** Whether this process is shutting down. */
   stopping(): boolean;
-  /** Called when the worker pool has the run. */
+  /** Called when the worker pool has accepted the run. */
   inPool(): void;
 }
 

@@ -71,7 +71,7 @@ export class Leases {
     const { leaseToken } = run;
     this.#held.set(leaseToken, { watcher, cancelled: false });
     this.#unheld.delete(leaseToken);
-    // A cancel notification between the claim and now found no watcher.
+    // A cancel notification that arrived after the claim had no watcher yet, so renew now to see the request.
     if (this.#notifiedAtMs >= claimedAtMs) this.renewSoon();
     if (!this.#alive) this.#lose(leaseToken);
     return () => void this.#held.delete(leaseToken);

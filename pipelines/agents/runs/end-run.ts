@@ -4,13 +4,14 @@
  * Invariant: it is written once, by the process that holds the lease, and a cancel that was requested before is carried out.
  * `agents.end_run`, in one statement,
  *
- *   1. locks the thread; cancels lock it too, so a cancel either is in the row by now or will find an ended run;
+ *   1. locks the thread; cancels lock it too, so a concurrent cancel is either already in the row or sees the run as
+ *      ended;
  *   2. ends the run if the token is still its lease, with the status that follows from `cancel_action` and the outcome;
  *   3. for a rollback deletes the checkpoints of the run, otherwise writes values, interrupts and error to the row of
  *      the thread;
  *   4. updates the status of the thread, and notifies executors if another run of it is pending.
  *
- * If the run has a webhook or large final values (`final-values.ts`), the transaction also stores these.
+ * If the run has a webhook or large final values (`published-ends.ts`), the transaction also stores these.
  * `end_published` is false until the end of the stream is in the event log. If the process crashes before,
  * `publishLateEnds` publishes the end.
  */

@@ -114,8 +114,8 @@ interface StoredRunEnd {
   /** JSON text of the final values of the run if they are stored, otherwise of the current values of the thread. */
   readonly values: string | null;
   /**
-   * The interrupts that the run ended with, by task; null if it ended without, or if a later run has started and none
-   * are stored.
+   * The interrupts that the run ended with, by task; null if it ended without interrupts, or if they are no longer
+   * available because a later run has started.
    */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>> | null;
 }

@@ -225,7 +225,9 @@ export function chosenUserId(...configs: readonly Given<Readonly<Record<string, 
   return undefined;
 }
 
-/** Merges two objects. Any other requested context replaces that of the assistant. Undefined: neither has a context. */
+/**
+ * If both contexts are objects, merges them; otherwise the requested context wins. Returns undefined if neither is set.
+ */
 function mergeContext(ofAssistant: unknown, requested: unknown): unknown {
   const isNone = isRecord(ofAssistant) && Object.keys(ofAssistant).length === 0;
   if (requested === undefined || requested === null) return isNone ? undefined : (ofAssistant ?? undefined);

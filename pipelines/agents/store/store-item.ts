@@ -35,7 +35,7 @@ export interface StoreRules {
   };
   /** TTL in minutes of items that set none. Absent: they do not expire. */
   readonly defaultTtlMinutes?: number;
-  /** Whether reads restart the TTL of an item unless they say otherwise. */
+  /** Default of `refresh_ttl`: whether reads restart the TTL of an item. */
   readonly refreshOnRead: boolean;
 }
 
@@ -130,8 +130,8 @@ export class Conditions {
   }
 
   /**
-   * Restricts the items to those below `prefix`, a key range of the index. The condition on the array excludes matches
-   * for labels with dots, which a prefix can have but no item has.
+   * Restricts the items to namespaces below `prefix`. The range on the text uses the index. The array condition rejects
+   * false matches: a prefix may contain a label with a dot, a stored namespace may not.
    */
   under(prefix: readonly string[]): void {
     if (prefix.length === 0) return;

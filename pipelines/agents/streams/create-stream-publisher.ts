@@ -1,5 +1,5 @@
+import { wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
-import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { encodeStreamEvents } from '../../streams/encode-stream-event.ts';
 import type { Chunk } from '../workers/worker-pool.ts';

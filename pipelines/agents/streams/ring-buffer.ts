@@ -37,7 +37,10 @@ interface Thread {
   readonly cursors: Set<Cursor>;
 }
 
-/** Records that were evicted before a cursor read them: none that match, only stored ones, or some that exist nowhere. */
+/**
+ * What a cursor missed by eviction: no matching records, only records that are stored in ClickHouse, or records that
+ * are lost.
+ */
 export type Missed = 'nothing' | 'stored' | 'lost';
 
 /** The position of a reader in the records of a thread. */

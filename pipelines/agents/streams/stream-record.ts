@@ -1,4 +1,4 @@
-import { fieldOffset, flagAt, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
+import { fieldOffset, flagAt, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
 import { fixedWidthBytes, streamEvents } from '../../../schemas/topics.ts';
 import type { StreamedEvent } from './stream-types.ts';
 

@@ -221,7 +221,7 @@ export class StreamSubscription implements StreamReader {
     if (position.classify(following, kept) !== 'gap') return;
     this.#gap ??= { sinceMs: performance.now(), fate: undefined };
     const gap = this.#gap;
-    // The fate was known before rows and records were read again, so the missing events do not exist.
+    // The attempt had already ended or been superseded before the last read, so the missing events will not arrive.
     if (gap.fate === 'ended') throw runlakeError('STREAM_INCOMPLETE');
     if (gap.fate === 'superseded') {
       position.skipAttempt(following);
@@ -239,7 +239,8 @@ export class StreamSubscription implements StreamReader {
   }
 
   /**
-   * Missing events that arrived later: after a failed publish, a writer repeats the failed events and all events after them.
+   * Yields buffered events that fill the gap: after a failed publish, the writer republishes the failed events and all
+   * events after them.
    */
   *#repeatedEvents(): Generator<StreamedEvent, void, undefined> {
     for (const event of this.#ahead()) if (this.#stream.position.isContiguous(event)) yield event;

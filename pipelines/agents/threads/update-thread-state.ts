@@ -81,8 +81,8 @@ export async function leaseThread(
 /**
  * Writes values, interrupts and status to the row of a thread, after its state was updated outside a run.
  *
- * @returns the number that the update takes in the sequence of run starts, for its stream event; 0 if nothing was
- *   written because the write lease has expired or the thread was deleted.
+ * @returns the start number of the update, for its stream event (run starts and state updates share one sequence); 0 if
+ *   nothing was written because the write lease has expired or the thread was deleted.
  */
 export async function recordThreadState(
   database: Sql,
@@ -183,9 +183,9 @@ const serverKeys = new Set([
 ]);
 
 /**
- * Stores the config of a run on its thread: that of the assistant, overridden by that of the request, without the keys
- * of the server. `before` is the config of an earlier run on the thread; its `user_id` remains unless the request sets
- * another one. Changes nothing if neither assistant nor request has a config.
+ * Stores the config of a run on its thread: the config of the assistant, overridden by the request, without server-only
+ * keys. `before` is the config of an earlier run on the thread; its `user_id` remains unless the request sets another
+ * one. Changes nothing if neither assistant nor request has a config.
  */
 export async function recordThreadConfig(
   sql: Sql,

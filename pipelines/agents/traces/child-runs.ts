@@ -121,7 +121,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       const rootMicros = parseTime(run.startedAt) as number;
       const root = formatDottedOrderSegment(rootMicros, runId);
       const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: findProject(run) };
-      /** Child runs that the worker has not ended: their `place` by run id. */
+      /** Open child runs: JSON of their location by run id. */
       const openRuns = new Map<string, string>();
       let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
       let overflow = 0;

@@ -93,9 +93,9 @@ function buildOptions({ kwargs }: Job): object {
 }
 
 /**
- * Checks node names here, because the process that created the run may not have had the nodes of the graph.
+ * Checks node names in the worker, because the process that created the run may not know the nodes of the graph.
  *
- * @returns warnings for the readers of the run.
+ * @returns warnings to stream to the clients of the run.
  * @throws GRAPH_NODE_UNKNOWN
  */
 function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: CompiledGraph): readonly string[] {
@@ -121,7 +121,7 @@ async function isAnswered({ attempt, start, kwargs, threadId }: Job, saver: Thre
   return saver.hideUsedAnswer(threadId);
 }
 
-/** The explicit checkpoint that the attempt starts from; undefined for the head and for no state. */
+/** The requested checkpoint; undefined if the attempt starts from the head or without state. */
 function startCheckpoint(start: Job['start']): CheckpointChoice | undefined {
   return start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
 }

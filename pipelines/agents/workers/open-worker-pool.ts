@@ -9,8 +9,8 @@
  *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs
  *      and no code of earlier runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and
  *      stops it afterwards.
- *   3. A worker that ends is replaced (`kept-worker.ts`). If it ended while it imported a graph, that graph is marked
- *      as unusable and is not imported again.
+ *   3. A worker that exits is restarted (`supervised-worker.ts`). If it ended while it imported a graph, that graph is
+ *      marked as unusable and is not imported again.
  *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with blame `outside`.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';

@@ -96,9 +96,9 @@ export async function streamGraph(
 }
 
 /**
- * Returns options under which the handler receives all child runs. LangGraph sets up a handler in the options again for
- * each event, but a handler in the config of the graph only once. So the handler is put into the config of the graph if
- * that has no callbacks.
+ * Returns options under which the handler receives all child runs. LangGraph initialises handlers passed in the options
+ * for every event, and handlers in the config of the graph only once. So the handler is put into the config of the
+ * graph if that has no callbacks.
  */
 function withHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
   if (handler === undefined) return options;

@@ -38,7 +38,7 @@ export type ToWorker =
   | { readonly kind: 'setup'; readonly setup: WorkerSetup }
   | { readonly kind: 'run'; readonly key: number; readonly job: Omit<RunJob, 'alone' | 'timeoutMs'> }
   | { readonly kind: 'cancel'; readonly key: number; readonly why: 'cancelled' | 'timeout' }
-  /** The log has stored events of the run with this total cost. */
+  /** Acknowledges published events: frees `bytes` of the run's send window. */
   | { readonly kind: 'ack'; readonly key: number; readonly bytes: number }
   | { readonly kind: 'ask'; readonly key: number; readonly request: GraphRequest }
   | {

@@ -5,10 +5,10 @@
  * detects a hung or dead worker by itself, from missing heartbeats and from the exit of this process.
  *
  *   1. The front sends `setup`. If the project has TypeScript, the worker installs a loader for it. The worker loads
- *      the embedder of the store; if that fails, it sends `unfit` and exits. It imports the graph modules one after the
- *      other and announces each with `loading`; an import error makes only that graph unusable.
+ *      the embedder of the store; if that fails, it sends `unusable` and exits. It imports the graph modules one after
+ *      the other and announces each with `loading`; an import error makes only that graph unusable.
  *   2. The worker sends `ready` with the reasons of unusable graphs. It then executes runs and answers queries concurrently.
- *   3. The worker sends a heartbeat (`beat`) at a fixed interval, which proves that its event loop turns.
+ *   3. The worker sends `heartbeat` at a fixed interval, which proves that its event loop turns.
  *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends with
  *      the front: when the pipe closes, or, if the event loop is blocked, through `parent-watch.ts`.
  */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { destinationError, type ObjectStep } from '../../../infra/objects/destination-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import { destinationError, type ObjectStep } from '../../../infra/objects/object-store.ts';
+import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { DestinationCredentials, DestinationDeps } from './destination.ts';
 import { connectDestination, type DestinationSettings } from './open-destination.ts';
 

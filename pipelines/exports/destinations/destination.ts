@@ -1,6 +1,6 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createSealer, type Sealer } from '../../../infra/sealing/sealer.ts';
@@ -75,7 +75,7 @@ class CheckLimiter {
   }
 }
 
-/** Dependencies of all destination operations. Created by {@link destinationPorts}. */
+/** Dependencies of all destination operations. Created by {@link destinationDeps}. */
 export interface DestinationDeps {
   readonly database: Database;
   readonly sealer: Sealer;

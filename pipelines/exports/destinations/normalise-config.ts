@@ -1,5 +1,5 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { destinationError } from '../../../infra/objects/destination-error.ts';
+import { destinationError } from '../../../infra/objects/object-store.ts';
 import type { AddressingStyle, DestinationConfig, DestinationType } from './destination.ts';
 
 /** Configuration as a caller gives it. `null` counts as absent. */

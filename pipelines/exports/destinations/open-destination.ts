@@ -1,8 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { openLocalStore } from '../../../infra/objects/local/open-local-store.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
+import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
 import { openS3Store } from '../../../infra/objects/s3/open-s3-store.ts';
-import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import {
   type DestinationConfig,
   type DestinationCredentials,

@@ -1,8 +1,7 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
+import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
-import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { runEvents, type Topic } from '../../../schemas/topics.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { inSlices, type StepwiseWork } from '../in-slices.ts';

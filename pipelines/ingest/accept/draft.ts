@@ -1,6 +1,6 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { earliestKeyTimeMicros } from '../../../infra/event-log/fixed-fields.ts';
+import { earliestKeyTimeMicros } from '../../../infra/event-log/avro.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { formatTime } from '../run-event/times.ts';
 

@@ -13,8 +13,7 @@
  *   4. Bodies that have arrived are not ended, because they are processed quickly. Until then the additional quarter is used.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { counter } from '../../../infra/telemetry/metrics.ts';
-import { scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
+import { counter, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 
 export const endedBodies = counter(
   'runlake_ingest_bodies_ended_total',

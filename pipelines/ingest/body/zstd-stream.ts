@@ -1,8 +1,8 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Decoder, DecoderOutput } from './decoders.ts';
-import { ZstdDecoder } from './zstd/decoder.ts';
+import { loadZstd, ZstdDecoder } from './zstd-decoder.ts';
 
-/** Maximum time per time slice. A block takes about a millisecond. */
+/** Maximum time per time slice. A step takes less than a millisecond. */
 const sliceMs = 5;
 
 /** Maximum pending input before `write` returns false. */
@@ -11,9 +11,10 @@ const maxWaitingBytes = 1024 * 1024;
 /**
  * A Zstandard decoder for one stage of a body's decoding.
  *
- * Invariant: at most one time slice is running or scheduled, and only it uses the decoder.
+ * Invariant: at most one time slice is running or scheduled, and only it uses the decoder. The first one is scheduled when
+ * the library is loaded.
  *   1. `write` and `end` store the input and schedule a time slice unless one is scheduled.
- *   2. A time slice decodes block by block until its time is over, the input is used up, or the stream was destroyed.
+ *   2. A time slice decodes step by step until its time is over, the input is used up, or the stream was destroyed.
  *   3. When its time is over it schedules the next one. When the input is used up it calls the drain callback or, after
  *      `end`, finishes.
  */
@@ -22,11 +23,16 @@ export class ZstdStream implements Decoder {
   #output: DecoderOutput | undefined;
   #waitingBytes = 0;
   #ended = false;
+  #loaded = false;
   #scheduled = false;
   #drained: (() => void) | undefined;
 
   start(output: DecoderOutput): void {
     this.#output = output;
+    loadZstd().then(() => {
+      this.#loaded = true;
+      this.#schedule();
+    }, output.error);
   }
 
   write(chunk: Buffer): boolean {
@@ -48,10 +54,11 @@ export class ZstdStream implements Decoder {
   destroy(): void {
     this.#output = undefined;
     this.#drained = undefined;
+    this.#decoder.close();
   }
 
   #schedule(): void {
-    if (this.#scheduled) return;
+    if (this.#scheduled || !this.#loaded) return;
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;

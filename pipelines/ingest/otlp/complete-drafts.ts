@@ -43,7 +43,10 @@ function projectOf(draft: OtlpDraft): OtlpDraft | undefined {
   return draft.projectId === undefined && draft.projectName === undefined ? undefined : draft;
 }
 
-/** Lower is better: a dotted_order contains the trace's time, a root has it, and of the others the earliest is closest. */
+/**
+ * Rank, lower first: a span with dotted_order (which contains the trace time), then the root span, then the earliest
+ * span.
+ */
 function rank(draft: OtlpDraft): number {
   if (draft.dottedOrder !== undefined) return -2;
   return draft.values.parentRunId === undefined ? -1 : draft.startTimeMicros;

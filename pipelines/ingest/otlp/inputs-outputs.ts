@@ -18,7 +18,7 @@ interface Side {
   readonly messageParts: readonly RoleName[];
   /** Attributes that are the complete inputs or outputs. */
   readonly whole: readonly RoleName[];
-  /** The one of `whole` with which OpenInference repeats messages and documents. */
+  /** The attribute of `whole` in which OpenInference duplicates messages and documents. */
   readonly repeated: RoleName;
   readonly mimeType: RoleName;
   readonly fromEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;

@@ -11,7 +11,10 @@ export interface SpanIdentity {
   readonly runId: string;
   readonly traceId: string;
   readonly parentRunId: string | undefined;
-  /** True if the parent is known only by its span id, which is not its run id if the parent span sets its own. */
+  /**
+   * True if `parentRunId` was derived from the span id of the parent, which is wrong if the parent span sets its own
+   * run id.
+   */
   readonly isParentDerived: boolean;
   /** True if an attribute replaced an id, so that the OTel ids cannot be derived from the run. */
   readonly hasOwnIds: boolean;

@@ -1,13 +1,12 @@
-import { optionalBytes, optionalLong, optionalString } from '../../../infra/event-log/avro-optional.ts';
-import type { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import {
+  type AvroWriter,
   fieldOffset,
   isEightByteLong,
   timeMicrosAt,
   uuidAt,
   writeTimeMicros,
   writeUuid,
-} from '../../../infra/event-log/fixed-fields.ts';
+} from '../../../infra/event-log/avro.ts';
 import { fixedWidthBytes, runEvents } from '../../../schemas/topics.ts';
 
 /** The UUID that means "none" in a fixed-width field, which cannot be absent. */
@@ -87,8 +86,8 @@ export function encodeRunEvent(writer: AvroWriter, event: RunEvent): void {
   writer.long(event.receivedAtMicros);
   writer.ascii(event.userId);
   writer.ascii(event.keyId);
-  optionalString(writer, event.dottedOrder);
-  optionalLong(writer, event.deletedAtMicros);
+  writer.optionalString(event.dottedOrder);
+  writer.optionalLong(event.deletedAtMicros);
   if (event.kind === 'post') {
     encodeValues(writer, event.values);
     encodeNothing(writer);
@@ -105,28 +104,28 @@ function encodeNothing(writer: AvroWriter): void {
 }
 
 function encodeValues(writer: AvroWriter, values: RunValues): void {
-  optionalString(writer, values.name);
-  optionalString(writer, values.runType);
-  optionalLong(writer, values.startedAtMicros);
-  optionalLong(writer, values.endedAtMicros);
-  optionalString(writer, values.parentRunId);
-  optionalString(writer, values.referenceExampleId);
-  optionalBytes(writer, values.tags);
-  optionalBytes(writer, values.inputs);
-  optionalBytes(writer, values.outputs);
-  optionalBytes(writer, values.error);
-  optionalBytes(writer, values.events);
-  optionalBytes(writer, values.extra);
-  optionalBytes(writer, values.serialized);
-  optionalLong(writer, values.promptTokens);
-  optionalLong(writer, values.completionTokens);
-  optionalLong(writer, values.totalTokens);
-  optionalString(writer, values.promptCost);
-  optionalString(writer, values.completionCost);
-  optionalString(writer, values.totalCost);
-  optionalBytes(writer, values.usageDetails);
-  optionalLong(writer, values.firstTokenTimeMicros);
-  optionalLong(writer, jsonBytes(values));
+  writer.optionalString(values.name);
+  writer.optionalString(values.runType);
+  writer.optionalLong(values.startedAtMicros);
+  writer.optionalLong(values.endedAtMicros);
+  writer.optionalString(values.parentRunId);
+  writer.optionalString(values.referenceExampleId);
+  writer.optionalBytes(values.tags);
+  writer.optionalBytes(values.inputs);
+  writer.optionalBytes(values.outputs);
+  writer.optionalBytes(values.error);
+  writer.optionalBytes(values.events);
+  writer.optionalBytes(values.extra);
+  writer.optionalBytes(values.serialized);
+  writer.optionalLong(values.promptTokens);
+  writer.optionalLong(values.completionTokens);
+  writer.optionalLong(values.totalTokens);
+  writer.optionalString(values.promptCost);
+  writer.optionalString(values.completionCost);
+  writer.optionalString(values.totalCost);
+  writer.optionalBytes(values.usageDetails);
+  writer.optionalLong(values.firstTokenTimeMicros);
+  writer.optionalLong(jsonBytes(values));
 }
 
 /** Total size of the JSON columns, which exports use to size their slices. */
@@ -147,7 +146,10 @@ const tenantAt = fieldOffset(runEvents, 'tenant_id');
 const traceAt = fieldOffset(runEvents, 'trace_id');
 const projectAt = fieldOffset(runEvents, 'session_id');
 const traceTimeAt = fieldOffset(runEvents, 'trace_time');
-/** The next field is a varint; for times from 1978 to 3111 it takes eight bytes too. */
+/**
+ * Offset of `received_at`, which follows the fields of fixed width. It is a varint, but takes eight bytes for times
+ * from 1978 to 3111.
+ */
 const receivedAt = traceTimeAt + fixedWidthBytes.key_time;
 
 /** Tenant and trace as one string, as a key for caches. */

@@ -182,7 +182,7 @@ export class DeferredTopics {
     this.#known.set(topic, true);
   }
 
-  /** Discards what is known of `topic`: another process may have deferred events of it. */
+  /** Invalidates the cached state of `topic`: another process may have deferred events of it. */
   forget(topic: string): void {
     this.#change(topic);
     this.#known.delete(topic);

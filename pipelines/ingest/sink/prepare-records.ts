@@ -1,15 +1,14 @@
-import { type AvroWalk, compileAvroWalk } from '../../../infra/event-log/avro-walk.ts';
-import { columnsOf } from '../../../infra/event-log/columns-of-schema.ts';
-import type { EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
 import {
   earliestKeyTimeMicros,
   fieldOffset,
   fixedFieldsError,
   flagAt,
+  schemaIdOf,
   type TimeBounds,
   writePosition,
-} from '../../../infra/event-log/fixed-fields.ts';
-import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
+} from '../../../infra/event-log/avro.ts';
+import { type AvroWalk, columnsOf, compileAvroWalk } from '../../../infra/event-log/avro-schema.ts';
+import type { EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { maxRunAheadHours } from '../accept/draft.ts';
 import { unkeptEvents } from './sink-metrics.ts';

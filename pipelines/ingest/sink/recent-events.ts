@@ -27,15 +27,16 @@ export interface CheckedEvents<R> {
 }
 
 /**
- * Detects events that repeat a stored one. A client that loses the answer sends its request again; if the sink stored
- * the event again, it would override a newer patch of the run.
+ * Detects duplicates of stored events. A client that loses the response sends its request again; if the sink stored the
+ * event again, it would override a newer patch of the run.
  *
- * Invariant: an event is dropped only if the same bytes, except for the fields that each acceptance sets, are stored
- * from a smaller offset of the same partition and were accepted at another time within the window. So a redelivered
- * event is never dropped, which keeps the rows of a retried insert batch the same, and neither is a dead-letter record
- * that an operator replays.
+ * Invariant: an event is dropped only if an event with the same bytes (except for the fields that the API sets on
+ * acceptance) was stored from a smaller offset of the same partition, with a different acceptance time within the
+ * window. Redelivered and replayed events have the same acceptance time and are kept, so a retried insert batch has the
+ * same rows.
  *
- * The memory is lost when the process ends and does not move with a partition. A repeat after that is stored as a new event.
+ * The memory is lost when the process ends and does not move with a partition. A duplicate after that is stored as a
+ * new event.
  */
 export class RecentEvents {
   readonly #minEvents: number;

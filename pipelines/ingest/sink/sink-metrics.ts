@@ -1,6 +1,5 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { counter, histogram } from '../../../infra/telemetry/metrics.ts';
-import { scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
+import { counter, histogram, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 import { receivedAtMicrosOf } from '../run-event/run-event.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 

@@ -5,7 +5,7 @@
  * acknowledges a batch only after every record of it is stored, deferred or in the dead-letter queue.
  *
  *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not
- *      to be stored; write partition and offset into the others if their table stores them (`settle-in-log.ts`).
+ *      to be stored; write partition and offset into the others if their table stores them (`prepare-records.ts`).
  *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
  *   3. Insert the deferred events of traces that this batch has events of, before the batch's own events, because they
  *      are older. Drop events of either kind that repeat stored ones (`recent-events.ts`).
@@ -20,6 +20,7 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { schemaIdOf } from '../../../infra/event-log/avro.ts';
 import {
   type EventLog,
   type InsertBatch,
@@ -27,10 +28,9 @@ import {
   type LogRecord,
   storingGroup,
 } from '../../../infra/event-log/event-log.ts';
-import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { traceInsert } from '../../../infra/telemetry/tracing/insert-span.ts';
+import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/run-event.ts';
 import { assignTraceLocations, moveTo, type TraceLocation, TraceLocationCache } from './assign-trace-locations.ts';

@@ -1,5 +1,5 @@
+import { fieldOffset, timeMicrosAt } from '../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { fieldOffset, timeMicrosAt } from '../../../infra/event-log/fixed-fields.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 
 /** A record that passed the inspection. */

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { feedbackLinkHours } from '../../../api/command-line/feedback-links-of.ts';
+import { feedbackLinkHours } from '../../../api/command-line/agent-work.ts';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';

@@ -8,7 +8,7 @@ import { answeringServices } from '../../../api/command-line/answering-services.
 import { Ends } from '../../../api/command-line/ends.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { followAgents, openAgents } from '../../../api/command-line/start-agents.ts';
-import { startSink } from '../../../api/command-line/start-sink.ts';
+import { startSink } from '../../../api/command-line/start-storing.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';

@@ -8,7 +8,7 @@ import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
+import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** Inner runs of graph runs, read back through the main API by the stock client. */

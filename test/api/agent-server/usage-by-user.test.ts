@@ -6,7 +6,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type Cron, searchCrons } from '../../../pipelines/agents/crons/cron.ts';
 import { makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
-import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
+import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** With custom authentication of a project, usage by user counts its users separately. */

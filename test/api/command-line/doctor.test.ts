@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { requireVersion } from '../../../api/command-line/require-store-versions.ts';
+import { requireVersion } from '../../../api/command-line/migrate.ts';
 import { Instance } from '../../crash/instance.ts';
 import { askPostgres } from '../../infra/embedded/processes.ts';
 import { runCommand } from './run-command.ts';

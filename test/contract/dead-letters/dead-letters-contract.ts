@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { DeadLetters } from '../../../infra/event-log/dead-letters.ts';
-import type { LogRecord } from '../../../infra/event-log/event-log.ts';
+import type { DeadLetterQueue, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 
 export interface DeadLettersUnderTest {
-  readonly deadLetters: DeadLetters;
+  readonly deadLetters: DeadLetterQueue;
   /** Stores an event in the dead-letter queue, as the log does. Resolves when it is durable. */
   store(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
   close(): Promise<void>;

@@ -2,8 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
 import { describe } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { deadLetterMessage } from '../../../infra/event-log/kafka/dead-letter.ts';
-import { openKafkaDeadLetters } from '../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import { deadLetterMessage, openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { stackPart } from '../../engines/stack.ts';
@@ -34,7 +33,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
     const producer = kafka.producer({ allowAutoTopicCreation: false });
     await producer.connect();
     const config = { ...loadConfig({}).config, kafkaBrokers, kafkaTopicPrefix };
-    const deadLetters = openKafkaDeadLetters({ config, topics, logger: createLogger('silent', 'test') });
+    const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger: createLogger('silent', 'test') });
     return {
       deadLetters,
       store: async (topic, record, reason, step) => {

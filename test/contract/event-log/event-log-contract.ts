@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { wirePrefix } from '../../../infra/event-log/avro.ts';
 import {
   type EventLog,
   type InsertBatch,
@@ -7,7 +8,6 @@ import {
   type LogRecord,
   storingGroup,
 } from '../../../infra/event-log/event-log.ts';
-import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { deferred } from '../../infra/deferred.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { wirePrefix } from '../../../infra/event-log/avro.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { runForTenant, tenantContext } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, streamEvents, topics } from '../../../schemas/topics.ts';

@@ -1,5 +1,5 @@
 import { describe } from 'vitest';
-import { openKafkaDeadLetters } from '../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import { openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -17,7 +17,7 @@ async function open(): Promise<LogUnderTest> {
     database: stores.database,
     reopened: () => kafka.open({}, [runEvents]),
     async deadLetters() {
-      const deadLetters = openKafkaDeadLetters({
+      const deadLetters = openKafkaDeadLetterQueue({
         config: kafka.config,
         topics: [runEvents],
         logger: createLogger('silent', 'test'),

@@ -1,7 +1,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openLocalStore } from '../../../infra/objects/local/open-local-store.ts';
+import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
 import { objectStoreContract } from './object-store-contract.ts';
 
 objectStoreContract('a local folder', async () => {

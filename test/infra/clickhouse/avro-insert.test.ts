@@ -1,9 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { avroContainer } from '../../../infra/event-log/avro-container.ts';
-import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
-import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import { AvroWriter, avroContainer, wirePrefix } from '../../../infra/event-log/avro.ts';
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';

@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
@@ -142,6 +144,22 @@ describe('failures', () => {
     const other = openClickHouse({ url: url.href, logger, timeoutMs: 5_000 });
     await expect(other.ping()).rejects.toMatchObject({ code });
     await other.close();
+  });
+});
+
+describe('a response that does not come from ClickHouse', () => {
+  it.each([
+    [403, 'ACCESS_DENIED_BY_STORE'],
+    [404, 'CLICKHOUSE_QUERY_FAILED'],
+    [502, 'CLICKHOUSE_UNAVAILABLE'],
+  ])('is classified by its status: %i', async (status, code) => {
+    const server = createServer((_, answer) => answer.writeHead(status).end('<html>a proxy</html>'));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const other = openClickHouse({ url: `http://u:p@127.0.0.1:${port}/d`, logger, timeoutMs: 5_000 });
+    await expect(other.ping()).rejects.toMatchObject({ code, cause: { code: `HTTP ${status}` } });
+    await other.close();
+    await new Promise((resolve) => server.close(resolve));
   });
 });
 

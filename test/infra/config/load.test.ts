@@ -137,13 +137,12 @@ describe('loadConfig', () => {
         config.maxCollectingBytes,
         config.maxPendingBytes,
         config.maxFetchedBytes,
-        config.usageCacheBytes,
         config.exportEncoderBytes,
         config.agentsWorkerBufferBytes,
       ].map((bytes) => bytes / mib);
     };
-    expect(buffers()).toEqual([512, 256, 256, 32, 256, 256]);
-    expect(buffers(2048 * mib)).toEqual([1024, 512, 512, 64, 512, 512]);
+    expect(buffers()).toEqual([512, 256, 256, 256, 256]);
+    expect(buffers(2048 * mib)).toEqual([1024, 512, 512, 512, 512]);
     expect(errorOf({ RUNLAKE_MEMORY_BYTES: String(255 * mib) })).toContain('RUNLAKE_MEMORY_BYTES');
   });
 

@@ -7,8 +7,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { findLibrary } from '../../../infra/embedded/clickhouse/library.ts';
-import { serverConfig, serverFiles, usersConfig } from '../../../infra/embedded/clickhouse/server-config.ts';
+import {
+  findLibrary,
+  serverConfig,
+  serverFiles,
+  usersConfig,
+} from '../../../infra/embedded/clickhouse/server-files.ts';
 import { until } from '../until.ts';
 import { root } from './compose-file.ts';
 

@@ -1,9 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
-import { readRunFile } from '../../../infra/embedded/run-file.ts';
-import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
+import { keepSecretKey, openDataFolder, readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { holdFolder, kill, temporaryFolder } from './processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
-import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
+import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { hoursOf, insertRuns, type RunRow, runRow } from '../../pipelines/usage/trace-rows.ts';
 import { dashboards, queries } from './dashboard-files.ts';

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { HealthCheck } from '../../../infra/telemetry/health-check.ts';
+import type { HealthCheck } from '../../../infra/telemetry/health.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { startTelemetryServer, type TelemetryServer } from '../../../infra/telemetry/telemetry-server.ts';
 

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { DeadLetter } from '../../../infra/event-log/dead-letters.ts';
-import { storedDeadLetters } from '../../../infra/event-log/in-process/stored-dead-letters.ts';
+import type { DeadLetterRecord } from '../../../infra/event-log/event-log.ts';
+import { postgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { countUnreplayed, replaysOf } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
@@ -12,7 +12,7 @@ import { noonMicros, runEvent } from '../runs/run-events.ts';
 
 let under: SinkUnderTest;
 let deps: ReplayDeps;
-let published: DeadLetter[];
+let published: DeadLetterRecord[];
 beforeAll(async () => {
   under = await openSink();
 });
@@ -35,13 +35,13 @@ beforeEach(() => {
 let offset = 0;
 
 /** Stores bytes in the dead-letter queue as the sink does, and reads the record back. */
-async function deadLetterOf(value: Buffer, { topic = runEvents, step = 'insert' } = {}): Promise<DeadLetter> {
+async function deadLetterOf(value: Buffer, { topic = runEvents, step = 'insert' } = {}): Promise<DeadLetterRecord> {
   offset += 1;
   const record = { partition: 0, offset, key: 'the key', value, headers: { from: 'a test' } };
   await under.log.deadLetter(topic, record, 'a reason', step);
-  const deadLetters = storedDeadLetters(under.stores.database);
+  const deadLetters = postgresDeadLetterQueue(under.stores.database);
   const [head] = await deadLetters.list({ topics: [topic] }, 1);
-  return (await deadLetters.find(String(head?.id))) as DeadLetter;
+  return (await deadLetters.find(String(head?.id))) as DeadLetterRecord;
 }
 
 const at = (seconds: number) => noonMicros + seconds * 1_000_000;
@@ -60,8 +60,9 @@ describe('a dead-letter record', () => {
     const deadLetter = await deadLetterOf(framed(event));
     const topic = topics.find(({ name }) => name === deadLetter.topic) as Topic;
     const waiting = async () =>
-      (await countUnreplayed({ deadLetters: storedDeadLetters(deps.database), database: deps.database }, [topic]))[0]
-        ?.value ?? 0;
+      (
+        await countUnreplayed({ deadLetters: postgresDeadLetterQueue(deps.database), database: deps.database }, [topic])
+      )[0]?.value ?? 0;
     const before = await waiting();
     expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
     expect(await waiting()).toBe(before - 1);

@@ -1,6 +1,6 @@
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
-import type { SliceSource } from '../../../pipelines/exports/runs/export-run.ts';
+import type { ChunkSource } from '../../../pipelines/exports/export-run.ts';
 
 /** Where a worker dies: before or after the given call (1st, 2nd, …) of a step with external effects. */
 export interface Death {
@@ -41,7 +41,7 @@ export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<un
   return {
     ...deps,
     openSource: (...scope) => {
-      const source: SliceSource<unknown> = deps.openSource(...scope);
+      const source: ChunkSource<unknown> = deps.openSource(...scope);
       return {
         count: around('count', source.count),
         find: around('find', source.find),

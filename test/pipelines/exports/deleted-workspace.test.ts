@@ -1,6 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { spawnDue } from '../../../pipelines/exports/schedules.ts';
+import { spawnDue, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;

@@ -21,9 +21,9 @@ export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance):
           if (step === 'find') await disturb(signal);
           return source.find(after, signal);
         },
-        read: async (slice, folder, signal) => {
+        read: async (chunk, folder, signal) => {
           if (step === 'read') await disturb(signal);
-          return source.read(slice, folder, signal);
+          return source.read(chunk, folder, signal);
         },
         encode: async (read, folder, signal) => {
           if (step === 'encode') await disturb(signal);

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { eachAtMost } from '../../../pipelines/exports/each-at-most.ts';
+import { eachAtMost } from '../../../pipelines/exports/manifest.ts';
 
 /** Work that ends when the test says so. */
 function held() {

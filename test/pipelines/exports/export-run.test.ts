@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { finishExport } from '../../../pipelines/exports/finish-export.ts';
+import { finishExport } from '../../../pipelines/exports/states.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { type Death, deaths, portsThatDie } from './deaths.ts';
@@ -15,7 +15,7 @@ beforeEach(() => {
   shop.jobs.length = 0;
 });
 
-/** A separate project for each test, so that slices contain no runs of other tests. */
+/** A separate project for each test, so that chunks contain no runs of other tests. */
 let days = 0;
 const nextDay = () => day('2025-01-01') + days++ * 86_400_000_000;
 const dayMicros = 86_400_000_000;
@@ -151,7 +151,7 @@ describe('membership', () => {
         const source = shop.deps.openSource(...scope);
         return {
           ...source,
-          read: async (slice, folder, signal) => {
+          read: async (chunk, folder, signal) => {
             if (reads++ === 0) {
               const deletedIds = ids.slice(0, 10).map((id) => `'${id}'`);
               await shop.clickhouse.command({
@@ -159,7 +159,7 @@ describe('membership', () => {
                 sql: `ALTER TABLE runs DELETE WHERE id IN (${deletedIds}) SETTINGS mutations_sync = 1`,
               });
             }
-            return source.read(slice, folder, signal);
+            return source.read(chunk, folder, signal);
           },
         };
       },

@@ -1,13 +1,13 @@
 /** Exports whose bucket fails during an upload, on a real object store. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
+import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { someOf } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import type { WayToStore } from '../../infra/objects/s3/way-to-store.ts';
 import { until } from '../../infra/until.ts';
-import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfSlice } from './own-bucket.ts';
+import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfChunk } from './own-bucket.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 const stack = s3OfStack();
@@ -18,7 +18,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   let bucket: OwnBucket;
   beforeAll(async () => {
     shop = await openWorkshop(
-      { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfSlice },
+      { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk },
       // Timeout of a request without an answer; an answered request takes longer only on a very busy machine.
       { s3Limits: { attempts: 2, silenceMs: 2_000 } },
     );
@@ -61,7 +61,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   /** The first file is finished; the upload of the second was in progress. */
   async function expectFirstFileOnly(exportId: string) {
     expect((await bucket.filesOf(exportId)).map(({ part }) => part)).toEqual([1]);
-    expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsOfSlice, pendingUpload: null });
+    expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsOfChunk, pendingUpload: null });
     expect(await shop.read(exportId)).toMatchObject({ files: 1, manifestAt: null });
   }
 

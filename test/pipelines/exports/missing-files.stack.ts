@@ -7,7 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
-import { type OwnBucket, openOwnBucket, requests, rowsOfSlice } from './own-bucket.ts';
+import { type OwnBucket, openOwnBucket, requests, rowsOfChunk } from './own-bucket.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
@@ -19,7 +19,7 @@ describe.runIf(stack)('before the manifest is written', () => {
   let shop: Workshop;
   let bucket: OwnBucket;
   beforeAll(async () => {
-    shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfSlice });
+    shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
     bucket = await openOwnBucket(s3, shop);
     await bucket.exportUndisturbed();
   });

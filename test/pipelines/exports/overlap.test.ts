@@ -18,10 +18,10 @@ function watched(released: Promise<void>) {
       const source = shop.deps.openSource(...scope);
       return {
         ...source,
-        read: async (slice, folder, signal) => {
+        read: async (chunk, folder, signal) => {
           const folders = await readdir(`${folder}/..`);
           reads.push({ part: partOf(folder), uploaded, folders: folders.length });
-          return source.read(slice, folder, signal);
+          return source.read(chunk, folder, signal);
         },
       };
     },

@@ -12,16 +12,16 @@ import { expect } from 'vitest';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import type { S3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import { openWayToStore } from '../../infra/objects/s3/way-to-store.ts';
-import { rowsOf } from './slices/exporting.ts';
+import { rowsOf } from './exporting.ts';
 import { day, type Workshop } from './workshop.ts';
 
 const at = day('2026-03-05');
 const MIB = 1024 ** 2;
 /** The second of the three resulting files is uploaded in three parts, the others in a single PUT. */
-export const rowsOfSlice = 4;
+export const rowsOfChunk = 4;
 const runs = 9;
 const files = 3;
-const isLarge = (index: number) => Math.floor(index / rowsOfSlice) === 1;
+const isLarge = (index: number) => Math.floor(index / rowsOfChunk) === 1;
 
 /**
  * Requests for one file of an export: `PUT` of the file or of a part (`partNumber`); `POST` to begin or complete it.

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/queries.ts';
 
 const now = new Date('2026-03-05T00:01:40Z');
 const progress = (more: Partial<ExportWithProgress>) =>

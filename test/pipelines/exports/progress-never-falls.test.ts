@@ -1,14 +1,12 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { progressWords } from '../../../api/command-line/export/progress-line.ts';
+import { progressWords } from '../../../api/command-line/export/watch.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { advanceExport } from '../../../pipelines/exports/coordinate-export.ts';
-import { keyOfPart } from '../../../pipelines/exports/export-locations.ts';
-import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
-import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/read-export.ts';
-import { Checkpoint } from '../../../pipelines/exports/runs/checkpoint.ts';
-import { endAttempt } from '../../../pipelines/exports/runs/end-attempt.ts';
-import { type ClaimedRun, claimRun } from '../../../pipelines/exports/runs/run-record.ts';
+import { Checkpoint, type ClaimedRun, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
+import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
+import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/queries.ts';
+import { keyOfPart } from '../../../pipelines/exports/record.ts';
+import { advanceExport } from '../../../pipelines/exports/scheduler.ts';
 import { Random } from '../../histories/random.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 

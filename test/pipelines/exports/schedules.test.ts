@@ -1,9 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportLimits } from '../../../pipelines/exports/export-deps.ts';
-import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
-import { type ExportWithProgress, listExports } from '../../../pipelines/exports/read-export.ts';
-import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { spawnDue } from '../../../pipelines/exports/schedules.ts';
+import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
+import { dayWindows, spawnDue, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 const hourMs = 3_600_000;
@@ -165,5 +164,33 @@ describe('a schedule', () => {
     await sweepExports(shop.deps);
     expect(await shop.read(schedule.id)).toMatchObject({ status: 'FAILED', statusReason: 'Its project was deleted.' });
     expect(await spawned(schedule)).toEqual([]);
+  });
+});
+
+const utc = (text: string) => `${text}Z`;
+
+describe('the days of a range', () => {
+  it.each([
+    ['a day', '2026-03-05T00:00:00.000000', '2026-03-06T00:00:00.000000', 1],
+    ['within a day', '2026-03-05T10:00:00.000001', '2026-03-05T10:00:00.000002', 1],
+    ['across midnight', '2026-03-05T23:59:59.999999', '2026-03-06T00:00:00.000001', 2],
+    ['up to midnight', '2026-03-05T12:00:00.000000', '2026-03-06T00:00:00.000000', 1],
+    ['leap day', '2024-02-28T12:00:00.000000', '2024-03-01T12:00:00.000000', 3],
+    ['no leap day', '2026-02-28T12:00:00.000000', '2026-03-01T12:00:00.000000', 2],
+    ['a year with both daylight-saving changes', '2026-01-01T00:00:00.000000', '2027-01-01T00:00:00.000000', 365],
+    ['the end of time, but nothing before 1970', '2259-12-31T00:00:00.000000', '2260-01-01T00:00:00.000000', 1],
+  ])('%s', (_name, start, end, days) => {
+    const windows = dayWindows(utc(start), utc(end));
+    expect(windows).toHaveLength(days);
+    expect(windows[0]?.start).toBe(utc(start));
+    expect(windows.at(-1)?.end).toBe(utc(end));
+    for (const [index, window] of windows.entries()) {
+      // They are contiguous, and each lies within one day.
+      expect(window.start).toBe(windows[index - 1]?.end ?? utc(start));
+      expect(window.start < window.end).toBe(true);
+      const midnight = new Date(Date.parse(`${window.start.slice(0, 10)}T00:00:00Z`) + 86_400_000).toISOString();
+      expect(window.end.slice(0, 19) <= midnight.slice(0, 19)).toBe(true);
+      if (index > 0) expect(window.start).toMatch(/T00:00:00\.000000Z$/);
+    }
   });
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { cancelExport } from '../../../pipelines/exports/finish-export.ts';
+import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { failingDeps } from './disturbed.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';

@@ -4,7 +4,7 @@ import { chown, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openWorkFolders } from '../../../pipelines/exports/work-folders.ts';
+import { openWorkFolders } from '../../../pipelines/exports/worker.ts';
 
 let root: string;
 beforeEach(async () => {

@@ -3,32 +3,31 @@ import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { openEncoderPool } from '../../../infra/duckdb/encoder-pool.ts';
+import { openEncoderPool } from '../../../infra/duckdb/encoder.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
-import { createExport, type NewExport } from '../../../pipelines/exports/create-export.ts';
+import { createExport, type NewExport } from '../../../pipelines/exports/create-cancel.ts';
 import { destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import { LiveAttempts } from '../../../pipelines/exports/live-attempts.ts';
+import { chunkSources } from '../../../pipelines/exports/parquet-writer.ts';
 import {
   type ExportRunWithFiles,
   type ExportWithProgress,
   listExportRuns,
   readExport,
-} from '../../../pipelines/exports/read-export.ts';
-import { attemptRun } from '../../../pipelines/exports/runs/attempt-run.ts';
-import { LiveAttempts } from '../../../pipelines/exports/runs/live-attempts.ts';
-import { sliceSources } from '../../../pipelines/exports/slice-sources.ts';
-import { openWorkFolders } from '../../../pipelines/exports/work-folders.ts';
+} from '../../../pipelines/exports/queries.ts';
+import { coordinateExport } from '../../../pipelines/exports/scheduler.ts';
+import { attemptRun, openWorkFolders } from '../../../pipelines/exports/worker.ts';
 import type { RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
-import { rowsOf } from './slices/exporting.ts';
+import { rowsOf } from './exporting.ts';
 
 export interface RecordedFile {
   /** The path as shown to the owner of the destination. */
@@ -101,7 +100,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     logger,
     now: () => clock.now,
     openStore: (place) => openDestination(destinations, place),
-    openSource: sliceSources({ clickhouse, encoders }, config),
+    openSource: chunkSources({ clickhouse, encoders }, config),
   };
 
   /** A worker that behaves like a separate process, as far as database rows show. */

@@ -9,7 +9,7 @@ import {
   openExporting,
   rowsOf,
   wholeDay,
-} from '../exports/slices/exporting.ts';
+} from '../exports/exporting.ts';
 import { insertEvents, json, noonMicros, runEvent, uuidOf } from './run-events.ts';
 
 let exporting: Exporting;

@@ -1,8 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { avroContainer } from '../../../infra/event-log/avro-container.ts';
-import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
-import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import { AvroWriter, avroContainer, wirePrefix } from '../../../infra/event-log/avro.ts';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import {
   encodeRunEvent,

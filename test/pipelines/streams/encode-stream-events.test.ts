@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
+import { AvroWriter } from '../../../infra/event-log/avro.ts';
 import { encodeStreamEvent, encodeStreamEvents } from '../../../pipelines/streams/encode-stream-event.ts';
 
 const prefix = Buffer.from([0, 0, 0, 0, 7]);

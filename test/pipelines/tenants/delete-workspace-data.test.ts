@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { RunTree, Client as TracingClient } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { insertDeadLetter } from '../../../infra/event-log/in-process/dead-letters.ts';
+import { insertDeadLetter } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { feedbackToken } from '../../../pipelines/feedback/feedback-token.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../pipelines/tenants/delete-workspace-data.ts';
 import { addDeploymentOf } from '../../agents/add-deployment.ts';
@@ -65,8 +65,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
 
   const { database, services } = api;
   const record = { partition: 0, offset: Date.now(), key: `${id}:${run.id}`, value: Buffer.from('x'), headers: {} };
-  const deadLetter = { topic: 'run-events', record, reason: 'test', step: 'insert' };
-  await insertDeadLetter(database, deadLetter as Parameters<typeof insertDeadLetter>[1]);
+  await insertDeadLetter(database, 'run-events', record, 'test', 'insert');
   await database.execute(
     `INSERT INTO deferred_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
      SELECT topic, partition, log_offset, $1, $2, key, value, headers FROM dead_letters WHERE key = $3`,

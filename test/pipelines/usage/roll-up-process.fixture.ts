@@ -8,8 +8,7 @@ import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { startRollUp } from '../../../pipelines/usage/roll-up.ts';
-import { runRollUp } from '../../../pipelines/usage/run-roll-up.ts';
+import { runRollUp, startRollUp } from '../../../pipelines/usage/rollup.ts';
 
 const mode = process.argv[2];
 const logger = createLogger('error', 'test');

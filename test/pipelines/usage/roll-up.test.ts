@@ -4,8 +4,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
-import { type RollUp, type RollUpOptions, startRollUp } from '../../../pipelines/usage/roll-up.ts';
-import { hasDirtyHours } from '../../../pipelines/usage/run-roll-up.ts';
+import { hasDirtyHours, type RollUp, type RollUpOptions, startRollUp } from '../../../pipelines/usage/rollup.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, tracesCounted } from './trace-rows.ts';
 

@@ -5,7 +5,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
-import { countHours, hasDirtyHours, runRollUp, sumDays } from '../../../pipelines/usage/run-roll-up.ts';
+import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
+import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
 import { childOfSuite } from '../../engines/child-of-suite.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';

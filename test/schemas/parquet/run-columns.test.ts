@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formOf } from '../../../pipelines/exports/slices/slice-columns.ts';
+import { formOf } from '../../../pipelines/exports/chunk-columns.ts';
 import { runFields } from '../../../pipelines/runs/run-fields.ts';
 import { exportFields, isExportField, runParquetColumns } from '../../../schemas/parquet/run-columns.ts';
 

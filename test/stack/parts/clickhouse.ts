@@ -1,4 +1,4 @@
-import { findLibrary } from '../../../infra/embedded/clickhouse/library.ts';
+import { findLibrary } from '../../../infra/embedded/clickhouse/server-files.ts';
 import { startClickhouse } from '../../../infra/embedded/clickhouse/start-clickhouse.ts';
 import type { Part } from '../part.ts';
 

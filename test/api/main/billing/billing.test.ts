@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { markHoursDirty } from '../../../../pipelines/usage/mark-hours-dirty.ts';
-import { runRollUp } from '../../../../pipelines/usage/run-roll-up.ts';
+import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { hoursOf, insertRuns, runRow } from '../../../pipelines/usage/trace-rows.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 

@@ -4,7 +4,7 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
-import { ageOfOldestDirtyHour, oldestDirtyHourAge } from '../../../../pipelines/usage/run-roll-up.ts';
+import { ageOfOldestDirtyHour, oldestDirtyHourAge } from '../../../../pipelines/usage/rollup.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 

@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
-import { endLeftover, recordProcess } from '../../../../infra/embedded/leftover.ts';
+import { endLeftover, recordProcess } from '../../../../infra/embedded/process-identity.ts';
 import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import type { Appender } from '../../../../infra/event-log/kafka/appender.ts';
+import type { IdempotentProducer } from '../../../../infra/event-log/kafka/producer.ts';
 import { Publisher } from '../../../../infra/event-log/kafka/publisher.ts';
 
 const topic = 'events';
@@ -14,12 +14,12 @@ afterEach(() => {
 
 /** A publisher whose Kafka acknowledges a batch only when the test calls its entry of `acknowledgements`. */
 function publisherBefore(partitions: number, timeoutMs = 300) {
-  const append: Appender['append'] = ({ messages }) => {
+  const append: IdempotentProducer['append'] = ({ messages }) => {
     batches.push(messages.length);
     return new Promise<void>((resolve) => acknowledgements.push(resolve));
   };
   return new Publisher({
-    appender: { append },
+    producer: { append },
     partitions: new Map([[topic, partitions]]),
     maxPendingBytes: 1_000_000,
     batchBytes: 100_000,

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { RecordBuffer } from '../../../../infra/event-log/kafka/record-buffer.ts';
-import { recordOf } from '../../../../infra/event-log/kafka/record-of.ts';
+import { RecordBuffer, recordOf } from '../../../../infra/event-log/kafka/record-buffer.ts';
 
 const records = (first: number, last: number, bytes = 10) =>
   Array.from({ length: last - first + 1 }, (_, index) =>

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
-import { AdminLink } from '../../../../infra/event-log/kafka/admin-link.ts';
+import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { openKafkaFollower } from '../../../../infra/event-log/kafka/topic-follower.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
@@ -12,10 +12,10 @@ const logger = createLogger('silent', 'test');
 
 describe.runIf(servers)('TopicFollower', () => {
   let under: KafkaUnderTest;
-  let admin: AdminLink;
+  let admin: KafkaAdmin;
   beforeAll(async () => {
     under = await kafkaUnderTest(servers as KafkaServers);
-    admin = new AdminLink(under.config, logger);
+    admin = new KafkaAdmin(under.config, logger);
     await under.open({}, [runEvents]);
   });
   afterAll(async () => {

@@ -5,7 +5,7 @@ import { type AddressInfo, createServer as createTcpServer, type Server, type So
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
-import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
+import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { certificatesIn } from '../../../../infra/tls/trusted-authorities.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
 import { authorityFile, serverCertificate } from '../../tls/certificates.ts';

@@ -13,7 +13,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
-import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
+import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
 import { openTcpProxy, type TcpProxy } from '../../tcp-proxy.ts';
 import { openFaultyStore } from './faulty-store.ts';

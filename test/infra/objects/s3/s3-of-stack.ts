@@ -1,7 +1,7 @@
 import { ListMultipartUploadsCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
-import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
+import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { stackPart } from '../../../engines/stack.ts';
 
 /** Identities; `test/stack/parts/s3.ts` lists their permissions. */

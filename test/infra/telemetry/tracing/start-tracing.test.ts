@@ -6,12 +6,14 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import type { Logger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
-import { activeTracing } from '../../../../infra/telemetry/tracing/active-tracing.ts';
-import { parseHeaders, tracesUrl } from '../../../../infra/telemetry/tracing/exporter-settings.ts';
-import { traceInsert } from '../../../../infra/telemetry/tracing/insert-span.ts';
-import { tracePublish } from '../../../../infra/telemetry/tracing/publish-span.ts';
-import { startRequestSpan } from '../../../../infra/telemetry/tracing/request-span.ts';
-import { startTracing, type Tracing } from '../../../../infra/telemetry/tracing/start-tracing.ts';
+import { parseHeaders } from '../../../../infra/telemetry/tracing/open-provider.ts';
+import { startRequestSpan, traceInsert, tracePublish } from '../../../../infra/telemetry/tracing/spans.ts';
+import {
+  activeTracing,
+  startTracing,
+  type Tracing,
+  tracesUrl,
+} from '../../../../infra/telemetry/tracing/start-tracing.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 
 let tracing: Tracing | undefined;

@@ -1,9 +1,8 @@
 /** A topic → table mapping is data: a further topic needs only one entry, one schema and its table. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
+import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
-import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { defineTopic, topics } from '../../../../schemas/topics.ts';
 import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
 

@@ -1,8 +1,8 @@
 /** The sink on Kafka: repeats what the other suites test with the in-process log and batches that the test chooses. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
-import type { DeadLetter } from '../../../../infra/event-log/dead-letters.ts';
-import { openKafkaDeadLetters } from '../../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import type { DeadLetterRecord } from '../../../../infra/event-log/event-log.ts';
+import { openKafkaDeadLetterQueue } from '../../../../infra/event-log/kafka/dead-letter-queue.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
@@ -90,8 +90,8 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const stored = () => rows(`SELECT DISTINCT id FROM runs WHERE id IN (${list})`);
     await until('the runs to be stored', async () => (await stored()).length === events.length, timeoutMs);
   };
-  const deadLetters = async (count: number, of: Topic = runEvents): Promise<DeadLetter[]> => {
-    const dead = openKafkaDeadLetters({ config: kafka.config, topics, logger });
+  const deadLetters = async (count: number, of: Topic = runEvents): Promise<DeadLetterRecord[]> => {
+    const dead = openKafkaDeadLetterQueue({ config: kafka.config, topics, logger });
     try {
       let found = await dead.list({ topics: [of] }, 1_000);
       const enough = async () => {
@@ -99,8 +99,8 @@ describe.runIf(servers)('the sink over Kafka', () => {
         return found.length >= count;
       };
       if (count > 0) await until(`${count} dead letters`, enough, timeoutMs);
-      const whole: DeadLetter[] = [];
-      for (const { id } of found) whole.push((await dead.find(id)) as DeadLetter);
+      const whole: DeadLetterRecord[] = [];
+      for (const { id } of found) whole.push((await dead.find(id)) as DeadLetterRecord);
       return whole;
     } finally {
       await dead.close();

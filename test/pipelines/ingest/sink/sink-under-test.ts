@@ -1,10 +1,9 @@
 import type { ClickHouse, InsertBody } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
-import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
+import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { type InProcessLog, openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
-import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeRunEvent, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';

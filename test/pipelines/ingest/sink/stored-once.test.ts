@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
+import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-log.ts';
-import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/encode-attachment.ts';
 import { encodeFeedback } from '../../../../pipelines/feedback/feedback-event.ts';
 import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';

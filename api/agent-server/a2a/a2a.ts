@@ -1,0 +1,229 @@
+import { type Assistant, resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
+import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
+import { JsonObject } from '../../server/formats.ts';
+import { Answer } from '../../server/operation.ts';
+import { requestOrigin } from '../../server/public-base.ts';
+import { defineAgentOperation, graphErrors, reads, requireProtocol, runs } from '../agent-operation.ts';
+import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
+import type { AgentInput } from '../agent-services.ts';
+import { type LiveSource, liveBody, liveOptions } from '../streaming/live-body.ts';
+import { acceptsEventStream, eventStream, eventStreamHeaders } from '../streaming/sse.ts';
+import {
+  A2aError,
+  GetParams,
+  internalError,
+  isCustomAuthError,
+  type RpcError,
+  readParams,
+  SendParams,
+  toRpcError,
+} from './a2a-params.ts';
+import { readTask, type StreamedResult, startTask, streamTask, type Task, taskOfRun } from './a2a-task.ts';
+
+export const postA2a = defineAgentOperation({
+  operationId: 'postA2a',
+  method: 'POST',
+  path: '/a2a/:assistant_id',
+  tag: 'a2a',
+  summary: 'Send a message to an assistant (Agent2Agent protocol 0.3)',
+  description:
+    'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
+  access: runs,
+  // Further authorisation: messages as `waitForRun`, tasks as `getAgentRun`.
+  rule: async ({ params }, ask, proceed) => {
+    await ask.useAssistant(params.assistant_id as string);
+    return proceed();
+  },
+  errorStyle: 'json-rpc',
+  errors: ['ROUTE_NOT_FOUND', 'ASSISTANT_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    body: JsonValue({ description: 'A JSON-RPC 2.0 request.' }),
+    response: { 200: JsonValue({ description: 'A JSON-RPC 2.0 response.' }) },
+  },
+  handler: async (input) => {
+    const { params, body, request, services } = input;
+    const { agents } = services;
+    requireProtocol(agents, 'a2a', request);
+    const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
+    const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
+    const invalid = (message: string) => buildResponse(id, { error: { code: -32600, message } }, 400);
+    if (request.headers.accept === undefined) return invalid('The header Accept is missing.');
+    if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
+      return invalid('The body is not a JSON-RPC 2.0 request.');
+    }
+    if (body.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {
+      return invalid('message/stream responds with text/event-stream, which the header Accept does not include.');
+    }
+    try {
+      return await call({ ...input, assistant, id }, body.method, body.params);
+    } catch (err) {
+      if (isCustomAuthError(err)) throw err;
+      const error = toRpcError(err);
+      if (error === undefined) request.log.warn({ err }, 'Agent2Agent request failed');
+      return buildResponse(id, { error: error ?? internalError });
+    }
+  },
+});
+
+type Id = string | number | null;
+
+interface Call extends AgentInput {
+  readonly assistant: Assistant;
+  readonly id: Id;
+}
+
+async function call(input: Call, method: string, params: unknown): Promise<Answer> {
+  switch (method) {
+    case 'message/send':
+      return send(input, params);
+    case 'message/stream':
+      return stream(input, params);
+    case 'tasks/get':
+      return buildResponse(input.id, { result: await get(input, params) });
+    case 'tasks/cancel':
+    case 'tasks/resubscribe':
+      throw new A2aError('unsupported', `${method} is not supported.`);
+    default:
+      if (method.startsWith('tasks/pushNotificationConfig/')) {
+        throw new A2aError('pushNotSupported', 'Push notifications are not supported.');
+      }
+      throw new A2aError('methodNotFound', `Unknown method ${method.slice(0, 100)}.`);
+  }
+}
+
+/**
+ * Line feeds keep the connection open until the task has ended or needs input. When the server stops, the response
+ * contains the current state of the task.
+ */
+async function send(input: Call, params: unknown): Promise<Answer> {
+  const { agents } = input.services;
+  const sendParams = readParams(SendParams, params);
+  const { reader, ...ids } = await startTask(input, input.assistant, sendParams);
+  const historyLength = sendParams.configuration?.historyLength ?? 10;
+  if (sendParams.configuration?.blocking === false) {
+    reader.close();
+    return buildResponse(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+  }
+  const body = liveBody<string>({
+    ...stoppableSource(input, async function* (signal) {
+      await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { attached: reader, signal });
+      yield rpcText(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+    }),
+    encode: (text) => [text],
+    heartbeat: '\n',
+    stopped: undefined,
+    failed: (err) => {
+      input.request.log.warn({ err }, 'reading the task failed');
+      return Buffer.from(rpcText(input.id, { error: toRpcError(err) ?? internalError }));
+    },
+  });
+  return new Answer({ headers: { 'content-type': 'application/json' }, body });
+}
+
+async function stream(input: Call, params: unknown): Promise<Answer> {
+  const task = await startTask(input, input.assistant, readParams(SendParams, params));
+  const body = eventStream<string>({
+    ...stoppableSource(input, async function* (signal) {
+      try {
+        for await (const result of streamTask(input.services.agents, task, signal)) yield rpcText(input.id, { result });
+      } catch (err) {
+        input.request.log.warn({ err }, 'streaming the task failed');
+        yield rpcText(input.id, { error: toRpcError(err) ?? internalError });
+      }
+    }),
+    frame: (text) => ({ data: Buffer.from(text) }),
+    clientReconnects: false,
+  });
+  return new Answer({ headers: eventStreamHeaders, body });
+}
+
+async function get(input: Call, params: unknown): Promise<Task> {
+  const { id, taskId, contextId, historyLength } = readParams(GetParams, params);
+  const runId = (id ?? taskId)?.toLowerCase();
+  if (!runId) throw new A2aError('invalidParams', 'params.id: must be the id of a task');
+  return readTask(input, input.assistant, {
+    ...{ runId, context: contextId?.toLowerCase() },
+    historyLength: historyLength ?? 10,
+  });
+}
+
+/**
+ * Wraps `items` as a live source. `items` receives a signal that aborts when the server stops or the body is closed,
+ * and must then return.
+ */
+function stoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
+  const closed = new AbortController();
+  const signal = AbortSignal.any([closed.signal, input.request.server.drainStarted]);
+  const source: LiveSource<string> = {
+    [Symbol.asyncIterator]: () => items(signal),
+    close: () => closed.abort(),
+  };
+  return { ...liveOptions(input), source, stopping: new AbortController().signal };
+}
+
+type Outcome = { readonly result: Task | StreamedResult } | { readonly error: RpcError };
+
+function rpcText(id: Id, outcome: Outcome): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, ...outcome });
+}
+
+function buildResponse(id: Id, outcome: Outcome, status = 200): Answer {
+  const headers = { 'content-type': 'application/json' };
+  return new Answer({ status, headers, body: Buffer.from(rpcText(id, outcome)) });
+}
+
+const withKey = {
+  securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' } },
+  security: [{ apiKey: [] }],
+};
+const modes = ['application/json', 'text/plain'];
+
+export const getAgentCard = defineAgentOperation({
+  operationId: 'getAgentCard',
+  method: 'GET',
+  path: '/.well-known/agent-card.json',
+  tag: 'a2a',
+  summary: 'Get the agent card of an assistant (Agent2Agent protocol 0.3)',
+  access: reads,
+  rule: async ({ query }, ask, proceed) => {
+    await ask.showAssistant(query.assistant_id as string);
+    return proceed();
+  },
+  errors: ['ROUTE_NOT_FOUND', ...graphErrors],
+  schema: { query: AssistantParams, response: { 200: JsonObject() } },
+  handler: async ({ query, request, services: { agents } }) => {
+    requireProtocol(agents, 'a2a', request);
+    const assistant = await resolveAssistant(agents.database, agents.deploymentId, query.assistant_id);
+    const { assistant_id: id, graph_id: graphId, name, config, version } = assistant;
+    const { input_schema } = await describeGraph(agents, graphId, config);
+    const description = assistant.description ?? `The assistant ${name}`;
+    const card = {
+      protocolVersion: '0.3.0',
+      name,
+      description,
+      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? requestOrigin(request)}/a2a/${id}`,
+      preferredTransport: 'JSONRPC',
+      capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
+      defaultInputModes: modes,
+      defaultOutputModes: modes,
+      // The requirements of custom authentication are defined by project code and unknown here.
+      ...(request.agentAccess === undefined && withKey),
+      skills: [
+        {
+          id: `${id}-main`,
+          name,
+          description,
+          tags: ['assistant', graphId],
+          examples: [],
+          inputModes: modes,
+          outputModes: modes,
+          metadata: { inputSchema: input_schema },
+        },
+      ],
+      version: String(version),
+    };
+    return new Answer({ body: card });
+  },
+});

@@ -1,0 +1,77 @@
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { bothOf, changesWith, metadataWith } from '../../../pipelines/agents/auth/access-filter.ts';
+import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
+import { toRecord } from '../agent-schema.ts';
+import type { Questions } from './questions.ts';
+
+export type Values = Readonly<Record<string, unknown>>;
+type Event = AuthQuestion['event'];
+
+/** Input that is already validated against the schema of the operation. */
+export interface RuledInput {
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: Values;
+  readonly body: Values;
+}
+
+type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown }) => Promise<unknown>;
+
+/**
+ * Authorises an operation under custom authentication: runs checks, then calls `proceed` with the input, possibly
+ * restricted. Resolves with the response.
+ */
+export type Rule = (input: RuledInput, ask: Questions, proceed: Proceed) => Promise<unknown>;
+
+/** For operations that authorise their parts themselves, see `asOperation`. */
+export const open: Rule = (_input, _ask, proceed) => proceed();
+
+export const readThreadId = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
+export const noThread = (thread: string) => runlakeError('THREAD_NOT_FOUND', { thread });
+
+/** Checks access to the thread. A run is accessible if its thread is. */
+export const onThread =
+  (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => noThread(readThreadId(input))): Rule =>
+  async (input, ask, proceed) => {
+    const id = readThreadId(input);
+    const { run_id } = input.params;
+    const { action } = input.query ?? {};
+    const value = { thread_id: id, ...(run_id && { run_id }), ...(action ? { action } : {}) };
+    await ask.reach(event, id, value, missing(input));
+    return proceed();
+  };
+
+/** The row must be accessible also if it existed before (`if_exists`). */
+export const creating =
+  (event: 'threads:create' | 'assistants:create', exists: (id: string) => RunlakeError): Rule =>
+  async (input, ask, proceed) => {
+    const { required, value } = await ask.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
+    const metadata = metadataWith(toRecord(value.metadata), required);
+    const created = toRecord(await proceed({ body: { ...input.body, metadata } }));
+    const [kind, column] =
+      event === 'threads:create' ? (['threads', 'thread_id'] as const) : (['assistants', 'assistant_id'] as const);
+    const id = created[column] as string;
+    if (!(await ask.holds(kind, id, required))) throw exists(id);
+    return created;
+  };
+
+/** A change of metadata. It always keeps the metadata that the handler requires, so the row stays accessible. */
+export const changing =
+  (event: Event, idOf: (input: RuledInput) => string, missing: (id: string) => RunlakeError): Rule =>
+  async (input, ask, proceed) => {
+    const [kind] = event.split(':');
+    const id = idOf(input);
+    const value = { ...input.body, [`${kind?.slice(0, -1)}_id`]: id };
+    const { required, value: answered } = await ask.reach(event, id, value, missing(id));
+    const metadata = answered.metadata;
+    if (metadata === undefined || metadata === null) return proceed();
+    return proceed({ body: { ...input.body, metadata: changesWith(toRecord(metadata), required) } });
+  };
+
+/** `nothing`: returns the response if the caller cannot find anything. */
+export const searching =
+  (event: Event, nothing: () => unknown): Rule =>
+  async (input, ask, proceed) => {
+    const { required, value } = await ask.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
+    const metadata = bothOf(toRecord(value.metadata), required ?? {});
+    return metadata === undefined ? nothing() : proceed({ body: { ...input.body, metadata } });
+  };

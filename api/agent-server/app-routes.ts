@@ -1,0 +1,169 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { userHeader, userText } from '../../pipelines/agents/app/app-route.ts';
+import type { AppAnswer, HttpApp } from '../../pipelines/agents/app/http-app.ts';
+import type { AgentUser } from '../../pipelines/agents/auth/agent-user.ts';
+import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { ApiForm, OwnAccess, OwnRoutes } from '../server/api-form.ts';
+import { identifyCaller } from '../server/authentication.ts';
+import { runs } from './agent-operation.ts';
+
+/**
+ * The routes of the custom app. Routes that it declares by method and path take precedence over the server's own; the
+ * app also gets all requests that the server has no route for. They need no authentication unless
+ * `http.enable_custom_route_auth` is set. Then they require custom authentication (`auth.path`) or, without that, an
+ * API key with access to the deployment's workspace and the permission to run graphs.
+ */
+export function appRoutes(options: {
+  readonly app: HttpApp;
+  readonly ownAccess?: OwnAccess;
+  readonly http?: HttpSettings;
+  readonly authenticator: Authenticator;
+  readonly workspaceId: string;
+  readonly bodyLimit: ApiForm['bodyLimit'];
+}): OwnRoutes {
+  const { app, ownAccess, http, authenticator, workspaceId, bodyLimit } = options;
+
+  async function identify(...[request, reply]: Parameters<OwnRoutes['handle']>): Promise<AgentUser> {
+    if (ownAccess) {
+      await ownAccess.identify(request);
+      const { user } = request.agentAccess ?? {};
+      if (user === undefined) throw runlakeError('API_KEY_MISSING');
+      return user;
+    }
+    const renew = async () => {
+      const caller = await identifyCaller(request, runs, authenticator, workspaceId);
+      if (caller === undefined) throw runlakeError('API_KEY_MISSING');
+      return caller;
+    };
+    const { userId } = await renew();
+    request.access = request.server.accessWatch.open(request, reply, renew);
+    return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
+  }
+
+  const deps = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };
+  return {
+    names: (method, path) => app.names(method, path),
+    handle: (request, reply) => forwardToApp(request, reply, deps),
+  };
+}
+
+interface ForwardDeps {
+  readonly app: Pick<HttpApp, 'send'>;
+  readonly bodyLimit: ApiForm['bodyLimit'];
+  /**
+   * Authenticates the caller. Undefined if the routes of the app need no authentication.
+   * @throws if the caller is not authenticated.
+   */
+  readonly identify: ((request: FastifyRequest, reply: FastifyReply) => Promise<AgentUser>) | undefined;
+}
+
+/**
+ * Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1), and those that this server handles or sets itself.
+ */
+const notForwarded = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization', 'te', 'trailer'],
+  ...['transfer-encoding', 'upgrade', 'expect', userHeader, 'x-forwarded-for'],
+]);
+
+/**
+ * Forwards a request to the custom app unchanged and streams its response back. The app sets its own security headers;
+ * If `http.cors` is set, this server sets the CORS headers.
+ *
+ * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT, and the errors of `identify`.
+ */
+async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: ForwardDeps): Promise<void> {
+  const user = await deps.identify?.(request, reply);
+  const disconnected = new AbortController();
+  const onClose = () => disconnected.abort();
+  reply.raw.once('close', onClose);
+  const accessEnded = request.access?.ended;
+  accessEnded?.addEventListener('abort', onClose);
+  const answer = await deps.app.send({
+    method: request.method,
+    target: request.originalUrl,
+    headers: headersFor(request, user),
+    body: limitBody(request.raw, deps.bodyLimit),
+    signal: disconnected.signal,
+  });
+  for (const name of ['x-content-type-options', 'x-frame-options']) reply.removeHeader(name);
+  const shared = reply.getHeaders();
+  reply.hijack();
+  try {
+    await sendResponse(answer, shared as Record<string, string>, reply.raw);
+  } catch (err) {
+    if (!disconnected.signal.aborted)
+      request.log.warn({ err, requestId: request.id }, 'response of the custom app aborted');
+    reply.raw.destroy();
+  } finally {
+    reply.raw.off('close', onClose);
+    accessEnded?.removeEventListener('abort', onClose);
+  }
+}
+
+async function sendResponse(
+  answer: AppAnswer,
+  shared: Record<string, string>,
+  response: ServerResponse,
+): Promise<void> {
+  const own = Object.entries(answer.headers).filter(([name]) => !notForwarded.has(name));
+  // The CORS headers of this server take precedence over those of the app.
+  const sent = own.filter(([name]) => !(name in shared) || !name.startsWith('access-control-'));
+  const vary = [shared.vary, answer.headers.vary].flat().filter((one) => one !== undefined);
+  response.writeHead(answer.status, {
+    ...shared,
+    ...Object.fromEntries(sent.filter(([, value]) => value !== undefined)),
+    ...(vary.length > 0 && { vary: vary.join(', ') }),
+  });
+  // A streaming response may send no data for a while.
+  response.flushHeaders();
+  await pipeline(answer.body, response);
+}
+
+function headersFor(request: FastifyRequest, user: AgentUser | undefined): string[] {
+  const { rawHeaders } = request.raw;
+  const dropped = new Set([...notForwarded, ...splitHeader(request.headers.connection)]);
+  const headers = rawHeaders.flatMap((name, index) =>
+    index % 2 === 1 || dropped.has(name.toLowerCase()) ? [] : [name, rawHeaders[index + 1] ?? ''],
+  );
+  const add = (name: string, value: string | undefined) => {
+    if (value !== undefined && request.headers[name] === undefined) headers.push(name, value);
+  };
+  // Each proxy appends the address of its client, so only the last address is trustworthy.
+  const addresses = [request.headers['x-forwarded-for'], request.socket.remoteAddress].filter(Boolean);
+  headers.push('x-forwarded-for', addresses.join(', '));
+  add('x-forwarded-proto', request.protocol);
+  add('x-forwarded-host', request.headers.host);
+  add('x-request-id', request.id);
+  if (user !== undefined) headers.push(userHeader, userText(user));
+  return headers;
+}
+
+function splitHeader(header: string | undefined): readonly string[] {
+  return (header ?? '').split(',').map((name) => name.trim().toLowerCase());
+}
+
+/** Returns the body, or null if the request has none. @throws BODY_TOO_LARGE, also while the body arrives. */
+function limitBody(raw: IncomingMessage, { bytes: limitBytes, setting: limit }: ApiForm['bodyLimit']): Readable | null {
+  const { 'content-length': length, 'transfer-encoding': encoding } = raw.headers;
+  if (raw.method === 'GET' || raw.method === 'HEAD' || (encoding === undefined && !Number(length))) return null;
+  const tooLarge = () => runlakeError('BODY_TOO_LARGE', { limitBytes, limit });
+  if (Number(length) > limitBytes) throw tooLarge();
+  let bytes = 0;
+  const counting = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length;
+      if (bytes > limitBytes) done(tooLarge());
+      else done(null, chunk);
+    },
+  });
+  // If the client aborts, the request to the app is aborted, too.
+  raw.once('aborted', () =>
+    counting.destroy(runlakeError('BAD_REQUEST', { reason: 'The client aborted while sending the body.' })),
+  );
+  return raw.pipe(counting);
+}

@@ -1,0 +1,295 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import {
+  type Assistant as AssistantRecord,
+  assistantIdOf,
+  resolveAssistant,
+} from '../../pipelines/agents/assistants/assistant.ts';
+import {
+  countAssistants as count,
+  listAssistantVersions as listVersions,
+  searchAssistants as search,
+} from '../../pipelines/agents/assistants/read-assistants.ts';
+import {
+  createAssistant as create,
+  deleteAssistant as remove,
+  setAssistantVersion as setVersion,
+  updateAssistant as update,
+} from '../../pipelines/agents/assistants/write-assistants.ts';
+import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { changing, creating, type Rule, type RuledInput, searching } from './access/rules.ts';
+import { defineAgentOperation, reads, runs } from './agent-operation.ts';
+import {
+  AssistantParams,
+  buildPage,
+  Closed,
+  emptyPage,
+  GraphConfigBody,
+  given,
+  JsonValue,
+  Limit,
+  Offset,
+  pageDescription,
+  readSearch,
+  searchFields,
+  selectFields,
+  toRecord,
+  words,
+} from './agent-schema.ts';
+import type { Agents } from './agent-services.ts';
+
+const versionFields = {
+  assistant_id: Uuid(),
+  graph_id: Type.String(),
+  name: Type.String(),
+  description: nullable(Type.String()),
+  config: JsonObject({ description: 'RunnableConfig: tags, metadata, recursion_limit, configurable.' }),
+  context: JsonValue(),
+  metadata: JsonObject(),
+  version: Type.Integer(),
+  created_at: Timestamp(),
+};
+
+const AssistantVersion = Type.Object(versionFields);
+const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp() });
+/** With `select`, only the selected fields. */
+const SelectedAssistant = Type.Partial(Assistant);
+
+const changeable = {
+  config: optional(GraphConfigBody),
+  context: Type.Optional(JsonValue({ description: 'Context of each run of the assistant.' })),
+  metadata: optional(JsonObject()),
+  name: optional(Text({ maxLength: 10_000 })),
+  description: optional(Text({ maxLength: 100_000 })),
+};
+
+const readId = ({ params }: RuledInput) => assistantIdOf(params.assistant_id as string);
+const noAssistant = (assistant: string) => runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
+
+export const onAssistant =
+  (event: 'assistants:read' | 'assistants:update'): Rule =>
+  async (input, ask, proceed) => {
+    const id = readId(input);
+    const value = { assistant_id: id, ...toRecord(input.body) };
+    await ask.reach(event, id, value, noAssistant(input.params.assistant_id ?? id));
+    return proceed();
+  };
+
+/** @throws ASSISTANT_NOT_FOUND */
+export function readAssistant(
+  { database, deploymentId }: Agents,
+  { assistant_id: id }: { readonly assistant_id: string },
+) {
+  return resolveAssistant(database, deploymentId, id);
+}
+
+/** @throws GRAPH_NOT_FOUND, which lists the existing graphs. */
+function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void {
+  if (Object.hasOwn(graphs, graphId)) return;
+  throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });
+}
+
+/** Maximum number of assistants of a deployment, including those that graphs create. */
+const maxAssistants = 100_000;
+
+export const createAssistant = defineAgentOperation({
+  operationId: 'createAssistant',
+  method: 'POST',
+  path: '/assistants',
+  tag: 'assistants',
+  summary: 'Create an assistant, which is a graph with a configuration',
+  access: runs,
+  rule: creating('assistants:create', (assistant) => runlakeError('ASSISTANT_EXISTS', { assistant })),
+  errors: ['GRAPH_NOT_FOUND', 'ASSISTANT_EXISTS', 'LIMIT_REACHED'],
+  schema: {
+    body: Closed({
+      graph_id: Type.String({ minLength: 1 }),
+      assistant_id: optional(Uuid()),
+      if_exists: optional(words(['raise', 'do_nothing'])),
+      ...changeable,
+    }),
+    response: { 200: Assistant },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { graph_id: graphId, assistant_id: assistantId, config, context, metadata, name, description } = body;
+    requireGraph(agents, graphId);
+    const assistant = {
+      graphId,
+      ifExists: body.if_exists ?? ('raise' as const),
+      ...given({ assistantId, config, metadata, name, description }),
+      ...(context !== undefined && { context }),
+    };
+    return create(agents.database, agents.deploymentId, assistant, { maxAssistants });
+  },
+});
+
+const assistantFilter = {
+  graph_id: optional(Text()),
+  name: optional(Text({ description: 'Part of the name, case-insensitive.' })),
+  metadata: optional(JsonObject({ description: 'Only assistants whose metadata contains it.' })),
+};
+
+export const searchAssistants = defineAgentOperation({
+  operationId: 'searchAssistants',
+  method: 'POST',
+  path: '/assistants/search',
+  tag: 'assistants',
+  summary: 'Search assistants, newest first',
+  description: pageDescription,
+  access: reads,
+  rule: searching('assistants:search', emptyPage),
+  errors: ['ANSWER_TOO_LARGE'],
+  schema: {
+    body: Closed({
+      ...assistantFilter,
+      ...searchFields(
+        ['assistant_id', 'graph_id', 'name', 'created_at', 'updated_at'],
+        [...Object.keys(versionFields), 'updated_at'],
+      ),
+    }),
+    response: { 200: Type.Array(SelectedAssistant) },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { select, metadata, name, graph_id: graphId } = body;
+    const page = readSearch(body);
+    const { assistants, total } = await search(agents.database, agents.deploymentId, {
+      ...given({ graphId, name, metadata }),
+      ...page,
+      select: select as (keyof AssistantRecord)[] | null | undefined,
+      limitBytes: agents.config.maxPageBytes,
+    });
+    const rows = assistants.map((assistant) => selectFields(assistant, select));
+    return buildPage(rows, { total, offset: page.offset });
+  },
+});
+
+export const countAssistants = defineAgentOperation({
+  operationId: 'countAssistants',
+  method: 'POST',
+  path: '/assistants/count',
+  tag: 'assistants',
+  summary: 'Count matching assistants',
+  access: reads,
+  rule: searching('assistants:search', () => 0),
+  schema: { body: Closed(assistantFilter), response: { 200: Type.Integer() } },
+  handler: async ({ body: { graph_id: graphId, name, metadata }, services: { agents } }) =>
+    count(agents.database, agents.deploymentId, given({ graphId, name, metadata })),
+});
+
+export const getAssistant = defineAgentOperation({
+  operationId: 'getAssistant',
+  method: 'GET',
+  path: '/assistants/:assistant_id',
+  tag: 'assistants',
+  summary: 'Get an assistant in its active version',
+  access: reads,
+  rule: onAssistant('assistants:read'),
+  errors: ['ASSISTANT_NOT_FOUND'],
+  schema: { params: AssistantParams, response: { 200: Assistant } },
+  handler: async ({ params, services: { agents } }) => readAssistant(agents, params),
+});
+
+export const updateAssistant = defineAgentOperation({
+  operationId: 'updateAssistant',
+  method: 'PATCH',
+  path: '/assistants/:assistant_id',
+  tag: 'assistants',
+  summary: 'Update an assistant, which creates and activates a new version',
+  description: 'Metadata is merged; other fields are replaced.',
+  access: runs,
+  rule: changing('assistants:update', readId, noAssistant),
+  errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    body: Closed({ graph_id: optional(Type.String({ minLength: 1 })), ...changeable }),
+    response: { 200: Assistant },
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { graph_id: graphId, config, context, metadata, name, description } = body;
+    if (graphId) requireGraph(agents, graphId);
+    return update(agents.database, agents.deploymentId, params.assistant_id, {
+      ...given({ graphId, config, metadata, name }),
+      ...(description !== undefined && { description }),
+      ...(context !== undefined && { context }),
+    });
+  },
+});
+
+export const deleteAssistant = defineAgentOperation({
+  operationId: 'deleteAssistant',
+  method: 'DELETE',
+  path: '/assistants/:assistant_id',
+  tag: 'assistants',
+  summary: 'Delete an assistant with its versions and runs',
+  description: 'The assistant of a graph is created again when the server starts.',
+  access: runs,
+  rule: async (input, ask, proceed) => {
+    const id = readId(input);
+    await ask.reach('assistants:delete', id, { assistant_id: id }, noAssistant(id));
+    // Deleting an assistant deletes its runs on all threads.
+    const { required } = await ask.allow('threads:delete', { thread_id: null });
+    if (required !== undefined && !(await ask.rows.ownsThreadsOf(id, required))) {
+      throw runlakeError('AUTH_FORBIDDEN', { reason: 'The assistant has runs on threads that you must not delete.' });
+    }
+    return proceed();
+  },
+  errors: ['ASSISTANT_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    query: Type.Object({
+      delete_threads: Type.Boolean({
+        default: false,
+        description: 'Also delete the threads whose first run was of this assistant.',
+      }),
+    }),
+    // The JavaScript client expects JSON if the status is 200.
+    response: { 200: Type.Array(Type.String(), { description: 'Id of the deleted assistant.' }) },
+  },
+  handler: async ({ params, query, services: { agents } }) => {
+    const { assistant_id: id } = await readAssistant(agents, params);
+    await remove(agents.database, agents.deploymentId, id, { deleteThreads: query.delete_threads });
+    return [id];
+  },
+});
+
+export const listAssistantVersions = defineAgentOperation({
+  operationId: 'listAssistantVersions',
+  method: 'POST',
+  path: '/assistants/:assistant_id/versions',
+  tag: 'assistants',
+  summary: 'List the versions of an assistant, newest first',
+  access: reads,
+  rule: onAssistant('assistants:read'),
+  errors: ['ASSISTANT_NOT_FOUND', 'ANSWER_TOO_LARGE'],
+  schema: {
+    params: AssistantParams,
+    body: Closed({ metadata: optional(JsonObject()), limit: Limit(), offset: Offset() }),
+    response: { 200: Type.Array(AssistantVersion) },
+  },
+  handler: async ({ params, body: { metadata, limit, offset }, services: { agents } }) => {
+    const { database, deploymentId, config } = agents;
+    const { assistant_id: id } = await readAssistant(agents, params);
+    const page = { limit: limit ?? 10, offset: offset ?? 0, limitBytes: config.maxPageBytes };
+    return listVersions(database, deploymentId, id, { ...given({ metadata }), ...page });
+  },
+});
+
+export const setAssistantVersion = defineAgentOperation({
+  operationId: 'setAssistantVersion',
+  method: 'POST',
+  path: '/assistants/:assistant_id/latest',
+  tag: 'assistants',
+  summary: 'Activate a version of an assistant',
+  access: runs,
+  rule: onAssistant('assistants:update'),
+  errors: ['ASSISTANT_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    body: Closed({ version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }) }),
+    response: { 200: Assistant },
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { assistant_id: id } = await readAssistant(agents, params);
+    return setVersion(agents.database, agents.deploymentId, id, body.version);
+  },
+});

@@ -1,0 +1,337 @@
+/**
+ * One request of the Model Context Protocol.
+ *
+ * Invariant: nothing outlives its request, and a call whose client disconnects is cancelled.
+ *
+ *   1. The operation creates a server and a transport of the official package for this request only.
+ *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
+ *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
+ *   4. When the body ends for any reason, the server closes, which aborts its calls.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
+import {
+  type CallToolRequest,
+  CallToolRequestSchema,
+  type CallToolResult,
+  ErrorCode,
+  ListToolsRequestSchema,
+  type ListToolsResult,
+  McpError,
+  type Tool,
+} from '@modelcontextprotocol/sdk/types.js';
+import { Type } from 'typebox';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type Assistant, systemAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
+import { type AssistantFilter, searchAssistants as search } from '../../pipelines/agents/assistants/read-assistants.ts';
+import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
+import { cancelRun } from '../../pipelines/agents/runs/cancel-run.ts';
+import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
+import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
+import { Answer } from '../server/operation.ts';
+import { releaseVersion } from '../server/release.ts';
+import { asOperation } from './access/agent-access.ts';
+import { open, type Values } from './access/rules.ts';
+import { defineAgentOperation, noRoute, requireProtocol, runs } from './agent-operation.ts';
+import { isObject, JsonValue } from './agent-schema.ts';
+import type { AgentInput, Agents } from './agent-services.ts';
+import { searchAssistants } from './assistants.ts';
+import { waitForStatelessRun } from './runs/create.ts';
+import { runRequestOf } from './runs/run-schema.ts';
+import { liveBody, liveOptions } from './streaming/live-body.ts';
+
+export const postMcp = defineAgentOperation({
+  operationId: 'postMcp',
+  method: 'POST',
+  path: '/mcp',
+  tag: 'mcp',
+  summary: 'Use assistants as tools (Model Context Protocol)',
+  description:
+    'Streamable HTTP without sessions: initialize, ping, tools/list and tools/call, with JSON responses. Each assistant is a tool. A call is a run without a thread; closing the connection cancels it.',
+  access: runs,
+  // Tools are authorised as the operations that they correspond to.
+  rule: open,
+  errors: ['ROUTE_NOT_FOUND'],
+  schema: {
+    body: JsonValue({ description: 'A JSON-RPC 2.0 message, or a list of messages.' }),
+    response: {
+      200: JsonValue({ description: 'A JSON-RPC 2.0 response.' }),
+      202: Type.Null(),
+      406: JsonValue({
+        description: 'A JSON-RPC error: the header Accept must include both application/json and text/event-stream.',
+      }),
+    },
+  },
+  handler: async (input) => {
+    const { request, services, body } = input;
+    requireProtocol(services.agents, 'mcp', request);
+    const server = serverFor(input);
+    const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
+    await server.connect(transport as Parameters<Server['connect']>[0]);
+    const answering = transport.handleRequest(webRequest(input), { parsedBody: body ?? null });
+    const quick = await Promise.race([answering, nextTurn()]);
+    if (quick !== undefined) {
+      await server.close();
+      return buildResponse(quick);
+    }
+    return new Answer({
+      headers: { 'content-type': 'application/json' },
+      body: liveBody<string>({
+        ...liveOptions(input),
+        source: {
+          async *[Symbol.asyncIterator]() {
+            yield await (await answering).text();
+          },
+          close: () => void server.close(),
+        },
+        encode: (text) => [text],
+        heartbeat: '\n',
+        failed: errorText,
+        stopped: () => errorText(runlakeError('DRAINING')),
+      }),
+    });
+  },
+});
+
+export const deleteMcp = defineAgentOperation({
+  operationId: 'deleteMcp',
+  method: 'DELETE',
+  path: '/mcp',
+  tag: 'mcp',
+  summary: 'End a session of the Model Context Protocol',
+  description: 'Always 404: the server has no sessions.',
+  access: runs,
+  rule: open,
+  errors: ['ROUTE_NOT_FOUND'],
+  schema: { response: { 404: Type.Object({ detail: Type.String() }) } },
+  handler: async ({ request }) => {
+    throw noRoute(request);
+  },
+});
+
+function serverFor(input: AgentInput): Server {
+  const server = new Server({ name: 'runlake', version: releaseVersion }, { capabilities: { tools: {} } });
+  server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
+    withMcpErrors(input, listTools(input, params?.cursor)),
+  );
+  server.setRequestHandler(CallToolRequestSchema, ({ params }, { signal }) =>
+    withMcpErrors(input, callTool(input, params, signal)),
+  );
+  return server;
+}
+
+/** Converts errors to protocol errors; errors that the client did not cause are logged. */
+async function withMcpErrors<T>({ request }: AgentInput, result: Promise<T>): Promise<T> {
+  try {
+    return await result;
+  } catch (err) {
+    if (err instanceof McpError) throw err;
+    if (isRunlakeError(err) && err.class === 'caller') throw new McpError(ErrorCode.InvalidRequest, err.message);
+    request.log.warn({ err }, 'Model Context Protocol request failed');
+    throw new McpError(ErrorCode.InternalError, clientMessage(err));
+  }
+}
+
+/** The transport validates only headers; the body is already parsed. */
+function webRequest({ request }: AgentInput): Request {
+  const headers = new Headers();
+  for (const name of ['accept', 'content-type', 'mcp-protocol-version']) {
+    const value = request.headers[name];
+    if (typeof value === 'string') headers.set(name, value);
+  }
+  return new Request('http://runlake/mcp', { method: 'POST', headers });
+}
+
+async function buildResponse(response: Response): Promise<Answer> {
+  const contentType = response.headers.get('content-type');
+  return new Answer({
+    status: response.status,
+    ...(contentType !== null && { headers: { 'content-type': contentType } }),
+    ...(response.body !== null && { body: Buffer.from(await response.arrayBuffer()) }),
+  });
+}
+
+function errorText(error: unknown): Buffer {
+  const answer = { jsonrpc: '2.0', id: null, error: { code: ErrorCode.InternalError, message: clientMessage(error) } };
+  return Buffer.from(JSON.stringify(answer));
+}
+
+function clientMessage(error: unknown): string {
+  return (isRunlakeError(error) ? error : runlakeError('INTERNAL')).message;
+}
+
+/**
+ * Converts the input schema of a graph to that of a tool. It is always an object, because arguments are; a graph
+ * without a schema accepts any.
+ */
+function toolInputSchema(schema: unknown): Tool['inputSchema'] {
+  if (!isObject(schema)) return { type: 'object', additionalProperties: true };
+  const { properties, required, ...rest } = { ...schema, ...resolveReference(schema) };
+  return {
+    ...rest,
+    type: 'object',
+    ...(isObject(properties) && {
+      properties: Object.fromEntries(
+        Object.entries(properties).map(([name, property]) => [name, isObject(property) ? property : {}]),
+      ),
+    }),
+    ...(Array.isArray(required) && { required: required.map(String) }),
+  };
+}
+
+/** Resolves a schema that consists only of a reference to one of its definitions. */
+function resolveReference(root: Values): Values {
+  if (typeof root.$ref !== 'string' || !root.$ref.startsWith('#/')) return {};
+  const target = root.$ref
+    .slice(2)
+    .split('/')
+    .reduce<unknown>((location, name) => (isObject(location) ? location[name] : undefined), root);
+  return isObject(target) ? { ...target, $ref: undefined } : {};
+}
+
+type NamedAssistant = Pick<Assistant, 'assistant_id' | 'name'>;
+
+const maxNameLength = 64;
+
+/**
+ * Maps assistants by tool name: letters, digits, `_` and `-`, at most 64 characters. If several have the same name, the
+ * first keeps it; the others get the end of their id as a suffix.
+ */
+function toolNames<Named extends NamedAssistant>(assistants: readonly Named[]): ReadonlyMap<string, Named> {
+  const byName = new Map<string, Named>();
+  for (const assistant of assistants) {
+    const { name, assistant_id: id } = assistant;
+    const legal = name.replace(/[^\w-]/g, '_').slice(0, maxNameLength) || 'assistant';
+    const end = `-${id.slice(-12)}`;
+    const names = [legal, `${legal.slice(0, maxNameLength - end.length)}${end}`, id];
+    byName.set(names.find((candidate) => !byName.has(candidate)) ?? id, assistant);
+  }
+  return byName;
+}
+
+/** The oldest assistants come first, so that tool names stay stable when assistants are added. */
+const maxTools = 1_000;
+const toolsPerPage = 100;
+
+/**
+ * Returns the tools that the caller can use, by name: the assistants of graphs, which everyone can use, and those that
+ * a search finds.
+ *
+ * @param fields further fields of the assistants
+ * @throws ANSWER_TOO_LARGE; AUTH_FORBIDDEN and other access errors if the caller must not search
+ */
+async function findTools<Field extends keyof Assistant>(
+  { services, request }: AgentInput,
+  fields: readonly Field[],
+): Promise<ReadonlyMap<string, Pick<Assistant, Field | keyof NamedAssistant>>> {
+  const { database, deploymentId, graphs, config } = services.agents;
+  const ofGraphs = Object.keys(graphs).map(systemAssistantId);
+  const select = ['assistant_id', 'name', ...fields] as const;
+  const page = { limit: maxTools, offset: 0, select, limitBytes: config.maxPageBytes };
+  const oldestFirst = { sortBy: 'created_at', sortOrder: 'asc', besides: ofGraphs, ...page } as const;
+  let found: readonly Pick<Assistant, Field | keyof NamedAssistant>[] = [];
+  await asOperation(request, searchAssistants, { body: {} }, async ({ body }: { readonly body: AssistantFilter }) => {
+    found = (await search(database, deploymentId, { ...oldestFirst, ...body })).assistants;
+  });
+  return toolNames(found);
+}
+
+/**
+ * Returns a page of tools, without those of unusable graphs. @param cursor index of the first tool, from the previous
+ * response.
+ */
+async function listTools(input: AgentInput, cursor: string | undefined): Promise<ListToolsResult> {
+  const { agents } = input.services;
+  const first = Number(cursor ?? 0);
+  if (!Number.isSafeInteger(first) || first < 0) throw new McpError(ErrorCode.InvalidParams, 'Unknown cursor');
+  const all = [...(await findTools(input, ['graph_id', 'config', 'description']))];
+  const schemas = new Map<string, Promise<Tool['inputSchema'] | undefined>>();
+  const tools: Tool[] = [];
+  for (const [name, { graph_id: graphId, config, description }] of all.slice(first, first + toolsPerPage)) {
+    const key = JSON.stringify([graphId, config]);
+    const schema = schemas.get(key) ?? readInputSchema(agents, graphId, config);
+    schemas.set(key, schema);
+    const inputSchema = await schema;
+    if (inputSchema === undefined) continue;
+    tools.push({
+      name,
+      inputSchema,
+      description: description || `Runs the assistant '${name}' of the graph '${graphId}'`,
+    });
+  }
+  const next = first + toolsPerPage;
+  return { tools, ...(next < all.length && { nextCursor: String(next) }) };
+}
+
+/** Returns undefined if the graph is unusable. @throws GRAPH_WORKER_BUSY */
+async function readInputSchema(
+  agents: Agents,
+  graphId: string,
+  config: object,
+): Promise<Tool['inputSchema'] | undefined> {
+  try {
+    return toolInputSchema((await describeGraph(agents, graphId, config)).input_schema);
+  } catch (error) {
+    if (isRunlakeError(error) && error.class === 'caller') return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Runs the assistant of a tool without a thread and returns its output. If `signal` is aborted before the end, the run
+ * is cancelled.
+ */
+async function callTool(
+  input: AgentInput,
+  { name, arguments: args = {} }: CallToolRequest['params'],
+  signal: AbortSignal,
+): Promise<CallToolResult> {
+  const { agents } = input.services;
+  const assistant = (await findTools(input, [])).get(name);
+  if (assistant === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${name.slice(0, 100)}`);
+  try {
+    const body = { assistant_id: assistant.assistant_id, input: args };
+    const { run, reader } = await asOperation(input.request, waitForStatelessRun, { body }, (part) =>
+      requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
+    );
+    const awaited = { deploymentId: agents.deploymentId, threadId: run.thread_id, runId: run.run_id };
+    try {
+      const text = await awaitRunEnd(agents, awaited, { attached: reader, signal });
+      return text === undefined ? failure('The call was cancelled.') : buildResult(text);
+    } finally {
+      reader.close();
+      if (signal.aborted) await stop(input, awaited);
+    }
+  } catch (error) {
+    if (isRunlakeError(error) && error.class === 'caller') return failure(error.message);
+    throw error;
+  }
+}
+
+async function stop(
+  { services: { agents }, request }: AgentInput,
+  run: { readonly threadId: string; readonly runId: string },
+): Promise<void> {
+  await cancelRun(agents.database, agents.deploymentId, run, 'interrupt').catch((err) => {
+    // The run has already ended.
+    if (isRunlakeError(err) && err.code === 'RUN_NOT_FOUND') return;
+    request.log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed');
+  });
+  agents.wake();
+}
+
+function buildResult(text: string): CallToolResult {
+  const output: unknown = JSON.parse(text);
+  if (typeof output !== 'object' || output === null || Array.isArray(output))
+    return { content: [{ type: 'text', text }] };
+  if ('__error__' in output) {
+    const { error, message } = output.__error__ as { readonly error: string; readonly message: string };
+    return failure(`${error}: ${message}`);
+  }
+  return { content: [{ type: 'text', text }], structuredContent: { ...output } };
+}
+
+function failure(text: string): CallToolResult {
+  return { content: [{ type: 'text', text }], isError: true };
+}

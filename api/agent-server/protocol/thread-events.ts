@@ -1,0 +1,315 @@
+import { Type } from 'typebox';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
+import { type EventFilter, protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { isAccessError } from '../../server/access-watch.ts';
+import { optional } from '../../server/formats.ts';
+import { parseJsonBody } from '../../server/json-body.ts';
+import { Answer } from '../../server/operation.ts';
+import { asOperation } from '../access/agent-access.ts';
+import { onThread, open } from '../access/rules.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { Closed, ThreadParams } from '../agent-schema.ts';
+import type { Agents } from '../agent-services.ts';
+import { liveOptions } from '../streaming/live-body.ts';
+import { errorOfStream, eventStream, eventStreamHeaders, type SseFrame } from '../streaming/sse.ts';
+import {
+  buildRefusal,
+  type Command,
+  type CommandError,
+  CommandRefused,
+  type CommandScene,
+  paramsReader,
+} from './command.ts';
+import { answerCommand, postThreadCommand, readCommand } from './post-command.ts';
+
+interface Wanted {
+  readonly channels: readonly string[];
+  readonly namespaces?: readonly (readonly string[])[] | null;
+  readonly depth?: number | null;
+  readonly since?: number | null;
+}
+
+/** Opens a reader of the events of a thread, which need not exist yet, and returns it with the filter to apply. */
+async function openEvents(
+  { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
+  threadId: string,
+  { channels, namespaces, depth, since }: Wanted,
+): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
+  const from = since == null ? await replayPosition(database, deploymentId, threadId) : { threadSeq: since };
+  const reader = await hub.readThread({ deploymentId, threadId }, from);
+  return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
+}
+
+/** Source: `@langchain/protocol` 0.0.13, EventStreamRequest and SubscribeParams. Other fields are ignored. */
+const Filter = Type.Object({
+  channels: Type.Array(
+    Type.String({
+      pattern: '^(?:values|updates|messages|tools|lifecycle|input|checkpoints|tasks|custom(?::.{1,200})?)$',
+    }),
+    {
+      minItems: 1,
+      maxItems: 100,
+      description:
+        'values, updates, messages, tools, lifecycle, input, tasks, checkpoints, custom, or `custom:` with the name of one custom event.',
+    },
+  ),
+  namespaces: optional(
+    Type.Array(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 }), { maxItems: 100 }),
+    {
+      description: 'Only namespaces with one of these prefixes. Default: all.',
+    },
+  ),
+  depth: optional(Type.Integer({ minimum: 0, maximum: 1_000 }), {
+    description: 'Maximum number of levels below those prefixes. Default: no limit.',
+  }),
+});
+
+const FilterSince = Type.Object({
+  ...Filter.properties,
+  since: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), {
+    description:
+      'Start after the event with this `seq`. Default: from the beginning of the active runs, otherwise of the last run.',
+  }),
+});
+
+/**
+ * Builds the message for a failure of the stream itself: an error without a command id. Stock clients report it through
+ * `onError` or raise it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
+ */
+function streamFailure(err: unknown): CommandError {
+  const { error, message } = errorOfStream(err);
+  return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
+}
+
+/** Builds the message for a gap in the events of a run; readers receive it before the end of the run. */
+function missingEvents({ isEnd, data }: StreamedEvent): CommandError | undefined {
+  return isEnd && decodeEnd(data).events_missing ? streamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
+}
+
+export const streamThreadEvents = defineAgentOperation({
+  operationId: 'streamThreadEvents',
+  method: 'POST',
+  path: '/threads/:thread_id/stream/events',
+  tag: 'event protocol',
+  summary: 'Stream the events of a thread',
+  description:
+    'Server-sent events of the event-stream protocol, of all runs, until the client disconnects. The thread need not exist yet. The `event_id` of an event never changes, so that a client that reconnects can skip events that it has. Runs that were not started through the protocol have only the events of their stream modes.',
+  access: reads,
+  rule: onThread('threads:read'),
+  errors: ['THREAD_NOT_FOUND'],
+  schema: {
+    params: ThreadParams,
+    body: FilterSince,
+    response: { 200: Type.String() },
+    produces: 'text/event-stream',
+  },
+  handler: async (input) => {
+    const { params, body, services } = input;
+    const { reader, filter } = await openEvents(services.agents, params.thread_id.toLowerCase(), body);
+    const stream = eventStream<StreamedEvent>({
+      ...liveOptions(input),
+      source: reader,
+      frame: (event) => {
+        const missing = missingEvents(event);
+        const message = protocolMessage(event, filter);
+        return [
+          ...(missing ? [failureFrame(missing)] : []),
+          ...(message ? [{ event: message.method, data: Buffer.from(message.text), id: message.id }] : []),
+        ];
+      },
+      failure: (err) => failureFrame(streamFailure(err)),
+      clientReconnects: true,
+    });
+    return new Answer({ headers: eventStreamHeaders, body: stream });
+  },
+});
+
+function failureFrame(failure: CommandError): SseFrame {
+  return { event: 'error', data: Buffer.from(JSON.stringify(failure)) };
+}
+
+/**
+ * One WebSocket of the event-stream protocol: commands arrive; responses and events are sent, each as one JSON text.
+ *
+ * Invariant: commands are answered one at a time, in order. No more events are read from the log than the socket
+ * accepts. When either side closes the socket, all its readers are closed.
+ *
+ *   1. A command runs after the response to the previous one. The socket closes if more than `maxQueuedCommands` wait.
+ *   2. After the response to `subscription.subscribe`, its events follow, from the beginning of the active runs or else
+ *      of the last run. The next event is read after the previous one is sent.
+ *   3. If a reader fails, the socket sends an error and closes: clients reconnect and subscribe again.
+ *   4. A peer that does not respond to a ping in time is disconnected. A server that stops closes with 1012.
+ *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes
+ *      with 1008 and the code of the error.
+ */
+
+/** The methods of a `ws` socket that are used here. */
+interface Socket {
+  send(text: string, sent: (error?: Error) => void): void;
+  ping(): void;
+  close(code: number, reason: string): void;
+  terminate(): void;
+  on(event: 'message', listener: (data: Buffer, isBinary: boolean) => void): void;
+  on(event: 'pong' | 'close', listener: () => void): void;
+}
+
+const maxSubscriptions = 100;
+const maxQueuedCommands = 100;
+/** How long a peer has to complete the closing handshake. */
+const closeTimeoutMs = 1_000;
+
+const subscribeParams = paramsReader(Filter);
+const unsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
+
+/** The HTTP operation that authorises a command. */
+const operationFor = ({ method }: Command) =>
+  method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
+
+function serveThreadSocket(socket: Socket, scene: CommandScene): void {
+  const { agents, request } = scene;
+  const { config } = agents;
+  const readers = new Map<string, StreamReader>();
+  let subscriptionCount = 0;
+  let queuedCommands = 0;
+  let lastCommand: Promise<void> = Promise.resolve();
+  let isAlive = true;
+  let closed = false;
+
+  function close(code: number, reason: string): void {
+    socket.close(code, reason);
+    setTimeout(() => socket.terminate(), closeTimeoutMs).unref();
+  }
+
+  const stop = () => close(1012, 'DRAINING');
+  const stopping = request.server.drainStarted;
+  stopping.addEventListener('abort', stop);
+  const accessEnded = request.access?.ended;
+  const refuse = () => close(1008, errorOfStream(accessEnded?.reason).error);
+  accessEnded?.addEventListener('abort', refuse);
+  const pingTimer = setInterval(
+    () => {
+      if (!isAlive) return socket.terminate();
+      isAlive = false;
+      socket.ping();
+    },
+    Math.max(config.agentsHeartbeatMs * 3, 5_000),
+  );
+  socket.on('pong', () => {
+    isAlive = true;
+  });
+  socket.on('close', () => {
+    closed = true;
+    clearInterval(pingTimer);
+    stopping.removeEventListener('abort', stop);
+    accessEnded?.removeEventListener('abort', refuse);
+    for (const reader of readers.values()) reader.close();
+    readers.clear();
+  });
+  socket.on('message', (data, isBinary) => {
+    isAlive = true;
+    if (++queuedCommands > maxQueuedCommands) return close(1008, `more than ${maxQueuedCommands} commands queued`);
+    lastCommand = lastCommand.then(async () => {
+      await answer(data, isBinary);
+      queuedCommands--;
+    });
+  });
+  if (stopping.aborted) stop();
+
+  const send = (message: string) => new Promise<void>((resolve) => socket.send(message, () => resolve()));
+
+  async function answer(data: Buffer, isBinary: boolean): Promise<void> {
+    let id: number | null = null;
+    let begin: (() => void) | undefined;
+    let accessLost: RunlakeError | undefined;
+    try {
+      if (isBinary) throw new CommandRefused('invalid_argument', 'Messages must be text, not binary.');
+      const read = readCommand(parseJsonBody(data, config.maxJsonDepth));
+      if ('refusal' in read) return await send(JSON.stringify(read.refusal));
+      id = read.command.id;
+      const caller = await request.access?.renew().catch((err) => {
+        if (isAccessError(err)) accessLost = err;
+        throw err;
+      });
+      const answered = await asOperation(
+        request,
+        operationFor(read.command),
+        buildInput(read.command),
+        ({ body, access }) =>
+          answerCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
+            'subscription.subscribe': async (_scene, params) => {
+              const subscribed = await subscribe(params);
+              begin = subscribed.begin;
+              return { subscription_id: subscribed.id };
+            },
+            'subscription.unsubscribe': async (_scene, params) => unsubscribe(params),
+          }),
+      );
+      await send(JSON.stringify(answered));
+      begin?.();
+    } catch (err) {
+      const refusal = buildRefusal(id, err);
+      if (refusal === undefined) request.log.warn({ err }, 'command failed');
+      const failure: CommandError = { type: 'error', id, error: 'unknown_error', message: errorOfStream(err).message };
+      await send(JSON.stringify(refusal ?? failure));
+      if (accessLost) close(1008, accessLost.code);
+    }
+  }
+
+  const buildInput = (command: Command) => ({ params: { thread_id: scene.threadId }, body: command });
+
+  async function subscribe(params: unknown): Promise<{ readonly id: string; begin(): void }> {
+    if (readers.size >= maxSubscriptions) {
+      throw new CommandRefused('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
+    }
+    const { reader, filter } = await openEvents(agents, scene.threadId, subscribeParams(params));
+    const id = `s${++subscriptionCount}`;
+    if (closed) reader.close();
+    else readers.set(id, reader);
+    const sendEvents = async () => {
+      for await (const event of reader) {
+        const missing = missingEvents(event);
+        if (missing !== undefined) await send(JSON.stringify(missing));
+        const message = protocolMessage(event, filter);
+        if (message !== undefined) await send(message.text);
+      }
+    };
+    const failed = async (err: unknown) => {
+      request.log.warn({ err }, 'subscription failed');
+      await send(JSON.stringify(streamFailure(err)));
+      close(1011, errorOfStream(err).error);
+    };
+    return { id, begin: () => void sendEvents().catch(failed) };
+  }
+
+  function unsubscribe(params: unknown): object {
+    const { subscription_id: id } = unsubscribeParams(params);
+    const reader = readers.get(id);
+    if (reader === undefined) throw new CommandRefused('no_such_subscription', `Unknown subscription '${id}'.`);
+    readers.delete(id);
+    reader.close();
+    return {};
+  }
+}
+
+export const openThreadSocket = defineAgentOperation({
+  operationId: 'openThreadSocket',
+  method: 'GET',
+  path: '/threads/:thread_id/stream/events',
+  tag: 'event protocol',
+  summary: 'Open a WebSocket of the event-stream protocol',
+  description:
+    'Commands of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}. Each message is one JSON text of at most 1 MiB.',
+  access: reads,
+  // Each command and each subscription is authorised on its own.
+  rule: open,
+  errors: ['WEBSOCKET_EXPECTED'],
+  schema: { params: ThreadParams, response: { 200: Type.Null() } },
+  handler: async () => {
+    throw runlakeError('WEBSOCKET_EXPECTED');
+  },
+  socket: (socket: Socket, { params, caller, services: { agents }, request }) =>
+    serveThreadSocket(socket, { agents, caller, request, threadId: params.thread_id.toLowerCase() }),
+});

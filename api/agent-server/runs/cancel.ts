@@ -1,0 +1,107 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { cancelRun as cancel, cancelRuns as cancelSeveral } from '../../../pipelines/agents/runs/cancel-run.ts';
+import { deleteRun as remove } from '../../../pipelines/agents/runs/delete-run.ts';
+import { optional, Uuid } from '../../server/formats.ts';
+import { Answer } from '../../server/operation.ts';
+import { noThread } from '../access/rules.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Closed, words } from '../agent-schema.ts';
+import { idsOf, onRun, ThreadRunParams } from './run-schema.ts';
+
+const CancelAction = words(['interrupt', 'rollback']);
+
+export const cancelAgentRun = defineAgentOperation({
+  operationId: 'cancelAgentRun',
+  method: 'POST',
+  path: '/threads/:thread_id/runs/:run_id/cancel',
+  tag: 'thread runs',
+  summary: 'Cancel a run',
+  description:
+    '`interrupt` keeps the stored state; `rollback` deletes the run with its state. Rolling back a run that has ended results in 409. With `wait` the response is sent when the run has ended.',
+  access: runs,
+  rule: onRun('threads:update'),
+  errors: ['RUN_NOT_FOUND', 'RUN_ENDED'],
+  schema: {
+    params: ThreadRunParams,
+    query: Type.Object({
+      wait: Type.Boolean({ default: false }),
+      action: Type.Optional(CancelAction),
+    }),
+    response: { 202: Type.Null(), 204: Type.Null() },
+  },
+  handler: async ({ params, query, services: { agents }, request }) => {
+    const { database, deploymentId, wake } = agents;
+    const run = idsOf(params);
+    await cancel(database, deploymentId, run, query.action ?? 'interrupt');
+    wake();
+    if (!query.wait) return new Answer({ status: 202 });
+    // The response is the same if the wait is aborted; the row of the run has its state.
+    const signal = AbortSignal.any([request.signal, request.server.drainStarted]);
+    await awaitRunEnd(agents, { deploymentId, ...run }, { signal });
+    return new Answer({ status: 204 });
+  },
+});
+
+export const cancelAgentRuns = defineAgentOperation({
+  operationId: 'cancelAgentRuns',
+  method: 'POST',
+  path: '/runs/cancel',
+  tag: 'thread runs',
+  summary: 'Cancel several runs',
+  description: 'Either all runs with a status, or the given runs of one thread.',
+  access: runs,
+  rule: async ({ query, body }, ask, proceed) => {
+    const threadId = (body.thread_id as string | null | undefined)?.toLowerCase();
+    const value = { thread_id: threadId ?? null, action: query.action ?? 'interrupt' };
+    if (threadId !== undefined) await ask.reach('threads:update', threadId, value, noThread(threadId));
+    else {
+      const { required } = await ask.allow('threads:update', value);
+      ask.deps.access.threads = { required, metadata: {} };
+    }
+    return proceed();
+  },
+  errors: ['INVALID_REQUEST', 'THREAD_NOT_FOUND', 'RUN_NOT_FOUND', 'RUN_ENDED'],
+  schema: {
+    query: Type.Object({ action: Type.Optional(CancelAction) }),
+    body: Closed({
+      status: optional(words(['pending', 'running', 'all'])),
+      thread_id: optional(Uuid()),
+      run_ids: optional(Type.Array(Uuid(), { minItems: 1, maxItems: 10_000 })),
+    }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ query, body, services: { agents }, request }) => {
+    const { status, thread_id: threadId, run_ids: runIds } = body;
+    const named = threadId && runIds ? { threadId, runIds } : undefined;
+    const given = [status, threadId, runIds].filter((value) => value).length;
+    const which = status ? { status, ofThreads: request.agentAccess?.threads?.required } : named;
+    if (which === undefined || given !== (status ? 1 : 2)) throw notOneForm();
+    await cancelSeveral(agents.database, agents.deploymentId, which, query.action ?? 'interrupt');
+    agents.wake();
+    return null;
+  },
+});
+
+function notOneForm() {
+  const msg = 'must have either status, or thread_id and run_ids';
+  return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc: ['body'], msg, type: 'one_of' }] });
+}
+
+export const deleteAgentRun = defineAgentOperation({
+  operationId: 'deleteAgentRun',
+  method: 'DELETE',
+  path: '/threads/:thread_id/runs/:run_id',
+  tag: 'thread runs',
+  summary: 'Delete a run',
+  description: 'The state that it stored in its thread stays. Cancel a running run first.',
+  access: runs,
+  rule: onRun('threads:delete'),
+  errors: ['RUN_NOT_FOUND', 'THREAD_BUSY'],
+  schema: { params: ThreadRunParams, response: { 204: Type.Null() } },
+  handler: async ({ params, services: { agents } }) => {
+    await remove(agents.database, agents.deploymentId, idsOf(params));
+    return null;
+  },
+});

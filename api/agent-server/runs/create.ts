@@ -1,0 +1,208 @@
+import { type Static, Type } from 'typebox';
+import { shownRun } from '../../../pipelines/agents/runs/read-run.ts';
+import {
+  type MadeRun,
+  requestFollowedRun,
+  requestRun,
+  requireBatchWithin,
+} from '../../../pipelines/agents/runs/request-run.ts';
+import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
+import { JsonObject } from '../../server/formats.ts';
+import { Answer } from '../../server/operation.ts';
+import type { Rule, Values } from '../access/rules.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Closed, JsonValue, ThreadParams } from '../agent-schema.ts';
+import type { AgentInput } from '../agent-services.ts';
+import { endOfRun, type FollowedRun, streamOfRun } from '../streaming/answer-of-run.ts';
+import { Run, RunBody, runPath, runRequestOf } from './run-schema.ts';
+
+const creatingRun: Rule = async (input, ask, proceed) => {
+  const threadId = input.params?.thread_id?.toLowerCase();
+  const metadata = await ask.startRun(threadId, input.body as Values & { assistant_id: string });
+  return proceed({ body: { ...input.body, metadata } });
+};
+
+const creates = {
+  method: 'POST',
+  access: runs,
+  rule: creatingRun,
+  errors: [
+    'ASSISTANT_NOT_FOUND',
+    'THREAD_NOT_FOUND',
+    'THREAD_BUSY',
+    'CHECKPOINT_NOT_FOUND',
+    'GRAPH_NODE_UNKNOWN',
+    'FIELD_NOT_BUILT',
+    'WEBHOOK_INVALID',
+    'FEEDBACK_ADDRESS_UNSET',
+  ],
+} as const;
+
+interface RunInput extends AgentInput {
+  readonly body: RunRequest;
+  readonly params?: { readonly thread_id: string } | undefined;
+}
+
+type Kind = 'thread' | 'stateless';
+
+export const createRun = defineAgentOperation({
+  ...creates,
+  operationId: 'createRun',
+  path: '/threads/:thread_id/runs',
+  tag: 'thread runs',
+  summary: 'Start a run on a thread, in the background',
+  schema: { params: ThreadParams, body: RunBody, response: { 200: Run } },
+  handler: (input) => create(input, 'thread'),
+});
+
+export const createStatelessRun = defineAgentOperation({
+  ...creates,
+  operationId: 'createStatelessRun',
+  path: '/runs',
+  tag: 'stateless runs',
+  summary: 'Start a run without a thread, in the background',
+  schema: { body: RunBody, response: { 200: Run } },
+  handler: (input) => create(input, 'stateless'),
+});
+
+async function create(input: RunInput, kind: Kind): Promise<Answer> {
+  const { run } = await requestRun(input.services.agents, runRequestOf(input));
+  return new Answer({ headers: { 'content-location': runPath(run, kind === 'stateless') }, body: shownRun(run) });
+}
+
+const streams = {
+  ...creates,
+  description:
+    'Server-sent events; the body ends when the final state is stored. The first event is `metadata` with run_id and attempt. With `stream_resumable`, a client can reconnect to `Location` with `Last-Event-ID`.',
+} as const;
+const streamed = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
+
+export const streamRun = defineAgentOperation({
+  ...streams,
+  operationId: 'streamRun',
+  path: '/threads/:thread_id/runs/stream',
+  tag: 'thread runs',
+  summary: 'Start a run on a thread and stream its events',
+  schema: { params: ThreadParams, body: RunBody, ...streamed },
+  handler: (input) => stream(input, 'thread'),
+});
+
+export const streamStatelessRun = defineAgentOperation({
+  ...streams,
+  operationId: 'streamStatelessRun',
+  path: '/runs/stream',
+  tag: 'stateless runs',
+  summary: 'Start a run without a thread and stream its events',
+  schema: { body: RunBody, ...streamed },
+  handler: (input) => stream(input, 'stateless'),
+});
+
+async function stream(input: RunInput, kind: Kind): Promise<Answer> {
+  const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
+  const path = runPath(made.run, kind === 'stateless');
+  // Without a gap if the events are kept, from the beginning if the client received none.
+  const reconnectTo = made.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
+  return streamOfRun(input, followed(made, path, reconnectTo), made);
+}
+
+const waits = {
+  ...creates,
+  description:
+    'Line feeds keep the connection open until the final state is stored. A failed run also results in 200: `{"__error__": {"error", "message"}}`.',
+} as const;
+const finalState = { 200: JsonValue({ description: 'The final state.' }) };
+
+export const waitForRun = defineAgentOperation({
+  ...waits,
+  operationId: 'waitForRun',
+  path: '/threads/:thread_id/runs/wait',
+  tag: 'thread runs',
+  summary: 'Start a run on a thread and wait for its final state',
+  schema: { params: ThreadParams, body: RunBody, response: finalState },
+  handler: (input) => wait(input, 'thread'),
+});
+
+export const waitForStatelessRun = defineAgentOperation({
+  ...waits,
+  operationId: 'waitForStatelessRun',
+  path: '/runs/wait',
+  tag: 'stateless runs',
+  summary: 'Start a run without a thread and wait for its final state',
+  schema: { body: RunBody, response: finalState },
+  handler: (input) => wait(input, 'stateless'),
+});
+
+async function wait(input: RunInput, kind: Kind): Promise<Answer> {
+  const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
+  const path = runPath(made.run, kind === 'stateless');
+  // A stateless run may be deleted at its end.
+  return endOfRun(input, followed(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
+}
+
+/** Describes how the client that created a run follows it. */
+function followed(
+  { run, deploymentId, cancelOnDisconnect }: MadeRun,
+  path: string,
+  reconnectTo: string | undefined,
+): FollowedRun {
+  return { deploymentId, threadId: run.thread_id, runId: run.run_id, cancelOnDisconnect, path, reconnectTo };
+}
+
+/**
+ * The JavaScript client sends the bodies of a batch with camelCase names as its caller wrote them, including its own
+ * `signal`.
+ */
+const camelFields = Object.fromEntries(
+  Object.entries(RunBody.properties)
+    .filter(([name]) => name.includes('_'))
+    .map(([name, schema]) => [camelCase(name), Type.Optional(schema)]),
+);
+const ofClient = { signal: Type.Optional(JsonObject({ description: 'Used only by the client.' })) };
+
+const BatchBody = Type.Array(
+  Type.Unsafe<Static<typeof RunBody>>(
+    Closed({ ...camelFields, ...ofClient, ...RunBody.properties }, ['thread_id', 'threadId']),
+  ),
+  { minItems: 1, maxItems: 1_000 },
+);
+
+/** Converts a body of a batch to the field names of other requests. */
+function snakeCased(body: Static<typeof RunBody>): RunRequest {
+  const values: Readonly<Record<string, unknown>> = { ...body };
+  const renamed = Object.keys(RunBody.properties)
+    .filter((name) => values[name] === undefined && values[camelCase(name)] !== undefined)
+    .map((name) => [name, values[camelCase(name)]]);
+  return { ...body, ...Object.fromEntries(renamed) };
+}
+
+function camelCase(name: string): string {
+  return name.replace(/_(\w)/g, (_, character: string) => character.toUpperCase());
+}
+
+export const createRunBatch = defineAgentOperation({
+  ...creates,
+  operationId: 'createRunBatch',
+  path: '/runs/batch',
+  tag: 'stateless runs',
+  summary: 'Start several runs without a thread, in the background',
+  description: 'Runs are created in order. If one fails, the runs before it stay.',
+  rule: async (input, ask, proceed) => {
+    const created: unknown[] = [];
+    for (const each of input.body as unknown as Static<typeof BatchBody>) {
+      const body = snakeCased(each);
+      const metadata = await ask.startRun(undefined, { ...body });
+      const answer = (await proceed({ body: [{ ...body, metadata }] })) as Answer;
+      created.push(...(answer.body as unknown[]));
+    }
+    return new Answer({ body: created });
+  },
+  errors: [...creates.errors, 'ANSWER_TOO_LARGE'],
+  schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
+  handler: async ({ body, caller, request, services: { agents } }) => {
+    const requests = body.map((each) => runRequestOf({ caller, request, body: snakeCased(each) }));
+    await requireBatchWithin(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
+    const made = [];
+    for (const each of requests) made.push(shownRun((await requestRun(agents, each)).run));
+    return new Answer({ body: made });
+  },
+});

@@ -1,0 +1,166 @@
+import { Type } from 'typebox';
+import { followRun } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { findThreadOfRun, listRuns as list, readRun, shownRun } from '../../../pipelines/agents/runs/read-run.ts';
+import { type Run as RunRecord, runStatuses } from '../../../pipelines/agents/runs/run.ts';
+import { readThread } from '../../../pipelines/agents/threads/thread.ts';
+import { type Caller, requirePermission } from '../../../pipelines/tenants/caller.ts';
+import { Uuid } from '../../server/formats.ts';
+import type { Answer } from '../../server/operation.ts';
+import { onThread, type Rule } from '../access/rules.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { JsonValue, selectFields, ThreadParams, words } from '../agent-schema.ts';
+import type { AgentInput } from '../agent-services.ts';
+import { endOfRun, streamOfRun } from '../streaming/answer-of-run.ts';
+import { LastEventId, readRunFrom } from '../streaming/sse.ts';
+import { idsOf, onRun, Run, runFields, runPath, SelectedRun, StreamMode, ThreadRunParams } from './run-schema.ts';
+
+export const listRuns = defineAgentOperation({
+  operationId: 'listRuns',
+  method: 'GET',
+  path: '/threads/:thread_id/runs',
+  tag: 'thread runs',
+  summary: 'List the runs of a thread, newest first',
+  access: reads,
+  rule: onThread('threads:read'),
+  errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE'],
+  schema: {
+    params: ThreadParams,
+    query: Type.Object({
+      limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
+      offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+      status: Type.Optional(words(runStatuses)),
+      select: Type.Optional(Type.Array(words(runFields))),
+    }),
+    response: { 200: Type.Array(SelectedRun) },
+  },
+  handler: async ({ params, query, services: { agents } }) => {
+    const { database, deploymentId, config } = agents;
+    const { limit, offset, status, select } = query;
+    const { thread_id: threadId } = await readThread(database, deploymentId, params.thread_id);
+    const wanted = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
+    const page = { limit, offset, ...(status && { status }), select: wanted as (keyof RunRecord)[] | undefined };
+    const rows = await list(database, deploymentId, threadId, { ...page, limitBytes: config.maxPageBytes });
+    return rows.map((run) => selectFields(run.kwargs ? shownRun(run) : run, select));
+  },
+});
+
+export const getAgentRun = defineAgentOperation({
+  operationId: 'getAgentRun',
+  method: 'GET',
+  path: '/threads/:thread_id/runs/:run_id',
+  tag: 'thread runs',
+  summary: 'Get a run',
+  access: reads,
+  rule: onRun('threads:read'),
+  errors: ['RUN_NOT_FOUND'],
+  schema: { params: ThreadRunParams, response: { 200: Run } },
+  handler: async ({ params, services: { agents } }) =>
+    shownRun(await readRun(agents.database, agents.deploymentId, idsOf(params))),
+});
+
+/** With `cancel_on_disconnect` a reader can stop the run, so that also needs `threads:update`. */
+const joiningRun: Rule = async (input, ask, proceed) => {
+  if (input.query.cancel_on_disconnect) await onRun('threads:update')(input, ask, async () => undefined);
+  return onRun('threads:read')(input, ask, proceed);
+};
+
+/** A read-only key must not cancel a run by disconnecting. @throws FORBIDDEN */
+function requireCancelPermission(caller: Caller, cancelOnDisconnect: boolean): void {
+  if (cancelOnDisconnect) requirePermission(caller, 'agents:run');
+}
+
+const joins = { method: 'GET', access: reads, rule: joiningRun, errors: ['RUN_NOT_FOUND'] } as const;
+
+export const joinRun = defineAgentOperation({
+  ...joins,
+  operationId: 'joinRun',
+  path: '/threads/:thread_id/runs/:run_id/join',
+  tag: 'thread runs',
+  summary: 'Wait for the final state of a run',
+  description:
+    'The response is that of runs/wait. With `cancel_on_disconnect` the run is cancelled if this connection closes before the run ends.',
+  schema: {
+    params: ThreadRunParams,
+    query: Type.Object({ cancel_on_disconnect: Type.Boolean({ default: false }) }),
+    response: { 200: JsonValue({ description: 'The final state.' }) },
+  },
+  handler: async (input) => {
+    const { cancel_on_disconnect: cancelOnDisconnect } = input.query;
+    const { database, deploymentId } = input.services.agents;
+    requireCancelPermission(input.caller, cancelOnDisconnect);
+    const ids = idsOf(input.params);
+    const path = runPath(await readRun(database, deploymentId, ids), false);
+    return endOfRun(input, { deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo: `${path}/join` });
+  },
+});
+
+const joinsStream = {
+  ...joins,
+  description:
+    'Server-sent events from now on. With `Last-Event-ID`, also the earlier events after that one, if the run has `stream_resumable`. The body ends when the final state is stored.',
+} as const;
+const streamed = {
+  query: Type.Object({
+    stream_mode: Type.Optional(Type.Array(StreamMode, { description: 'Only events of these modes.' })),
+    cancel_on_disconnect: Type.Boolean({ default: false }),
+    last_event_id: LastEventId,
+    checkpoint_id: Type.Optional(
+      Type.String({ maxLength: 1_000, description: 'Checkpoint of the state that the reader has. Has no effect.' }),
+    ),
+  }),
+  response: { 200: Type.String() },
+  produces: 'text/event-stream',
+} as const;
+
+export const joinRunStream = defineAgentOperation({
+  ...joinsStream,
+  operationId: 'joinRunStream',
+  path: '/threads/:thread_id/runs/:run_id/stream',
+  tag: 'thread runs',
+  summary: 'Stream the events of a run',
+  schema: { params: ThreadRunParams, ...streamed },
+  handler: (input) => joinStream(input, idsOf(input.params), false),
+});
+
+export const joinStatelessRunStream = defineAgentOperation({
+  ...joinsStream,
+  operationId: 'joinStatelessRunStream',
+  path: '/runs/:run_id/stream',
+  tag: 'stateless runs',
+  summary: 'Stream the events of a run by its id',
+  rule: async (input, ask, proceed) => {
+    const runId = (input.params.run_id as string).toLowerCase();
+    const threadId = await findThreadOfRun(ask.deps.database, ask.deps.deploymentId, runId);
+    return joiningRun({ ...input, params: { thread_id: threadId, run_id: runId } }, ask, proceed);
+  },
+  schema: { params: Type.Object({ run_id: Uuid() }), ...streamed },
+  handler: async (input) => {
+    const { database, deploymentId } = input.services.agents;
+    const runId = input.params.run_id.toLowerCase();
+    return joinStream(input, { threadId: await findThreadOfRun(database, deploymentId, runId), runId }, true);
+  },
+});
+
+interface JoinInput extends AgentInput {
+  readonly query: {
+    readonly stream_mode?: readonly string[];
+    readonly cancel_on_disconnect: boolean;
+    readonly last_event_id?: string;
+  };
+}
+
+async function joinStream(
+  input: JoinInput,
+  ids: { readonly threadId: string; readonly runId: string },
+  stateless: boolean,
+): Promise<Answer> {
+  const { query, caller, request } = input;
+  const { agents } = input.services;
+  const { cancel_on_disconnect: cancelOnDisconnect } = query;
+  requireCancelPermission(caller, cancelOnDisconnect);
+  const { reader, run } = await followRun(agents, ids, readRunFrom(request, query));
+  const path = runPath(run, stateless);
+  const reconnectTo = run.kwargs.resumable ? `${path}/stream` : undefined;
+  const followed = { deploymentId: agents.deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo };
+  return streamOfRun(input, followed, { reader, modes: query.stream_mode });
+}

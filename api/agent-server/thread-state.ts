@@ -1,0 +1,208 @@
+import { type Static, Type } from 'typebox';
+import { Check } from 'typebox/value';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { CheckpointChoice } from '../../pipelines/agents/runs/run.ts';
+import { readThreadHistory, readThreadState } from '../../pipelines/agents/threads/thread-state.ts';
+import { updateThreadState as update } from '../../pipelines/agents/threads/update-thread-state.ts';
+import { JsonObject, nullable, optional, Timestamp } from '../server/formats.ts';
+import { onThread } from './access/rules.ts';
+import { defineAgentOperation, graphErrors, reads, runs } from './agent-operation.ts';
+import {
+  Checkpoint,
+  Closed,
+  given,
+  JsonValue,
+  jsonText,
+  Limit,
+  ThreadParams,
+  withoutNullFields,
+} from './agent-schema.ts';
+
+const ThreadState = Type.Object({
+  values: JsonValue(),
+  next: Type.Array(Type.String({ description: 'Next nodes.' })),
+  tasks: Type.Array(JsonObject()),
+  checkpoint: nullable(JsonObject()),
+  parent_checkpoint: nullable(JsonObject()),
+  metadata: JsonObject(),
+  created_at: nullable(Timestamp()),
+  interrupts: Type.Array(JsonObject()),
+});
+/** With `select`, only the selected fields. */
+const SelectedThreadState = Type.Partial(ThreadState);
+
+const stateFields = Object.keys(ThreadState.properties);
+/** Fields of states to return. Source: the Python `langgraph-sdk` 0.4.14, ThreadStateSelectField. */
+const StateSelect = Type.Array(Type.String({ pattern: `^(?:${stateFields.join('|')}|values\\..{1,1000})$` }), {
+  description: `Fields of the response: ${stateFields.join(', ')}, or \`values.\` and one of its keys.`,
+  maxItems: 1_000,
+});
+
+const readsState = { tag: 'threads', access: reads, rule: onThread('threads:read') } as const;
+const stateErrors = ['THREAD_NOT_FOUND', ...graphErrors] as const;
+const stateQuery = Type.Object({
+  subgraphs: Type.Boolean({ default: false, description: 'Include the states of interrupted subgraphs.' }),
+  select: Type.Optional(StateSelect),
+});
+
+export const getThreadState = defineAgentOperation({
+  ...readsState,
+  operationId: 'getThreadState',
+  method: 'GET',
+  path: '/threads/:thread_id/state',
+  summary: 'Get the state of a thread',
+  errors: stateErrors,
+  schema: { params: ThreadParams, query: stateQuery, response: { 200: SelectedThreadState } },
+  handler: async ({ params: { thread_id: id }, query, services: { agents } }) =>
+    jsonText(await readThreadState(agents, id, query)),
+});
+
+export const getThreadStateAt = defineAgentOperation({
+  ...readsState,
+  operationId: 'getThreadStateAt',
+  method: 'GET',
+  path: '/threads/:thread_id/state/:checkpoint_id',
+  summary: 'Get the state of a thread at a checkpoint',
+  errors: ['CHECKPOINT_NOT_FOUND', ...stateErrors],
+  schema: {
+    params: Type.Object({ ...ThreadParams.properties, checkpoint_id: Type.String({ maxLength: 1_000 }) }),
+    query: stateQuery,
+    response: { 200: SelectedThreadState },
+  },
+  handler: async ({ params: { thread_id: id, checkpoint_id }, query, services: { agents } }) =>
+    jsonText(await readThreadState(agents, id, { ...query, checkpoint: { checkpoint_id } })),
+});
+
+export const getThreadStateOf = defineAgentOperation({
+  ...readsState,
+  operationId: 'getThreadStateOf',
+  method: 'POST',
+  path: '/threads/:thread_id/state/checkpoint',
+  summary: 'Get the state of a thread or of a subgraph at a checkpoint',
+  errors: ['CHECKPOINT_NOT_FOUND', ...stateErrors],
+  schema: {
+    params: ThreadParams,
+    query: stateQuery,
+    body: Closed({ checkpoint: Checkpoint, subgraphs: optional(Type.Boolean()), select: optional(StateSelect) }),
+    response: { 200: SelectedThreadState },
+  },
+  handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
+    const question = { ...query, ...given(asked), checkpoint: withoutNullFields(checkpoint) };
+    return jsonText(await readThreadState(agents, params.thread_id, question));
+  },
+});
+
+export const updateThreadState = defineAgentOperation({
+  operationId: 'updateThreadState',
+  method: 'POST',
+  path: '/threads/:thread_id/state',
+  tag: 'threads',
+  summary: 'Write to the state of a thread, as if a node had returned the values',
+  access: runs,
+  rule: onThread('threads:update'),
+  errors: [
+    'THREAD_NOT_FOUND',
+    'THREAD_WITHOUT_GRAPH',
+    'THREAD_BUSY',
+    'CHECKPOINT_NOT_FOUND',
+    'STATE_UPDATE_INVALID',
+    'GRAPH_NODE_UNKNOWN',
+    ...graphErrors,
+  ],
+  schema: {
+    params: ThreadParams,
+    body: Closed({
+      values: Type.Optional(JsonValue({ description: 'Values that the node returns. Null: none.' })),
+      as_node: optional(Type.String({ description: 'Default: the node that ran last.' })),
+      checkpoint: optional(Checkpoint, { description: 'Checkpoint to continue from. Default: the latest.' }),
+      checkpoint_id: optional(Type.String({ maxLength: 1_000 })),
+    }),
+    response: { 200: Type.Object({ checkpoint: JsonObject({ description: 'Checkpoint of the new state.' }) }) },
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { values, as_node, checkpoint, checkpoint_id } = body;
+    const from = { ...given({ checkpoint_id }), ...(checkpoint && withoutNullFields(checkpoint)) };
+    const checkpointIds = await update(agents, params.thread_id, {
+      updates: [[{ values: values ?? null, ...given({ as_node }) }]],
+      ...(Object.keys(from).length > 0 && { checkpoint: from }),
+    });
+    return { checkpoint: { ...checkpointIds } };
+  },
+});
+
+const readsHistory = {
+  ...readsState,
+  path: '/threads/:thread_id/history',
+  errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE', ...graphErrors],
+} as const;
+
+/** The forms that clients of different versions send: an id, a checkpoint, or a configuration that contains one. */
+const Before = Type.Union([
+  Type.String({ maxLength: 1_000 }),
+  Type.Object({ configurable: Checkpoint }, { description: 'A configuration.' }),
+  Type.Object({ ...Checkpoint.properties, configurable: Type.Optional(Type.Never()) }),
+]);
+
+export const getThreadHistory = defineAgentOperation({
+  ...readsHistory,
+  operationId: 'getThreadHistory',
+  method: 'GET',
+  summary: 'List the states of a thread, newest first',
+  schema: {
+    params: ThreadParams,
+    query: Type.Object({
+      limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
+      before: Type.Optional(
+        Type.String({ description: 'Only checkpoints before this one: its id, or the checkpoint as JSON.' }),
+      ),
+      select: Type.Optional(StateSelect),
+    }),
+    response: { 200: Type.Array(SelectedThreadState) },
+  },
+  handler: async ({ params, query: { limit, before: text, select }, services: { agents } }) => {
+    const before = text === undefined ? undefined : toCheckpointChoice(text.startsWith('{') ? parse(text) : text);
+    return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...given({ before, select }) }));
+  },
+});
+
+export const searchThreadHistory = defineAgentOperation({
+  ...readsHistory,
+  operationId: 'searchThreadHistory',
+  method: 'POST',
+  summary: 'List the states of a thread or of a subgraph, newest first',
+  schema: {
+    params: ThreadParams,
+    body: Closed({
+      limit: Limit(),
+      before: optional(Before),
+      checkpoint: optional(Checkpoint, { description: 'Its `checkpoint_ns` selects the subgraph.' }),
+      metadata: optional(JsonObject({ description: 'Only states whose metadata contains it.' })),
+      select: optional(StateSelect),
+    }),
+    response: { 200: Type.Array(SelectedThreadState) },
+  },
+  handler: async ({ params, body: { limit, before, checkpoint, metadata, select }, services: { agents } }) =>
+    jsonText(
+      await readThreadHistory(agents, params.thread_id, {
+        limit: limit ?? 10,
+        ...given({ before: before ? toCheckpointChoice(before) : null, metadata, select }),
+        ...(checkpoint && { checkpoint: withoutNullFields(checkpoint) }),
+      }),
+    ),
+});
+
+function toCheckpointChoice(before: Static<typeof Before>): CheckpointChoice {
+  if (typeof before === 'string') return { checkpoint_id: before };
+  return withoutNullFields('configurable' in before ? (before.configurable as Static<typeof Checkpoint>) : before);
+}
+
+function parse(text: string): Static<typeof Before> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (Check(Before, value)) return value;
+  } catch {
+    // Invalid JSON has the same error as JSON that is not a checkpoint.
+  }
+  const field = { loc: ['query', 'before'], msg: 'must be the id of a checkpoint, or JSON of one', type: 'json' };
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
+}

@@ -1,0 +1,325 @@
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { copyThread as copy } from '../../pipelines/agents/threads/create-thread.ts';
+import { createThreadWithState as create } from '../../pipelines/agents/threads/create-thread-with-state.ts';
+import { pruneThreads as prune, deleteThread as remove } from '../../pipelines/agents/threads/delete-thread.ts';
+import {
+  checkPaths,
+  countThreads as count,
+  extractPaths,
+  rootsOf,
+  searchThreads as search,
+} from '../../pipelines/agents/threads/search-threads.ts';
+import {
+  readThread,
+  type Thread as ThreadRecord,
+  type TtlStrategy,
+  threadStatuses,
+} from '../../pipelines/agents/threads/thread.ts';
+import { updateThread as update } from '../../pipelines/agents/threads/update-thread.ts';
+import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { Answer } from '../server/operation.ts';
+import { changing, creating, noThread, onThread, readThreadId, searching } from './access/rules.ts';
+import { defineAgentOperation, graphErrors, reads, runs } from './agent-operation.ts';
+import {
+  buildPage,
+  Closed,
+  emptyPage,
+  given,
+  JsonValue,
+  pageDescription,
+  readSearch,
+  searchFields,
+  selectFields,
+  ThreadParams,
+  words,
+} from './agent-schema.ts';
+import { RunBody } from './runs/run-schema.ts';
+
+const fields = {
+  thread_id: Uuid(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  state_updated_at: Timestamp({ description: 'Time of the last change of the state.' }),
+  metadata: JsonObject({ description: 'Contains `graph_id` and `assistant_id` from the first run on.' }),
+  status: words(threadStatuses),
+  config: JsonObject({ description: 'Configuration of the last configured run, merged with that of its assistant.' }),
+  values: JsonValue({ description: 'State after the last ended run.' }),
+  interrupts: JsonObject({ description: 'Open interrupts by the id of their task.' }),
+  error: JsonValue({ description: 'Error of the last run if it failed.' }),
+};
+
+const Thread = Type.Object({
+  ...fields,
+  ttl: Type.Optional(JsonObject({ description: 'strategy, ttl_minutes and expires_at; only with `include=ttl`.' })),
+});
+const SelectedThread = Type.Partial(
+  Type.Object({ ...fields, extracted: JsonObject({ description: 'Values of the paths in `extract`.' }) }),
+);
+
+/** Removes the fields that are returned only on request. */
+function showThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<ThreadRecord, 'ttl'> {
+  return thread;
+}
+
+const Strategy = optional(words(['delete', 'keep_latest']));
+
+const Ttl = optional(
+  Type.Union([
+    Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes; strategy delete.' }),
+    Closed({ ttl: Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes.' }), strategy: Strategy }),
+  ]),
+  {
+    description: 'TTL after the last change, and what is deleted then: the thread, or all but its latest state.',
+  },
+);
+
+/** Converts a TTL; the default strategy deletes the thread. */
+function normaliseTtl(ttl: Static<typeof Ttl> | undefined): { strategy: TtlStrategy; minutes: number } | undefined {
+  if (typeof ttl === 'number') return { strategy: 'delete', minutes: ttl };
+  return ttl === undefined || ttl === null ? undefined : { strategy: ttl.strategy ?? 'delete', minutes: ttl.ttl };
+}
+
+const Update = Closed({
+  values: Type.Optional(JsonValue()),
+  command: RunBody.properties.command,
+  as_node: optional(Type.String()),
+});
+
+export const createThread = defineAgentOperation({
+  operationId: 'createThread',
+  method: 'POST',
+  path: '/threads',
+  tag: 'threads',
+  summary: 'Create a thread, optionally with state',
+  access: runs,
+  rule: creating('threads:create', (thread) => runlakeError('THREAD_EXISTS', { thread })),
+  errors: [
+    'THREAD_EXISTS',
+    'THREAD_WITHOUT_GRAPH',
+    'THREAD_BUSY',
+    'THREAD_NOT_FOUND',
+    'STATE_UPDATE_INVALID',
+    'GRAPH_NODE_UNKNOWN',
+    ...graphErrors,
+  ],
+  schema: {
+    body: Closed({
+      thread_id: optional(Uuid()),
+      metadata: optional(JsonObject({ description: '`graph_id` is the graph whose state `supersteps` write.' })),
+      if_exists: optional(words(['raise', 'do_nothing'])),
+      ttl: Ttl,
+      supersteps: optional(Type.Array(Closed({ updates: Type.Array(Update) }), { maxItems: 1_000 }), {
+        description: 'Updates of the state, step by step, as if nodes had returned them. Ignored if the thread exists.',
+      }),
+    }),
+    response: { 200: Thread },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const thread = {
+      metadata: body.metadata ?? {},
+      ifExists: body.if_exists ?? 'raise',
+      ...given({ threadId: body.thread_id, ttl: normaliseTtl(body.ttl) }),
+    };
+    const supersteps = (body.supersteps ?? []).map(({ updates }, step) =>
+      updates.map(({ as_node, ...written }, index) => {
+        if (written.command && hasFields(written.values)) throw valuesBesideCommand(step, index);
+        return { ...written, ...given({ as_node }) };
+      }),
+    );
+    return showThread(await create(agents, thread, supersteps));
+  },
+});
+
+function hasFields(values: unknown): boolean {
+  return values !== undefined && values !== null && Object.keys(values).length > 0;
+}
+
+function valuesBesideCommand(step: number, index: number): Error {
+  const loc = ['body', 'supersteps', step, 'updates', index, 'values'];
+  const msg = 'have no effect with a command, whose update is written';
+  return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'values_beside_command' }] });
+}
+
+const threadFilter = {
+  metadata: optional(JsonObject({ description: 'Only threads whose metadata contains it.' })),
+  values: optional(JsonObject({ description: 'Only threads whose state contains it.' })),
+  status: optional(words(threadStatuses)),
+};
+
+export const searchThreads = defineAgentOperation({
+  operationId: 'searchThreads',
+  method: 'POST',
+  path: '/threads/search',
+  tag: 'threads',
+  summary: 'Search threads, newest first',
+  description: pageDescription,
+  access: reads,
+  rule: searching('threads:search', emptyPage),
+  errors: ['ANSWER_TOO_LARGE'],
+  schema: {
+    body: Closed({
+      ...threadFilter,
+      ids: optional(Type.Array(Uuid(), { maxItems: 10_000 })),
+      ...searchFields(['thread_id', 'status', 'created_at', 'updated_at', 'state_updated_at'], Object.keys(fields)),
+      extract: optional(Type.Record(Type.String(), Type.String({ maxLength: 1_000 }), { maxProperties: 10 }), {
+        description: 'Names and paths, such as `values.messages[-1].content`, of the values to return as `extracted`.',
+      }),
+    }),
+    response: { 200: Type.Array(SelectedThread) },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { ids, metadata, values, status, select, extract } = body;
+    const page = readSearch(body);
+    if (extract) checkPaths(extract);
+    const { threads, total } = await search(agents.database, agents.deploymentId, {
+      ...given({ ids, metadata, values, status }),
+      ...page,
+      fields: select ? ([...select, ...rootsOf(extract ?? {})] as (keyof ThreadRecord)[]) : undefined,
+      limitBytes: agents.config.maxPageBytes,
+    });
+    const rows = threads.map((thread) => ({
+      ...selectFields(thread, select),
+      ...(extract && { extracted: extractPaths(thread, extract) }),
+    }));
+    return buildPage(rows, { total, offset: page.offset });
+  },
+});
+
+export const countThreads = defineAgentOperation({
+  operationId: 'countThreads',
+  method: 'POST',
+  path: '/threads/count',
+  tag: 'threads',
+  summary: 'Count matching threads',
+  access: reads,
+  rule: searching('threads:search', () => 0),
+  schema: { body: Closed(threadFilter), response: { 200: Type.Integer() } },
+  handler: async ({ body: { metadata, values, status }, services: { agents } }) =>
+    count(agents.database, agents.deploymentId, given({ metadata, values, status })),
+});
+
+export const pruneThreads = defineAgentOperation({
+  operationId: 'pruneThreads',
+  method: 'POST',
+  path: '/threads/prune',
+  tag: 'threads',
+  summary: 'Delete threads, or all but their latest state',
+  description: 'Unknown ids are ignored.',
+  access: runs,
+  rule: async ({ body }, ask, proceed) => {
+    const deletable: string[] = [];
+    for (const id of body.thread_ids as readonly string[]) {
+      const { required } = await ask.allow('threads:delete', { thread_id: id });
+      if (await ask.holds('threads', id, required)) deletable.push(id);
+    }
+    return proceed({ body: { ...body, thread_ids: deletable } });
+  },
+  schema: {
+    body: Closed({ thread_ids: Type.Array(Uuid(), { maxItems: 10_000 }), strategy: Strategy }),
+    response: { 200: Type.Object({ pruned_count: Type.Integer() }) },
+  },
+  handler: async ({ body: { thread_ids: threadIds, strategy }, services: { agents } }) => {
+    const pruned = { threadIds, strategy: strategy ?? ('delete' as const) };
+    return { pruned_count: await prune(agents.database, agents.deploymentId, pruned) };
+  },
+});
+
+export const getThread = defineAgentOperation({
+  operationId: 'getThread',
+  method: 'GET',
+  path: '/threads/:thread_id',
+  tag: 'threads',
+  summary: 'Get a thread',
+  access: reads,
+  rule: onThread('threads:read'),
+  errors: ['THREAD_NOT_FOUND'],
+  schema: {
+    params: ThreadParams,
+    query: Type.Object({
+      include: Type.Optional(Type.Array(words(['ttl']), { description: '`ttl`: the TTL of the thread.' })),
+    }),
+    response: { 200: Thread },
+  },
+  handler: async ({ params, query, services: { agents } }) => {
+    const thread = await readThread(agents.database, agents.deploymentId, params.thread_id);
+    return query.include?.includes('ttl') ? thread : showThread(thread);
+  },
+});
+
+const changesThread = {
+  method: 'PATCH',
+  tag: 'threads',
+  access: runs,
+  rule: changing('threads:update', readThreadId, noThread),
+  errors: ['THREAD_NOT_FOUND'],
+} as const;
+
+export const updateThread = defineAgentOperation({
+  ...changesThread,
+  operationId: 'updateThread',
+  path: '/threads/:thread_id',
+  summary: 'Update the metadata or TTL of a thread',
+  description: 'Metadata is merged. With `Prefer: return=minimal` the response is 204 without a body.',
+  schema: {
+    params: ThreadParams,
+    body: Closed({ metadata: optional(JsonObject()), ttl: Ttl }),
+    response: { 200: Thread, 204: Type.Null() },
+  },
+  handler: async ({ params, body, services: { agents }, request }) => {
+    const change = {
+      ...given({ metadata: body.metadata, ttl: normaliseTtl(body.ttl) }),
+      ...(body.ttl === null && { ttl: null }),
+    };
+    const thread = await update(agents.database, agents.deploymentId, params.thread_id, change);
+    const minimal = /(?:^|,)\s*return=minimal\s*(?:[,;]|$)/i.test(String(request.headers.prefer ?? ''));
+    return minimal ? new Answer({ status: 204 }) : showThread(thread);
+  },
+});
+
+export const patchThreadState = defineAgentOperation({
+  ...changesThread,
+  operationId: 'patchThreadState',
+  path: '/threads/:thread_id/state',
+  summary: 'Merge metadata into the metadata of a thread',
+  description: 'Deprecated form of updating the thread.',
+  schema: { params: ThreadParams, body: Closed({ metadata: JsonObject() }), response: { 204: Type.Null() } },
+  handler: async ({ params, body: { metadata }, services: { agents } }) => {
+    await update(agents.database, agents.deploymentId, params.thread_id, { metadata });
+    return new Answer({ status: 204 });
+  },
+});
+
+export const deleteThread = defineAgentOperation({
+  operationId: 'deleteThread',
+  method: 'DELETE',
+  path: '/threads/:thread_id',
+  tag: 'threads',
+  summary: 'Delete a thread with its state and its runs',
+  access: runs,
+  rule: onThread('threads:delete'),
+  errors: ['THREAD_NOT_FOUND'],
+  schema: { params: ThreadParams, response: { 204: Type.Null() } },
+  handler: async ({ params, services: { agents } }) => {
+    await remove(agents.database, agents.deploymentId, params.thread_id);
+    return new Answer({ status: 204 });
+  },
+});
+
+export const copyThread = defineAgentOperation({
+  operationId: 'copyThread',
+  method: 'POST',
+  path: '/threads/:thread_id/copy',
+  tag: 'threads',
+  summary: 'Copy a thread with its state and history, without its runs',
+  access: runs,
+  rule: async (input, ask, proceed) => {
+    await ask.allow('threads:create', { thread_id: null, metadata: {} });
+    const missingSource = () => runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
+    return onThread('threads:read', missingSource)(input, ask, proceed);
+  },
+  errors: ['THREAD_TO_COPY_NOT_FOUND'],
+  schema: { params: ThreadParams, response: { 200: Thread } },
+  handler: async ({ params, services: { agents } }) =>
+    showThread(await copy(agents.database, agents.deploymentId, params.thread_id)),
+});

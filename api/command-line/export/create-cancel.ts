@@ -1,0 +1,117 @@
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { cancelExport, createExport } from '../../../pipelines/exports/create-cancel.ts';
+import type { ExportFormat } from '../../../pipelines/exports/record.ts';
+import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
+import { showExport } from '../../main/bulk-exports.ts';
+import { printable } from '../print-table.ts';
+import { findDestination, findExport, findProject, findWorkspace, withExports } from './export-access.ts';
+import { numberText, watchUntilEnd } from './watch.ts';
+
+export interface CreateOptions {
+  readonly project: string;
+  readonly destination: string;
+  readonly start: string;
+  readonly end?: string;
+  readonly intervalHours?: string;
+  readonly fields?: string;
+  readonly formatVersion: ExportFormat['version'];
+  readonly compression: ExportFormat['compression'];
+  readonly workspace?: string;
+  readonly watch?: boolean;
+  readonly json?: boolean;
+}
+
+/** The command-line option for each field of the API request. */
+const optionOf: Readonly<Record<string, string>> = {
+  start_time: '--start',
+  end_time: '--end',
+  interval_hours: '--interval-hours',
+  export_fields: '--fields',
+};
+
+/** `runlake export create`. With --watch the exit code is 0 only if the export is COMPLETED. */
+export async function createOne(options: CreateOptions): Promise<void> {
+  const startTimeMicros = parseMicros('--start', options.start);
+  const endTimeMicros = options.end === undefined ? undefined : parseMicros('--end', options.end);
+  const intervalHours = options.intervalHours === undefined ? undefined : parseHours(options.intervalHours);
+  if (endTimeMicros === undefined && intervalHours === undefined) {
+    throw runlakeError('BAD_REQUEST', { reason: 'Specify --end, or --interval-hours for a schedule.' });
+  }
+  if (options.watch === true && intervalHours !== undefined) {
+    throw runlakeError('BAD_REQUEST', { reason: '--watch requires --end; a schedule never ends.' });
+  }
+  const exportFields = options.fields?.split(',').flatMap((name) => name.trim() || []);
+  await withExports(async (access) => {
+    const { database, operator, deps } = access;
+    const workspace = await findWorkspace(access, options.workspace);
+    const project = await findProject(database, workspace, options.project);
+    const destination = await findDestination(database, workspace, options.destination);
+    const made = await createExport(
+      deps,
+      { workspaceId: workspace.id, keyId: operator.keyId },
+      {
+        destinationId: destination.id,
+        projectId: project.id,
+        startTimeMicros,
+        endTimeMicros,
+        intervalHours,
+        formatVersion: options.formatVersion,
+        compression: options.compression,
+        exportFields,
+      },
+    ).catch((error: unknown) => {
+      throw toOptionError(error);
+    });
+    if (options.json === true) console.log(JSON.stringify(showExport(made, deps.now())));
+    else if (options.watch === true) console.log(`Export ${made.id} of ${printable(project.name)}`);
+    else {
+      console.error(
+        intervalHours === undefined
+          ? `Export created. To watch it: runlake export watch ${made.id}`
+          : `Schedule created. To list its exports: runlake export list --source ${made.id}`,
+      );
+      console.log(made.id);
+    }
+    if (options.watch === true) await watchUntilEnd(access, made, { json: options.json === true });
+  });
+}
+
+/** Replaces field names in a validation error by command-line options. */
+function toOptionError(error: unknown): unknown {
+  if (!isRunlakeError(error) || error.fields === undefined) return error;
+  const reasons = error.fields.map(({ loc, msg }) => {
+    const field = String(loc.at(-1));
+    const message = Object.entries(optionOf).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
+    return `${optionOf[field] ?? field}: ${message}.`;
+  });
+  return runlakeError('BAD_REQUEST', { reason: printable(reasons.join(' ')) });
+}
+
+function parseMicros(option: string, text: string): number {
+  const micros = parseTime(text);
+  if (micros !== undefined) return micros;
+  const reason = `${option} must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z, not '${printable(text)}'.`;
+  throw runlakeError('BAD_REQUEST', { reason });
+}
+
+function parseHours(text: string): number {
+  const hours = Number(text);
+  if (/^\d{1,3}$/.test(text) && hours >= 1 && hours <= 168) return hours;
+  const reason = `--interval-hours must be a whole number from 1 to 168, not '${printable(text)}'.`;
+  throw runlakeError('BAD_REQUEST', { reason });
+}
+
+/** `runlake export cancel <id>`. Workers stop within about two seconds; finished files stay. */
+export async function cancelOne(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
+  await withExports(async (access) => {
+    const { workspaceId } = await findExport(access, id);
+    const ended = await cancelExport(access.deps, workspaceId, id);
+    if (json) console.log(JSON.stringify(showExport(ended, access.deps.now())));
+    else if (ended.intervalHours !== null) {
+      console.log(`The schedule ${ended.id} is cancelled; exports that it created continue.`);
+    } else {
+      const stays = ended.files === 1 ? '1 finished file stays' : `${numberText(ended.files)} finished files stay`;
+      console.log(`The export ${ended.id} is cancelled; ${stays} (${numberText(ended.rowsWritten)} rows).`);
+    }
+  });
+}

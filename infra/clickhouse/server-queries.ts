@@ -1,0 +1,52 @@
+import { randomBytes } from 'node:crypto';
+import type { ClickHouse } from './clickhouse.ts';
+
+/**
+ * Checks that the user has the permissions that Runlake needs, by using them on a temporary table.
+ * @throws ACCESS_DENIED_BY_STORE, and the other errors of {@link ClickHouse}.
+ */
+export async function inspectClickHouseRights(clickhouse: ClickHouse): Promise<void> {
+  const table = `runlake_inspection_${randomBytes(6).toString('hex')}`;
+  const name = 'inspect-rights';
+  await clickhouse.command({ name, sql: `CREATE TABLE ${table} (n UInt8) ENGINE = MergeTree ORDER BY n` });
+  try {
+    await clickhouse.command({ name, sql: `INSERT INTO ${table} VALUES (1)` });
+    await clickhouse.command({ name, sql: `ALTER TABLE ${table} ADD COLUMN m UInt8` });
+    await clickhouse.query({ name, sql: `SELECT n, m FROM ${table}` });
+  } finally {
+    await clickhouse.command({ name, sql: `DROP TABLE ${table} SYNC` });
+  }
+}
+
+/** ClickHouse's current time, in milliseconds since 1970. */
+export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number> {
+  const [row] = await clickhouse.query<{ ms: number }>({
+    name: 'inspect-clock',
+    sql: "SELECT toUnixTimestamp64Milli(now64(3, 'UTC')) AS ms",
+  });
+  return Number(row?.ms);
+}
+
+/** Free space of ClickHouse's fullest disk, in percent. Disks of unknown size, such as object stores, do not count. */
+export async function diskFreePercent(clickhouse: ClickHouse): Promise<number> {
+  const [row] = await clickhouse.query<{ percent: number }>({
+    name: 'disk-free',
+    sql: 'SELECT min(100 * unreserved_space / total_space) AS percent FROM system.disks WHERE total_space > 0',
+  });
+  return row?.percent ?? 100;
+}
+
+/**
+ * Kills inserts with this deduplication token that still run on the server, for example those of a process that died,
+ * so that they cannot write rows later. Resolves when they have ended.
+ *
+ * @throws the errors of {@link ClickHouse}.
+ */
+export async function endInserts(clickhouse: ClickHouse, token: string): Promise<void> {
+  await clickhouse.command({
+    name: 'end-inserts',
+    sql: `KILL QUERY WHERE current_database = currentDatabase() AND user = currentUser()
+      AND query_kind = 'Insert' AND Settings['insert_deduplication_token'] = {token:String} SYNC`,
+    params: { token },
+  });
+}

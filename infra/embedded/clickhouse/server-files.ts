@@ -1,0 +1,128 @@
+/** What the ClickHouse server reads: the library of the npm package, and its configuration in its folder. */
+import { createHash } from 'node:crypto';
+import { createRequire } from 'node:module';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { runlakeError } from '../../errors/runlake-error.ts';
+
+/**
+ * Returns the path of the engine's shared library in the npm package of this platform, without loading it.
+ *
+ * @throws ENGINE_PACKAGE_MISSING if an optional dependency is not installed.
+ */
+export async function findLibrary(): Promise<string> {
+  const missing = (name: string, cause?: unknown) =>
+    runlakeError('ENGINE_PACKAGE_MISSING', { package: name, variable: 'RUNLAKE_CLICKHOUSE_URL' }, { cause });
+  try {
+    createRequire(import.meta.url).resolve('ffi-rs');
+  } catch (error) {
+    throw missing('ffi-rs', error);
+  }
+  const chdb = await import('chdb/libchdb').catch((error: unknown) => {
+    throw missing('chdb', error);
+  });
+  const path = chdb.tryResolveLibchdb()?.path;
+  if (path === undefined) throw missing(`@chdb/lib-${process.platform}-${process.arch}`);
+  return path;
+}
+
+export interface ServerFiles {
+  readonly data: string;
+  readonly config: string;
+  readonly users: string;
+  readonly errorLog: string;
+  readonly process: string;
+}
+
+/** Paths of the server's files inside its folder. */
+export function serverFiles(folder: string): ServerFiles {
+  return {
+    data: join(folder, 'data'),
+    config: join(folder, 'config.xml'),
+    users: join(folder, 'users.xml'),
+    errorLog: join(folder, 'error.log'),
+    process: join(folder, 'process.json'),
+  };
+}
+
+/**
+ * Server configuration for a machine that is shared with other programs: small caches and pools, two bounded log files,
+ * no system log tables (they write constantly), no crash reports. Responses contain the display name.
+ */
+export function serverConfig(folder: string, memoryLimitBytes: number, displayName: string): string {
+  const files = serverFiles(folder);
+  // With more threads than CPU cores, merges would slow down inserts and queries.
+  const mergeThreads = Math.min(4, Math.max(2, availableParallelism()));
+  return `<clickhouse>
+  <log-level>warning</log-level>
+  <logger>
+    <log>${escapeXml(join(folder, 'server.log'))}</log>
+    <errorlog>${escapeXml(files.errorLog)}</errorlog>
+    <size>5M</size>
+    <count>1</count>
+  </logger>
+  <users_config>${escapeXml(files.users)}</users_config>
+  <user_files_path>${escapeXml(join(folder, 'user_files'))}</user_files_path>
+  <display_name>${displayName}</display_name>
+  <timezone>UTC</timezone>
+  <send_crash_reports><enabled>false</enabled></send_crash_reports>
+  <max_server_memory_usage>${memoryLimitBytes}</max_server_memory_usage>
+  <mark_cache_size>${Math.floor(memoryLimitBytes / 16)}</mark_cache_size>
+  <uncompressed_cache_size>0</uncompressed_cache_size>
+  <keep_alive_timeout>30</keep_alive_timeout>
+  <background_pool_size>${mergeThreads}</background_pool_size>
+  <background_merges_mutations_concurrency_ratio>2</background_merges_mutations_concurrency_ratio>
+  <background_schedule_pool_size>8</background_schedule_pool_size>
+  <background_common_pool_size>2</background_common_pool_size>
+  <background_move_pool_size>1</background_move_pool_size>
+  <background_fetches_pool_size>1</background_fetches_pool_size>
+  <merge_tree>
+    <number_of_free_entries_in_pool_to_execute_mutation>2</number_of_free_entries_in_pool_to_execute_mutation>
+    <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
+    <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
+  </merge_tree>
+</clickhouse>
+`;
+}
+
+/**
+ * Configuration of two users. `runlake` has the password and all permissions except access to other systems and to
+ * local files.
+ *
+ * `default` is the account of the start-up session and cannot have a password. It is limited to one session, with only
+ * the permissions that this session needs. The start-up session exists before the server listens and lasts until the
+ * server ends, so ClickHouse refuses all other sessions as `default`.
+ */
+export function usersConfig(user: string, password: string): string {
+  const hash = createHash('sha256').update(password).digest('hex');
+  return `<clickhouse>
+  <profiles><default/><startup><max_sessions_for_user>1</max_sessions_for_user><max_concurrent_queries_for_user>1</max_concurrent_queries_for_user></startup></profiles>
+  <quotas><default/></quotas>
+  <users>
+    <default>
+      <password></password>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>startup</profile>
+      <quota>default</quota>
+      <grants>
+        <query>GRANT SYSTEM LISTEN ON *.*</query>
+        <query>GRANT SELECT ON system.numbers</query>
+      </grants>
+    </default>
+    <${user}>
+      <password_sha256_hex>${hash}</password_sha256_hex>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>default</profile>
+      <quota>default</quota>
+      <grants>
+        <query>GRANT SHOW, SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, TABLE ENGINE, KILL QUERY, SYSTEM, INTROSPECTION, dictGet ON *.*</query>
+      </grants>
+    </${user}>
+  </users>
+</clickhouse>
+`;
+}
+
+function escapeXml(text: string): string {
+  return text.replace(/[&<>]/g, (sign) => (sign === '&' ? '&amp;' : sign === '<' ? '&lt;' : '&gt;'));
+}

@@ -1,0 +1,85 @@
+/** What needs a parsed Avro schema. Loads `avsc`, so a module that a start needs must not import this file. */
+import avsc from 'avsc';
+// @ts-expect-error The typings of `avsc` omit the reading position, which skipping without decoding needs.
+import avscInternals from 'avsc/lib/utils.js';
+import type { Topic } from '../../schemas/topics.ts';
+import { prefixBytes } from './avro.ts';
+
+interface Tap {
+  pos: number;
+}
+interface Skipping {
+  _skip(tap: Tap): void;
+}
+
+/** Returns why a framed record does not match the schema, or undefined if it matches to its last byte. */
+export type AvroWalk = (framed: Buffer) => string | undefined;
+
+/**
+ * Compiles `schema` into a walk over records that decodes nothing. ClickHouse silently accepts trailing bytes, wrong
+ * union branches and short records, so the sink walks every record before it inserts it.
+ */
+export function compileAvroWalk(schema: string): AvroWalk {
+  const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as Skipping;
+  const { Tap } = avscInternals as unknown as { Tap: new (buffer: Buffer, position: number) => Tap };
+  return (framed) => {
+    const tap = new Tap(framed, prefixBytes);
+    try {
+      type._skip(tap);
+    } catch {
+      return 'a union branch or length is not one of the schema';
+    }
+    if (tap.pos === framed.length) return undefined;
+    return tap.pos > framed.length ? 'the record ends early' : `${framed.length - tap.pos} bytes follow the record`;
+  };
+}
+
+/**
+ * The field names of `schema`, which may be of another release than the topic's own schema, in order.
+ *
+ * @returns undefined if the schema describes another record type, or if its fixed-width fields differ from the topic's
+ *   in position or type, so that the sink would read and write the wrong bytes.
+ */
+export function columnsOf(schema: string, topic: Topic): string[] | undefined {
+  const own = parseRecordType(topic.schema);
+  const given = parseRecordType(schema);
+  if (own === undefined || given === undefined || given.name !== own.name) return undefined;
+  const sameStart = topic.fixed.every(({ name }, index) => {
+    const [one, other] = [own.fields[index], given.fields[index]];
+    return other?.name === name && JSON.stringify(one?.type.schema()) === JSON.stringify(other.type.schema());
+  });
+  return sameStart ? given.fields.map(({ name }) => name) : undefined;
+}
+
+function parseRecordType(schema: string): avsc.types.RecordType | undefined {
+  try {
+    const type = avsc.Type.forSchema(JSON.parse(schema));
+    return type instanceof avsc.types.RecordType ? type : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Decodes a framed record for display: bytes as text, times as ISO 8601, null fields omitted.
+ * @returns undefined if the record does not match the schema to its last byte.
+ */
+export function readableRecord(framed: Buffer, schema: string): Record<string, unknown> | undefined {
+  try {
+    const parsed = JSON.parse(schema) as { fields: { name: string; type: avsc.Schema }[] };
+    const type = avsc.Type.forSchema(parsed as avsc.Schema, { noAnonymousTypes: false });
+    const values = type.fromBuffer(framed.subarray(prefixBytes)) as Record<string, unknown>;
+    const present = parsed.fields.filter(({ name }) => values[name] !== null);
+    return Object.fromEntries(present.map((field) => [field.name, readable(values[field.name], field.type)]));
+  } catch {
+    return undefined;
+  }
+}
+
+function readable(value: unknown, type: avsc.Schema): unknown {
+  if (Buffer.isBuffer(value)) return value.toString('utf8');
+  if (typeof value !== 'number' || !JSON.stringify(type).includes('"timestamp-micros"')) return value;
+  const milliseconds = Math.floor(value / 1_000);
+  const micros = String(value - milliseconds * 1_000).padStart(3, '0');
+  return new Date(milliseconds).toISOString().replace('Z', `${micros}Z`);
+}

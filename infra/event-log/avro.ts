@@ -1,0 +1,263 @@
+/**
+ * The bytes of events: Avro records in Confluent's wire format, which are a zero byte, the schema id in four bytes
+ * (big-endian) and the record. Needs no Avro library (`avro-schema.ts` does).
+ * Sources: Apache Avro 1.12, "Binary Encoding" and "Object Container Files"; Confluent Schema Registry, "Wire format".
+ */
+import { type FixedKind, fixedWidthBytes, type Topic } from '../../schemas/topics.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
+
+/** Zero byte and schema id. */
+export const prefixBytes = 5;
+
+/** The five-byte prefix of records of `schemaId`. */
+export function wirePrefix(schemaId: number): Buffer {
+  const prefix = Buffer.alloc(prefixBytes);
+  prefix.writeUInt32BE(schemaId, 1);
+  return prefix;
+}
+
+/** The schema id of a framed record; `undefined` if the value is not in this format. */
+export function schemaIdOf(value: Buffer): number | undefined {
+  return value.length >= prefixBytes && value[0] === 0 ? value.readUInt32BE(1) : undefined;
+}
+
+/** Writes the primitives of Avro's binary encoding into a buffer that grows. */
+export class AvroWriter {
+  #buffer: Buffer;
+  #position = 0;
+
+  constructor(initialBytes = 64 * 1024) {
+    this.#buffer = Buffer.allocUnsafe(initialBytes);
+  }
+
+  get position(): number {
+    return this.#position;
+  }
+
+  /** A view of the bytes written from `start` on; valid until {@link AvroWriter.rewind} and further writes overwrite them. */
+  since(start: number): Buffer {
+    return this.#buffer.subarray(start, this.#position);
+  }
+
+  /** Discards what was written after `position`. */
+  rewind(position: number): void {
+    this.#position = position;
+  }
+
+  byte(value: number): void {
+    this.#reserve(1);
+    this.#buffer[this.#position++] = value;
+  }
+
+  /** Writes any integer that a double holds exactly, as a zig-zag varint. */
+  long(value: number): void {
+    this.#reserve(10);
+    // Zig-zag doubles the magnitude; a double holds the result exactly below 2^52. Times and sizes are far smaller.
+    let rest = value >= 0 ? value * 2 : -value * 2 - 1;
+    while (rest > 0x7f) {
+      this.#buffer[this.#position++] = (rest % 128) | 0x80;
+      rest = Math.floor(rest / 128);
+    }
+    this.#buffer[this.#position++] = rest;
+  }
+
+  /** Writes an ASCII string, such as a UUID. */
+  ascii(value: string): void {
+    this.long(value.length);
+    this.#reserve(value.length);
+    this.#position += this.#buffer.write(value, this.#position, value.length, 'latin1');
+  }
+
+  string(value: string): void {
+    const bytes = Buffer.byteLength(value);
+    this.long(bytes);
+    this.#reserve(bytes);
+    this.#position += this.#buffer.write(value, this.#position, bytes, 'utf8');
+  }
+
+  bytes(value: Uint8Array): void {
+    this.long(value.length);
+    this.raw(value);
+  }
+
+  /** Writes bytes without a length prefix. */
+  raw(value: Uint8Array): void {
+    this.#reserve(value.length);
+    this.#buffer.set(value, this.#position);
+    this.#position += value.length;
+  }
+
+  /** Copies what was written from `start` to `end` to the current position. */
+  again(start: number, end: number): void {
+    this.#reserve(end - start);
+    this.#buffer.copyWithin(this.#position, start, end);
+    this.#position += end - start;
+  }
+
+  // Fields of the type `["null", …]`: the branch of the union, then the value if it is present.
+
+  optionalString(value: string | undefined): void {
+    if (this.#writeBranch(value)) this.string(value);
+  }
+
+  optionalLong(value: number | undefined): void {
+    if (this.#writeBranch(value)) this.long(value);
+  }
+
+  optionalBytes(value: Uint8Array | undefined): void {
+    if (this.#writeBranch(value)) this.bytes(value);
+  }
+
+  optionalBoolean(value: boolean | undefined): void {
+    if (this.#writeBranch(value)) this.byte(value ? 1 : 0);
+  }
+
+  /** Writes the branch of a union as a zig-zag varint: 0 for null, 2 for the second type. */
+  #writeBranch<Value>(value: Value | undefined): value is Value {
+    this.byte(value === undefined ? 0 : 2);
+    return value !== undefined;
+  }
+
+  #reserve(bytes: number): void {
+    const needed = this.#position + bytes;
+    if (needed <= this.#buffer.length) return;
+    // Callers may hold views of the old buffer, so leave it unchanged.
+    const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
+    this.#buffer.copy(larger, 0, 0, this.#position);
+    this.#buffer = larger;
+  }
+}
+
+/** Constant, so that the same records give the same bytes and therefore the same digest and token. */
+const syncMarker = Buffer.from('runlake-avro-1.0');
+
+/**
+ * Builds an Avro object container of `records`, which share one schema, with one block per record. ClickHouse then
+ * finds the end of each record by the size of its block, and a damaged record cannot shift the values of the next ones.
+ * Strips the five-byte wire-format prefix of each record.
+ */
+export function avroContainer(schema: string, records: readonly Buffer[]): Buffer {
+  let bytes = 64 + schema.length * 2;
+  for (const record of records) bytes += record.length + 32;
+  const writer = new AvroWriter(bytes);
+  writer.raw(Buffer.from('Obj\u0001', 'latin1'));
+  writer.long(2);
+  writer.string('avro.codec');
+  writer.string('null');
+  writer.string('avro.schema');
+  writer.string(schema);
+  writer.long(0);
+  writer.raw(syncMarker);
+  for (const record of records) {
+    writer.long(1);
+    writer.long(record.length - prefixBytes);
+    writer.raw(record.subarray(prefixBytes));
+    writer.raw(syncMarker);
+  }
+  return writer.since(0);
+}
+
+// The fixed-width fields at the beginning of a framed record (`Topic.fixed`), read and written in place. Positions are
+// byte offsets in the framed value.
+
+/** Accepted range of a time field by kind of field, in microseconds since 1970, both ends inclusive. */
+export type TimeBounds = Readonly<Partial<Record<FixedKind, readonly [earliestMicros: number, latestMicros: number]>>>;
+
+/** Byte offset of a field in a framed record of the topic. @throws INTERNAL if the topic has no such field. */
+export function fieldOffset(topic: Topic, name: string): number {
+  const field = topic.fixed.find((known) => known.name === name);
+  if (field === undefined) throw runlakeError('INTERNAL', {}, { cause: `${topic.name} has no fixed field ${name}` });
+  return prefixBytes + field.at;
+}
+
+/** Returns why the fixed-width fields cannot be read in place or hold an invalid value, or undefined if they are valid. */
+export function fixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
+  const { fixed } = topic;
+  const last = fixed.at(-1);
+  if (last === undefined) return undefined;
+  if (framed.length < prefixBytes + last.at + fixedWidthBytes[last.kind]) {
+    return 'the record is shorter than its fields of constant width';
+  }
+  for (let index = 0; index < fixed.length; index++) {
+    const { kind, at } = fixed[index] as (typeof fixed)[number];
+    const reason = checks[kind](framed, prefixBytes + at, bounds[kind]);
+    if (reason !== undefined) return reason;
+  }
+  return undefined;
+}
+
+type Check = (framed: Buffer, at: number, bounds: TimeBounds[FixedKind]) => string | undefined;
+
+const checks: Readonly<Record<FixedKind, Check>> = {
+  uuid: uuidError,
+  key_time: timeError,
+  expiry: timeError,
+  time: timeError,
+  position: () => undefined,
+  flag: (framed, at) => ((framed[at] as number) <= 1 ? undefined : 'a flag is neither true nor false'),
+};
+
+export function uuidAt(framed: Buffer, at: number): string {
+  return framed.toString('latin1', at + 1, at + 37);
+}
+
+export function writeUuid(framed: Buffer, at: number, uuid: string): void {
+  framed.write(uuid, at + 1, 36, 'latin1');
+}
+
+export function flagAt(framed: Buffer, at: number): boolean {
+  return framed[at] === 1;
+}
+
+export function timeMicrosAt(framed: Buffer, at: number): number {
+  let value = 0;
+  for (let index = at + 7; index >= at; index--) value = value * 128 + ((framed[index] as number) & 0x7f);
+  return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
+}
+
+export function writeTimeMicros(framed: Buffer, at: number, micros: number): void {
+  let rest = micros * 2;
+  for (let index = at; index < at + 7; index++) {
+    framed[index] = (rest % 128) | 0x80;
+    rest = Math.floor(rest / 128);
+  }
+  framed[at + 7] = rest;
+}
+
+/** Writes a decimal without fraction into a `fixed` of eight bytes: big-endian two's complement. */
+export function writePosition(framed: Buffer, at: number, position: number): void {
+  framed.writeBigInt64BE(BigInt(position), at);
+}
+
+/** The earliest key time, in December 1978. From here to the year 3111 the varint of a time takes eight bytes. */
+export const earliestKeyTimeMicros = 2 ** 48;
+
+/** Whether the varint at `at` takes eight bytes. */
+export function isEightByteLong(framed: Buffer, at: number): boolean {
+  for (let index = at; index < at + 7; index++) if (((framed[index] as number) & 0x80) === 0) return false;
+  return ((framed[at + 7] as number) & 0x80) === 0;
+}
+
+const uuidLength = 0x48; // 36, zig-zag
+/** Kind of a byte in a UUID, and the kind expected at each position: 1 for a digit, 2 for a dash. */
+const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
+  byte === 0x2d ? 2 : '0123456789abcdef'.includes(String.fromCharCode(byte)) ? 1 : 0,
+);
+const kindAtPosition = Uint8Array.from({ length: 36 }, (_, position) => ([8, 13, 18, 23].includes(position) ? 2 : 1));
+
+/** Lookups compare keys as text, so each UUID must have one spelling. */
+function uuidError(framed: Buffer, at: number): string | undefined {
+  if (framed[at] !== uuidLength) return 'an identifier is not 36 characters long';
+  for (let position = 0; position < 36; position++) {
+    const kind = kindOfByte[framed[at + 1 + position] as number];
+    if (kind !== kindAtPosition[position]) return 'an identifier is not a UUID in lower case';
+  }
+  return undefined;
+}
+
+function timeError(framed: Buffer, at: number, bounds: TimeBounds[FixedKind]): string | undefined {
+  if (!isEightByteLong(framed, at)) return 'a time does not take eight bytes';
+  if (bounds === undefined) return undefined;
+  const micros = timeMicrosAt(framed, at);
+  return micros < bounds[0] || micros > bounds[1] ? 'a time is outside the accepted range' : undefined;
+}

@@ -1,1 +1,0 @@
-declare module 'avsc/lib/utils.js';

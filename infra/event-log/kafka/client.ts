@@ -1,0 +1,217 @@
+/** Clients of Kafka with sockets that can be destroyed, their errors and log lines, and the client for admin requests. */
+import net from 'node:net';
+import tls from 'node:tls';
+import { type Admin, type ISocketFactory, Kafka, type logCreator, logLevel, type SASLOptions } from 'kafkajs';
+import type { Config } from '../../config/settings.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
+import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
+
+/** Brokers and credentials of Kafka. */
+export type KafkaAddress = Pick<
+  Config,
+  'kafkaBrokers' | 'kafkaTls' | 'kafkaSaslMechanism' | 'kafkaUser' | 'kafkaPassword' | 'tlsCaFile'
+>;
+
+export interface KafkaClient {
+  readonly kafka: Kafka;
+  /** Destroys the connections opened before `openedBeforeMs` (`performance.now`), so that requests on them fail at once. */
+  breakConnections(openedBeforeMs: number): void;
+  /** Destroys every connection and refuses new ones: this client sends nothing from now on, even if its code continues. */
+  fence(): void;
+}
+
+const connectionTimeoutMs = 3_000;
+const keepAliveMs = 15_000;
+
+/**
+ * Opens a Kafka client with its own connections. The library aborts neither a request on a connection that became
+ * silent nor a client that hangs, so this module creates the sockets itself and can destroy them.
+ *
+ * @param requestTimeoutMs after this time a request fails, with its outcome unknown.
+ * @throws TLS_FILE_UNUSABLE
+ */
+export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number, logger: Logger): KafkaClient {
+  const sockets = new Map<net.Socket, number>();
+  let fenced = false;
+  const socketFactory: ISocketFactory = ({ host, port, ssl, onConnect }) => {
+    const socket =
+      Object.keys(ssl ?? {}).length > 0
+        ? tls.connect({ host, port, ...(net.isIP(host) ? {} : { servername: host }), ...ssl }, onConnect)
+        : net.connect({ host, port }, onConnect);
+    socket.setKeepAlive(true, keepAliveMs);
+    socket.setNoDelay(true);
+    sockets.set(socket, performance.now());
+    socket.once('close', () => sockets.delete(socket));
+    if (fenced) socket.destroy(brokenOff());
+    return socket;
+  };
+  const brokers = address.kafkaBrokers ?? '';
+  const brokenOff = () =>
+    runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: 'the connection was closed by Runlake' });
+  const breakConnections = (openedBeforeMs: number) => {
+    for (const [socket, openedAtMs] of sockets) if (openedAtMs <= openedBeforeMs) socket.destroy(brokenOff());
+  };
+  const ca = trustedAuthorities(address);
+  const sasl = saslOf(address);
+  const kafka = new Kafka({
+    clientId: 'runlake',
+    brokers: brokers
+      .split(',')
+      .map((broker) => broker.trim())
+      .filter((broker) => broker !== ''),
+    ...(address.kafkaTls ? { ssl: { rejectUnauthorized: true, ...(ca ? { ca } : {}) } } : {}),
+    ...(sasl ? { sasl } : {}),
+    connectionTimeout: connectionTimeoutMs,
+    authenticationTimeout: requestTimeoutMs,
+    requestTimeout: requestTimeoutMs,
+    enforceRequestTimeout: true,
+    retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 2 },
+    socketFactory,
+    logLevel: logLevel.WARN,
+    logCreator: clientLogs(logger, () => fenced),
+  });
+  return {
+    kafka,
+    breakConnections,
+    fence() {
+      fenced = true;
+      breakConnections(Number.POSITIVE_INFINITY);
+    },
+  };
+}
+
+function saslOf({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: KafkaAddress): SASLOptions | undefined {
+  if (kafkaSaslMechanism === undefined || kafkaUser === undefined || kafkaPassword === undefined) return undefined;
+  return { mechanism: kafkaSaslMechanism, username: kafkaUser, password: kafkaPassword } as SASLOptions;
+}
+
+/** Fields of the client's log lines that are logged; others may contain requests, stack traces and internal objects. */
+const loggedFields = ['broker', 'groupId', 'memberId', 'topic', 'partition', 'retryCount', 'retryTime'] as const;
+const repeatAfterMs = 30_000;
+const maxRemembered = 200;
+
+/**
+ * Forwards the client's log lines. Its errors become warnings, because Runlake logs their effect itself. All other
+ * lines, and every line of a fenced client, become debug lines. While a broker is down the client repeats its lines at
+ * each attempt, so the same line is logged at most once in 30 seconds.
+ */
+function clientLogs(logger: Logger, isFenced: () => boolean): logCreator {
+  const lastAtMs = new Map<string, number>();
+  return () =>
+    ({ namespace, level, log }) => {
+      const { message } = log;
+      const text = `${namespace}: ${message.replace(/\d+/g, '0')}`;
+      const now = performance.now();
+      const last = lastAtMs.get(text);
+      if (last !== undefined && now - last < repeatAfterMs) return;
+      if (lastAtMs.size >= maxRemembered) lastAtMs.clear();
+      lastAtMs.set(text, now);
+      const fields = Object.fromEntries(
+        loggedFields.filter((name) => log[name] !== undefined).map((name) => [name, log[name]]),
+      );
+      const asLevel = level === logLevel.ERROR && !isFenced() ? 'warn' : 'debug';
+      logger[asLevel](fields, `kafka client: ${message}`.slice(0, 500));
+    };
+}
+
+interface ClientError {
+  readonly name?: unknown;
+  readonly type?: unknown;
+  readonly message?: unknown;
+  readonly cause?: unknown;
+  readonly originalError?: unknown;
+}
+
+/** Names of the broker's errors (`NOT_ENOUGH_REPLICAS`, …) and of the client's classes, from the outermost cause inwards. */
+export function kindsOf(error: unknown): string[] {
+  const kinds: string[] = [];
+  let current = error as ClientError | undefined;
+  for (let depth = 0; current && typeof current === 'object' && depth < 6; depth++) {
+    for (const kind of [current.type, current.name]) if (typeof kind === 'string') kinds.push(kind);
+    current = (current.cause ?? current.originalError) as ClientError | undefined;
+  }
+  return kinds;
+}
+
+/** The kinds of a refused user or a missing permission. */
+const accessKinds = [
+  'KafkaJSSASLAuthenticationError',
+  'SASL_AUTHENTICATION_FAILED',
+  'UNSUPPORTED_SASL_MECHANISM',
+  'ILLEGAL_SASL_STATE',
+  'TOPIC_AUTHORIZATION_FAILED',
+  'GROUP_AUTHORIZATION_FAILED',
+  'CLUSTER_AUTHORIZATION_FAILED',
+];
+
+/** Whether the error or one of its causes is of one of these kinds. */
+export function isOfKind(error: unknown, kinds: readonly string[]): boolean {
+  return kindsOf(error).some((kind) => kinds.includes(kind));
+}
+
+/** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns a catalogue error unchanged. */
+export function kafkaError(error: unknown, brokers: string | undefined): RunlakeError {
+  if (isRunlakeError(error)) return error;
+  const reason = String((error as ClientError)?.message ?? error).slice(0, 200);
+  return isOfKind(error, accessKinds)
+    ? runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Kafka', reason }, { cause: error })
+    : runlakeError('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason }, { cause: error, retryAfterSeconds: 2 });
+}
+
+const adminRequestTimeoutMs = 5_000;
+const adminCallTimeoutMs = 15_000;
+
+/** Runs admin requests on one shared client. After a failure the next call opens a new client. */
+export class KafkaAdmin {
+  readonly #address: KafkaAddress;
+  readonly #logger: Logger;
+  #link: { readonly client: KafkaClient; readonly admin: Promise<Admin> } | undefined;
+  #closed = false;
+
+  constructor(address: KafkaAddress, logger: Logger) {
+    this.#address = address;
+    this.#logger = logger;
+  }
+
+  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the catalogue errors that `work` throws. */
+  async call<Answer>(work: (admin: Admin) => Promise<Answer>): Promise<Answer> {
+    this.#link ??= this.#open();
+    const link = this.#link;
+    const answer = link.admin.then(work);
+    try {
+      if (!(await settlesBeforeTimeout(answer, adminCallTimeoutMs))) {
+        throw kafkaError({ message: `no answer within ${adminCallTimeoutMs} ms` }, this.#address.kafkaBrokers);
+      }
+      return await answer;
+    } catch (error) {
+      answer.catch(() => undefined);
+      if (isRunlakeError(error) && error.code !== 'KAFKA_UNAVAILABLE') throw error;
+      link.client.fence();
+      if (this.#link === link) this.#link = undefined;
+      throw kafkaError(error, this.#address.kafkaBrokers);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const link = this.#link;
+    this.#link = undefined;
+    if (link === undefined) return;
+    await settlesBeforeTimeout(
+      link.admin.then((admin) => admin.disconnect()),
+      1_000,
+    );
+    link.client.fence();
+  }
+
+  #open() {
+    const client = openKafkaClient(this.#address, adminRequestTimeoutMs, this.#logger);
+    if (this.#closed) client.fence();
+    const admin = client.kafka.admin();
+    const connected = admin.connect().then(() => admin);
+    connected.catch(() => undefined);
+    return { client, admin: connected };
+  }
+}

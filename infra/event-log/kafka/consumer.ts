@@ -1,0 +1,338 @@
+/**
+ * Consumes one topic as a member of a consumer group: {@link ConsumerSupervisor} replaces the Kafka client when it
+ * fails, and {@link GroupConsumer} passes the records of a client to partition consumers.
+ *
+ * Invariant: one client at a time, and events of an earlier client are ignored. At most one partition consumer per
+ * partition may commit, and it belongs to the client's current generation.
+ *
+ *   1. A client joins the group. Its loop also sends the heartbeats, so fetched records go to the consumers of their
+ *      partitions at once, and the loop never waits for an insert.
+ *   2. On each rebalance every partition consumer ends, and a new one starts for each assigned partition. One admin
+ *      request fetches the starting positions of all of them.
+ *   3. When the byte budget is spent, fetching pauses for partitions that have a complete batch in memory.
+ *   4. A request that times out closes its connection. A client that crashed, or shows no activity for a while, is
+ *      fenced with its sockets; its partition consumers end, and another client joins.
+ *   5. On close, the partition consumers take no further batch, finish and commit the batch in progress, and the client
+ *      leaves the group.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';
+import type { Logger } from '../../telemetry/logger.ts';
+import { counter } from '../../telemetry/metrics.ts';
+import { backoffMs, pause } from '../../timeouts/backoff.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
+import type { Subscription } from '../event-log.ts';
+import { type KafkaAddress, type KafkaAdmin, type KafkaClient, kafkaError, openKafkaClient } from './client.ts';
+import { findPositions, startingPoint } from './offset-metadata.ts';
+import { PartitionConsumer } from './partition-consumer.ts';
+import type { ByteBudget } from './record-buffer.ts';
+
+const assignments = counter('runlake_event_log_assignments_total', 'Partitions assigned to this process, by topic.', [
+  'topic',
+]);
+
+interface ConsumerSupervisorOptions {
+  readonly topicName: string;
+  readonly address: KafkaAddress;
+  readonly logger: Logger;
+  /** Returns group and fetch options of the next client. */
+  consumer(): ConsumerConfig;
+  /** Called after a rebalance; a `seek` during this call takes effect. */
+  onAssigned(consumer: Consumer, partitions: readonly number[]): void;
+  /** Must return at once. */
+  onBatch(payload: EachBatchPayload): void;
+  /** Called when the client loses its partitions, by a rebalance or because it ended. May be called several times. */
+  onLost?(): void;
+  /** For groups with a single client: called after the client has left the group and is fenced, however it ended. */
+  forget?(group: string): Promise<void>;
+}
+
+const requestTimeoutMs = 15_000;
+const heartbeatEveryMs = 2_000;
+/** Longer than any request or join of a working client. */
+const silentAfterMs = 75_000;
+const joinTimeoutMs = 60_000;
+
+export class ConsumerSupervisor {
+  readonly #options: ConsumerSupervisorOptions;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+  #lastActivityMs = 0;
+
+  constructor(options: ConsumerSupervisorOptions) {
+    this.#options = options;
+    this.#running = this.#superviseClients();
+  }
+
+  /** Aborted when {@link ConsumerSupervisor.close} is called. */
+  get ending(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #superviseClients(): Promise<void> {
+    for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
+      const startedAtMs = performance.now();
+      await this.#runClient();
+      if (performance.now() - startedAtMs > silentAfterMs) attempt = 0;
+      await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
+    }
+  }
+
+  /** Runs one client from joining to its end. */
+  async #runClient(): Promise<void> {
+    const { address, logger, onLost, forget } = this.#options;
+    const over = new AbortController();
+    const client = openKafkaClient(address, requestTimeoutMs, logger);
+    const config = this.#options.consumer();
+    const consumer = this.#open(client, config, over);
+    const stop = () => over.abort();
+    this.#stop.signal.addEventListener('abort', stop);
+    const watch = setInterval(() => {
+      if (performance.now() - this.#lastActivityMs < silentAfterMs) return;
+      logger.warn('a Kafka consumer shows no activity: replacing it');
+      over.abort();
+    }, 1_000);
+    try {
+      this.#lastActivityMs = performance.now();
+      const running = this.#consume(consumer, over.signal);
+      running.catch(() => undefined);
+      if (!(await Promise.race([settlesBeforeTimeout(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
+      else if (!over.signal.aborted) await running;
+      await aborted(over.signal);
+    } catch (error) {
+      logger.warn({ err: kafkaError(error, address.kafkaBrokers) }, 'a Kafka consumer failed: replacing it');
+    } finally {
+      over.abort();
+      clearInterval(watch);
+      this.#stop.signal.removeEventListener('abort', stop);
+      onLost?.();
+      if (this.#stop.signal.aborted || forget) await settlesBeforeTimeout(consumer.disconnect(), 5_000);
+      client.fence();
+      await forget?.(config.groupId);
+    }
+  }
+
+  #open(client: KafkaClient, config: ConsumerConfig, over: AbortController): Consumer {
+    const { topicName, onAssigned, onLost } = this.#options;
+    const consumer = client.kafka.consumer({
+      heartbeatInterval: heartbeatEveryMs,
+      allowAutoTopicCreation: false,
+      // The supervisor replaces a crashed client; the library must not restart it.
+      retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 30, restartOnFailure: async () => false },
+      ...config,
+    });
+    const { events } = consumer;
+    for (const event of [events.FETCH, events.HEARTBEAT, events.GROUP_JOIN, events.REBALANCING] as const) {
+      consumer.on(event, () => {
+        this.#lastActivityMs = performance.now();
+      });
+    }
+    // Fetches use their own connection and may continue while commits and heartbeats time out again and again on a dead one.
+    consumer.on(events.REQUEST_TIMEOUT, ({ payload }) => {
+      client.breakConnections(performance.now() - (Date.now() - payload.createdAt));
+    });
+    // The library drops a seek that comes before it has its partitions, so wait for the join.
+    consumer.on(events.GROUP_JOIN, ({ payload }) => {
+      if (!over.signal.aborted) onAssigned(consumer, payload.memberAssignment[topicName] ?? []);
+    });
+    const lost = () => {
+      if (!over.signal.aborted) onLost?.();
+    };
+    consumer.on(events.REBALANCING, lost);
+    for (const event of [events.CRASH, events.STOP] as const) {
+      consumer.on(event, () => {
+        lost();
+        over.abort();
+      });
+    }
+    return consumer;
+  }
+
+  async #consume(consumer: Consumer, over: AbortSignal): Promise<void> {
+    const { topicName, onBatch } = this.#options;
+    await consumer.connect();
+    await consumer.subscribe({ topics: [topicName], fromBeginning: true });
+    await consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: true,
+      eachBatch: async (payload) => {
+        if (payload.batch.topic === topicName && !over.aborted) onBatch(payload);
+      },
+    });
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<true> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(true);
+    else signal.addEventListener('abort', () => resolve(true), { once: true });
+  });
+}
+
+interface GroupConsumerOptions {
+  readonly subscription: Subscription;
+  /** Names of topic and group in Kafka. */
+  readonly topicName: string;
+  readonly group: string;
+  readonly address: KafkaAddress;
+  readonly admin: KafkaAdmin;
+  readonly budget: ByteBudget;
+  /** Time for which the broker gathers small batches before it answers a fetch. */
+  readonly insertBatchMs: number;
+  /** The group removes this member after this time without a heartbeat. */
+  readonly sessionTimeoutMs: number;
+  readonly logger: Logger;
+}
+
+const minRebalanceTimeoutMs = 30_000;
+const maxFetchBytes = 16 * 1024 * 1024;
+
+const newSalt = () => randomBytes(9).toString('base64url');
+
+/** Consumes from its construction until {@link GroupConsumer.close}. */
+export class GroupConsumer {
+  readonly #options: GroupConsumerOptions;
+  readonly #logger: Logger;
+  readonly #stop = new AbortController();
+  readonly #partitions = new Map<number, PartitionConsumer>();
+  /** The running `run()` of each partition's consumers; a new assignment waits for the previous one. */
+  readonly #handlers = new Map<number, Promise<void>>();
+  readonly #paused = new Set<number>();
+  #consumer: Consumer | undefined;
+  readonly #supervisor: ConsumerSupervisor;
+  readonly #stopBalancing: () => void;
+
+  constructor(options: GroupConsumerOptions) {
+    this.#options = options;
+    this.#logger = options.logger.child({ group: options.group });
+    this.#stopBalancing = options.budget.onFreed(() => this.#balanceFetching());
+    this.#supervisor = this.#join();
+  }
+
+  /** First unconsumed offset of each assigned partition; partitions without a known starting position are missing. */
+  get positions(): ReadonlyMap<number, number> {
+    return new Map(
+      [...this.#partitions.values()].flatMap(({ partition, position, alive }) =>
+        alive && position !== undefined ? [[partition, position] as const] : [],
+      ),
+    );
+  }
+
+  /** Finishes the batches in progress within `ms` and leaves the group. */
+  async close(ms: number): Promise<void> {
+    for (const partitionConsumer of this.#partitions.values()) partitionConsumer.close();
+    await settlesBeforeTimeout(Promise.all(this.#handlers.values()), ms);
+    this.#stop.abort();
+    await this.#supervisor.close();
+    this.#stopBalancing();
+  }
+
+  #join(): ConsumerSupervisor {
+    const { address, group, insertBatchMs, sessionTimeoutMs, subscription, topicName } = this.#options;
+    return new ConsumerSupervisor({
+      topicName,
+      address,
+      logger: this.#logger,
+      consumer: () => ({
+        groupId: group,
+        sessionTimeout: sessionTimeoutMs,
+        rebalanceTimeout: Math.max(minRebalanceTimeoutMs, sessionTimeoutMs),
+        // The broker gathers small batches: it answers when it has this many bytes or `insertBatchMs` has passed.
+        minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), maxFetchBytes / 4)),
+        maxWaitTimeInMs: insertBatchMs,
+        maxBytes: maxFetchBytes,
+        maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, maxFetchBytes / 2)),
+      }),
+      onAssigned: (consumer, partitions) => {
+        this.#consumer = consumer;
+        this.#assign(partitions);
+      },
+      onBatch: (payload) => this.#accept(payload),
+      onLost: () => this.#endAssignment(),
+    });
+  }
+
+  #accept({ batch, commitOffsetsIfNecessary }: EachBatchPayload): void {
+    const partitionConsumer = this.#partitions.get(batch.partition);
+    if (partitionConsumer === undefined) return;
+    partitionConsumer.accept(batch.messages, Number(batch.highWatermark), commitOffsetsIfNecessary);
+    this.#balanceFetching();
+  }
+
+  /** Step 2. */
+  #assign(partitions: readonly number[]): void {
+    const { subscription, topicName, budget, address, group } = this.#options;
+    this.#endAssignment();
+    for (const partition of partitions) {
+      const consumer = new PartitionConsumer({
+        subscription,
+        topicName,
+        partition,
+        predecessor: this.#handlers.get(partition) ?? Promise.resolve(),
+        budget,
+        logger: this.#logger,
+        brokers: address.kafkaBrokers,
+        newSalt,
+        seek: (offset) => this.#consumer?.seek({ topic: topicName, partition, offset: String(offset) }),
+      });
+      this.#partitions.set(partition, consumer);
+      this.#handlers.set(
+        partition,
+        consumer.run().catch((error: unknown) => {
+          this.#logger.error({ err: error, partition }, 'a partition consumer failed');
+        }),
+      );
+      assignments.inc({ topic: topicName });
+    }
+    this.#resume(partitions);
+    this.#logger.info({ topic: topicName, group, partitions }, 'partitions assigned');
+    void this.#beginAssignment([...this.#partitions.values()]);
+  }
+
+  async #beginAssignment(consumers: readonly PartitionConsumer[]): Promise<void> {
+    const { admin, group, topicName } = this.#options;
+    for (let attempt = 0; consumers.some(({ alive }) => alive); attempt++) {
+      try {
+        const positions = await admin.call((client) => findPositions(client, group, topicName));
+        for (const consumer of consumers) {
+          const found = positions.get(consumer.partition);
+          if (found !== undefined) consumer.begin(startingPoint(found, newSalt), found.high);
+        }
+        return;
+      } catch (error) {
+        this.#logger.warn({ err: error, attempt }, 'starting positions could not be fetched: retrying');
+        await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
+      }
+    }
+  }
+
+  #endAssignment(): void {
+    for (const consumer of this.#partitions.values()) consumer.end();
+    this.#partitions.clear();
+  }
+
+  /** Step 3. */
+  #balanceFetching(): void {
+    const { budget, subscription } = this.#options;
+    for (const { partition, bufferedBytes, hasBatch } of this.#partitions.values()) {
+      const enough = hasBatch && (budget.spent || bufferedBytes >= subscription.limits.bytes * 2);
+      if (enough && !this.#paused.has(partition)) {
+        this.#paused.add(partition);
+        this.#consumer?.pause([{ topic: this.#options.topicName, partitions: [partition] }]);
+      } else if (this.#paused.has(partition) && (bufferedBytes === 0 || (!budget.spent && !enough))) {
+        this.#resume([partition]);
+      }
+    }
+  }
+
+  #resume(partitions: readonly number[]): void {
+    for (const partition of partitions) this.#paused.delete(partition);
+    if (partitions.length === 0) return;
+    this.#consumer?.resume([{ topic: this.#options.topicName, partitions: [...partitions] }]);
+  }
+}

@@ -1,0 +1,305 @@
+/**
+ * The dead-letter queues in Kafka: the topics `<topic>-dead-letters`. An id is `<topic>/<partition>/<offset>`,
+ * where partition and offset are those of the dead-letter record itself.
+ *
+ * The client library reads only through consumer groups. Each query uses its own group, which commits nothing:
+ *   1. Fetch the first and log-end offsets of the partitions, and choose the offset range to read of each.
+ *   2. Join the group, seek each partition to the start of its range, and pause the other partitions.
+ *   3. Read until every partition has reached the log-end offset of step 1.
+ *   4. Leave the group and delete it.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Admin, KafkaMessage, Message } from 'kafkajs';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { Config } from '../../config/settings.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
+import {
+  type DeadLetterFilter,
+  type DeadLetterHead,
+  type DeadLetterQueue,
+  type DeadLetterRecord,
+  type LogRecord,
+  maxCounted,
+} from '../event-log.ts';
+import { type KafkaAddress, KafkaAdmin, kafkaError, openKafkaClient } from './client.ts';
+import type { KafkaRecord } from './record-buffer.ts';
+import { type TopicNames, topicNames } from './topics.ts';
+
+/** Headers of a dead-letter record: why the record was refused, and its topic, partition and offset. */
+const deadLetterHeaders = {
+  reason: 'runlake-dlq-reason',
+  step: 'runlake-dlq-step',
+  topic: 'runlake-dlq-topic',
+  partition: 'runlake-dlq-partition',
+  offset: 'runlake-dlq-offset',
+  /** ISO 8601, UTC. */
+  time: 'runlake-dlq-time',
+} as const;
+
+const maxReasonCharacters = 2_000;
+
+/** Builds the dead-letter record: original bytes, key and headers, plus the reason and the original position in headers. */
+export function deadLetterMessage(topic: string, record: LogRecord, reason: string, step: string): Message {
+  const { raw } = record as Partial<KafkaRecord>;
+  return {
+    key: raw ? raw.key : record.key,
+    value: record.value,
+    headers: {
+      ...(raw?.headers ?? record.headers),
+      [deadLetterHeaders.reason]: reason.slice(0, maxReasonCharacters),
+      [deadLetterHeaders.step]: step,
+      [deadLetterHeaders.topic]: topic,
+      [deadLetterHeaders.partition]: String(record.partition),
+      [deadLetterHeaders.offset]: String(record.offset),
+      [deadLetterHeaders.time]: new Date().toISOString(),
+    },
+  };
+}
+
+export interface KafkaDeadLetterQueueOptions {
+  readonly config: KafkaAddress & Pick<Config, 'kafkaTopicPrefix'>;
+  readonly topics: readonly Topic[];
+  readonly logger: Logger;
+}
+
+const idPattern = /^([\w.-]+)\/(\d{1,9})\/(\d{1,15})$/;
+
+/** Opens the dead-letter queues of a Kafka log. Connects on the first call. @throws TLS_FILE_UNUSABLE */
+export function openKafkaDeadLetterQueue(options: KafkaDeadLetterQueueOptions): DeadLetterQueue {
+  return new KafkaDeadLetterQueue(options);
+}
+
+class KafkaDeadLetterQueue implements DeadLetterQueue {
+  readonly #options: KafkaDeadLetterQueueOptions;
+  readonly #admin: KafkaAdmin;
+  readonly #names: TopicNames;
+
+  constructor(options: KafkaDeadLetterQueueOptions) {
+    this.#options = options;
+    this.#admin = new KafkaAdmin(options.config, options.logger);
+    this.#names = topicNames(options.config.kafkaTopicPrefix);
+  }
+
+  async list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]> {
+    const ranges = await this.#admin.call((admin) => this.#chooseRanges(admin, filter, limit));
+    const newest: DeadLetterHead[] = [];
+    await this.#read(ranges, (topic, partition, message) => {
+      const { value: _value, headers: _headers, ...head } = toDeadLetter(topic, partition, message);
+      if (!fits(head, filter)) return;
+      newest.push(head);
+      // Bounds the memory however many records are read.
+      if (newest.length > 2 * limit + 100) newest.sort(newestFirst).splice(limit);
+    });
+    return newest.sort(newestFirst).slice(0, limit);
+  }
+
+  async count(topic: Topic): Promise<number> {
+    const offsets = await this.#admin.call((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
+    const records = (offsets ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
+    return Math.min(records, maxCounted);
+  }
+
+  async find(id: string): Promise<DeadLetterRecord | undefined> {
+    const [, name, partition, offset] = idPattern.exec(id) ?? [];
+    const topic = this.#options.topics.find((known) => known.name === name);
+    if (topic === undefined) return undefined;
+    const range = { topic, partition: Number(partition), from: Number(offset), end: Number(offset) + 1 };
+    const offsets = await this.#admin.call((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
+    const bounds = offsets?.find((each) => each.partition === range.partition);
+    if (bounds === undefined || range.from < bounds.low || range.end > bounds.high) return undefined;
+    let found: DeadLetterRecord | undefined;
+    await this.#read([range], (_topic, _partition, message) => {
+      if (Number(message.offset) === range.from) found = toDeadLetter(topic, range.partition, message);
+    });
+    return found;
+  }
+
+  async close(): Promise<void> {
+    await this.#admin.close();
+  }
+
+  /** Step 1. */
+  async #chooseRanges(admin: Admin, filter: DeadLetterFilter, limit: number): Promise<TopicRange[]> {
+    const ranges: TopicRange[] = [];
+    for (const topic of filter.topics) {
+      const name = this.#names.deadLettersOf(topic);
+      for (const { partition, low, high } of (await offsetsOf(admin, name)) ?? []) {
+        // A filter needs a full read: the step is only in the record, and the times come from clocks that differ slightly.
+        const any = filter.step === undefined && filter.sinceMs === undefined && filter.untilMs === undefined;
+        const from = any ? Math.max(low, high - limit) : low;
+        if (from < high) ranges.push({ topic, partition, from, end: high });
+      }
+    }
+    return ranges;
+  }
+
+  /** Steps 2 to 4. */
+  async #read(
+    ranges: readonly TopicRange[],
+    onMessage: (topic: Topic, partition: number, message: KafkaMessage) => void,
+  ): Promise<void> {
+    if (ranges.length === 0) return;
+    const { config, logger } = this.#options;
+    const topics = new Map(ranges.map(({ topic }) => [this.#names.deadLettersOf(topic), topic]));
+    const groupId = this.#names.group(`dead-letter-readers-${randomUUID()}`);
+    await readOffsets(
+      { address: config, logger, groupId },
+      ranges.map(({ topic, ...range }): OffsetRange => ({ ...range, topic: this.#names.deadLettersOf(topic) })),
+      (name, partition, message) => onMessage(topics.get(name) as Topic, partition, message),
+    );
+    await this.#admin.call((admin) => admin.deleteGroups([groupId])).catch(() => undefined);
+  }
+}
+
+interface TopicRange extends Omit<OffsetRange, 'topic'> {
+  readonly topic: Topic;
+}
+
+/**
+ * First and log-end offset of each partition; undefined if the topic does not exist because no record was ever written to it.
+ */
+async function offsetsOf(admin: Admin, name: string) {
+  if (!(await admin.listTopics()).includes(name)) return undefined;
+  const offsets = await admin.fetchTopicOffsets(name);
+  return offsets.map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }));
+}
+
+/**
+ * Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it is.
+ */
+function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetterRecord {
+  const { key, headers = {}, offset, timestamp } = message;
+  const value = message.value ?? Buffer.alloc(0);
+  const text = (name: keyof typeof deadLetterHeaders) => headers[deadLetterHeaders[name]]?.toString();
+  const record = {
+    id: `${topic.name}/${partition}/${offset}`,
+    topic: topic.name,
+    key: key?.toString() ?? '',
+    sizeBytes: value.length,
+    value,
+  };
+  const [originalPartition, originalOffset] = [text('partition'), text('offset')];
+  if (text('topic') === undefined || originalPartition === undefined || originalOffset === undefined) {
+    const reason = 'unknown: Runlake did not write this record';
+    const deadAtMs = Number(timestamp);
+    return { ...record, partition, offset: Number(offset), reason, step: '', deadAtMs, headers: {} };
+  }
+  const ours = new Set<string>(Object.values(deadLetterHeaders));
+  const original = Object.entries(headers).filter(([name]) => !ours.has(name));
+  return {
+    ...record,
+    partition: Number(originalPartition),
+    offset: Number(originalOffset),
+    reason: text('reason') ?? '',
+    step: text('step') ?? '',
+    deadAtMs: Date.parse(text('time') ?? '') || Number(timestamp),
+    headers: Object.fromEntries(
+      original.map(([name, given]) => [name, String(Array.isArray(given) ? given.at(-1) : given)]),
+    ),
+  };
+}
+
+function fits(head: DeadLetterHead, { step, sinceMs, untilMs }: DeadLetterFilter): boolean {
+  return (
+    (step === undefined || head.step === step) &&
+    (sinceMs === undefined || head.deadAtMs >= sinceMs) &&
+    (untilMs === undefined || head.deadAtMs <= untilMs)
+  );
+}
+
+function newestFirst(a: DeadLetterHead, b: DeadLetterHead): number {
+  return b.deadAtMs - a.deadAtMs || b.id.localeCompare(a.id, 'en', { numeric: true });
+}
+
+/** Offset range of one partition: from `from` up to but excluding `end`. */
+interface OffsetRange {
+  readonly topic: string;
+  readonly partition: number;
+  readonly from: number;
+  readonly end: number;
+}
+
+const requestTimeoutMs = 10_000;
+/** Fails after this time without progress. The broker delays the first join, and a record may be large. */
+const silenceMs = 30_000;
+const fetchBytes = 4 * 1024 * 1024;
+
+/**
+ * Reads the offset ranges, in order within each partition, in the consumer group `groupId`. Commits nothing.
+ * @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE
+ */
+async function readOffsets(
+  { address, logger, groupId }: { readonly address: KafkaAddress; readonly logger: Logger; readonly groupId: string },
+  ranges: readonly OffsetRange[],
+  onMessage: (topic: string, partition: number, message: KafkaMessage) => void,
+): Promise<void> {
+  const client = openKafkaClient(address, requestTimeoutMs, logger);
+  const consumer = client.kafka.consumer({
+    groupId,
+    maxBytes: fetchBytes,
+    maxBytesPerPartition: fetchBytes,
+    maxWaitTimeInMs: 200,
+    allowAutoTopicCreation: false,
+  });
+  const open = new Map(ranges.map((range) => [partitionKey(range), range]));
+  let finish: (error?: unknown) => void = () => undefined;
+  let lastProgressMs = performance.now();
+  const finished = new Promise<void>((resolve, reject) => {
+    finish = (error) => (error === undefined ? resolve() : reject(error));
+  });
+  finished.catch(() => undefined);
+  const watch = setInterval(() => {
+    if (performance.now() - lastProgressMs < silenceMs) return;
+    const brokers = address.kafkaBrokers ?? '';
+    finish(runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: `nothing was read for ${silenceMs} ms` }));
+  }, 1_000);
+  try {
+    consumer.on(consumer.events.CRASH, ({ payload }) => {
+      if (!payload.restart) finish(payload.error);
+    });
+    // The library drops a seek that comes before it has its partitions, so wait for the join.
+    consumer.on(consumer.events.GROUP_JOIN, ({ payload: { memberAssignment } }) => {
+      for (const [topic, partitions] of Object.entries(memberAssignment)) {
+        for (const partition of partitions) {
+          const range = open.get(partitionKey({ topic, partition }));
+          if (range === undefined) consumer.pause([{ topic, partitions: [partition] }]);
+          else consumer.seek({ topic, partition, offset: String(range.from) });
+        }
+      }
+    });
+    await consumer.connect();
+    await consumer.subscribe({ topics: [...new Set(ranges.map(({ topic }) => topic))], fromBeginning: true });
+    await consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: true,
+      eachBatch: async ({ batch }) => {
+        lastProgressMs = performance.now();
+        const { topic, partition } = batch;
+        const range = open.get(partitionKey({ topic, partition }));
+        if (range === undefined) return;
+        for (const message of batch.messages) {
+          const offset = Number(message.offset);
+          if (offset >= range.from && offset < range.end) onMessage(topic, partition, message);
+        }
+        // Use the last offset of the batch, not of its records: a control record ends a batch without a message.
+        if (Number(batch.lastOffset()) + 1 < range.end) return;
+        open.delete(partitionKey(range));
+        consumer.pause([{ topic, partitions: [partition] }]);
+        if (open.size === 0) finish();
+      },
+    });
+    await finished;
+  } catch (error) {
+    throw kafkaError(error, address.kafkaBrokers);
+  } finally {
+    clearInterval(watch);
+    await settlesBeforeTimeout(consumer.disconnect(), 5_000);
+    client.fence();
+  }
+}
+
+function partitionKey({ topic, partition }: Pick<OffsetRange, 'topic' | 'partition'>): string {
+  return `${topic}/${partition}`;
+}

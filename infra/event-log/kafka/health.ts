@@ -1,0 +1,100 @@
+/** Checks of Kafka and of the schema registry: whether they answer, and whether Runlake can use them. */
+import type { Admin } from 'kafkajs';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { Config } from '../../config/settings.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
+import type { HealthCheck } from '../../telemetry/health.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { storingGroup } from '../event-log.ts';
+import { type KafkaAddress, KafkaAdmin } from './client.ts';
+import { type RegistryAddress, SchemaRegistry } from './schema-registry.ts';
+import { fetchTopicSettings, requiredTopics, requireMessageSizes, type TopicSettings, topicNames } from './topics.ts';
+
+/** Health checks of Kafka and of the schema registry, separately. */
+export function kafkaHealthChecks(admin: KafkaAdmin, registry: SchemaRegistry): HealthCheck[] {
+  return [
+    { name: 'kafka', check: () => admin.call(async (client) => void (await client.describeCluster())) },
+    { name: 'schema_registry', check: () => registry.check() },
+  ];
+}
+
+/** Health checks for use before the log is open. Connects on the first check. @throws TLS_FILE_UNUSABLE */
+export function openKafkaProbe(
+  config: KafkaAddress & RegistryAddress,
+  logger: Logger,
+): { readonly healthChecks: readonly HealthCheck[]; close(): Promise<void> } {
+  const admin = new KafkaAdmin(config, logger);
+  const registry = new SchemaRegistry(config);
+  return { healthChecks: kafkaHealthChecks(admin, registry), close: () => admin.close() };
+}
+
+export interface KafkaInspection {
+  readonly config: KafkaAddress & Pick<Config, 'kafkaTopicPrefix' | 'maxRunBytes'>;
+  readonly topics: readonly Topic[];
+  readonly logger: Logger;
+}
+
+/**
+ * Checks brokers, topics and topic configurations without changing anything.
+ * @returns a summary for the operator. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, TOPIC_UNUSABLE.
+ */
+export async function inspectKafka({ config, topics, logger }: KafkaInspection): Promise<string> {
+  const kafka = new KafkaAdmin(config, logger);
+  const names = topicNames(config.kafkaTopicPrefix);
+  const wanted = requiredTopics(topics, names);
+  try {
+    const { brokers } = await kafka.call((admin) => admin.describeCluster());
+    const existing = new Set(await kafka.call((admin) => admin.listTopics()));
+    const present = wanted.filter(({ name }) => existing.has(name));
+    let replication = '';
+    if (present.length > 0) {
+      const settings = await kafka.call((admin) => fetchTopicSettings(admin, present));
+      requireMessageSizes(present, settings, config);
+      replication = `; ${await kafka.call((admin) => replicationOf(admin, settings))}`;
+      // The sink describes its groups at every start; without the permission it would wait for ever.
+      await kafka.call((admin) => admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic)))));
+    }
+    const missing = wanted.length - present.length;
+    const state =
+      missing === 0
+        ? 'all topics exist and are large enough'
+        : `${missing} topics do not exist yet; Runlake creates them when it starts`;
+    return `${brokers.length} broker(s) answer; ${state}${replication}`;
+  } finally {
+    await kafka.close();
+  }
+}
+
+/** Describes how safe accepted events are, by the topics with the fewest replicas and the smallest quorum. */
+async function replicationOf(admin: Admin, settings: ReadonlyMap<string, TopicSettings>): Promise<string> {
+  const { topics } = await admin.fetchTopicMetadata({ topics: [...settings.keys()] });
+  const replicas = Math.min(...topics.flatMap(({ partitions }) => partitions.map((each) => each.replicas.length)));
+  const quorum = Math.min(...[...settings.values()].map(({ minInsyncReplicas }) => minInsyncReplicas));
+  const summary = `replicas ${replicas}, min.insync.replicas ${quorum}`;
+  return quorum >= 2 ? summary : `${summary}: accepted events may be lost when a broker is lost`;
+}
+
+/**
+ * Checks that the registry has Runlake's subjects, and that the schemas of this release are compatible with the
+ * registered ones. Changes nothing. @returns a summary for the operator. @throws REGISTRY_UNAVAILABLE,
+ * ACCESS_DENIED_BY_STORE, SCHEMA_REFUSED.
+ */
+export async function inspectRegistry(
+  config: RegistryAddress & Pick<Config, 'kafkaTopicPrefix'>,
+  topics: readonly Topic[],
+): Promise<string> {
+  const registry = new SchemaRegistry(config);
+  const subjects = await registry.subjects();
+  let missing = 0;
+  for (const topic of topics) {
+    const subject = topicNames(config.kafkaTopicPrefix).subjectOf(topic);
+    if (!subjects.includes(subject)) missing++;
+    else if (!(await registry.isCompatible(subject, topic.schema))) {
+      const reason = 'the schema of this release is not compatible with the registered one';
+      throw runlakeError('SCHEMA_REFUSED', { subject, reason });
+    }
+  }
+  return missing === 0
+    ? 'answers; every schema is registered and compatible with this release'
+    : `answers; ${missing} schemas are not registered yet; Runlake registers them when it starts`;
+}

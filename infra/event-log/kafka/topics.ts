@@ -1,0 +1,251 @@
+/** The topics in Kafka: their names, and what a start creates and requires of them. */
+// Node does not detect all named exports of this CommonJS package; the others are members of the default export.
+import kafkajs, { type Admin } from 'kafkajs';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { Config } from '../../config/settings.ts';
+import { runlakeError } from '../../errors/runlake-error.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { pause } from '../../timeouts/backoff.ts';
+import { isOfKind, kindsOf } from './client.ts';
+
+/** Names in Kafka. Installations that share a cluster differ by their prefix. */
+export interface TopicNames {
+  of(topic: Topic): string;
+  deadLettersOf(topic: Topic): string;
+  subjectOf(topic: Topic): string;
+  group(name: string): string;
+}
+
+export function topicNames(prefix: string): TopicNames {
+  return {
+    of: ({ name }) => prefix + name,
+    deadLettersOf: ({ name }) => `${prefix}${name}-dead-letters`,
+    subjectOf: ({ name }) => `${prefix}${name}-value`,
+    group: (name) => prefix + name,
+  };
+}
+
+type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
+
+/** Size of everything around the value of a record: key, headers, batch framing. */
+const recordSlackBytes = 64 * 1024;
+/** Size of the headers that a dead-letter record adds. */
+const deadLetterSlackBytes = 64 * 1024;
+/** Topics with at least this many replicas get `min.insync.replicas` 2. */
+const replicasWithQuorum = 3;
+const metadataAttempts = 50;
+
+export interface RequiredTopic {
+  readonly name: string;
+  readonly deadLetters: boolean;
+}
+
+/** The topics that must exist in Kafka: one for the events of each topic and one for its dead-letter records. */
+export function requiredTopics(topics: readonly Topic[], names: TopicNames): RequiredTopic[] {
+  return topics.flatMap((topic) => [
+    { name: names.of(topic), deadLetters: false },
+    { name: names.deadLettersOf(topic), deadLetters: true },
+  ]);
+}
+
+/**
+ * Creates those of `topics` that do not exist, and waits until each partition has a leader. Does not alter existing topics.
+ *
+ * @returns the number of partitions of each topic, by name.
+ * @throws TOPIC_UNUSABLE if a run of the maximum size would not fit, and what Kafka throws.
+ */
+export async function ensureTopics(
+  admin: Admin,
+  topics: readonly RequiredTopic[],
+  config: TopicConfig,
+  logger: Logger,
+): Promise<ReadonlyMap<string, number>> {
+  const present = new Set(await admin.listTopics());
+  const missing = topics.filter(({ name }) => !present.has(name));
+  if (missing.length > 0) await create(admin, missing, config);
+  const shapes = await fetchShapes(
+    admin,
+    topics.map(({ name }) => name),
+    config.kafkaBrokers,
+  );
+  await compare(admin, topics, shapes, config, logger);
+  // A newly elected broker may not know yet that it leads. Fetch offsets from it, so that the first publish and the
+  // first read find a leader.
+  await Promise.all(topics.map(({ name }) => admin.fetchTopicOffsets(name)));
+  return new Map([...shapes].map(([name, { partitions }]) => [name, partitions]));
+}
+
+/** Value that `max.message.bytes` of the topic must have at least. */
+function maxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
+  return maxRunBytes + recordSlackBytes + (deadLetters ? deadLetterSlackBytes : 0);
+}
+
+async function create(admin: Admin, missing: readonly RequiredTopic[], config: TopicConfig): Promise<void> {
+  const { kafkaPartitions, kafkaReplication } = config;
+  const replicas = kafkaReplication ?? (await defaultReplication(admin));
+  try {
+    await admin.createTopics({
+      waitForLeaders: true,
+      topics: missing.map((topic) => ({
+        topic: topic.name,
+        numPartitions: kafkaPartitions,
+        replicationFactor: kafkaReplication ?? -1,
+        configEntries: [
+          { name: 'max.message.bytes', value: String(maxMessageBytes(topic, config)) },
+          ...(replicas >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
+        ],
+      })),
+    });
+  } catch (error) {
+    // Another process may create the same topics at the same time.
+    const kinds = kindsOf(error).concat(...((error as { errors?: unknown[] }).errors ?? []).map(kindsOf));
+    const harmless = [
+      'TOPIC_ALREADY_EXISTS',
+      'LEADER_NOT_AVAILABLE',
+      'KafkaJSAggregateError',
+      'KafkaJSCreateTopicError',
+    ];
+    if (!kinds.includes('TOPIC_ALREADY_EXISTS')) throw error;
+    if (kinds.some((kind) => /^[A-Z_]+$/.test(kind) && !harmless.includes(kind))) throw error;
+  }
+}
+
+/**
+ * The broker's `default.replication.factor`; 0 if this user may not read it, and {@link compare} then warns if the
+ * quorum is too small.
+ */
+async function defaultReplication(admin: Admin): Promise<number> {
+  const { controller } = await admin.describeCluster();
+  try {
+    const { resources } = await admin.describeConfigs({
+      includeSynonyms: false,
+      resources: [
+        {
+          type: kafkajs.ConfigResourceTypes.BROKER,
+          name: String(controller ?? 0),
+          configNames: ['default.replication.factor'],
+        },
+      ],
+    });
+    return Number(resources[0]?.configEntries[0]?.configValue ?? 0);
+  } catch (error) {
+    if (!isDenied(error)) throw error;
+    return 0;
+  }
+}
+
+interface Shape {
+  readonly partitions: number;
+  readonly replicas: number;
+}
+
+/** Fetches partitions and replicas of the topics; retries, because brokers learn of a new topic with a delay. */
+async function fetchShapes(
+  admin: Admin,
+  names: readonly string[],
+  brokers: string | undefined,
+): Promise<Map<string, Shape>> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      const { topics } = await admin.fetchTopicMetadata({ topics: [...names] });
+      if (topics.length === names.length && topics.every(({ partitions }) => partitions.length > 0)) {
+        return new Map(
+          topics.map(({ name, partitions }) => [
+            name,
+            { partitions: partitions.length, replicas: Math.min(...partitions.map((each) => each.replicas.length)) },
+          ]),
+        );
+      }
+    } catch (error) {
+      if (attempt >= metadataAttempts || !isOfKind(error, ['UNKNOWN_TOPIC_OR_PARTITION'])) throw error;
+    }
+    if (attempt >= metadataAttempts) {
+      // Transient: brokers that restart or elect leaders learn of the topics later.
+      const reason = `the brokers do not have the topics yet: ${names.join(', ')}`;
+      throw runlakeError('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason });
+    }
+    await pause(100);
+  }
+}
+
+/** Requires that the largest run fits, and warns about other differences from the configuration. */
+async function compare(
+  admin: Admin,
+  topics: readonly RequiredTopic[],
+  shapes: ReadonlyMap<string, Shape>,
+  config: TopicConfig,
+  logger: Logger,
+): Promise<void> {
+  const found = await fetchTopicSettings(admin, topics).catch((error: unknown) => {
+    if (!isDenied(error)) throw error;
+    logger.warn('this Kafka user may not read topic configurations; Runlake does not check them');
+    return new Map<string, TopicSettings>();
+  });
+  requireMessageSizes(topics, found, config);
+  for (const topic of topics) {
+    const { partitions, replicas } = shapes.get(topic.name) as Shape;
+    const differs = { topic: topic.name, partitions, replicas };
+    if (partitions !== config.kafkaPartitions) {
+      logger.warn(
+        differs,
+        `the topic does not have the configured ${config.kafkaPartitions} partitions; Runlake does not alter it`,
+      );
+    }
+    if (config.kafkaReplication !== undefined && replicas < config.kafkaReplication) {
+      logger.warn(
+        differs,
+        `the topic does not have the configured ${config.kafkaReplication} replicas; Runlake does not alter it`,
+      );
+    }
+    const quorum = found.get(topic.name)?.minInsyncReplicas ?? 2;
+    if (replicas >= replicasWithQuorum && quorum < 2) {
+      logger.warn(differs, 'min.insync.replicas of the topic is 1: accepted events may be lost when a broker fails');
+    }
+  }
+}
+
+/** Settings of a topic in Kafka; NaN if the broker does not name one. */
+export interface TopicSettings {
+  readonly maxMessageBytes: number;
+  readonly minInsyncReplicas: number;
+}
+
+export async function fetchTopicSettings(
+  admin: Admin,
+  topics: readonly RequiredTopic[],
+): Promise<Map<string, TopicSettings>> {
+  const configNames = ['max.message.bytes', 'min.insync.replicas'];
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: topics.map(({ name }) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name, configNames })),
+  });
+  return new Map(
+    resources.map(({ resourceName, configEntries }) => {
+      const values = new Map(configEntries.map(({ configName, configValue }) => [configName, Number(configValue)]));
+      const [maxMessageBytes, minInsyncReplicas] = configNames.map((name) => values.get(name) ?? Number.NaN);
+      return [resourceName, { maxMessageBytes, minInsyncReplicas } as TopicSettings];
+    }),
+  );
+}
+
+/** @throws TOPIC_UNUSABLE if a run of the maximum size does not fit into one of the topics. */
+export function requireMessageSizes(
+  topics: readonly RequiredTopic[],
+  settings: ReadonlyMap<string, TopicSettings>,
+  config: Pick<Config, 'maxRunBytes'>,
+): void {
+  for (const topic of topics) {
+    const needed = maxMessageBytes(topic, config);
+    const found = settings.get(topic.name)?.maxMessageBytes ?? needed;
+    if (found < needed) {
+      const variable = 'RUNLAKE_MAX_RUN_BYTES';
+      const property = 'max.message.bytes';
+      throw runlakeError('TOPIC_UNUSABLE', { topic: topic.name, property, found, needed, variable });
+    }
+  }
+}
+
+/** Whether Kafka refused a request because this user may not make it. */
+function isDenied(error: unknown): boolean {
+  return kindsOf(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'));
+}

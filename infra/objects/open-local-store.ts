@@ -1,0 +1,231 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, lstat, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join, sep } from 'node:path';
+import { isSystemError } from '../embedded/private-file.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import {
+  chunkBytes,
+  destinationError,
+  fillFrom,
+  isMissing,
+  joinKey,
+  type ObjectCall,
+  type ObjectStep,
+  type ObjectStore,
+  openSource,
+  readAtMost,
+} from './object-store.ts';
+
+export interface LocalOptions {
+  /** The root folder, which only the operator configures. It must exist. */
+  readonly root: string;
+  /** Folders below the root, joined by `/`. */
+  readonly prefix: string;
+}
+
+/**
+ * Opens a folder below the root for local exports. Messages contain paths relative to the root, because callers must
+ * not see it.
+ */
+export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
+  const pathOf = (key: string) => joinKey(prefix, key);
+  const attempt = async <Result>(
+    step: ObjectStep,
+    key: string,
+    signal: AbortSignal | undefined,
+    work: (call: ObjectCall) => Promise<Result>,
+  ): Promise<Result> => {
+    signal?.throwIfAborted();
+    const call = { step, where: pathOf(key) };
+    try {
+      return await work(call);
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw localError(error, call);
+    }
+  };
+  const locationOf = (key: string, call: ObjectCall, make?: boolean) => resolveBelow(root, pathOf(key), call, make);
+
+  return {
+    pathOf,
+    reach: ({ signal } = {}) =>
+      attempt('reach', '', signal, async (call) => {
+        const isFolder = (await stat(await realpath(root))).isDirectory();
+        if (!isFolder)
+          throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'the root for local exports is a file');
+      }),
+    put: (key, body, { signal } = {}) =>
+      attempt('write', key, signal, async (call) => {
+        const path = await locationOf(key, call, true);
+        await writeWhole(path, draftPath(path, newDraftName()) as string, (file) => file.writeFile(body));
+      }),
+    get: (key, { maxBytes, signal }) =>
+      attempt('read', key, signal, async (call) => {
+        const file = await open(await locationOf(key, call), constants.O_RDONLY | constants.O_NOFOLLOW);
+        try {
+          return await readAtMost(file.createReadStream({ autoClose: false }), maxBytes);
+        } finally {
+          await file.close();
+        }
+      }),
+    stat: (key, { signal } = {}) =>
+      attempt('read', key, signal, async (call) => {
+        const { size } = await lstat(await locationOf(key, call));
+        return { bytes: size, etag: undefined };
+      }).catch((error) => {
+        if (isMissing(error)) return undefined;
+        throw error;
+      }),
+    delete: (key, { signal } = {}) =>
+      attempt('delete', key, signal, async (call) => rm(await locationOf(key, call), { force: true })),
+    upload: (key, from, { signal, recordUpload, mayReplace, onProgress } = {}) =>
+      attempt('upload', key, signal, async (call) => {
+        const source = await openSource(from);
+        try {
+          const { size } = await source.stat();
+          const path = await locationOf(key, call, true);
+          const draftName = newDraftName();
+          await recordUpload?.(draftName);
+          const hash = createHash('sha256');
+          let bytes = 0;
+          const write = async (file: FileHandle) => {
+            const buffer = Buffer.allocUnsafe(Math.min(chunkBytes, size));
+            while (bytes < size) {
+              signal?.throwIfAborted();
+              const chunk = buffer.subarray(0, size - bytes);
+              await fillFrom(source, chunk, bytes, [hash]);
+              await file.appendFile(chunk);
+              bytes += chunk.length;
+              onProgress?.(bytes);
+            }
+            await mayReplace?.();
+          };
+          await writeWhole(path, draftPath(path, draftName) as string, write);
+          return { bytes, sha256: hash.digest('hex') };
+        } finally {
+          await source.close();
+        }
+      }),
+    abortUploads: async (key, uploadIds, { signal } = {}) => {
+      for (const id of uploadIds) {
+        await attempt('delete', key, signal, async (call) => {
+          const draft = draftPath(await locationOf(key, call), id);
+          if (draft !== undefined) await rm(draft, { force: true });
+        });
+      }
+    },
+    close: async () => undefined,
+  };
+}
+
+const outside = (call: ObjectCall) =>
+  destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'its prefix leads out of the folder for local exports');
+
+/** Parts that are not allowed in a path: empty, `.`, `..`, or with a NUL character. */
+const notAPart = /^(?:\.{1,2})?$|\0/;
+
+/**
+ * Returns the absolute path of `name` below `root`, and creates its folder if `make` is set. The path cannot leave the
+ * root, neither by its name nor by a symbolic link.
+ *
+ * @throws DESTINATION_BUCKET_NOT_VALID, and errors of the file system.
+ */
+async function resolveBelow(root: string, name: string, call: ObjectCall, make = false): Promise<string> {
+  if (name.split('/').some((part) => notAPart.test(part))) throw outside(call);
+  const top = await realpath(root);
+  const path = join(top, name);
+  const folder = dirname(path);
+  // Checked before folders are created, because a link in the existing part of the path decides where they would be.
+  await requireBelow(top, await realpathOfWhatIsThere(folder), call);
+  if (make) {
+    await mkdir(folder, { recursive: true });
+    await requireBelow(top, await realpath(folder), call);
+  }
+  return path;
+}
+
+async function realpathOfWhatIsThere(folder: string): Promise<string> {
+  for (let path = folder; ; path = dirname(path)) {
+    try {
+      return await realpath(path);
+    } catch (error) {
+      if (!isSystemError(error, 'ENOENT') || dirname(path) === path) throw error;
+    }
+  }
+}
+
+async function requireBelow(top: string, real: string, call: ObjectCall): Promise<void> {
+  const start = top.endsWith(sep) ? top : top + sep;
+  if (real !== top && !real.startsWith(start)) throw outside(call);
+}
+
+const draftForm = /^\.draft-[0-9a-f]{24}$/;
+
+const newDraftName = (): string => `.draft-${randomBytes(12).toString('hex')}`;
+
+/** Returns the path of the draft of `path` with that name, or undefined if it is not a draft name. */
+function draftPath(path: string, draftName: string): string | undefined {
+  return draftForm.test(draftName) && basename(path) !== draftName ? join(dirname(path), draftName) : undefined;
+}
+
+/**
+ * Writes a file atomically.
+ *
+ * Invariant: a reader of `path` sees the previous file or the complete new file, even after a crash of the machine.
+ *
+ * 1. Write to a draft in the same folder, with a name that cannot be mistaken for an exported file.
+ * 2. Sync the draft to disk.
+ * 3. Rename it, and sync the folder to disk.
+ * A failure before step 3 deletes the draft. The draft of a killed process is later deleted by its recorded name.
+ */
+async function writeWhole(path: string, draft: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
+  try {
+    const file = await open(draft, 'wx', 0o644);
+    try {
+      await write(file);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  }
+  const folder = await open(dirname(path), 'r');
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+type Known = readonly [code: Parameters<typeof destinationError>[0], reason: string];
+
+const denied: Known = ['DESTINATION_ACCESS_DENIED', 'the user that runs Runlake has no permission'];
+const full: Known = ['DESTINATION_UNAVAILABLE', 'the disk is full'];
+
+const byCode: Readonly<Record<string, Known>> = {
+  EACCES: denied,
+  EPERM: denied,
+  EROFS: ['DESTINATION_ACCESS_DENIED', 'the file system is read-only'],
+  ENOENT: ['DESTINATION_BUCKET_NOT_VALID', 'the folder for local exports does not exist'],
+  ENOTDIR: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],
+  EISDIR: ['DESTINATION_BUCKET_NOT_VALID', 'a folder has the name of the object'],
+  EEXIST: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],
+  ENAMETOOLONG: ['DESTINATION_BUCKET_NOT_VALID', 'its name is too long'],
+  ELOOP: ['DESTINATION_BUCKET_NOT_VALID', 'its path contains a loop of symbolic links'],
+  ENOSPC: full,
+  EDQUOT: full,
+};
+
+/** Converts a file system error to an error of the catalogue. */
+function localError(raw: unknown, call: ObjectCall): RunlakeError {
+  if (isRunlakeError(raw)) return raw;
+  const code = String((raw as NodeJS.ErrnoException | undefined)?.code);
+  if (code === 'ENOENT' && call.step === 'read')
+    return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where });
+  const [name, reason] = byCode[code] ?? ['DESTINATION_UNAVAILABLE', `the file system returned ${code}`];
+  return destinationError(name, call, reason, raw);
+}

@@ -1,0 +1,137 @@
+import type { ColumnForm } from '../../infra/duckdb/encode-request.ts';
+import type { ExportField } from '../../schemas/parquet/run-columns.ts';
+import type { Unplaced } from '../runs/dotted-orders.ts';
+import { type RunColumn, runColumns } from '../runs/run-columns.ts';
+import { defaultRunType } from '../runs/run-scope.ts';
+import type { ExportFormat } from './record.ts';
+
+/** How a field is derived from the merged row of a run. */
+export interface ChunkColumn {
+  /** Expression over `runs FINAL`; undefined if nothing fills the field. Same value as in `pipelines/runs/run-fields.ts`. */
+  readonly sql: string | undefined;
+  /** Meaning of the value; its form in the file also depends on the format version. */
+  readonly kind: 'text' | 'integer' | 'boolean' | 'micros' | 'json-text' | 'list';
+  /** What `derived-values.ts` adds if the row does not contain the value. */
+  readonly derived?: 'ancestry' | 'feedback' | 'figures';
+}
+
+const of = (column: RunColumn, absent?: string) =>
+  absent === undefined ? runColumns[column] : `coalesce(${runColumns[column]}, ${absent})`;
+const text = (column: RunColumn, absent?: string): ChunkColumn => ({ sql: of(column, absent), kind: 'text' });
+const count = (column: RunColumn): ChunkColumn => ({ sql: of(column, '0'), kind: 'integer', derived: 'figures' });
+const cost = (column: RunColumn): ChunkColumn => ({ sql: of(column), kind: 'text', derived: 'figures' });
+const moment = (column: RunColumn): ChunkColumn => ({ sql: of(column), kind: 'micros' });
+
+/** Ids of the ancestors in dotted_order, as a SQL expression. */
+const ancestors = `arrayMap(segment -> right(segment, 36), arrayPopBack(splitByChar('.', ifNull(${runColumns.dottedOrder}, ''))))`;
+const parentOf = runColumns.parentRunId;
+
+export const chunkColumns: Readonly<Record<ExportField, ChunkColumn>> = {
+  id: text('id'),
+  tenant_id: { sql: 'tenant_id', kind: 'text' },
+  session_id: text('projectId'),
+  trace_id: text('traceId'),
+  parent_run_id: {
+    sql: `coalesce(toString(${parentOf}), nullIf(arrayElement(${ancestors}, -1), ''))`,
+    kind: 'text',
+    derived: 'ancestry',
+  },
+  parent_run_ids: {
+    // Ids need no JSON escaping.
+    sql: `if(empty(${ancestors}), '[]', concat('["', arrayStringConcat(${ancestors}, '","'), '"]'))`,
+    kind: 'list',
+    derived: 'ancestry',
+  },
+  reference_example_id: text('referenceExampleId'),
+  name: text('name', "''"),
+  run_type: text('runType', `'${defaultRunType}'`),
+  start_time: moment('startedAtMicros'),
+  end_time: moment('endedAtMicros'),
+  status: {
+    sql: `multiIf(isNotNull(${runColumns.failed}), 'error', isNull(${runColumns.endedAtMicros}), 'pending', 'success')`,
+    kind: 'text',
+  },
+  is_root: { sql: `(id = trace_id OR isNull(${parentOf}))`, kind: 'boolean' },
+  dotted_order: { sql: of('dottedOrder'), kind: 'text', derived: 'ancestry' },
+  trace_tier: { sql: undefined, kind: 'text' },
+  inputs: text('inputs', "'{}'"),
+  outputs: text('outputs'),
+  error: { sql: of('error'), kind: 'json-text' },
+  extra: text('extra'),
+  events: text('events'),
+  tags: { sql: of('tags'), kind: 'list' },
+  feedback_stats: { sql: undefined, kind: 'text', derived: 'feedback' },
+  total_tokens: count('totalTokens'),
+  prompt_tokens: count('promptTokens'),
+  completion_tokens: count('completionTokens'),
+  total_cost: cost('totalCost'),
+  prompt_cost: cost('promptCost'),
+  completion_cost: cost('completionCost'),
+  first_token_time: moment('firstTokenTimeMicros'),
+};
+
+/** ClickHouse types of the source columns. All are nullable. */
+const sourceTypes = {
+  text: 'Nullable(String)',
+  integer: 'Nullable(Int64)',
+  boolean: 'Nullable(Bool)',
+  micros: 'Nullable(Int64)',
+  'json-text': 'Nullable(String)',
+  list: 'Nullable(String)',
+} as const satisfies Record<ChunkColumn['kind'], string>;
+
+/** Columns of a chunk's file beyond the fields, for `derived-values.ts`. */
+export const idColumn = 'beside_id';
+/** For a run sent without dotted_order: the data to derive it from, see {@link readUnplaced}. Otherwise null. */
+export const unplacedColumn = 'beside_unplaced';
+
+const unplaced = [
+  runColumns.id,
+  runColumns.traceId,
+  `ifNull(toString(${parentOf}), '')`,
+  runColumns.keyTimeMicros,
+  runColumns.traceTimeMicros,
+].map((part) => `toString(${part})`);
+
+/** Parses a value of {@link unplacedColumn}. */
+export function readUnplaced(value: string): Unplaced {
+  const [runId = '', traceId = '', parent, startTime, traceTime] = value.split(' ');
+  return {
+    runId,
+    traceId,
+    parentRunId: parent || undefined,
+    startTimeMicros: Number(startTime),
+    traceTimeMicros: Number(traceTime),
+    dottedOrder: undefined,
+  };
+}
+
+/** Select list of a chunk: each field that has a source, and the columns for `derived-values.ts`. */
+export function selectOf(fields: readonly ExportField[]): string {
+  const derivedKinds = listDerivedKinds(fields);
+  const list = fields.flatMap((field) => {
+    const { sql, kind } = chunkColumns[field];
+    return sql === undefined ? [] : [`CAST(${sql} AS ${sourceTypes[kind]}) AS ${sourceName(field)}`];
+  });
+  if (derivedKinds.size > 0) list.push(`toString(id) AS ${idColumn}`);
+  if (derivedKinds.has('ancestry')) {
+    list.push(`if(isNull(${runColumns.dottedOrder}), concat(${unplaced.join(", ' ', ")}), NULL) AS ${unplacedColumn}`);
+  }
+  // ClickHouse cannot write a file without columns.
+  return list.length === 0 ? '1 AS beside_nothing' : list.join(', ');
+}
+
+export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<NonNullable<ChunkColumn['derived']>> {
+  return new Set(fields.flatMap((field) => chunkColumns[field].derived ?? []));
+}
+
+/** Column that holds the field in the chunk's file and in the file beside it. */
+export const sourceName = (field: ExportField) => `field_${field}`;
+
+/** Form of the field in a file of that format version. */
+export function formOf(field: ExportField, version: ExportFormat['version']): ColumnForm {
+  const { kind } = chunkColumns[field];
+  if (kind === 'list') return version === 'v1' ? 'text' : 'json-list';
+  if (kind === 'micros') return version === 'v1' ? 'time' : 'zoned-time';
+  return kind;
+}

@@ -1,0 +1,278 @@
+/** Finds and reads the members of an export run, one chunk after another. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { DerivedFile, ParquetFacts } from '../../infra/duckdb/encode-request.ts';
+import type { Encoder } from '../../infra/duckdb/encoder.ts';
+import type { ExportField } from '../../schemas/parquet/run-columns.ts';
+import { runBytes } from '../runs/run-columns.ts';
+import { selectOf } from './chunk-columns.ts';
+import { readDerivedValues } from './derived-values.ts';
+import { isMember, type MembersCondition, memberOrder, membersCondition } from './members.ts';
+import type { ExportFormat, ExportScope } from './record.ts';
+
+/**
+ * Position of a run in the order of an export: key time, then trace id, then run id, compared as ClickHouse compares them.
+ */
+export interface ExportCursor {
+  readonly startTimeMicros: number;
+  readonly traceId: string;
+  readonly runId: string;
+}
+
+/** Consecutive members of a scope: those after `after` up to and including `last`. */
+export interface ExportChunk {
+  /** Undefined: from the start of the window. */
+  readonly after: ExportCursor | undefined;
+  readonly last: ExportCursor;
+  /** Number of members when the chunk was found; later deletions can only reduce it. */
+  readonly rows: number;
+  /** Total size of the JSON columns. */
+  readonly bytes: number;
+}
+
+/**
+ * Limits the total size of large runs in a chunk: the encoder may hold all of them at once, even if they are few among
+ * many small ones.
+ */
+const heavyRunBytes = 256 * 1024;
+const maxHeavyBytes = 48 * 1024 * 1024;
+
+export interface ChunkLimits {
+  /** At least 1. */
+  readonly rows: number;
+  /** Total size of the JSON columns. One run always fits. */
+  readonly bytes: number;
+}
+
+/**
+ * Finds the next chunk: the members of `scope` after `after`, as many as the limits allow; without `after`, from the
+ * start of the window. Reads keys and sizes only.
+ *
+ * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the
+ * chunk is full:
+ *
+ *   1. A probe without `FINAL` reads start times after the last key in key order, as many as runs are missing, and
+ *      stops. The time range up to the last of them contains at most that many runs, plus all ties of its last
+ *      timestamp.
+ *   2. Keys and sizes in that range are read with `FINAL`; the chunk ends at the last run that fits.
+ *   3. If rows merged or are not members, the chunk is still below its limit, and the search continues after the range.
+ *
+ * @returns undefined if no member is left.
+ * @throws errors of ClickHouse, or the reason of `signal`.
+ */
+export async function findChunk(
+  clickhouse: ClickHouse,
+  scope: ExportScope,
+  after: ExportCursor | undefined,
+  limits: ChunkLimits,
+  signal?: AbortSignal,
+): Promise<ExportChunk | undefined> {
+  const { untilMicrosExclusive } = scope.window;
+  let chunk: ExportChunk | undefined;
+  let heavyBytes = 0;
+  let from = scope.window.fromMicros;
+  while (from < untilMicrosExclusive) {
+    const missing = {
+      rows: limits.rows - (chunk?.rows ?? 0),
+      bytes: limits.bytes - (chunk?.bytes ?? 0),
+      heavyBytes: maxHeavyBytes - heavyBytes,
+    };
+    const position = chunk?.last ?? after;
+    const rangeEnd = await probe(clickhouse, scope, position, from, missing.rows, signal);
+    if (rangeEnd === undefined) break;
+    const found = await findEnd(clickhouse, scope, position, from, rangeEnd, missing, signal);
+    if (found.end !== undefined) {
+      const { ordinal, total, heavy, ...last } = found.end;
+      if (chunk !== undefined && (total > missing.bytes || heavy > missing.heavyBytes)) break;
+      heavyBytes += heavy;
+      chunk = { after, last, rows: (chunk?.rows ?? 0) + ordinal, bytes: (chunk?.bytes ?? 0) + total };
+      if (found.isFull || chunk.rows >= limits.rows) break;
+    }
+    from = rangeEnd;
+  }
+  return chunk;
+}
+
+/** Exclusive end of the time range that contains the next `rows` stored rows; undefined if there are none. */
+async function probe(
+  clickhouse: ClickHouse,
+  scope: ExportScope,
+  after: ExportCursor | undefined,
+  fromMicros: number,
+  rows: number,
+  signal: AbortSignal | undefined,
+): Promise<number | undefined> {
+  const { untilMicrosExclusive } = scope.window;
+  const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const [row] = await clickhouse.query<{ rows: number; newest: number }>({
+    name: 'probe-export',
+    sql: `SELECT count() AS rows, toUnixTimestamp64Micro(max(t)) AS newest FROM (
+            SELECT start_time AS t FROM runs WHERE ${sql} ORDER BY start_time LIMIT {wanted:UInt64})`,
+    params: { ...params, wanted: rows },
+    ...(signal && { signal }),
+  });
+  if (row === undefined || row.rows === 0) return undefined;
+  return row.rows < rows ? untilMicrosExclusive : row.newest + 1;
+}
+
+interface EndRow {
+  readonly micros: number;
+  readonly trace_id: string;
+  readonly id: string;
+  readonly ordinal: number;
+  readonly total: number;
+  readonly heavy: number;
+  readonly found: number;
+}
+
+interface Filled {
+  /** The last run that fits, its position in the range, and the bytes up to it. If none fits, the first run. */
+  readonly end:
+    | (ExportCursor & { readonly ordinal: number; readonly total: number; readonly heavy: number })
+    | undefined;
+  /** Whether at least one more run follows in the range. */
+  readonly isFull: boolean;
+}
+
+async function findEnd(
+  clickhouse: ClickHouse,
+  scope: ExportScope,
+  after: ExportCursor | undefined,
+  fromMicros: number,
+  untilMicrosExclusive: number,
+  limits: ChunkLimits & { readonly heavyBytes: number },
+  signal: AbortSignal | undefined,
+): Promise<Filled> {
+  const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const [row] = await clickhouse.query<EndRow>({
+    name: 'find-chunk',
+    sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, ordinal, total, heavy, found FROM (
+            SELECT start_time, trace_id, id, row_number() OVER w AS ordinal, sum(bytes) OVER w AS total,
+              sumIf(bytes, bytes > ${heavyRunBytes}) OVER w AS heavy, count() OVER () AS found
+            FROM (
+              SELECT start_time, trace_id, id, ${runBytes} AS bytes
+              FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
+              ORDER BY ${memberOrder} LIMIT {wanted:UInt64})
+            WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
+          WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {wanted:UInt64})
+          ORDER BY ordinal DESC LIMIT 1`,
+    // One row more than fits shows whether the range is exhausted.
+    params: {
+      ...params,
+      wanted: limits.rows + 1,
+      bytes: Math.max(limits.bytes, 0),
+      heavy: Math.max(limits.heavyBytes, 0),
+    },
+    ...(signal && { signal }),
+  });
+  if (row === undefined) return { end: undefined, isFull: false };
+  const { micros, trace_id, id, ordinal, total, heavy, found } = row;
+  return {
+    end: { startTimeMicros: micros, traceId: trace_id, runId: id, ordinal, total, heavy },
+    isFull: found > ordinal,
+  };
+}
+
+const nearRows = 256;
+const maxBlockBytes = 8 * 1024 * 1024;
+const maxBlockRows = 1_024;
+
+/**
+ * Number of rows that ClickHouse may process as one block when it writes the selected runs. The rows of a block go into
+ * one row group of the file, and DuckDB holds a whole group in memory. Blocks must therefore be small if large runs are
+ * close together; otherwise small blocks only cost time. Unmerged rows only make the result smaller.
+ */
+async function blockRows(
+  clickhouse: ClickHouse,
+  { sql, params }: MembersCondition,
+  signal: AbortSignal,
+): Promise<number> {
+  const [row] = await clickhouse.query<{ bytes: number }>({
+    name: 'size-blocks',
+    sql: `SELECT max(near) AS bytes FROM (
+            SELECT sum(bytes) OVER (ORDER BY ${memberOrder} ROWS BETWEEN ${nearRows - 1} PRECEDING AND CURRENT ROW) AS near
+            FROM (SELECT ${memberOrder}, ${runBytes} AS bytes FROM runs WHERE ${sql}))`,
+    params,
+    signal,
+  });
+  const rows = Math.floor((nearRows * maxBlockBytes) / Math.max(row?.bytes ?? 0, 1));
+  return Math.max(1, Math.min(maxBlockRows, rows));
+}
+
+export interface ChunkDeps {
+  readonly clickhouse: ClickHouse;
+  readonly encoder: Encoder;
+}
+
+export interface ChunkRequest {
+  readonly scope: ExportScope;
+  readonly chunk: ExportChunk;
+  readonly format: ExportFormat;
+  /** Absolute path of an existing folder that only this chunk uses: files of an earlier chunk in it would be overwritten. */
+  readonly folder: string;
+}
+
+/** A chunk as files in its folder. */
+export interface ChunkFiles {
+  readonly source: string;
+  readonly derived: DerivedFile | undefined;
+  readonly rows: number;
+  /** Row groups of the source. */
+  readonly groups: ParquetFacts['groups'];
+}
+
+const source = 'chunk.parquet';
+/** A chunk may have gigabytes. */
+const readTimeoutMs = 3_600_000;
+/** DuckDB holds 2,048 rows or one row group of its source in memory, whichever is less. */
+const sourceGroupBytes = 8 * 1024 * 1024;
+const maxSourceGroupRows = 16_384;
+/** Approximate size of a row without its JSON columns. */
+const otherRowBytes = 600;
+
+/**
+ * Reads a chunk with current values into `<folder>/chunk.parquet`: the runs after `chunk.after` up to `chunk.last` that
+ * still belong to the scope, in order. If the fields need it, a second file holds the values that the rows do not
+ * contain.
+ *
+ * @returns the file names, and the row counts from the file's own footer.
+ * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
+ */
+export async function readChunk(
+  { clickhouse, encoder }: ChunkDeps,
+  { scope, chunk, format, folder }: ChunkRequest,
+  signal: AbortSignal,
+): Promise<ChunkFiles> {
+  const fields = format.fields as readonly ExportField[];
+  const condition = membersCondition(scope, chunk);
+  const { sql, params } = condition;
+  const rowBytes = otherRowBytes + chunk.bytes / Math.max(chunk.rows, 1);
+  const groupRows = Math.min(maxSourceGroupRows, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
+  try {
+    await clickhouse.queryToFile({
+      name: 'read-chunk',
+      sql: `SELECT ${selectOf(fields)} FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
+        ORDER BY ${memberOrder}`,
+      params,
+      settings: {
+        max_block_size: String(await blockRows(clickhouse, condition, signal)),
+        output_format_parquet_row_group_size: String(groupRows),
+        output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),
+      },
+      format: 'Parquet',
+      path: join(folder, source),
+      timeoutMs: readTimeoutMs,
+      signal,
+    });
+    const facts = await encoder.inspect({ folder, source }, signal);
+    const derived =
+      facts.rows === 0
+        ? undefined
+        : await readDerivedValues({ clickhouse, encoder }, { scope, condition, fields, folder, source, facts }, signal);
+    return { source, derived, rows: facts.rows, groups: facts.groups };
+  } catch (error) {
+    await rm(join(folder, source), { force: true });
+    throw error;
+  }
+}

@@ -1,0 +1,242 @@
+import { randomUUID } from 'node:crypto';
+import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { LogPosition } from '../../infra/event-log/event-log.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { feedbackEvents, runEvents } from '../../schemas/topics.ts';
+import { formatTimeWithZone } from '../ingest/run-event/times.ts';
+import { liveProjectIds } from '../runs/locate-run.ts';
+import { allTimes } from '../runs/run-columns.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
+import type { ExportDeps, ExportLimits } from './export-deps.ts';
+import { type ExportWithProgress, readExport } from './queries.ts';
+import { type ExportFormat, resolveFields } from './record.ts';
+import { enqueueExport, finishExport } from './states.ts';
+
+/**
+ * Allowance for clocks of processes that differ: an export includes runs that are received up to this long after its
+ * request.
+ */
+const clockSkewMs = 1_000;
+
+interface ExportToInsert {
+  readonly id: string;
+  readonly workspaceId: string;
+  readonly destinationId: string;
+  readonly projectId: string;
+  readonly createdByKeyId: string | null;
+  readonly startTime: string;
+  readonly endTime: string | null;
+  readonly intervalHours: number | null;
+  readonly formatVersion: string;
+  readonly compression: string;
+  readonly exportFields: readonly string[] | null;
+  readonly sourceExportId: string | null;
+  readonly logPosition: Readonly<Record<string, LogPosition>> | null;
+  readonly createdAt: Date;
+}
+
+/**
+ * Inserts the row of an export as CREATED, or of a schedule as RUNNING.
+ *
+ * @returns whether the row was inserted; false if the schedule has already spawned this interval.
+ */
+export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boolean> {
+  const schedule = row.intervalHours !== null;
+  const createdAt = row.createdAt.toISOString();
+  const added = await sql.execute(
+    `INSERT INTO bulk_exports (id, workspace_id, destination_id, project_id, created_by_key_id, start_time, end_time,
+       interval_hours, format, format_version, compression, export_fields, status, status_reason, source_bulk_export_id,
+       next_start_time, log_position, members_until, started_at, created_at, updated_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'Parquet', $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $19)
+     ON CONFLICT (source_bulk_export_id, start_time) DO NOTHING`,
+    [
+      row.id,
+      row.workspaceId,
+      row.destinationId,
+      row.projectId,
+      row.createdByKeyId,
+      row.startTime,
+      row.endTime,
+      row.intervalHours,
+      row.formatVersion,
+      row.compression,
+      row.exportFields,
+      schedule ? 'RUNNING' : 'CREATED',
+      schedule
+        ? 'The schedule creates an export for each interval.'
+        : 'Waiting for `runlake exports` or `runlake all`, and until all events accepted earlier are stored.',
+      row.sourceExportId,
+      schedule ? row.startTime : null,
+      row.logPosition,
+      new Date(row.createdAt.getTime() + clockSkewMs).toISOString(),
+      schedule ? createdAt : null,
+      createdAt,
+    ],
+  );
+  return added > 0;
+}
+
+const unfinished = `SELECT count(*) AS there FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
+  WHERE w.organization_id = $1 AND e.finished_at IS NULL`;
+
+/**
+ * Rolls back the transaction that inserted an export or a schedule if the organisation is then above its limit.
+ *
+ * @throws LIMIT_REACHED
+ */
+async function requireExportQuota(
+  tx: Sql,
+  workspaceId: string,
+  schedule: boolean,
+  { exportMaxSchedules, exportMaxUnfinished }: Pick<ExportLimits, 'exportMaxSchedules' | 'exportMaxUnfinished'>,
+): Promise<void> {
+  if (schedule) {
+    const count = `${unfinished} AND e.interval_hours IS NOT NULL`;
+    await enforceLimit(tx, { workspaceId }, { most: exportMaxSchedules, count }, () =>
+      runlakeError('LIMIT_REACHED', {
+        limit: exportMaxSchedules,
+        what: 'scheduled bulk exports',
+        instead: 'Cancel those that are not needed',
+      }),
+    );
+    return;
+  }
+  const count = `${unfinished} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
+  await enforceLimit(tx, { workspaceId }, { most: exportMaxUnfinished, count }, () =>
+    runlakeError('LIMIT_REACHED', {
+      limit: exportMaxUnfinished,
+      what: 'bulk exports that are not finished',
+      instead: 'Wait until some of them have ended, or cancel them',
+    }),
+  );
+}
+
+export interface NewExport {
+  readonly destinationId: string;
+  readonly projectId: string;
+  readonly startTimeMicros: number;
+  /** Exclusive. Undefined for a schedule. */
+  readonly endTimeMicros: number | undefined;
+  readonly intervalHours: number | undefined;
+  readonly formatVersion: ExportFormat['version'];
+  readonly compression: ExportFormat['compression'];
+  /** Undefined: all fields. */
+  readonly exportFields: readonly string[] | undefined;
+}
+
+const dayMicros = 86_400_000_000;
+/** Maximum time range of one export: ten years, which is more than the tables keep. */
+const maxDays = 3_660;
+/** Unknown fields that an error names. */
+const maxNamedFields = 5;
+
+/**
+ * Creates an export, or a schedule if `intervalHours` is given. Membership is frozen now: the runs first received until
+ * the creation time plus the allowed clock skew. The log-end offsets are read after that time, so that they cover every
+ * run accepted before it. An export is queued at once.
+ *
+ * @throws INVALID_REQUEST with the invalid fields; LIMIT_REACHED; NOT_FOUND if the workspace lacks the project or the
+ *   destination; errors of the log and the database.
+ */
+export async function createExport(
+  deps: ExportDeps,
+  owner: { readonly workspaceId: string; readonly keyId: string },
+  request: NewExport,
+): Promise<ExportWithProgress> {
+  const errors = validateExport(request, deps.now());
+  if (errors.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: errors });
+  const { workspaceId } = owner;
+  const { database, limits } = deps;
+  const [project] = await liveProjectIds(database, workspaceId, [request.projectId]);
+  if (project === undefined) throw runlakeError('NOT_FOUND', { what: 'Session' });
+
+  const id = randomUUID();
+  const createdAt = deps.now();
+  const schedule = request.intervalHours !== undefined;
+  const logPosition = schedule ? null : await readLogEndOffsets(deps);
+  await database.transaction(async (tx) => {
+    // The lock keeps a concurrent deletion of the destination waiting.
+    const [destination] = await tx.query(
+      `SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR SHARE`,
+      [request.destinationId, workspaceId],
+    );
+    if (destination === undefined) throw runlakeError('NOT_FOUND', { what: 'Bulk export destination' });
+    await insertExport(tx, {
+      id,
+      workspaceId,
+      destinationId: request.destinationId,
+      projectId: project,
+      createdByKeyId: owner.keyId,
+      startTime: formatTimeWithZone(request.startTimeMicros),
+      endTime: request.endTimeMicros === undefined ? null : formatTimeWithZone(request.endTimeMicros),
+      intervalHours: request.intervalHours ?? null,
+      formatVersion: request.formatVersion,
+      compression: request.compression,
+      exportFields: request.exportFields === undefined ? null : [...new Set(request.exportFields)],
+      sourceExportId: null,
+      logPosition,
+      createdAt,
+    });
+    await requireExportQuota(tx, workspaceId, schedule, limits);
+  });
+  if (!schedule) await enqueueExport(deps, id);
+  return readExport(database, workspaceId, id);
+}
+
+/** Log-end offsets of the topics whose events an export contains, by topic. */
+export async function readLogEndOffsets({ log }: Pick<ExportDeps, 'log'>) {
+  const topics = [runEvents, feedbackEvents];
+  const ends = await Promise.all(topics.map(async (topic) => [topic.name, await log.position(topic)] as const));
+  return Object.fromEntries(ends);
+}
+
+function validateExport(request: NewExport, now: Date): FieldError[] {
+  const { startTimeMicros: start, endTimeMicros: end, intervalHours, exportFields } = request;
+  const errors: FieldError[] = [];
+  const addError = (field: string, type: string, msg: string) => errors.push({ loc: ['body', field], msg, type });
+  const { fromMicros, untilMicrosExclusive } = allTimes;
+  if (start < fromMicros || start >= untilMicrosExclusive) {
+    addError('start_time', 'out_of_range', 'must lie between 1970 and 2260');
+  } else if (intervalHours !== undefined && start < now.getTime() * 1_000 - maxDays * dayMicros) {
+    // A schedule catches up on all past intervals, one after another.
+    addError('start_time', 'out_of_range', `must lie at most ${maxDays} days ago`);
+  }
+  if (intervalHours === undefined && end === undefined) {
+    addError('end_time', 'missing', 'is required if interval_hours is absent');
+  } else if (intervalHours !== undefined && end !== undefined) {
+    addError('end_time', 'not_allowed', 'must be absent if interval_hours is given');
+  } else if (end !== undefined) {
+    if (end <= start) addError('end_time', 'out_of_range', 'must be later than start_time');
+    else if (end > untilMicrosExclusive) addError('end_time', 'out_of_range', 'must lie between 1970 and 2260');
+    else if (end - start > maxDays * dayMicros) {
+      addError('end_time', 'out_of_range', `must be at most ${maxDays} days after start_time`);
+    }
+  }
+  if (exportFields?.length === 0) addError('export_fields', 'too_short', 'must name at least one field, or be absent');
+  const { unknown } = resolveFields(exportFields);
+  if (unknown.length > 0) {
+    const names = unknown.slice(0, maxNamedFields).map((name) => `'${name}'`);
+    const more = unknown.length > maxNamedFields ? ` and ${unknown.length - maxNamedFields} more` : '';
+    addError('export_fields', 'unknown_field', `unknown field ${names.join(', ')}${more}`);
+  }
+  return errors;
+}
+
+/**
+ * Cancels an export or a schedule, and its unfinished export runs; workers notice within two seconds. Exports that a
+ * schedule has already spawned continue. Cancelling a cancelled export has no effect.
+ *
+ * @throws NOT_FOUND; EXPORT_FINISHED if the export ended in another state.
+ */
+export async function cancelExport(
+  deps: ExportDeps,
+  workspaceId: string,
+  exportId: string,
+): Promise<ExportWithProgress> {
+  const { database } = deps;
+  await readExport(database, workspaceId, exportId);
+  await finishExport(deps, exportId, { to: 'CANCELLED', reason: 'It was cancelled.' });
+  const now = await readExport(database, workspaceId, exportId);
+  if (now.status !== 'CANCELLED') throw runlakeError('EXPORT_FINISHED', { status: now.status });
+  return now;
+}

@@ -1,0 +1,253 @@
+/**
+ * Reads the values of a chunk that its rows do not contain: tokens and costs of runs with model calls below them,
+ * dotted orders of runs that were sent without one, and feedback statistics.
+ *
+ * The values go into a CSV file with one line for each row of the chunk, in the same order, so that the encoder can
+ * read both files in parallel. Usually there are no such values and no file. Lines are written in batches, so that
+ * memory does not grow with the chunk, except for the ids of runs with feedback and the figures of runs with model
+ * calls below them.
+ */
+
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { DerivedFile, ParquetFacts } from '../../infra/duckdb/encode-request.ts';
+import type { Encoder } from '../../infra/duckdb/encoder.ts';
+import { workFileError } from '../../infra/errors/work-file-error.ts';
+import type { ExportField } from '../../schemas/parquet/run-columns.ts';
+import { feedbackStats } from '../feedback/feedback-stats.ts';
+import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
+import { ancestorIds, dottedOrderOf, type Unplaced } from '../runs/dotted-orders.ts';
+import { readMembersOfTraces } from '../runs/trace-facts.ts';
+import { chunkColumns, idColumn, listDerivedKinds, readUnplaced, sourceName, unplacedColumn } from './chunk-columns.ts';
+import type { MembersCondition } from './members.ts';
+import type { ExportScope } from './record.ts';
+
+/** One CSV line (RFC 4180) with all values quoted; an absent value is empty. */
+function csvLine(values: readonly (string | undefined)[]): string {
+  return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
+}
+
+/** A file to append lines to. Every method throws WORK_FILE_UNUSABLE if writing fails. */
+class LineFile {
+  maxLineBytes = 0;
+  readonly #path: string;
+  #file: FileHandle | undefined;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Each line includes its line end. */
+  async write(lines: readonly string[]): Promise<void> {
+    for (const line of lines) this.maxLineBytes = Math.max(this.maxLineBytes, Buffer.byteLength(line));
+    try {
+      this.#file ??= await open(this.#path, 'w', 0o600);
+      await this.#file.appendFile(lines.join(''));
+    } catch (error) {
+      throw workFileError(this.#path, error);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close().catch((error: unknown) => {
+      throw workFileError(this.#path, error);
+    });
+    this.#file = undefined;
+  }
+
+  async remove(): Promise<void> {
+    await this.#file?.close().catch(() => {});
+    await rm(this.#path, { force: true });
+  }
+}
+
+/** Reads a file line by line. @throws WORK_FILE_UNUSABLE. */
+async function* readLines(path: string): AsyncGenerator<string> {
+  const stream = createReadStream(path);
+  try {
+    for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) yield line;
+  } catch (error) {
+    throw workFileError(path, error);
+  } finally {
+    stream.destroy();
+  }
+}
+
+interface DerivedRequest {
+  readonly scope: ExportScope;
+  /** Keys of the chunk. */
+  readonly condition: MembersCondition;
+  readonly fields: readonly ExportField[];
+  readonly folder: string;
+  readonly source: string;
+  /** Footer of the source file. */
+  readonly facts: ParquetFacts;
+}
+
+interface Deps {
+  readonly clickhouse: ClickHouse;
+  readonly encoder: Encoder;
+}
+
+const listing = 'rows.csv';
+const file = 'derived.csv';
+/** First column of each line: a line with a single empty value would be blank. */
+const there = '1';
+const figuresTimeoutMs = 900_000;
+/** Rows per batch. */
+const batchRows = 1_000;
+
+/** One row of the chunk: its run, and the data to derive its dotted order if it has none. */
+interface ChunkRow {
+  readonly runId: string;
+  readonly unplaced: Unplaced | undefined;
+}
+
+/** @returns the file, or undefined if no row needs one. @throws as `readChunk`; then it leaves no file. */
+export async function readDerivedValues(
+  deps: Deps,
+  request: DerivedRequest,
+  signal: AbortSignal,
+): Promise<DerivedFile | undefined> {
+  const { fields, folder, source, facts } = request;
+  const wanted = fields.filter((field) => chunkColumns[field].derived !== undefined);
+  const derivedKinds = listDerivedKinds(fields);
+  const hasUnplaced = derivedKinds.has('ancestry') && facts.nulls[unplacedColumn] !== facts.rows;
+  const withFeedback = derivedKinds.has('feedback')
+    ? await findRunsWithFeedback(deps.clickhouse, request, signal)
+    : none;
+  const figures = derivedKinds.has('figures')
+    ? await sumChunkFigures(deps.clickhouse, request, signal)
+    : new Map<string, Figures>();
+  if (!hasUnplaced && withFeedback.size === 0 && figures.size === 0) return undefined;
+  const lines = new LineFile(join(folder, file));
+  try {
+    const columns = derivedKinds.has('ancestry') ? [idColumn, unplacedColumn] : [idColumn];
+    await deps.encoder.list({ folder, source, target: listing, columns }, signal);
+    for await (const batch of readBatches(join(folder, listing))) {
+      signal.throwIfAborted();
+      const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
+      const ids = batch.map(({ runId }) => runId).filter((id) => withFeedback.has(id));
+      const stats = await feedbackStats(deps.clickhouse, request.scope.tenantId, ids);
+      await lines.write(
+        batch.map(({ runId }) =>
+          csvLine([
+            there,
+            ...wanted.map((field) =>
+              formatDerivedValue(field, {
+                ancestry: ancestries.get(runId),
+                stats: stats.get(runId),
+                figures: figures.get(runId),
+              }),
+            ),
+          ]),
+        ),
+      );
+    }
+    await lines.close();
+    return { file, columns: ['there', ...wanted.map(sourceName)], maxLineBytes: lines.maxLineBytes };
+  } catch (error) {
+    await lines.remove();
+    throw error;
+  } finally {
+    await rm(join(folder, listing), { force: true });
+  }
+}
+
+const none: ReadonlySet<string> = new Set();
+
+/** Runs of the chunk that have feedback. If the workspace has no feedback, the runs are not queried. */
+async function findRunsWithFeedback(
+  clickhouse: ClickHouse,
+  { condition: { sql, params } }: DerivedRequest,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const name = 'feedback-of-chunk';
+  const tenant = 'tenant_id = {tenant:UUID}';
+  const any = await clickhouse.query({ name, sql: `SELECT 1 FROM feedback WHERE ${tenant} LIMIT 1`, params, signal });
+  if (any.length === 0) return none;
+  const rows = await clickhouse.query<{ run_id: string }>({
+    name,
+    sql: `SELECT DISTINCT run_id FROM feedback WHERE ${tenant} AND run_id IN (SELECT id FROM runs WHERE ${sql})`,
+    params,
+    signal,
+  });
+  return new Set(rows.map(({ run_id }) => run_id));
+}
+
+async function* readBatches(path: string): AsyncGenerator<ChunkRow[]> {
+  let batch: ChunkRow[] = [];
+  for await (const line of readLines(path)) {
+    // Neither column contains commas or quotes.
+    const [runId = '', unplaced] = line.split(',');
+    batch.push({ runId, unplaced: unplaced ? readUnplaced(unplaced) : undefined });
+    if (batch.length < batchRows) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}
+
+interface Ancestry {
+  readonly dottedOrder: string;
+  readonly parentRunId: string | undefined;
+}
+
+async function deriveAncestries(
+  clickhouse: ClickHouse,
+  { tenantId, projectId }: ExportScope,
+  batch: readonly ChunkRow[],
+): Promise<ReadonlyMap<string, Ancestry>> {
+  const runs = batch.flatMap(({ unplaced }) => unplaced ?? []);
+  const traceIds = [...new Set(runs.filter((run) => run.runId !== run.traceId).map((run) => run.traceId))];
+  const members = await readMembersOfTraces(clickhouse, { tenantId, projectIds: [projectId] }, traceIds);
+  const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
+  return new Map(
+    runs.map((run) => {
+      const dottedOrder = dottedOrderOf(run, byTrace.get(run.traceId) ?? new Map());
+      return [run.runId, { dottedOrder, parentRunId: run.parentRunId }];
+    }),
+  );
+}
+
+/** Tokens and costs of the runs of the chunk that have model calls below them. */
+function sumChunkFigures(
+  clickhouse: ClickHouse,
+  { scope: { tenantId, projectId }, condition: { sql, params } }: DerivedRequest,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, Figures>> {
+  return sumDescendants(clickhouse, {
+    scope: { tenantId, projectIds: [projectId] },
+    traces: `(SELECT trace_id FROM runs WHERE ${sql})`,
+    targets: `(SELECT id FROM runs WHERE ${sql})`,
+    params,
+    signal,
+    timeoutMs: figuresTimeoutMs,
+  });
+}
+
+interface DerivedValues {
+  readonly ancestry: Ancestry | undefined;
+  readonly stats: string | undefined;
+  readonly figures: Figures | undefined;
+}
+
+function formatDerivedValue(field: ExportField, { ancestry, stats, figures }: DerivedValues): string | undefined {
+  switch (chunkColumns[field].derived) {
+    case 'feedback':
+      return stats;
+    case 'figures':
+      return figures?.get(field);
+    default:
+      return ancestry === undefined ? undefined : formatAncestry(field, ancestry);
+  }
+}
+
+function formatAncestry(field: ExportField, { dottedOrder, parentRunId }: Ancestry): string | undefined {
+  const ancestors = ancestorIds(dottedOrder);
+  if (field === 'parent_run_ids') return JSON.stringify(ancestors);
+  return field === 'parent_run_id' ? (parentRunId ?? ancestors.at(-1)) : dottedOrder;
+}

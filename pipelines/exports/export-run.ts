@@ -1,0 +1,280 @@
+/**
+ * The loop of one attempt at an export run: from the members of a day to files in the bucket.
+ *
+ * Invariant: the recorded files contain exactly the members up to the recorded cursor, each once. At most one part can
+ * be in the bucket without being recorded; the checkpoint holds its number, both ends of its chunk, and its path.
+ *
+ *   1. When the run is claimed for the first time, its members are counted.
+ *   2. A part that is pending but not recorded comes first: its uploads are aborted, and exactly its chunk is read
+ *      again under its number, so that it overwrites whatever is in the bucket.
+ *   3. The reader finds the chunk after the last one and reads it into a folder of its own.
+ *   4. The encoder makes a Parquet file of the chunk, which is verified against what was read.
+ *   5. The checkpoint records the part and its chunk as pending. Then the file is uploaded; the id of a multipart
+ *      upload is recorded before its first byte. Then one transaction records the file and moves the cursor. The folder
+ *      is removed.
+ *   6. When no chunk is left, the runs received too late to be members are counted, and the run becomes COMPLETED.
+ *
+ * Steps 3, 4 and 5 run concurrently for three consecutive chunks, each at most one chunk ahead of the next step, so
+ * that at most two chunks are on disk beside the one being uploaded. After a crash or an abort at any point, the next
+ * worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks the fencing token of
+ * this attempt (`checkpoint.ts`).
+ */
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ObjectStore } from '../../infra/objects/object-store.ts';
+import { counter, histogram } from '../../infra/telemetry/metrics.ts';
+import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
+import type { ExportChunk, ExportCursor } from './chunk-reader.ts';
+import type { WorkDeps } from './export-deps.ts';
+import { type ExportRecord, exportColumns, keyOfPart } from './record.ts';
+
+const exportedRows = counter('runlake_export_rows_total', 'Runs in the files that bulk exports have recorded.', []);
+
+const exportedBytes = counter('runlake_export_bytes_total', 'Bytes of files that bulk exports have recorded.', []);
+
+const stageSeconds = histogram(
+  'runlake_export_stage_seconds',
+  'Duration of each stage of a bulk export for one chunk: find, read, encode, upload. The stages of successive chunks overlap.',
+  ['stage'],
+  [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300],
+);
+
+/**
+ * Prefetches one item of `source` while the consumer uses the previous one. Ending early waits for the item in flight,
+ * so that nothing of the source runs afterwards: abort its work first.
+ */
+async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
+  const fetchNext = () => {
+    const fetched = source.next();
+    // The failure surfaces when the consumer awaits this item.
+    fetched.catch(() => undefined);
+    return fetched;
+  };
+  let next = fetchNext();
+  try {
+    for (;;) {
+      const { done, value } = await next;
+      if (done) return;
+      next = fetchNext();
+      yield value;
+    }
+  } finally {
+    await next.catch(() => undefined);
+    await source.return(undefined);
+  }
+}
+
+/** Reads the members of an export run and makes files of them. */
+export interface ChunkSource<Read> {
+  /** Counts the members, and the runs of the window that were received too late. */
+  count(signal: AbortSignal): Promise<{ readonly members: number; readonly late: number }>;
+  /** The chunk after `after`, or the first of the window; undefined if no member is left. */
+  find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportChunk | undefined>;
+  /** Reads a chunk into `folder`, which no other chunk uses. */
+  read(chunk: ExportChunk, folder: string, signal: AbortSignal): Promise<Read>;
+  /** Makes the file to upload, in the same folder; undefined if no run of the chunk is left. */
+  encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart | undefined>;
+  /** Releases its resources. */
+  close(): void;
+}
+
+interface EncodedPart {
+  readonly path: string;
+  readonly rows: number;
+  readonly bytes: number;
+}
+
+interface RunToExport<Read> {
+  readonly source: ChunkSource<Read>;
+  readonly store: Pick<ObjectStore, 'pathOf' | 'upload' | 'abortUploads' | 'delete'>;
+  readonly checkpoint: Checkpoint;
+  /** Used by this attempt only; the caller removes it. */
+  readonly folder: string;
+  /** Object key of a part. */
+  readonly keyOf: (part: number) => string;
+  /** State of the row when the run was claimed. */
+  readonly at: {
+    readonly nextPart: number;
+    readonly rowsTotal: number | null;
+    readonly rowsWritten: number;
+    readonly latestCursor: ExportCursor | null;
+    readonly pendingUpload: PendingUpload | null;
+  };
+}
+
+interface PartToMake {
+  readonly part: number;
+  readonly chunk: ExportChunk;
+  /** Whether an earlier attempt may have written an object under its key. */
+  readonly repeated: boolean;
+}
+
+type PartOnDisk<Made> = PartToMake & { readonly folder: string; readonly made: Made };
+
+/**
+ * @throws errors of the source, the store and the database; EXPORT_ATTEMPT_OVER if another attempt has replaced this
+ *   one; the reason of `signal` after an abort. No work of the attempt continues afterwards.
+ */
+export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSignal): Promise<void> {
+  const { source, checkpoint, at } = run;
+  if (at.rowsTotal === null) {
+    const { members } = await source.count(signal);
+    await checkpoint.recordTotal(members);
+  }
+  let rowsWritten = at.rowsWritten;
+  // If one step fails, the others stop at once: their chunks will not be used.
+  const failed = new AbortController();
+  const steps = AbortSignal.any([signal, failed.signal]);
+  for await (const part of prefetch(encodeChunks(run, prefetch(read(run, steps)), steps))) {
+    try {
+      steps.throwIfAborted();
+      rowsWritten += await writePart(run, part, steps);
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  }
+  const { members, late } = await source.count(signal);
+  // Counts each run of the window that is in no file, including runs that became members behind the cursor.
+  await checkpoint.complete({ lateRuns: Math.max(late, members + late - rowsWritten) });
+}
+
+/** Steps 2 and 3. */
+async function* read<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartOnDisk<Read>> {
+  for await (const next of listParts(run, signal)) {
+    const folder = join(run.folder, `part-${next.part}`);
+    await mkdir(folder, { recursive: true });
+    const made = await timed('read', () => run.source.read(next.chunk, folder, signal));
+    yield { ...next, folder, made };
+  }
+}
+
+async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartToMake> {
+  const { latestCursor, pendingUpload, nextPart } = run.at;
+  let part = nextPart;
+  let after = latestCursor ?? undefined;
+  if (pendingUpload !== null) {
+    const { uploadId, last, rows, bytes } = pendingUpload;
+    part = pendingUpload.part;
+    await run.store.abortUploads(run.keyOf(part), uploadId === null ? [] : [uploadId], { signal });
+    yield { part, chunk: { after: pendingUpload.after ?? undefined, last, rows, bytes }, repeated: true };
+    part += 1;
+    after = last;
+  }
+  for (;;) {
+    const chunk = await timed('find', () => run.source.find(after, signal));
+    if (chunk === undefined) return;
+    yield { part, chunk, repeated: false };
+    part += 1;
+    after = chunk.last;
+  }
+}
+
+/** Step 4. */
+async function* encodeChunks<Read>(
+  run: RunToExport<Read>,
+  chunks: AsyncGenerator<PartOnDisk<Read>>,
+  signal: AbortSignal,
+): AsyncGenerator<PartOnDisk<EncodedPart | undefined>> {
+  for await (const chunk of chunks) {
+    yield { ...chunk, made: await timed('encode', () => run.source.encode(chunk.made, chunk.folder, signal)) };
+  }
+}
+
+/** Step 5. @returns the number of rows added. */
+async function writePart<Read>(
+  { store, checkpoint, keyOf }: RunToExport<Read>,
+  { part, chunk, repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
+  signal: AbortSignal,
+): Promise<number> {
+  const { after, last, rows: found, bytes: chunkBytes } = chunk;
+  const key = keyOf(part);
+  if (made === undefined) {
+    // All runs of the chunk were deleted since it was found. An earlier attempt may have left an unrecorded object,
+    // which is deleted if permitted.
+    if (repeated) await store.delete(key, { signal }).catch(() => undefined);
+    await checkpoint.skipTo(last);
+  } else {
+    const path = store.pathOf(key);
+    const pending = { part, after: after ?? null, last, rows: found, bytes: chunkBytes, path, uploadId: null };
+    await checkpoint.recordPending(pending);
+    const recordUpload = (uploadId: string) => checkpoint.recordUpload(uploadId);
+    const mayReplace = () => checkpoint.confirm();
+    const options = { signal, recordUpload, mayReplace };
+    const { bytes, sha256, etag = null } = await timed('upload', () => store.upload(key, made.path, options));
+    // Aborts uploads of an earlier attempt that reached the store after step 2 had aborted the known ones.
+    if (repeated) await store.abortUploads(key, [], { signal });
+    await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256, etag }, last);
+    exportedRows.inc(made.rows);
+    exportedBytes.inc(bytes);
+  }
+  await rm(folder, { recursive: true, force: true });
+  return made?.rows ?? 0;
+}
+
+async function timed<Result>(
+  stage: 'find' | 'read' | 'encode' | 'upload',
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const end = stageSeconds.startTimer({ stage });
+  try {
+    return await work();
+  } finally {
+    end();
+  }
+}
+
+/** Timeout for a bucket that hangs; the next sweep tries again. */
+const tidyTimeoutMs = 5_000;
+
+/**
+ * Removes from the bucket what a run that did not complete has written but not recorded: a multipart upload, or an
+ * object that no file list contains. Missing permissions are ignored: the run then counts as tidy. Does nothing while a
+ * worker may still be writing. After a transient error or a timeout, a later call tries again.
+ *
+ * @param run With `fence` when the run's last worker calls; this call then ends its lease.
+ * @throws errors of the database.
+ */
+export async function tidyRun(
+  deps: Pick<WorkDeps, 'database' | 'openStore' | 'logger'>,
+  run: Pick<ExportRunRecord, 'id'> & { readonly fence?: number },
+): Promise<void> {
+  const { database, logger } = deps;
+  if (run.fence !== undefined) {
+    await database.execute(
+      'UPDATE bulk_export_runs SET lease_until = NULL WHERE id = $1 AND fence = $2 AND finished_at IS NOT NULL',
+      [run.id, run.fence],
+    );
+  }
+  const [left] = await database.query<ExportRunRecord>(
+    `SELECT ${runColumns} FROM bulk_export_runs AS r
+     WHERE id = $1 AND finished_at IS NOT NULL AND pending_upload IS NOT NULL
+       AND (lease_until IS NULL OR lease_until <= clock_timestamp())`,
+    [run.id],
+  );
+  const pending = left?.pendingUpload;
+  if (left === undefined || pending === undefined || pending === null) return;
+  const [of] = await database.query<ExportRecord>(`SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1`, [
+    left.exportId,
+  ]);
+  if (of === undefined) return;
+  const signal = AbortSignal.timeout(tidyTimeoutMs);
+  try {
+    const store = await deps.openStore(of);
+    try {
+      const key = keyOfPart(of, left, pending.part);
+      await store.abortUploads(key, pending.uploadId === null ? [] : [pending.uploadId], { signal });
+      await store.delete(key, { signal });
+    } finally {
+      await store.close();
+    }
+  } catch (err) {
+    logger.warn({ err, runId: left.id }, 'cannot remove unrecorded objects of an export run from the bucket');
+    if (signal.aborted || (isRunlakeError(err) && err.class === 'transient')) return;
+  }
+  await database.execute(
+    'UPDATE bulk_export_runs SET pending_upload = NULL WHERE id = $1 AND finished_at IS NOT NULL',
+    [left.id],
+  );
+}

@@ -1,0 +1,98 @@
+/**
+ * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first
+ * event was received in time.
+ *
+ * The time of the first event is compared only on merged rows: merging keeps the minimum, so that a run that is patched
+ * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
+ * merges them.
+ */
+import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import type { TimeWindow } from '../runs/run-columns.ts';
+import { scopeCondition } from '../runs/run-scope.ts';
+import type { ExportCursor } from './chunk-reader.ts';
+import type { ExportScope } from './record.ts';
+
+/** Order of an export; within one project it equals the order of the table's sorting key. */
+export const memberOrder = 'start_time, trace_id, id';
+
+export const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
+
+export interface MembersCondition {
+  /** Conditions on the key, joined by AND. They have the same value for all stored rows of a run. */
+  readonly sql: string;
+  readonly params: Readonly<Record<string, QueryParameter>>;
+}
+
+interface MemberRange {
+  readonly after?: ExportCursor | undefined;
+  /** Inclusive. */
+  readonly last?: ExportCursor | undefined;
+  /** Must lie in the window of the scope. */
+  readonly window?: TimeWindow;
+}
+
+/**
+ * Condition for the keys of a scope after `after` up to `last`. The plain bounds on time let ClickHouse prune parts;
+ * the tuple comparisons do not.
+ */
+export function membersCondition(
+  scope: ExportScope,
+  { after, last, window = scope.window }: MemberRange,
+): MembersCondition {
+  const fromMicros = Math.max(window.fromMicros, after?.startTimeMicros ?? window.fromMicros);
+  const untilMicrosExclusive = Math.min(
+    window.untilMicrosExclusive,
+    last === undefined ? window.untilMicrosExclusive : last.startTimeMicros + 1,
+  );
+  const { sql, params } = scopeCondition(
+    { tenantId: scope.tenantId, projectIds: [scope.projectId] },
+    { fromMicros, untilMicrosExclusive },
+  );
+  const conditions = [sql];
+  const values: Record<string, QueryParameter> = { ...params, members_until: scope.membersUntilMicros };
+  for (const [name, sign, cursor] of [
+    ['after', '>', after],
+    ['last', '<=', last],
+  ] as const) {
+    if (cursor === undefined) continue;
+    conditions.push(
+      `(start_time, trace_id, id) ${sign} (fromUnixTimestamp64Micro({${name}_time:Int64}), {${name}_trace:UUID}, {${name}_run:UUID})`,
+    );
+    values[`${name}_time`] = cursor.startTimeMicros;
+    values[`${name}_trace`] = cursor.traceId;
+    values[`${name}_run`] = cursor.runId;
+  }
+  return { sql: conditions.join(' AND '), params: values };
+}
+
+interface MemberCount {
+  /** Members of the scope. */
+  readonly members: number;
+  /** Runs of its window that were received too late to be members. */
+  readonly late: number;
+}
+
+/** A day may hold a hundred million runs. */
+const countTimeoutMs = 900_000;
+
+/**
+ * Counts the runs in the window of a scope, without deleted runs.
+ *
+ * @throws errors of ClickHouse, or the reason of `signal`.
+ */
+export async function countMembers(
+  clickhouse: ClickHouse,
+  scope: ExportScope,
+  signal?: AbortSignal,
+): Promise<MemberCount> {
+  const { sql, params } = membersCondition(scope, {});
+  const [row] = await clickhouse.query<MemberCount>({
+    name: 'count-members',
+    sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late
+          FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,
+    params,
+    timeoutMs: countTimeoutMs,
+    ...(signal && { signal }),
+  });
+  return row ?? { members: 0, late: 0 };
+}

@@ -1,0 +1,148 @@
+import { rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { EncodeRequest, ParquetFacts } from '../../infra/duckdb/encode-request.ts';
+import { compressionInFooter } from '../../infra/duckdb/encode-sql.ts';
+import type { Encoder, EncoderPool } from '../../infra/duckdb/encoder.ts';
+
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-columns.ts';
+
+import { chunkColumns, formOf, sourceName } from './chunk-columns.ts';
+import { type ChunkFiles, type ChunkRequest, findChunk, readChunk } from './chunk-reader.ts';
+import type { WorkDeps } from './export-deps.ts';
+import type { ChunkSource } from './export-run.ts';
+import { countMembers } from './members.ts';
+import type { ExportFormat } from './record.ts';
+
+/** A file that is ready for upload. */
+export interface Part {
+  /** `<folder>/part.parquet`; the caller removes it. */
+  readonly path: string;
+  /** At least 1. */
+  readonly rows: number;
+  /** Size of the file. */
+  readonly bytes: number;
+}
+
+const target = 'part.parquet';
+/** Source: SPEC, format of exports: 120,000 rows or 32 MB per row group. */
+const maxGroupRows = 120_000;
+const maxGroupBytes = 32 * 1024 * 1024;
+
+/**
+ * Makes the Parquet file of a chunk, in the order of the chunk, and verifies its footer against what was read and
+ * against the column table. Row groups have 120,000 rows or about 32 MB, whichever is less. Removes the files that were
+ * read, also after an error.
+ *
+ * @returns undefined if the chunk has no rows; then there is no file.
+ * @throws EXPORT_FILE_INVALID, PARQUET_ENCODER_FAILED, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
+ */
+export async function encodeChunk(
+  { encoder }: { readonly encoder: Encoder },
+  files: ChunkFiles,
+  { folder, format }: Pick<ChunkRequest, 'folder' | 'format'>,
+  signal: AbortSignal,
+): Promise<Part | undefined> {
+  const path = join(folder, target);
+  try {
+    if (files.rows === 0) return undefined;
+    const facts = await encoder.encode(buildRequest(files, folder, format), signal);
+    const reason = findMismatch(facts, files, format);
+    if (reason !== undefined) throw runlakeError('EXPORT_FILE_INVALID', { reason });
+    return { path, rows: facts.rows, bytes: (await stat(path)).size };
+  } catch (error) {
+    await rm(path, { force: true });
+    throw error;
+  } finally {
+    await discardChunk(files, folder);
+  }
+}
+
+async function discardChunk({ source, derived }: ChunkFiles, folder: string): Promise<void> {
+  await rm(join(folder, source), { force: true });
+  if (derived !== undefined) await rm(join(folder, derived.file), { force: true });
+}
+
+function buildRequest(
+  files: ChunkFiles,
+  folder: string,
+  { version, compression, fields }: ExportFormat,
+): EncodeRequest {
+  const { source, derived } = files;
+  return {
+    folder,
+    source,
+    target,
+    derived,
+    columns: (fields as readonly ExportField[]).map((field) => ({
+      name: field,
+      form: formOf(field, version),
+      from: chunkColumns[field].sql === undefined ? undefined : sourceName(field),
+      derived: chunkColumns[field].derived === undefined ? undefined : sourceName(field),
+    })),
+    compression,
+    rowGroupRows: chooseGroupRows(files.groups),
+  };
+}
+
+/**
+ * Rows per group: as many as make 32 MB at the average row size of the chunk. If large runs are close together, that
+ * could be far more in one place; the number is then reduced so that no group gets much larger than 32 MB.
+ */
+function chooseGroupRows(source: ParquetFacts['groups']): number {
+  let maxRows = maxGroupRows;
+  let first = 0;
+  let rows = 0;
+  let bytes = 0;
+  let allRows = 0;
+  let allBytes = 0;
+  for (const group of source) {
+    allRows += group.rows;
+    allBytes += group.plainBytes;
+    rows += group.rows;
+    bytes += group.plainBytes;
+    for (; bytes >= maxGroupBytes; first++) {
+      maxRows = Math.min(maxRows, rows);
+      rows -= source[first]?.rows ?? 0;
+      bytes -= source[first]?.plainBytes ?? 0;
+    }
+  }
+  return Math.max(1, Math.min(maxRows, Math.floor((maxGroupBytes * allRows) / Math.max(allBytes, 1))));
+}
+
+/** How a footer differs from what was expected; undefined if it matches. */
+function findMismatch(facts: ParquetFacts, files: ChunkFiles, format: ExportFormat): string | undefined {
+  if (facts.rows !== files.rows) return `it has ${facts.rows} rows, and ${files.rows} were read`;
+  const types = new Map(runParquetColumns.map(({ name, type }) => [name as string, type[format.version]]));
+  const expected = format.fields.map((field) => `${field} ${types.get(field)}`).join(', ');
+  const found = facts.columns.map(({ name, type }) => `${name} ${type}`).join(', ');
+  if (found !== expected) return `its columns are ${found}, not ${expected}`;
+  const compression = compressionInFooter[format.compression];
+  if (facts.compressions.some((used) => used !== compression)) return `its compression is ${facts.compressions}`;
+  return undefined;
+}
+
+/** Size of JSON after which an export starts another file. The work folder holds a few times this for each export run. */
+const chunkBytes = 256 * 1024 ** 2;
+
+/**
+ * Creates chunk sources that read members from ClickHouse and make files with an encoder that each export run borrows
+ * for one attempt.
+ */
+export function chunkSources(
+  { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },
+  { exportSliceRows: rows }: WorkDeps['limits'],
+): WorkDeps['openSource'] {
+  return (scope, format): ChunkSource<unknown> => {
+    const encoder = encoders.borrow();
+    const source: ChunkSource<ChunkFiles> = {
+      count: (signal) => countMembers(clickhouse, scope, signal),
+      find: (after, signal) => findChunk(clickhouse, scope, after, { rows, bytes: chunkBytes }, signal),
+      read: (chunk, folder, signal) => readChunk({ clickhouse, encoder }, { scope, chunk, format, folder }, signal),
+      encode: (files, folder, signal) => encodeChunk({ encoder }, files, { folder, format }, signal),
+      close: () => encoders.giveBack(encoder),
+    };
+    return source as ChunkSource<unknown>;
+  };
+}

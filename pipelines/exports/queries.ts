@@ -1,0 +1,226 @@
+import { dirname } from 'node:path/posix';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { joinKey } from '../../infra/objects/object-store.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { type ExportRunRecord, runColumns } from './checkpoint.ts';
+import type { DestinationConfig } from './destinations/destination.ts';
+import { type ExportRecord, exportColumns, keyOfManifest, keyOfPart } from './record.ts';
+import type { ExportStatus } from './states.ts';
+
+/** Sums over the export runs of an export. */
+interface ExportProgress {
+  readonly runsTotal: number;
+  readonly runsCompleted: number;
+  readonly rowsWritten: number;
+  readonly bytesWritten: number;
+  readonly files: number;
+  /** Total members of the export runs that are already counted. */
+  readonly rowsCounted: number;
+  readonly runsCounted: number;
+  /** Done share of each export run in millionths, summed over all runs. */
+  readonly millionthsDone: number;
+  readonly lateRuns: number;
+  readonly retries: number;
+}
+
+export type ExportWithProgress = ExportRecord & ExportProgress;
+
+const million = 1_000_000;
+
+/** SELECT and FROM for exports with their progress; a WHERE clause may follow. */
+const exportsWithProgress = `SELECT ${exportColumns}, p.*, f.files
+  FROM bulk_exports AS e
+  CROSS JOIN LATERAL (
+    SELECT count(*) AS "runsTotal", count(*) FILTER (WHERE status = 'COMPLETED') AS "runsCompleted",
+      coalesce(sum(rows_written), 0)::bigint AS "rowsWritten", coalesce(sum(bytes_written), 0)::bigint AS "bytesWritten",
+      coalesce(sum(rows_total), 0)::bigint AS "rowsCounted", count(rows_total) AS "runsCounted",
+      -- In whole numbers: sums of others depend on their order.
+      coalesce(sum(CASE WHEN status = 'COMPLETED' THEN ${million} WHEN rows_total > 0
+        THEN least(rows_written * ${million} / rows_total, ${million}) ELSE 0 END), 0)::bigint AS "millionthsDone",
+      coalesce(sum(late_runs), 0)::bigint AS "lateRuns", coalesce(sum(retry_number), 0)::bigint AS retries
+    FROM bulk_export_runs WHERE bulk_export_id = e.id
+  ) AS p
+  CROSS JOIN LATERAL (
+    SELECT count(*) AS files FROM bulk_export_runs AS r JOIN bulk_export_files ON bulk_export_run_id = r.id
+    WHERE r.bulk_export_id = e.id
+  ) AS f`;
+
+/** @throws NOT_FOUND if the workspace has no export with this id. */
+export async function readExport(
+  database: Database,
+  workspaceId: string,
+  exportId: string,
+): Promise<ExportWithProgress> {
+  const [found] = await database.query<ExportWithProgress>(
+    `${exportsWithProgress} WHERE e.id = $1 AND e.workspace_id = $2`,
+    [exportId, workspaceId],
+  );
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: 'Bulk export' });
+  return found;
+}
+
+/**
+ * Progress of an export from 0 to 1; below 1 until it is COMPLETED. Each export run (one day) has the same weight,
+ * whatever its number of rows: rows are only counted when a run is claimed, so a share of all rows counted so far would
+ * fall with each new count. This value never falls, because another attempt neither removes rows that a run has written
+ * nor counts its rows again.
+ */
+export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
+  if (status === 'COMPLETED') return 1;
+  // The manifest is still missing.
+  return runsTotal === 0 ? 0 : Math.min(millionthsDone / (runsTotal * million), 0.99);
+}
+
+/** Rows per second and estimated remaining time. Both undefined if nothing is written yet. */
+export function paceOf(
+  { startedAt, finishedAt, runsTotal, runsCounted, rowsCounted, rowsWritten }: ExportWithProgress,
+  now: Date,
+): { readonly rowsPerSecond: number | undefined; readonly secondsLeft: number | undefined } {
+  if (startedAt === null || rowsWritten === 0) return { rowsPerSecond: undefined, secondsLeft: undefined };
+  const end = finishedAt === null ? now.getTime() : Date.parse(finishedAt);
+  const seconds = Math.max((end - Date.parse(startedAt)) / 1_000, 0.001);
+  const rowsPerSecond = rowsWritten / seconds;
+  // Export runs that are not counted yet are assumed to have the average size.
+  const expected = runsCounted === 0 ? rowsWritten : (rowsCounted / runsCounted) * runsTotal;
+  const secondsLeft = finishedAt === null ? Math.max(0, expected - rowsWritten) / rowsPerSecond : undefined;
+  return { rowsPerSecond, secondsLeft };
+}
+
+interface ExportFilter {
+  readonly statuses?: readonly ExportStatus[] | undefined;
+  readonly destinationId?: string | undefined;
+  readonly projectId?: string | undefined;
+  /** Only exports that this schedule spawned. */
+  readonly sourceExportId?: string | undefined;
+  /** True: only schedules. False: only other exports. */
+  readonly scheduled?: boolean | undefined;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** Exports and schedules of a workspace, newest first. */
+export function listExports(
+  database: Database,
+  workspaceId: string,
+  filter: ExportFilter,
+): Promise<ExportWithProgress[]> {
+  const { statuses, destinationId, projectId, sourceExportId, scheduled, limit, offset } = filter;
+  return database.query<ExportWithProgress>(
+    `${exportsWithProgress}
+     WHERE e.workspace_id = $1 AND ($2::text[] IS NULL OR e.status = ANY ($2))
+       AND ($3::uuid IS NULL OR e.destination_id = $3) AND ($4::uuid IS NULL OR e.project_id = $4)
+       AND ($5::uuid IS NULL OR e.source_bulk_export_id = $5)
+       AND ($6::boolean IS NULL OR (e.interval_hours IS NOT NULL) = $6)
+     ORDER BY e.created_at DESC, e.id DESC LIMIT $7 OFFSET $8`,
+    [
+      workspaceId,
+      statuses ?? null,
+      destinationId ?? null,
+      projectId ?? null,
+      sourceExportId ?? null,
+      scheduled ?? null,
+      limit,
+      offset,
+    ],
+  );
+}
+
+/** An export run with the location of its files. */
+export interface ExportRunWithFiles extends ExportRunRecord {
+  /** Paths of its complete files, in order of part, including the bucket. */
+  readonly paths: readonly string[];
+  /** The folder of its files, including the bucket. */
+  readonly folder: string;
+  /** The folder of its export, without the bucket. */
+  readonly prefix: string;
+}
+
+interface ExportFile {
+  readonly part: number;
+  readonly path: string;
+  readonly rows: number;
+  readonly bytes: number;
+  readonly sha256: string;
+  readonly createdAt: string;
+}
+
+interface Page {
+  readonly limit: number;
+  readonly offset: number;
+}
+
+type Row = ExportRunRecord & {
+  readonly paths: readonly string[];
+  readonly config: DestinationConfig;
+};
+
+/** The export runs of one export, or of all exports that one schedule spawned, in order of time. */
+export async function listExportRuns(
+  database: Database,
+  workspaceId: string,
+  parent: { readonly exportId: string } | { readonly sourceExportId: string },
+  { limit, offset }: Page,
+): Promise<ExportRunWithFiles[]> {
+  const [condition, id] =
+    'exportId' in parent ? ['e.id = $2', parent.exportId] : ['e.source_bulk_export_id = $2', parent.sourceExportId];
+  return find(database, `${condition} ORDER BY r.start_time, r.id LIMIT $3 OFFSET $4`, [
+    workspaceId,
+    id,
+    limit,
+    offset,
+  ]);
+}
+
+/** @throws NOT_FOUND if the workspace has no such export, or the export has no such run. */
+export async function readExportRun(
+  database: Database,
+  workspaceId: string,
+  exportId: string,
+  runId: string,
+): Promise<ExportRunWithFiles> {
+  const [found] = await find(database, 'e.id = $2 AND r.id = $3', [workspaceId, exportId, runId]);
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: 'Bulk export run' });
+  return found;
+}
+
+/** Complete files of an export run, in order of part. @throws NOT_FOUND as {@link readExportRun}. */
+export async function listExportFiles(
+  database: Database,
+  workspaceId: string,
+  exportId: string,
+  runId: string,
+  { limit, offset }: Page,
+): Promise<ExportFile[]> {
+  await readExportRun(database, workspaceId, exportId, runId);
+  return database.query<ExportFile>(
+    `SELECT part, path, rows, bytes, sha256, created_at AS "createdAt" FROM bulk_export_files
+     WHERE bulk_export_run_id = $1 ORDER BY part LIMIT $2 OFFSET $3`,
+    [runId, limit, offset],
+  );
+}
+
+async function find(database: Database, condition: string, params: readonly unknown[]): Promise<ExportRunWithFiles[]> {
+  const rows = await database.query<Row>(
+    `SELECT ${runColumns}, d.config,
+       ARRAY (SELECT path FROM bulk_export_files WHERE bulk_export_run_id = r.id ORDER BY part) AS paths
+     FROM bulk_export_runs AS r JOIN bulk_exports AS e ON e.id = r.bulk_export_id
+       JOIN bulk_export_destinations AS d ON d.id = e.destination_id
+     WHERE e.workspace_id = $1 AND ${condition}`,
+    params,
+  );
+  if (rows.length === 0) return [];
+  const exports = await database.query<ExportRecord>(
+    `SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = ANY ($1)`,
+    [[...new Set(rows.map(({ exportId }) => exportId))]],
+  );
+  const byId = new Map(exports.map((each) => [each.id, each]));
+  return rows.map(({ config, ...run }) => {
+    const of = byId.get(run.exportId) as ExportRecord;
+    const bucket = config.include_bucket_in_prefix ? (config.bucket_name ?? undefined) : undefined;
+    return {
+      ...run,
+      folder: joinKey(bucket, config.prefix, dirname(keyOfPart(of, run, 1))),
+      prefix: joinKey(config.prefix, dirname(keyOfManifest(of))),
+    };
+  });
+}

@@ -1,0 +1,153 @@
+/**
+ * The states of exports and export runs, and how an export ends.
+ *
+ * Invariant: the rows alone say what is to be done. Queues only wake workers, so a failure to queue is logged, and the
+ * sweep (`scheduler.ts`) queues what is due.
+ */
+import type { Sql } from '../../infra/postgres/database.ts';
+import type { ExportDeps } from './export-deps.ts';
+
+/** States of a bulk export and of each export run. Source: SPEC 3.3. */
+export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
+
+export type ExportStatus = (typeof exportStatuses)[number];
+
+/**
+ * What has a state. A schedule is an export that spawns others: it is RUNNING from its creation and has no export runs
+ * of its own.
+ */
+export type Moving = 'export' | 'schedule' | 'run';
+
+export interface Move {
+  readonly what: Moving;
+  readonly from: ExportStatus;
+  readonly to: ExportStatus;
+  readonly when: string;
+}
+
+/** Every allowed transition. SQL statements that change a status take the allowed previous states from this table. */
+export const moves: readonly Move[] = [
+  {
+    what: 'export',
+    from: 'CREATED',
+    to: 'RUNNING',
+    when: 'earlier events are stored, and its workspace is below its limit',
+  },
+  { what: 'export', from: 'CREATED', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
+  { what: 'export', from: 'CREATED', to: 'FAILED', when: 'its project was deleted' },
+  { what: 'export', from: 'RUNNING', to: 'COMPLETED', when: 'every run is COMPLETED and the manifest is written' },
+  { what: 'export', from: 'RUNNING', to: 'FAILED', when: 'a run is FAILED, or the manifest can never be written' },
+  { what: 'export', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
+  { what: 'export', from: 'RUNNING', to: 'TIMEDOUT', when: 'it exceeds the timeout of an export' },
+  { what: 'schedule', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
+  { what: 'schedule', from: 'RUNNING', to: 'FAILED', when: 'its project was deleted' },
+  { what: 'run', from: 'CREATED', to: 'RUNNING', when: 'a worker claims it' },
+  { what: 'run', from: 'CREATED', to: 'CANCELLED', when: 'its export is cancelled or failed' },
+  { what: 'run', from: 'CREATED', to: 'TIMEDOUT', when: 'its export is out of time' },
+  { what: 'run', from: 'RUNNING', to: 'COMPLETED', when: 'its last file is recorded' },
+  { what: 'run', from: 'RUNNING', to: 'FAILED', when: 'its retries are used up, or its error is not retryable' },
+  { what: 'run', from: 'RUNNING', to: 'CANCELLED', when: 'its export is cancelled or failed' },
+  { what: 'run', from: 'RUNNING', to: 'TIMEDOUT', when: 'its export is out of time' },
+];
+
+/** The states from which `what` may change to `to`; empty if no transition leads there. */
+export function statesBefore(what: Moving, to: ExportStatus): ExportStatus[] {
+  return moves.filter((move) => move.what === what && move.to === to).map((move) => move.from);
+}
+
+/** Whether the state is final. */
+export function isFinished(status: ExportStatus): boolean {
+  return status !== 'CREATED' && status !== 'RUNNING';
+}
+
+interface ExportEnd {
+  readonly to: Exclude<ExportStatus, 'CREATED' | 'RUNNING'>;
+  /** Shown to the owner of the export. */
+  readonly reason: string | null;
+}
+
+/** State that the unfinished export runs get, by the final state of the export. */
+const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIMEDOUT', COMPLETED: undefined } as const;
+
+/**
+ * Ends an export and its unfinished export runs if the transition table allows it, and queues the exports that wait for
+ * its slot in the workspace.
+ *
+ * @returns whether this call ended it.
+ */
+export async function finishExport(
+  deps: Pick<ExportDeps, 'database' | 'now' | 'jobs' | 'logger'>,
+  exportId: string,
+  end: ExportEnd,
+): Promise<boolean> {
+  const finished = await deps.database.transaction((tx) => endExport(tx, exportId, end, deps.now()));
+  if (finished !== undefined) await enqueueWaiting(deps, finished);
+  return finished !== undefined;
+}
+
+/**
+ * {@link finishExport} inside a transaction, without queueing. @returns the workspace id; undefined if the transition
+ * is not allowed.
+ */
+export async function endExport(
+  tx: Sql,
+  exportId: string,
+  { to, reason }: ExportEnd,
+  now: Date,
+): Promise<string | undefined> {
+  const at = now.toISOString();
+  const [ended] = await tx.query<{ workspaceId: string }>(
+    `UPDATE bulk_exports SET status = $2, status_reason = $3, finished_at = $4, updated_at = $4,
+       manifest_at = CASE WHEN $2 = 'COMPLETED' THEN $4::timestamptz END
+     WHERE id = $1 AND status = ANY (CASE WHEN interval_hours IS NULL THEN $5::text[] ELSE $6::text[] END)
+     RETURNING workspace_id AS "workspaceId"`,
+    [exportId, to, reason, at, statesBefore('export', to), statesBefore('schedule', to)],
+  );
+  if (ended === undefined) return undefined;
+  const runs = runsBecome[to];
+  if (runs !== undefined) {
+    await tx.execute(
+      `UPDATE bulk_export_runs SET status = $2, finished_at = $3, updated_at = $3
+       WHERE bulk_export_id = $1 AND status = ANY ($4)`,
+      [exportId, runs, at, statesBefore('run', runs)],
+    );
+  }
+  return ended.workspaceId;
+}
+
+/** Queues the oldest exports of a workspace that wait for a slot. */
+export async function enqueueWaiting(
+  deps: Pick<ExportDeps, 'database' | 'jobs' | 'logger'>,
+  workspaceId: string,
+): Promise<void> {
+  const waiting = await deps.database.query<{ id: string }>(
+    `SELECT id FROM bulk_exports WHERE workspace_id = $1 AND status = 'CREATED' ORDER BY created_at, id LIMIT 2`,
+    [workspaceId],
+  );
+  for (const { id } of waiting) await enqueueExport(deps, id);
+}
+
+type QueueDeps = Pick<ExportDeps, 'jobs' | 'logger'>;
+
+/**
+ * Queues a job that coordinates the export. The job id is the export id, so at most one job per export is queued.
+ */
+export async function enqueueExport({ jobs, logger }: QueueDeps, exportId: string): Promise<void> {
+  await jobs
+    .enqueue('coordinate-export', { export_id: exportId }, { jobId: exportId })
+    .catch((err) => logger.warn({ err, exportId }, 'cannot queue a bulk export; the next sweep queues it'));
+}
+
+/**
+ * Queues a job for an export run, at once or after `delayMs`. The job id contains the fence, so that a job for the next
+ * attempt is accepted while the job of the last one is still ending.
+ */
+export async function enqueueRun(
+  { jobs, logger }: QueueDeps,
+  { id, fence }: { readonly id: string; readonly fence: number },
+  delayMs = 0,
+): Promise<void> {
+  await jobs
+    .enqueue('export-run', { run_id: id }, { jobId: `${id}/${fence}`, delayMs })
+    .catch((err) => logger.warn({ err, runId: id }, 'cannot queue an export run; the next sweep queues it'));
+}

@@ -1,0 +1,320 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { makeProcessFolder } from '../../infra/embedded/process-identity.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { workFileError } from '../../infra/errors/work-file-error.ts';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import type { Jobs } from '../../infra/jobs/jobs.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
+
+import { type AttemptEnd, Checkpoint, type ClaimedRun, claimRun, endAttempt } from './checkpoint.ts';
+import type { WorkDeps } from './export-deps.ts';
+import { exportRun, tidyRun } from './export-run.ts';
+import { LiveAttempts } from './live-attempts.ts';
+import { formatOf, isProjectDeleted, keyOfPart, scopeOf } from './record.ts';
+import { advanceExport, coordinateExport, sweepExports } from './scheduler.ts';
+
+const attemptsEnded = counter(
+  'runlake_export_attempts_total',
+  'Attempts at bulk export runs that ended in this process, by outcome: completed, retried, failed, over (cancelled, timed out, or claimed by another worker), released (this process stops).',
+  ['end'],
+);
+
+const unfinishedExports = scrapedGauge(
+  'runlake_export_unfinished',
+  'Unfinished bulk exports by status, without schedules.',
+  ['status'],
+);
+
+interface ExportWorkers {
+  /** Releases the export runs; resolves when no work is left. Jobs are still taken from the queue, but do nothing. */
+  stop(): Promise<void>;
+}
+
+/**
+ * The bulk export workers of one process: they start exports, make the files of export runs, and sweep periodically.
+ * Rows in Postgres limit the concurrency over all processes; `concurrency` limits it in this process.
+ *
+ * On stop the process claims nothing more. Its running export runs are released at once, without a retry, so that
+ * another worker can claim them.
+ *
+ * @throws WORK_FILE_UNUSABLE if the work folder cannot be used.
+ */
+export async function startExportWorkers(
+  deps: WorkDeps & { readonly jobs: Jobs },
+  options: { readonly workFolder: string; readonly concurrency: number; readonly sweepMs: number },
+): Promise<ExportWorkers> {
+  const { database, jobs, limits, logger } = deps;
+  const folders = await openWorkFolders(options.workFolder);
+  const attempts = new LiveAttempts(database, limits, logger);
+  const inFlight = new Set<Promise<void>>();
+  const track = (work: Promise<void>) => {
+    const tracked = work.finally(() => inFlight.delete(tracked));
+    inFlight.add(tracked);
+    return tracked;
+  };
+  jobs.work('coordinate-export', ({ export_id: exportId }, { signal }) =>
+    attempts.stopping ? Promise.resolve() : coordinateExport(deps, exportId, signal),
+  );
+  const fair = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
+  jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
+  // The first sweep starts at once and continues what was interrupted when the last process ended.
+  let nextSweep: NodeJS.Timeout | undefined;
+  const stopped = new AbortController();
+  const sweep = async () => {
+    await track(sweepExports(deps, stopped.signal));
+    if (!attempts.stopping) nextSweep = setTimeout(() => void sweep(), options.sweepMs);
+  };
+  void sweep();
+  const hide = unfinishedExports.showing(async () => {
+    const counted = await database.query<{ status: string; value: number }>(
+      `SELECT status, count(*) AS value FROM bulk_exports WHERE finished_at IS NULL AND interval_hours IS NULL GROUP BY status`,
+    );
+    return counted.map(({ status, value }) => ({ labels: { status }, value }));
+  });
+  return {
+    stop: async () => {
+      attempts.stop();
+      stopped.abort(runlakeError('DRAINING'));
+      clearTimeout(nextSweep);
+      await Promise.allSettled(inFlight);
+      hide();
+      await folders.close();
+    },
+  };
+}
+
+const pollIntervalMs = 1_000;
+/** Lost races for a run before a job gives up; the sweep queues what is due. */
+const maxLostRaces = 5;
+
+/**
+ * Chooses the next export run of this process, so that organisations share the workers fairly.
+ *
+ * Invariant: at most `concurrency` attempts run here, plus one for an organisation that has none running here. Among
+ * the organisations with due runs, the one with the fewest leases over all processes is next.
+ *
+ *   1. A job only signals that some run is due. The run is chosen from the rows: the first due run of each organisation.
+ *   2. The additional attempt keeps long runs of one organisation, which are not interrupted, from delaying the first
+ *      run of another.
+ *   3. If all slots are in use, the job waits until an attempt ends. It also checks again each second, because jobs of
+ *      other organisations that become due are behind it in the queue.
+ */
+export class FairAttempts {
+  readonly #deps: AttemptDeps;
+  readonly #concurrency: number;
+  /** Attempts in this process, by organisation. */
+  readonly #running = new Map<string, number>();
+  /** Sequence number of the last start, by organisation. */
+  readonly #lastStart = new Map<string, number>();
+  #starts = 0;
+  #total = 0;
+  readonly #wakers = new Set<() => void>();
+
+  constructor(deps: AttemptDeps, concurrency: number) {
+    this.#deps = deps;
+    this.#concurrency = concurrency;
+  }
+
+  /** Required concurrency of the job queue. */
+  get maxJobs(): number {
+    return this.#concurrency + 1;
+  }
+
+  /** Attempts one run, if one is due. @throws errors of the database. */
+  async attemptNext(): Promise<void> {
+    const { database, limits, now, attempts } = this.#deps;
+    let lostRaces = 0;
+    while (!attempts.stopping && lostRaces < maxLostRaces) {
+      const due = await nextRuns(database, limits, now());
+      if (due.length === 0) return;
+      const chosen = this.#choose(due);
+      if (chosen === undefined) {
+        await this.#untilEnd();
+      } else if (await this.#attempt(chosen)) return;
+      else lostRaces += 1;
+    }
+  }
+
+  /** Resolves when an attempt in this process ends, or after the poll interval. */
+  async #untilEnd(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(() => wake(), pollIntervalMs);
+      const wake = () => {
+        clearTimeout(timer);
+        this.#wakers.delete(wake);
+        resolve();
+      };
+      this.#wakers.add(wake);
+    });
+  }
+
+  #choose(due: readonly NextRun[]): NextRun | undefined {
+    if (this.#total > this.#concurrency) return undefined;
+    return due
+      .filter(({ organizationId }) => this.#total < this.#concurrency || !this.#running.has(organizationId))
+      .toSorted(
+        (a, b) =>
+          a.leases - b.leases ||
+          (this.#lastStart.get(a.organizationId) ?? 0) - (this.#lastStart.get(b.organizationId) ?? 0),
+      )[0];
+  }
+
+  async #attempt({ id, organizationId }: NextRun): Promise<boolean> {
+    this.#starts += 1;
+    this.#lastStart.delete(organizationId);
+    this.#lastStart.set(organizationId, this.#starts);
+    for (const oldest of this.#lastStart.keys()) {
+      if (this.#lastStart.size <= maxRemembered) break;
+      this.#lastStart.delete(oldest);
+    }
+    this.#total += 1;
+    this.#running.set(organizationId, (this.#running.get(organizationId) ?? 0) + 1);
+    try {
+      return await runForTenant({ organizationId }, () => attemptRun(this.#deps, id));
+    } finally {
+      this.#total -= 1;
+      const left = (this.#running.get(organizationId) ?? 1) - 1;
+      if (left === 0) this.#running.delete(organizationId);
+      else this.#running.set(organizationId, left);
+      for (const wake of this.#wakers) wake();
+    }
+  }
+}
+
+/** Maximum number of organisations whose last start is remembered. */
+const maxRemembered = 10_000;
+
+interface NextRun {
+  readonly id: string;
+  readonly organizationId: string;
+  /** Export runs of the organisation that have a lease, over all processes. */
+  readonly leases: number;
+}
+
+/** For each organisation the first of the export runs that the scheduler queues. */
+async function nextRuns(
+  sql: Sql,
+  { exportRunsAtOnce }: { readonly exportRunsAtOnce: number },
+  now: Date,
+): Promise<NextRun[]> {
+  return sql.query<NextRun>(
+    `WITH due AS (
+       SELECT DISTINCT ON (w.organization_id) w.organization_id, r.id
+       FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id CROSS JOIN LATERAL (
+         SELECT * FROM bulk_export_runs
+         WHERE bulk_export_id = e.id AND finished_at IS NULL ORDER BY start_time LIMIT $1
+       ) AS r
+       WHERE e.status = 'RUNNING' AND e.interval_hours IS NULL
+         AND (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
+         AND (r.attempt_started_at IS NOT NULL OR r.next_attempt_at <= $2)
+       ORDER BY w.organization_id, e.created_at, r.start_time
+     ), leases AS (
+       SELECT w.organization_id, count(*) AS held FROM bulk_export_runs AS r JOIN workspaces AS w ON w.id = r.workspace_id
+       WHERE r.finished_at IS NULL AND r.lease_until > clock_timestamp() GROUP BY w.organization_id
+     )
+     SELECT due.id, due.organization_id AS "organizationId", coalesce(leases.held, 0)::int AS leases
+     FROM due LEFT JOIN leases USING (organization_id)`,
+    [exportRunsAtOnce, now.toISOString()],
+  );
+}
+
+export interface AttemptDeps extends WorkDeps {
+  readonly attempts: LiveAttempts;
+  readonly folders: WorkFolders;
+}
+
+/**
+ * One attempt at an export run, from claiming its row to ending the attempt.
+ *
+ *   1. Claim the run (`checkpoint.ts`), or return if it is not due.
+ *   2. Make its files (`export-run.ts`) in a folder of its own, under a signal that aborts on loss of the lease, on
+ *      timeout and on shutdown (`live-attempts.ts`).
+ *   3. If the run is not completed, record the outcome and what follows (`checkpoint.ts`).
+ *   4. Remove the folder and close the store; if the run has ended, remove its unrecorded objects from the bucket.
+ *   5. Advance its export: further export runs, or its end (`scheduler.ts`).
+ *
+ * @returns false if the run is not due.
+ * @throws errors of the database; a later job then claims the run again.
+ */
+export async function attemptRun(deps: AttemptDeps, runId: string): Promise<boolean> {
+  if (deps.attempts.stopping) return false;
+  const claimed = await claimRun(deps.database, runId, deps.limits, deps.now());
+  if (claimed === undefined) return false;
+  const end = await deps.attempts.during(claimed.run, async (signal): Promise<AttemptEnd | 'completed'> => {
+    try {
+      await makeFiles(deps, claimed, signal);
+      return 'completed';
+    } catch (error) {
+      // After an abort, the reason of the abort counts, whatever error the aborted step threw.
+      return await endAttempt(deps, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
+    }
+  });
+  attemptsEnded.inc({ end });
+  if (end === 'over' || end === 'failed') await tidyRun(deps, claimed.run);
+  if (end === 'completed') await advanceExport(deps, claimed.of.id);
+  return true;
+}
+
+async function makeFiles(deps: AttemptDeps, { run, of, nextPart }: ClaimedRun, signal: AbortSignal): Promise<void> {
+  const { database, now, folders } = deps;
+  if (await isProjectDeleted(database, of)) throw runlakeError('EXPORT_PROJECT_DELETED');
+  const store = await deps.openStore(of);
+  const source = deps.openSource(scopeOf(of, run), formatOf(of));
+  try {
+    await folders.during(run.id, (folder) =>
+      exportRun(
+        {
+          source,
+          store,
+          checkpoint: new Checkpoint(database, run, now),
+          folder,
+          keyOf: (part) => keyOfPart(of, run, part),
+          at: { ...run, nextPart },
+        },
+        signal,
+      ),
+    );
+  } finally {
+    source.close();
+    await store.close();
+  }
+}
+
+function isOver(error: unknown): boolean {
+  return isRunlakeError(error) && error.code === 'EXPORT_ATTEMPT_OVER';
+}
+
+/**
+ * Folders for files before their upload: one below `root` for this process, with one subfolder for each attempt. Their
+ * content is not needed after an attempt or a crash; the folders of crashed processes are removed when another process
+ * starts.
+ */
+export interface WorkFolders {
+  /** Runs `work` with a new folder, and removes the folder afterwards. */
+  during<Result>(name: string, work: (folder: string) => Promise<Result>): Promise<Result>;
+  close(): Promise<void>;
+}
+
+/** @throws WORK_FILE_UNUSABLE if `root` cannot be created, read or written. */
+export async function openWorkFolders(root: string): Promise<WorkFolders> {
+  const own = await makeProcessFolder(root).catch((cause: unknown) => {
+    throw workFileError(root, cause);
+  });
+  return {
+    async during(name, work) {
+      const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
+      await mkdir(folder).catch((cause: unknown) => {
+        throw workFileError(root, cause);
+      });
+      try {
+        return await work(folder);
+      } finally {
+        await rm(folder, { recursive: true, force: true });
+      }
+    },
+    close: () => rm(own, { recursive: true, force: true }),
+  };
+}

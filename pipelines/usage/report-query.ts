@@ -1,0 +1,97 @@
+import type { Query } from '../../infra/clickhouse/clickhouse.ts';
+import type { BucketPlan } from './stride.ts';
+
+/** Dimensions that usage can be grouped by. SPEC.md 4.2. */
+export const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
+export type Grouping = (typeof groupings)[number];
+
+/** Counts of one bucket; if the query did not have to sum, a bucket may have several rows. Unordered. */
+export interface UsageCounts {
+  /** Index of the bucket. */
+  readonly bucket: number;
+  /** Ids of projects, users, keys or workspaces. */
+  readonly ids: readonly string[];
+  /** The number of traces of each id. */
+  readonly traces: readonly number[];
+}
+
+const hourSeconds = 3_600;
+const daySeconds = 86_400;
+
+/** The last whole hour that a ClickHouse `DateTime` can hold, in 2106. */
+const lastHourSeconds = 4_294_965_600;
+
+/** Longer lists of ids are sent as an external table, because parameters have a size limit. */
+const maxInlineIds = 2_000;
+
+/**
+ * Builds the query of every usage report, with {@link UsageCounts} as rows; undefined if nothing can match.
+ *
+ * Whole UTC days of the range are read from `usage_daily`; the hours before and after them, and all of an hourly
+ * report, from `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so no day
+ * has to be divided.
+ */
+export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): Query | undefined {
+  const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
+  const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
+  if (workspaceIds.length === 0 || start >= end) return undefined;
+  const workspaces = workspacesCondition(workspaceIds);
+  const mine = `${workspaces.sql} AND dimension = {dimension:String}`;
+  const { from, to } = wholeDays(plan, end);
+  const sources =
+    from < to
+      ? [
+          ...(start < from ? [selectHours(mine, 'start', 'from')] : []),
+          selectDays(mine),
+          ...(to < end ? [selectHours(mine, 'to', 'end')] : []),
+        ]
+      : [selectHours(mine, 'start', 'end')];
+  const rows = sources.join('\nUNION ALL\n');
+  // If a bucket is one row of the table, no GROUP BY is needed; the reader sums the few remaining rows.
+  const summed = strideSeconds === (from < to ? daySeconds : hourSeconds);
+  return {
+    name: 'granular-usage',
+    sql: summed
+      ? rows
+      : `SELECT bucket, total.1 AS ids, total.2 AS traces
+FROM (SELECT bucket, sumMap(ids, traces) AS total FROM (
+${rows}
+) GROUP BY bucket)`,
+    params: {
+      ...workspaces.params,
+      dimension: groupBy,
+      start,
+      ...(from < to ? { from, to } : {}),
+      end,
+      origin: originSeconds,
+      stride: strideSeconds,
+    },
+    ...(workspaces.external && { external: workspaces.external }),
+  };
+}
+
+/** A single workspace uses `=`, which ClickHouse plans faster than a list. */
+function workspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'params' | 'external'> {
+  if (ids.length === 1) return { sql: 'tenant_id = {workspace:UUID}', params: { workspace: ids[0]! } };
+  if (ids.length <= maxInlineIds) return { sql: 'tenant_id IN {workspaces:Array(UUID)}', params: { workspaces: ids } };
+  const external = { name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) };
+  return { sql: 'tenant_id IN workspaces', params: {}, external };
+}
+
+/** Empty for a report by hour. */
+function wholeDays({ stride, startInclusiveSeconds: start }: BucketPlan, end: number): { from: number; to: number } {
+  if (stride.days === 0) return { from: 0, to: 0 };
+  return { from: Math.ceil(start / daySeconds) * daySeconds, to: Math.floor(end / daySeconds) * daySeconds };
+}
+
+function selectHours(mine: string, start: string, end: string): string {
+  return `SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
+FROM usage_hourly FINAL
+WHERE ${mine} AND hour >= toDateTime({${start}:UInt32}, 'UTC') AND hour < toDateTime({${end}:UInt32}, 'UTC')`;
+}
+
+function selectDays(mine: string): string {
+  return `SELECT toUInt32(intDiv(toUInt32(day) * ${daySeconds} - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
+FROM usage_daily FINAL
+WHERE ${mine} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))`;
+}

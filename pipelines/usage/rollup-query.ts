@@ -1,0 +1,64 @@
+import type { Command, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
+import type { DirtyHour } from '../../infra/event-log/event-log.ts';
+
+/** The dirty hours as an external table, because a list of keys in the statement would have a size limit. */
+function dirtyHours(hours: readonly DirtyHour[]): ExternalTable {
+  return {
+    name: 'dirty_hours',
+    // Not a DateTime: ClickHouse parses short numbers in a DateTime column as other formats.
+    structure: 'tenant_id UUID, hour_seconds UInt32',
+    rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
+  };
+}
+
+/** ClickHouse can use the sorting key only for the first two conditions, each on one column. */
+const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM dirty_hours)
+      AND ${column} IN (SELECT ${ofSeconds} FROM dirty_hours)
+      AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM dirty_hours)`;
+
+/**
+ * Step 4. Reads the facts once for all dimensions. The second half of the UNION gives empty lists to an hour that has
+ * no traces any more. `pick` is read by position, because under FINAL a subcolumn read by name returns unmerged rows.
+ */
+export function countHours(hours: readonly DirtyHour[], rollUp: number): Command {
+  return {
+    name: 'count-usage-hours',
+    sql: `INSERT INTO usage_hourly (tenant_id, dimension, hour, ids, traces, roll_up)
+SELECT tenant_id, entry.1, hour, entry.2.1, entry.2.2, {rollUp:UInt64}
+FROM (
+  SELECT tenant_id, hour, sumMap(workspaces, ones) AS by_workspace, sumMap(projects, ones) AS by_project,
+    sumMap(users, ones) AS by_user, sumMap(api_keys, ones) AS by_key
+  FROM (
+    SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
+      [toUInt64(1)] AS ones
+    FROM traces FINAL
+    WHERE ${dirtyHoursCondition('hour', "toDateTime(hour_seconds, 'UTC')")}
+    UNION ALL
+    SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM dirty_hours
+  )
+  GROUP BY tenant_id, hour
+)
+ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry`,
+    params: { rollUp },
+    external: dirtyHours(hours),
+    profile: 'recount',
+  };
+}
+
+/** Step 5. */
+export function sumDays(hours: readonly DirtyHour[], rollUp: number): Command {
+  return {
+    name: 'sum-usage-days',
+    sql: `INSERT INTO usage_daily (tenant_id, dimension, day, ids, traces, roll_up)
+SELECT tenant_id, dimension, day, counted.1, counted.2, {rollUp:UInt64}
+FROM (
+  SELECT tenant_id, dimension, toDate(hour) AS day, sumMap(ids, traces) AS counted
+  FROM usage_hourly FINAL
+  WHERE ${dirtyHoursCondition('toDate(hour)', "toDate(toDateTime(hour_seconds, 'UTC'))")}
+  GROUP BY tenant_id, dimension, day
+)`,
+    params: { rollUp },
+    external: dirtyHours(hours),
+    profile: 'recount',
+  };
+}

@@ -1,0 +1,286 @@
+/**
+ * One roll-up run: counts every dirty hour again from all its traces.
+ *
+ * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_dirty_hours`). After a
+ * crash at any step, the remaining rows lead the next roll-up run to the same hours, and counting an hour twice changes
+ * nothing.
+ *
+ * All steps are in one Postgres transaction:
+ *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not
+ *      get the lock returns `busy`.
+ *   2. Take the run's number from a sequence, under the lock: a later run always has a higher number, and its
+ *      rows win.
+ *   3. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
+ *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in
+ *      this step the hours are still dirty; rows already written are correct and are written again. If a count outlives
+ *      its process, the rows it writes later have a lower `roll_up` and lose.
+ *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done,
+ *      reports by day differ from reports by hour.
+ *   6. Delete exactly the `usage_dirty_hours` rows that were read, by their sequence numbers, and commit. After a crash
+ *      before the commit, the hours are counted again.
+ *
+ * The loop around roll-up runs:
+ *
+ * Invariant: while dirty hours exist and the engines answer, roll-up runs continue; never two at a time in this process
+ * (the advisory lock of a run excludes other processes).
+ *
+ *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. This check is the whole
+ *      cost of idling.
+ *   2. Execute a roll-up run. After a failure the hours stay dirty: back off exponentially and continue with 1.
+ *   3. Pause, so that a stream of wakes causes few runs with many hours each.
+ *   4. Sleep until the loop is woken or the interval is over; if a limit left dirty hours, do not sleep.
+ *
+ * Stopping lets a running roll-up run finish and starts no other.
+ */
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
+
+import { countHours, sumDays } from './rollup-query.ts';
+
+const rollUpSeconds = histogram(
+  'runlake_usage_roll_up_seconds',
+  'Duration of a usage roll-up run, by outcome: counted, idle (no dirty hours), busy (another process runs one), failed.',
+  ['outcome'],
+  [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
+);
+
+const countedHours = counter(
+  'runlake_usage_hours_counted_total',
+  'Hours counted by the usage roll-up, one for each workspace and count.',
+  [],
+);
+
+const delaySeconds = histogram(
+  'runlake_usage_delay_seconds',
+  'Delay of the usage roll-up: time from the oldest dirty mark of a roll-up run until its hours are counted.',
+  [],
+  [0.1, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800],
+);
+
+export const oldestDirtyHourAge = scrapedGauge(
+  'runlake_usage_oldest_dirty_hour_age_seconds',
+  'Age of the oldest dirty hour that is not counted yet; 0 if there is none.',
+  [],
+);
+
+/** Costs one index lookup. */
+export async function ageOfOldestDirtyHour(database: Pick<Database, 'query'>): Promise<number> {
+  const [oldest] = await database.query<{ seconds: number }>(
+    `SELECT greatest(0, extract(epoch FROM clock_timestamp() - marked_at))::float8 AS seconds
+     FROM usage_dirty_hours ORDER BY sequence LIMIT 1`,
+  );
+  return oldest?.seconds ?? 0;
+}
+
+export interface RollUpDeps {
+  readonly database: Database;
+  readonly clickhouse: ClickHouse;
+}
+
+export interface RollUpLimits {
+  /** Maximum number of distinct hours per run; the others stay dirty. Default {@link defaultMaxHours}. */
+  readonly hours?: number;
+  /** Maximum number of `usage_dirty_hours` rows read. Default 200,000. */
+  readonly dirtyHours?: number;
+  /** Timeout of each ClickHouse statement, in milliseconds. Default 10 minutes. */
+  readonly timeoutMs?: number;
+}
+
+export interface RollUpOutcome {
+  /** `busy`: another process holds the lock. `idle`: no hour is dirty. */
+  readonly outcome: 'counted' | 'idle' | 'busy';
+  readonly hours: number;
+  /** Whether a limit was reached, so that dirty hours may be left. */
+  readonly more: boolean;
+}
+
+/** Default maximum of distinct hours per roll-up run. */
+const defaultMaxHours = 20_000;
+
+/** Advisory lock key; no other lock in this database uses it. */
+const lockKey = 7_215_508_431;
+
+/**
+ * Executes one roll-up run.
+ *
+ * @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run.
+ */
+export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Promise<RollUpOutcome> {
+  const { hours: maxHours = defaultMaxHours, dirtyHours: maxDirtyHours = 200_000, timeoutMs = 600_000 } = limits;
+  const startedAtMs = performance.now();
+  let maxWaitSeconds = 0;
+  const outcome = await deps.database.transaction<RollUpOutcome>(async (transaction) => {
+    // The transaction is idle while ClickHouse counts, and must not be ended for that.
+    await transaction.query('SET LOCAL idle_in_transaction_session_timeout = 0');
+    const [lock] = await transaction.query<{ held: boolean }>('SELECT pg_try_advisory_xact_lock($1) AS held', [
+      lockKey,
+    ]);
+    if (!lock?.held) return { outcome: 'busy', hours: 0, more: false };
+
+    const dirtyHours = await transaction.query<DirtyHourRow>(readDirtyHoursSql, [maxDirtyHours, maxHours]);
+    if (dirtyHours.length === 0) return { outcome: 'idle', hours: 0, more: false };
+    const [next] = await transaction.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
+
+    const hours = dirtyHours.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
+    await deps.clickhouse.command({ ...countHours(hours, next!.rollUp), timeoutMs });
+    await deps.clickhouse.command({ ...sumDays(hours, next!.rollUp), timeoutMs });
+
+    // Sorted oldest first.
+    maxWaitSeconds = dirtyHours[0]!.waited_seconds;
+    const sequences = dirtyHours.flatMap(({ sequences }) => sequences);
+    await transaction.query('DELETE FROM usage_dirty_hours WHERE sequence = ANY($1::bigint[])', [sequences]);
+    return {
+      outcome: 'counted',
+      hours: hours.length,
+      more: hours.length >= maxHours || sequences.length >= maxDirtyHours,
+    };
+  });
+  if (outcome.outcome === 'counted') {
+    delaySeconds.observe(maxWaitSeconds + (performance.now() - startedAtMs) / 1_000);
+  }
+  return outcome;
+}
+
+/** Whether any hour is dirty. Costs one index lookup. */
+export async function hasDirtyHours(database: Pick<Database, 'query'>): Promise<boolean> {
+  return (await database.query('SELECT 1 FROM usage_dirty_hours ORDER BY sequence LIMIT 1')).length > 0;
+}
+
+interface DirtyHourRow {
+  readonly tenant_id: string;
+  readonly hour_seconds: number;
+  readonly sequences: string[];
+  /** Age of its oldest row when the transaction began. */
+  readonly waited_seconds: number;
+}
+
+const readDirtyHoursSql = `
+  SELECT tenant_id, extract(epoch FROM hour)::bigint AS hour_seconds, array_agg(sequence::text) AS sequences,
+    greatest(0, extract(epoch FROM now() - min(marked_at)))::float8 AS waited_seconds
+  FROM (SELECT sequence, tenant_id, hour, marked_at FROM usage_dirty_hours ORDER BY sequence LIMIT $1) AS oldest
+  GROUP BY tenant_id, hour
+  ORDER BY min(sequence)
+  LIMIT $2`;
+
+export interface RollUpOptions extends RollUpDeps {
+  /** Maximum time between two checks for dirty hours, in milliseconds. */
+  readonly intervalMs: number;
+  readonly logger: Logger;
+  readonly limits?: RollUpLimits;
+}
+
+export interface RollUp {
+  /**
+   * Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never throws.
+   */
+  wake(): void;
+  /**
+   * Executes a roll-up run after any running one. When it resolves, all hours marked dirty before the call are counted,
+   * unless the outcome is `busy` or `more` is set.
+   *
+   * @throws errors of {@link runRollUp}.
+   */
+  runNow(): Promise<RollUpOutcome>;
+  /** @throws the last error after several consecutive failures; usage then lags behind. */
+  check(): Promise<void>;
+  /** Stops the loop; resolves when a running roll-up run has finished. */
+  stop(): Promise<void>;
+}
+
+/** One or two failures in a row are expected when an engine restarts. */
+const minReportedFailures = 3;
+/** The pause is three times the duration of a run: while traces stream in, each run counts a growing hour again. */
+const pauseFactor = 3;
+const minPauseMs = 400;
+const maxPauseMs = 5_000;
+const minBackoffMs = 250;
+const maxBackoffMs = 5_000;
+
+/** Starts the roll-up loop of a process. */
+export function startRollUp({ database, clickhouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
+  let stopping = false;
+  let woken = true;
+  let wakePause = () => {};
+  let lagging: { readonly error: unknown } | undefined;
+  let running: Promise<unknown> = Promise.resolve();
+
+  function runNow(rollUpLimits = limits): Promise<RollUpOutcome> {
+    const rollUp = running.then(async () => {
+      const observe = rollUpSeconds.startTimer();
+      let outcome: RollUpOutcome['outcome'] | 'failed' = 'failed';
+      try {
+        const result = await runRollUp({ database, clickhouse }, rollUpLimits);
+        outcome = result.outcome;
+        countedHours.inc(result.hours);
+        logger.debug(result, 'usage roll-up run finished');
+        return result;
+      } finally {
+        observe({ outcome });
+      }
+    });
+    running = rollUp.catch(() => undefined);
+    return rollUp;
+  }
+
+  /** Waits for `ms`, or until `over` returns true; `over` is evaluated when the loop is woken or stopped. */
+  function pause(ms: number, over: () => boolean): Promise<void> {
+    if (over()) return Promise.resolve();
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        wakePause = () => {};
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      wakePause = () => over() && end();
+    });
+  }
+
+  async function loop(): Promise<void> {
+    let failed = 0;
+    while (!stopping) {
+      const startedMs = performance.now();
+      try {
+        if (woken || (await hasDirtyHours(database))) {
+          woken = false;
+          // A failed run may have been too large for the memory of ClickHouse.
+          const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
+          woken = (await runNow({ ...limits, hours })).more || woken;
+          const tookMs = performance.now() - startedMs;
+          await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), () => stopping);
+        }
+        if (failed > 0) logger.info({ failed }, 'usage roll-up works again');
+        failed = 0;
+        lagging = undefined;
+        await pause(intervalMs, () => stopping || woken);
+      } catch (err) {
+        failed += 1;
+        if (failed >= minReportedFailures) lagging = { error: err };
+        logger.warn({ err, failed }, 'usage roll-up run failed; its hours stay dirty');
+        await pause(Math.min(minBackoffMs * 2 ** (failed - 1), maxBackoffMs), () => stopping);
+      }
+    }
+  }
+
+  const looping = loop();
+  const hideMetrics = oldestDirtyHourAge.showing(() => ageOfOldestDirtyHour(database));
+  return {
+    wake: () => {
+      woken = true;
+      wakePause();
+    },
+    runNow: () => runNow(),
+    check: async () => {
+      if (lagging !== undefined) throw lagging.error;
+    },
+    stop: async () => {
+      stopping = true;
+      wakePause();
+      await looping;
+      await running;
+      hideMetrics();
+    },
+  };
+}

@@ -1,0 +1,251 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
+import { openKafkaDeadLetterQueue } from '../../../../infra/event-log/kafka/dead-letter-queue.ts';
+import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { childOfSuite } from '../../../engines/child-of-suite.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { until } from '../../until.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+import type { StallingSink } from './sink-and-stall.fixture.ts';
+import { logged, type SinkOnKafka, sinkOnKafka } from './sink-on-kafka.ts';
+
+const servers = kafkaServers();
+const group = 'sink-runs';
+
+describe.runIf(servers)('the sink on Kafka', () => {
+  let stores: FreshStores;
+  let kafka: KafkaUnderTest;
+  let log: KafkaLog;
+  beforeEach(async () => {
+    stores = await freshStores();
+    kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 1, maxRunAgeDays: 3_000 });
+    log = await kafka.open({}, [runEvents]);
+  });
+  afterEach(async () => {
+    await kafka.close();
+    await stores.close();
+  });
+
+  const publish = (...events: RunEvent[]) =>
+    log.publish(
+      runEvents,
+      events.map((event) => logged(log, event)),
+    );
+  const patchOf = (of: RunEvent, outputs: unknown): RunEvent => ({
+    ...of,
+    kind: 'patch',
+    projectId: nilUuid,
+    values: { outputs: json(outputs) },
+  });
+  async function start(options: Parameters<typeof sinkOnKafka>[1] = {}): Promise<SinkOnKafka> {
+    const own = await kafka.open({}, [runEvents]);
+    return sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database }, options);
+  }
+  const rows = <Row>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
+  /** Rows in the table before equal keys are merged. */
+  const physicalRows = async () => Number((await rows<{ n: number }>('SELECT count() AS n FROM runs'))[0]?.n);
+  const outputsOf = async ({ runId }: RunEvent) =>
+    (
+      await rows<{ outputs: string }>(
+        `SELECT coalesce(patch_outputs, post_outputs) AS outputs FROM runs FINAL WHERE id = '${runId}'`,
+      )
+    )[0]?.outputs;
+  async function committed() {
+    const found = await kafka.admin.fetchOffsets({
+      groupId: kafka.config.kafkaTopicPrefix + group,
+      topics: [kafka.nameOf(runEvents)],
+    });
+    const [partition] = found[0]?.partitions ?? [];
+    return { offset: Number(partition?.offset), metadata: JSON.parse(partition?.metadata || '{}') };
+  }
+
+  function startStalling(stallsAt: StallingSink['stallsAt']) {
+    const fixture = fileURLToPath(new URL('./sink-and-stall.fixture.ts', import.meta.url));
+    const { clickhouseUrl, databaseUrl } = stores;
+    const stalling: StallingSink = { config: kafka.config, clickhouseUrl, databaseUrl, stallsAt };
+    return fork(fixture, [JSON.stringify(stalling)], { execArgv: [...childOfSuite] });
+  }
+
+  test('a sink that was suspended before its insert until its partition was reassigned inserts late without overwriting', async () => {
+    const run = runEvent({ values: { outputs: json('posted') } });
+    await publish(run, patchOf(run, 'older'));
+    const child = startStalling('before the insert, until it is resumed');
+    try {
+      await once(child, 'message');
+      child.kill('SIGSTOP');
+      const next = await start();
+      await until('the batch to be redelivered', async () => (await committed()).offset === 2, 60_000);
+      await publish(patchOf(run, 'newer'));
+      await until('the newer patch to be stored', async () => (await committed()).offset === 3, 30_000);
+      child.kill('SIGCONT');
+      child.send('go on');
+      expect((await once(child, 'message'))[0]).toEqual({ late: true });
+      expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
+      await publish(patchOf(run, 'newest'));
+      await until('the newest patch to be stored', async () => (await committed()).offset === 4, 60_000);
+      expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
+      await next.stop();
+    } finally {
+      child.kill('SIGKILL');
+    }
+  }, 150_000);
+
+  test.each<[StallingSink['stallsAt'], number]>([
+    ['before the insert', 0],
+    ['after the insert', 50],
+  ])(
+    'killed %s: the next sink repeats the whole batch under the same token',
+    async (stallsAt, rowsBefore) => {
+      await publish(...Array.from({ length: 50 }, () => runEvent()));
+      const child = startStalling(stallsAt);
+      const [{ token }] = (await once(child, 'message')) as [{ token: string }];
+      // More events arrive during the batch: they must not become part of it.
+      await publish(...Array.from({ length: 7 }, () => runEvent()));
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+      expect(await committed()).toMatchObject({ offset: 0, metadata: { batch: [0, 49] } });
+      expect(await physicalRows()).toBe(rowsBefore);
+      const next = await start();
+      await until('all events to be stored', async () => (await committed()).offset === 57, 60_000);
+      expect(next.inserts.map((insert) => insert.token)[0]).toBe(token);
+      expect(await physicalRows()).toBe(57);
+      expect(await committed()).toEqual({ offset: 57, metadata: { runlake: 1, next: 57 } });
+    },
+    120_000,
+  );
+
+  test.each<[string, (name: string, topic: string) => Promise<unknown>]>([
+    [
+      'moved back manually',
+      (groupId, topic) => kafka.admin.setOffsets({ groupId, topic, partitions: [{ partition: 0, offset: '1' }] }),
+    ],
+    ['deleted', (groupId) => kafka.admin.deleteGroups([groupId])],
+  ])(
+    'with a committed offset that is %s, all events are replayed in order, and the newest value remains',
+    async (_what, reset) => {
+      const run = runEvent({ values: { outputs: json('posted') } });
+      const config = { insertBatchRows: 1 };
+      const first = await start({ config });
+      for (const event of [run, patchOf(run, 'older'), patchOf(run, 'newer')]) await publish(event);
+      await until('the events to be stored', async () => (await committed()).offset === 3, 30_000);
+      await first.stop();
+      const tokens = new Set(first.inserts.map(({ token }) => token));
+      await reset(kafka.config.kafkaTopicPrefix + group, kafka.nameOf(runEvents));
+      // The first batch differs from before, later ones do not: with the old tokens ClickHouse would drop the newest.
+      const second = await start({ config: { insertBatchRows: 2 } });
+      await until('the events to be stored again', async () => (await committed()).offset === 3, 60_000);
+      expect(second.inserts.length).toBeGreaterThan(0);
+      for (const { token } of second.inserts) expect(tokens).not.toContain(token);
+      expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
+      await publish(patchOf(run, 'newest'));
+      await until('the next event to be stored', async () => (await committed()).offset === 4, 30_000);
+      // After the replayed range, tokens have the normal form.
+      expect((await committed()).metadata).toEqual({ runlake: 1, next: 4 });
+      expect(second.inserts.at(-1)?.token).toMatch(/:3-3:\d+:[0-9a-f]{32}$/);
+      expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
+    },
+    120_000,
+  );
+
+  test('foreign and damaged records go to the dead-letter queue unchanged; the records between them are stored', async () => {
+    const good = [runEvent(), runEvent(), runEvent()];
+    const [a, b, c] = good.map((event) => logged(log, event)) as [never, never, never];
+    const unknownId = Buffer.from((a as { value: Buffer }).value);
+    unknownId.writeUInt32BE(99_999_999, 1);
+    const trailing = Buffer.concat([(a as { value: Buffer }).value, Buffer.from([0])]);
+    const binaryKey = Buffer.from([0xff, 0x00, 0xfe]);
+    await kafka.produce(runEvents, [
+      a,
+      {
+        key: binaryKey,
+        value: Buffer.from('not a record'),
+        headers: { traceparent: '00-1', odd: Buffer.from([0xff]) },
+      },
+      b,
+      { key: 'unknown id', value: unknownId },
+      { key: 'tombstone', value: null },
+      { key: 'trailing', value: trailing },
+      c,
+    ]);
+    await start();
+    await until('all events to be handled', async () => (await committed()).offset === 7, 60_000);
+    expect(await physicalRows()).toBe(3);
+    const deadLetters = openKafkaDeadLetterQueue({
+      config: kafka.config,
+      topics: [runEvents],
+      logger: createLogger('silent', 'test'),
+    });
+    const heads = await deadLetters.list({ topics: [runEvents] }, 10);
+    expect(heads.map(({ offset, step }) => [offset, step]).sort()).toEqual([
+      [1, 'framing'],
+      [3, 'schema'],
+      [4, 'framing'],
+      [5, 'walk'],
+    ]);
+    const stranger = await deadLetters.find(heads.find(({ offset }) => offset === 1)?.id ?? '');
+    expect(stranger?.value.toString()).toBe('not a record');
+    expect(stranger?.headers).toMatchObject({ traceparent: '00-1' });
+    await deadLetters.close();
+  }, 120_000);
+
+  test('if a dead-letter record cannot be written, its offset is not committed until the write succeeds', async () => {
+    const deadLetterTopic = `${kafka.nameOf(runEvents)}-dead-letters`;
+    const good = [runEvent(), runEvent()].map((event) => logged(log, event));
+    const stranger = { key: 'stranger', value: Buffer.from('not a record') };
+    await kafka.produce(runEvents, [good[0] as LogMessage, stranger, good[1] as LogMessage]);
+    const own = await kafka.open({ publishTimeoutMs: 1_000 }, [runEvents]);
+    await kafka.admin.deleteTopics({ topics: [deadLetterTopic] });
+    const write = own.deadLetter.bind(own);
+    let failures = 0;
+    own.deadLetter = async (...deadLetter) => {
+      try {
+        await write(...deadLetter);
+      } catch (error) {
+        failures += 1;
+        throw error;
+      }
+    };
+    await sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database });
+    await until('the dead-letter write to fail twice', () => failures >= 2, 60_000);
+    // No committed offset, or the first one.
+    expect((await committed()).offset).toBeLessThanOrEqual(0);
+    await kafka.admin.createTopics({ topics: [{ topic: deadLetterTopic, numPartitions: 1, replicationFactor: 1 }] });
+    await until('all events to be handled', async () => (await committed()).offset === 3, 90_000);
+    expect(await physicalRows()).toBe(2);
+    const deadLetters = openKafkaDeadLetterQueue({
+      config: kafka.config,
+      topics: [runEvents],
+      logger: createLogger('silent', 'test'),
+    });
+    try {
+      const heads = await deadLetters.list({ topics: [runEvents] }, 10);
+      // A write that timed out may still have succeeded.
+      expect(new Set(heads.map(({ offset, step }) => `${offset} ${step}`))).toEqual(new Set(['1 framing']));
+    } finally {
+      await deadLetters.close();
+    }
+  }, 180_000);
+
+  test('a failing handler blocks its partition and keeps the order', async () => {
+    let failures = 3;
+    const sink = await start({
+      around: async (_insert, real) => {
+        if (failures-- > 0) throw new Error('not now');
+        await real();
+      },
+    });
+    const run = runEvent();
+    await publish(run, patchOf(run, 'one'));
+    await publish(patchOf(run, 'two'));
+    await until('all events to be stored', async () => (await committed()).offset === 3, 60_000);
+    expect(new Set(sink.inserts.slice(0, 4).map(({ token }) => token)).size).toBe(1);
+    expect(await outputsOf(run)).toBe(JSON.stringify('two'));
+  }, 120_000);
+});

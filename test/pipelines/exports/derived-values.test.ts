@@ -1,0 +1,131 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { exportFields } from '../../../schemas/parquet/run-columns.ts';
+import { insertEvents, noonMicros, runEvent, tenantId, uuidOf } from '../runs/run-events.ts';
+import {
+  answeredRows,
+  type Exporting,
+  everything,
+  exportParts,
+  metadataOf,
+  openExporting,
+  rowsOf,
+  wholeDay,
+} from './exporting.ts';
+
+let exporting: Exporting;
+beforeAll(async () => {
+  exporting = await openExporting();
+});
+afterAll(() => exporting?.close());
+
+interface Feedback {
+  readonly runId: string;
+  readonly key: string;
+  readonly score?: string;
+  readonly comment?: string;
+  readonly value?: string;
+  readonly isDeleted?: boolean;
+}
+
+async function giveFeedback(list: readonly Feedback[]): Promise<void> {
+  const body = list.map(({ runId, key, score, comment, value, isDeleted }) =>
+    JSON.stringify({
+      tenant_id: tenantId,
+      run_id: runId,
+      id: randomUUID(),
+      received_at: '2026-03-06T00:00:00Z',
+      key,
+      score,
+      comment,
+      value,
+      source_type: 'api',
+      user_id: tenantId,
+      created_at: '2026-03-06T00:00:00Z',
+      modified_at: '2026-03-06T00:00:00Z',
+      deleted_at: isDeleted ? '2026-03-06T01:00:00Z' : undefined,
+    }),
+  );
+  await exporting.reading.stores.clickhouse.insertBody({
+    name: 'test',
+    table: 'feedback',
+    columns: [
+      'tenant_id',
+      'run_id',
+      'id',
+      'received_at',
+      'key',
+      'score',
+      'comment',
+      'value',
+      'source_type',
+      'user_id',
+      'created_at',
+      'modified_at',
+      'deleted_at',
+    ],
+    format: 'JSONEachRow',
+    body: Buffer.from(body.join('\n')),
+    token: randomUUID(),
+  });
+}
+
+describe('derived columns', () => {
+  const runs = 2_300;
+  const runId = (index: number) => uuidOf('run', index);
+  /** Every fifth run is a child of the previous one and was sent without dotted_order. */
+  const isUnplaced = (index: number) => index % 5 === 4;
+  beforeAll(async () => {
+    const events = Array.from({ length: runs }, (_, index) => {
+      const trace = runId(index - (index % 5));
+      return runEvent({
+        runId: runId(index),
+        traceId: trace,
+        traceTimeMicros: noonMicros + (index - (index % 5)) * 10,
+        startTimeMicros: noonMicros + index * 10,
+        values: index % 5 === 0 ? {} : { parentRunId: isUnplaced(index) ? runId(index - 1) : trace },
+        ...(isUnplaced(index) && { dottedOrder: undefined }),
+      });
+    });
+    await insertEvents(exporting.reading.stores.clickhouse, events);
+  });
+
+  it.each(['v1', 'v2_beta'] as const)('derives locations alone while there is no feedback: %s', async (version) => {
+    const parts = await exportParts(exporting, wholeDay, { ...everything, version }, { rows: 1_500, bytes: 1e9 });
+    expect(parts.map(({ rows }) => rows)).toEqual([1_500, 800]);
+    const rows = (await Promise.all(parts.map(({ path }) => rowsOf(path)))).flat();
+    expect(rows).toEqual(await answeredRows(exporting, wholeDay, version));
+    expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toEqual([]);
+  });
+
+  it('derives locations and feedback, also with unusual text and with neither', async () => {
+    await giveFeedback([
+      { runId: runId(0), key: 'quoted "key", with\ncomma', score: '1' },
+      { runId: runId(0), key: 'other', score: '0.25', comment: '"line\\nend, \\"quotes\\" \u2028 é \\ud800"' },
+      { runId: runId(4), key: 'label', value: '"good, \\"very\\""' },
+      { runId: runId(9), key: 'gone', score: '1', isDeleted: true },
+      ...Array.from({ length: 600 }, (_, n) => ({ runId: runId(n * 3), key: 'many', score: `${n}` })),
+      { runId: uuidOf('no such run'), key: 'x', score: '1' },
+    ]);
+    const [part] = await exportParts(exporting, wholeDay, everything);
+    const rows = await rowsOf(part!.path);
+    const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
+    for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
+    expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toHaveLength(601);
+  });
+
+  it.each([
+    [['feedback_stats']],
+    [['dotted_order']],
+    [['parent_run_id', 'id']],
+    [['feedback_stats', 'parent_run_ids']],
+    [exportFields.filter((field) => !['id', 'dotted_order', 'parent_run_id', 'feedback_stats'].includes(field))],
+  ])('with the fields %s', async (fields) => {
+    const [part] = await exportParts(exporting, wholeDay, { ...everything, fields });
+    const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
+    expect((await metadataOf(part!.path)).names).toEqual(fields);
+    expect(await rowsOf(part!.path)).toEqual(
+      expected.map((row) => Object.fromEntries(fields.map((field) => [field, row[field]]))),
+    );
+  });
+});
