@@ -10,7 +10,7 @@ import { writeOtel } from './otel-details.ts';
 import { deriveRunType } from './run-type.ts';
 import { consumeText } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
-import { consumeOptionalUuid, internName, writeSerialized, writeTags } from './small-fields.ts';
+import { consumeOptionalUuid, writeSerialized, writeTags } from './small-fields.ts';
 import type { SpanContext } from './span-context.ts';
 import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 import { readIdentity } from './span-identity.ts';
@@ -36,7 +36,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   const events = readEvents(context);
   const runType = deriveRunType(context);
   const values: RunValues = {
-    name: internName(context, runType === 'tool'),
+    name: readRunName(context, runType === 'tool'),
     runType,
     startedAtMicros: identity.startedAtMicros,
   };

@@ -5,7 +5,7 @@ import { consumeText, readAttributeHead, readText } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
 /** The run's name: from an attribute, else the span's. */
-export function internName(context: SpanContext, isTool: boolean): string {
+export function readRunName(context: SpanContext, isTool: boolean): string {
   const own =
     consumeText(context, 'name') ?? consumeText(context, 'entityName') ?? (isTool && consumeText(context, 'toolName'));
   const { start, end } = context.span.name;
