@@ -70,7 +70,7 @@ let compiled: Promise<object> | undefined;
 let module: object | undefined;
 let shared: Instance | undefined;
 
-/** Compiles libzstd once; required before the first {@link ZstdDecoder.next}. */
+/** Compiles libzstd once; must be complete before the first {@link ZstdDecoder.next}. */
 export async function loadZstd(): Promise<void> {
   compiled ??= compile();
   module = await compiled;
@@ -90,10 +90,9 @@ async function compile(): Promise<object> {
 }
 
 function openInstance(): Instance {
-  if (module === undefined) throw new Error('loadZstd() must complete before the first frame is decoded');
   if (shared?.openContexts === 0 && shared.lib.memory.buffer.byteLength > maxIdleBytes) shared = undefined;
   const imports = { env: { emscripten_notify_memory_growth: () => undefined } };
-  shared ??= new Instance(new WebAssembly.Instance(module, imports).exports as LibZstd);
+  shared ??= new Instance(new WebAssembly.Instance(module as object, imports).exports as LibZstd);
   return shared;
 }
 

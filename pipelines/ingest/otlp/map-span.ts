@@ -10,7 +10,7 @@ import { writeOtel } from './otel-details.ts';
 import { deriveRunType } from './run-type.ts';
 import { consumeText } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
-import { consumeOptionalUuid, writeSerialized, writeTags } from './small-fields.ts';
+import { consumeOptionalUuid, readRunName, writeSerialized, writeTags } from './small-fields.ts';
 import type { SpanContext } from './span-context.ts';
 import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 import { readIdentity } from './span-identity.ts';
