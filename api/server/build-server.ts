@@ -85,7 +85,7 @@ const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options'
 /** `Retry-After` of STARTING. */
 const startupRetryAfterSeconds = 2;
 
-/** Internal path for requests to `ownRoutes`; no operation uses it. */
+/** Internal path for requests to `extraRoutes`; no operation uses it. */
 const ownRoute = '/own-route';
 const ownUrls: ReadonlySet<string> = new Set([ownRoute, '/*']);
 

@@ -66,7 +66,7 @@ export async function saveResponse(
         tail = chunk.length >= maxExceptionBytes ? chunk : lastBytes(tail, chunk);
       }
     } finally {
-      // As in `readAnswer`.
+      // As in `readResponse`.
       throwExceptionIn(tail, answer);
     }
     signal.throwIfAborted();

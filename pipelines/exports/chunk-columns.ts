@@ -125,7 +125,7 @@ export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<No
   return new Set(fields.flatMap((field) => chunkColumns[field].derived ?? []));
 }
 
-/** Column that holds the field in the chunk's file and in the file beside it. */
+/** Name of the column of the field, in the file of the chunk and in the file of derived values. */
 export const sourceName = (field: ExportField) => `field_${field}`;
 
 /** Form of the field in a file of that format version. */

@@ -90,7 +90,7 @@ interface ManifestRun {
  * Writes the manifest of an export whose export runs are all COMPLETED, and overwrites an existing one. A manifest in
  * the bucket means that the set of files is complete. Its format is described in `docs/guide/07-bulk-export.md`.
  *
- * @returns `takeBack`, which deletes the manifest if the export turns out to have ended in another state.
+ * @returns `deleteManifest`, which deletes the manifest if the export turns out to have ended in another state.
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
 async function writeManifest(

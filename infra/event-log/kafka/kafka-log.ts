@@ -157,7 +157,7 @@ export class KafkaLog implements EventLog {
     return this.#opened.registry.getSchemaText(schemaId);
   }
 
-  /** Calls `onPlaced` after the append, because in Kafka events get their offset when they become durable. */
+  /** Calls `onOffsetsAssigned` after the append, because in Kafka events get their offset when they become durable. */
   async publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
     const name = this.#opened.names.of(topic);
     if (messages.length > 0) {

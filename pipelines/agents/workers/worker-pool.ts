@@ -124,7 +124,7 @@ export interface WorkerPool {
   /**
    * Starts one attempt. `take` receives its chunks in order, in batches; the next batch follows when `take` has
    * resolved. The send window bounds the bytes in between, so a graph cannot outrun the log. If `take` rejects, the run
-   * is cancelled. `takeTraced` receives the child runs if `job.trace` is set; the last ones arrive before the outcome.
+   * is cancelled. `onChildRuns` receives the child runs if `job.trace` is set; the last ones arrive before the outcome.
    */
   start(
     job: RunJob,

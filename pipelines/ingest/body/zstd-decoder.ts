@@ -70,7 +70,7 @@ let compiled: Promise<object> | undefined;
 let module: object | undefined;
 let shared: Instance | undefined;
 
-/** Compiles libzstd once; required before the first {@link ZstdDecoder.next}. */
+/** Compiles libzstd once; must be complete before the first {@link ZstdDecoder.next}. */
 export async function loadZstd(): Promise<void> {
   compiled ??= compile();
   module = await compiled;

@@ -16,7 +16,7 @@ export interface TraceLocation {
 }
 
 /**
- * Caches the locations of recent traces, by tenant and trace (see `traceKeyOf`); reads those of other traces from
+ * Caches the locations of recent traces, by tenant and trace (see `readTraceKey`); reads those of other traces from
  * `trace_locations`. Two generations approximate an LRU cache without a linked list: when the young one holds
  * `capacity` / 2 entries it replaces the old one.
  */

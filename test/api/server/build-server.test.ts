@@ -73,8 +73,7 @@ const toys: readonly Operation[] = [
     method: 'GET',
     path: '/csv',
     schema: { response: { 200: Type.String() }, produces: 'text/csv; charset=utf-8' },
-    handler: async () =>
-      new RawResponse({ headers: { 'content-disposition': 'attachment' }, body: Buffer.from('a,b\r\n') }),
+    handler: async () => new RawResponse({ headers: { 'content-disposition': 'attachment' }, body: Buffer.from('a') }),
   }),
   defineOperation({
     ...base,
@@ -275,7 +274,7 @@ describe('answers', () => {
       'content-type': 'text/csv; charset=utf-8',
       'content-disposition': 'attachment',
     });
-    expect(answer.body).toBe('a,b\r\n');
+    expect(answer.body).toBe('a');
   });
 
   it('counts requests by operation and status', async () => {
