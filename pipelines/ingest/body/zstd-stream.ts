@@ -2,7 +2,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Decoder, DecoderOutput } from './decoders.ts';
 import { loadZstd, ZstdDecoder } from './zstd-decoder.ts';
 
-/** Maximum time per time slice. A step takes less than a millisecond. */
+/** Maximum time per time slice. A step usually takes less than a millisecond. */
 const sliceMs = 5;
 
 /** Maximum pending input before `write` returns false. */
