@@ -1,6 +1,6 @@
 /** What needs a parsed Avro schema. Loads `avsc`, so a module that a start needs must not import this file. */
 import avsc from 'avsc';
-// @ts-expect-error The typings of `avsc` omit the reading position, which skipping without decoding needs.
+// Its typings omit the reading position, which skipping without decoding needs.
 import avscInternals from 'avsc/lib/utils.js';
 import type { Topic } from '../../schemas/topics.ts';
 import { prefixBytes } from './avro.ts';
