@@ -9,7 +9,7 @@ import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-ba
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import type { PublishState } from '../../pipelines/agents/streams/publish-state.ts';
 import type { StreamHub } from '../../pipelines/agents/streams/stream-types.ts';
-import type { ThreadTtl } from '../../pipelines/agents/threads/create-thread.ts';
+import type { ThreadTtl } from '../../pipelines/agents/threads/write-threads.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';

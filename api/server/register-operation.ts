@@ -1,12 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
 import { ignoreUnknownFields } from './ignored-fields.ts';
 import { type Access, type Operation, type OperationSchema, RawResponse } from './operation.ts';
 import { convertQuery, namesInQuery, parseQuery } from './query-string.ts';
-import { unknownFields } from './unknown-fields.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -197,4 +196,12 @@ function sendRawResponse(reply: FastifyReply, answer: RawResponse, mediaType: st
     .code(answer.status)
     .headers({ ...answer.headers })
     .send(answer.body);
+}
+
+/** Builds the error for unknown fields of a body or a query: at most eight, in the form of SPEC 2.3. */
+export function unknownFields(location: 'body' | 'query', names: readonly string[]): RunlakeError {
+  const fields = names
+    .slice(0, 8)
+    .map((name) => ({ loc: [location, name], msg: 'Field not known', type: 'extra_forbidden' }));
+  return runlakeError('INVALID_REQUEST', {}, { fields });
 }

@@ -1,6 +1,6 @@
 import { runlakeError } from '../errors/runlake-error.ts';
 import { type Connection, sqlThrough } from './connection.ts';
-import type { Sql } from './database.ts';
+import type { Database, Sql } from './database.ts';
 
 /**
  * Runs `work` between BEGIN and COMMIT on `connection`.
@@ -29,4 +29,9 @@ export async function runTransaction<Result>(
     if (!connection.broken) await connection.send('ROLLBACK', statementMs).catch(() => undefined);
     throw error;
   }
+}
+
+/** Runs `work` in the transaction `sql`, or in a new transaction if `sql` is a database. */
+export function withinTransaction<Result>(sql: Database | Sql, work: (tx: Sql) => Promise<Result>): Promise<Result> {
+  return 'transaction' in sql ? sql.transaction(work) : work(sql);
 }

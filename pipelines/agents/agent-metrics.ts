@@ -1,4 +1,8 @@
+import type { Sql } from '../../infra/postgres/database.ts';
 import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
+import type { Executor } from './execute/executor.ts';
+import { countUnfinishedRuns } from './runs/read-run.ts';
+import type { WorkerPool } from './workers/worker-pool.ts';
 
 export const runsEnded = counter(
   'runlake_agents_runs_total',
@@ -17,3 +21,28 @@ export const runSlots = scrapedGauge(
   'Run slots of this process, by state: used, free. A process without workers has none.',
   ['state'],
 );
+
+/** Starts to report unfinished runs and run slots in the metrics. @returns a function that stops it. */
+export function showAgentMetrics(deps: {
+  readonly database: Sql;
+  readonly deploymentId: string;
+  readonly executor: Pick<Executor, 'running'>;
+  readonly pool: Pick<WorkerPool, 'freeSlots'>;
+}): () => void {
+  const { database, deploymentId, executor, pool } = deps;
+  const hideRuns = unfinishedRuns.setReader(async () => {
+    const counts = await countUnfinishedRuns(database, deploymentId);
+    return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));
+  });
+  const hideSlots = runSlots.setReader(
+    () => [
+      { labels: { state: 'used' }, value: executor.running },
+      { labels: { state: 'free' }, value: pool.freeSlots },
+    ],
+    0,
+  );
+  return () => {
+    hideRuns();
+    hideSlots();
+  };
+}

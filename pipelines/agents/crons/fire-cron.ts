@@ -25,9 +25,9 @@ import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from 
 import { createRun } from '../runs/create-run.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
-import type { ThreadTtl } from '../threads/create-thread.ts';
 import { findThread } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
+import type { ThreadTtl } from '../threads/write-threads.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import { type Cron, cronColumns } from './cron.ts';
 import { readSchedule } from './schedule.ts';

@@ -5,7 +5,7 @@ import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { requireStorableJson } from '../threads/thread.ts';
 import { type Cron, cronColumns, notifyCrons } from './cron.ts';
-import { nextRunDate } from './next-run-date.ts';
+import { readSchedule } from './schedule.ts';
 
 export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'updated_at'>;
 
@@ -126,4 +126,18 @@ export async function deleteCron(sql: Sql, deploymentId: string, cronId: string)
     cronId,
   ]);
   if (deleted === 0) throw runlakeError('CRON_NOT_FOUND', { cron: cronId });
+}
+
+/**
+ * The next fire time of a cron after an instant, in ISO 8601; null if it is disabled or ends before.
+ *
+ * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN
+ */
+export function nextRunDate(
+  { schedule, timezone, end_time, enabled }: Pick<Cron, 'schedule' | 'timezone' | 'end_time' | 'enabled'>,
+  afterMs: number,
+): string | null {
+  const next = readSchedule(schedule, timezone, afterMs).next(afterMs);
+  if (!enabled || next === undefined || (end_time !== null && next > Date.parse(end_time))) return null;
+  return new Date(next).toISOString();
 }

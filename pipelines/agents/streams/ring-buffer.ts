@@ -10,7 +10,6 @@
  *   3. A thread is removed when it has neither records nor cursors.
  */
 import type { LogPosition, LogRecord } from '../../../infra/event-log/event-log.ts';
-import { RecentAttempts } from './recent-attempts.ts';
 import { decodeStreamHead, decodeStreamRecord, type StreamRecordHead } from './stream-record.ts';
 import type { StreamedEvent } from './stream-types.ts';
 
@@ -201,4 +200,33 @@ export function decodeRecord(record: BufferedRecord): StreamedEvent | undefined 
   // With a single reader, a cached event would only cost memory.
   if (held.thread.cursors.size > 1) held.event = event;
   return event === 'unreadable' ? undefined : event;
+}
+
+/**
+ * Remembers the latest attempt of the most recently seen runs. Events of an attempt are invalid after the first event
+ * of a later attempt, because the worker of the earlier attempt had lost the run.
+ */
+export class RecentAttempts {
+  readonly #maxRuns: number;
+  readonly #latest = new Map<string, number>();
+
+  constructor(maxRuns: number) {
+    this.#maxRuns = maxRuns;
+  }
+
+  /** Records an event; call it in log order. @returns whether the event is valid. */
+  observe(runId: string, attempt: number): boolean {
+    const latest = this.#latest.get(runId);
+    if (latest !== undefined && attempt < latest) return false;
+    if (latest === attempt) return true;
+    this.#latest.delete(runId);
+    this.#latest.set(runId, attempt);
+    if (this.#latest.size > this.#maxRuns) {
+      for (const oldest of this.#latest.keys()) {
+        this.#latest.delete(oldest);
+        break;
+      }
+    }
+    return true;
+  }
 }

@@ -5,7 +5,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { jsonbText } from '../checkpoints/stored-tuples.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
-import type { ThreadTtl } from './create-thread.ts';
+import type { ThreadTtl } from './write-threads.ts';
 
 export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
 export type ThreadStatus = (typeof threadStatuses)[number];

@@ -15,13 +15,13 @@
  * lease expires there, the checkpoint is written but the row is not: until the next run `/state` returns the new state
  * and `/threads/search` the old one.
  */
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { requireCheckpoint } from '../runs/require-checkpoint.ts';
 import type { CheckpointChoice, GraphConfig } from '../runs/run.ts';
 import { chosenUserId } from '../runs/run-request.ts';
 import type { PublishState } from '../streams/publish-state.ts';
-import { type ThreadDeps, threadOfGraph } from './create-thread.ts';
+import { deleteThread } from './delete-thread.ts';
 import {
   type Interrupt,
   readThread,
@@ -30,6 +30,7 @@ import {
   type ThreadCheckpoint,
   type ThreadState,
 } from './thread.ts';
+import { createThread, type NewThread, type ThreadDeps, threadOfGraph } from './write-threads.ts';
 
 export interface ThreadLease {
   /** The `write_token` that the saver writes under. */
@@ -211,4 +212,34 @@ export async function recordThreadConfig(
     [deploymentId, threadId, JSON.stringify(config)],
     { name: 'agents_note_thread_config' },
   );
+}
+
+/**
+ * Creates a thread. If it is new, applies `supersteps` to its state. Deletes the new thread again if that fails.
+ *
+ * @throws THREAD_EXISTS; the errors of {@link updateThreadState}.
+ */
+export async function createThreadWithState(
+  deps: ThreadDeps,
+  wanted: NewThread,
+  supersteps: readonly (readonly StateUpdate[])[],
+): Promise<Thread> {
+  const { database, deploymentId, threadTtl: defaultTtl } = deps;
+  const thread = defaultTtl === undefined ? wanted : { ttl: defaultTtl, ...wanted };
+  if (supersteps.length === 0) return createThread(database, deploymentId, thread);
+  let created: Thread;
+  try {
+    created = await createThread(database, deploymentId, { ...thread, ifExists: 'raise' });
+  } catch (error) {
+    const keepsExisting = isRunlakeError(error) && error.code === 'THREAD_EXISTS' && thread.ifExists === 'do_nothing';
+    if (keepsExisting) return createThread(database, deploymentId, thread);
+    throw error;
+  }
+  try {
+    await updateThreadState(deps, created.thread_id, { updates: supersteps.map((updates) => [...updates]) });
+  } catch (error) {
+    await deleteThread(database, deploymentId, created.thread_id);
+    throw error;
+  }
+  return readThread(database, deploymentId, created.thread_id);
 }

@@ -2,8 +2,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { goesToEnd, readNodes, requireNodes, unknownBreakpoints } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
-import type { CheckpointChoice } from '../runs/run.ts';
-import { goToEnd } from './go-to-end.ts';
+import type { CheckpointChoice, RunCommand } from '../runs/run.ts';
 import { toLibraryCommand, toLibraryConfig } from './run-config.ts';
 import { stoppedAtHead, stoppedWithin } from './stopped-at-head.ts';
 import type { ThreadSaver } from './thread-saver.ts';
@@ -140,4 +139,17 @@ async function requireCheckpoint({ start, threadId }: Job, saver: ThreadSaver): 
   const found = await saver.getTuple({ configurable: { thread_id: threadId, checkpoint_ns, checkpoint_id } });
   if (found !== undefined) return;
   throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint_id });
+}
+
+/**
+ * Executes `goto: '__end__'`: applies `update` if given, then ends the graph on the thread, so that no node is next.
+ * LangGraph ignores this `goto` as a run command. Repeating the call without the update is harmless.
+ *
+ * @param config Config of the run, with the checkpoint to continue from; without one, the head.
+ * @throws errors of the graph and its saver.
+ */
+export async function goToEnd(graph: CompiledGraph, config: object, update: RunCommand['update']): Promise<void> {
+  const end = { updates: [{ values: null, asNode: '__end__' }] };
+  const updates = update === undefined || update === null ? [] : [{ updates: [{ values: update }] }];
+  await graph.bulkUpdateState(config, [...updates, end]);
 }

@@ -14,7 +14,9 @@
  */
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
+import pg from 'pg';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { postgresAddress } from '../../../infra/postgres/address.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
 import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
@@ -25,7 +27,6 @@ import { openTracer } from '../traces/open-tracer.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
 import { limitsOfWorker } from './frames.ts';
-import { openConnections } from './graph-connections.ts';
 import { Outbox } from './outbox.ts';
 import { openParentPipe } from './parent-pipe.ts';
 import { watchParent } from './parent-watch.ts';
@@ -212,4 +213,20 @@ function die(error: unknown): void {
   // Exit even if the pipe is full and the message cannot be written.
   setTimeout(() => exit(70), 500).unref();
   outbox.send({ kind: 'dying', reason }, () => exit(70));
+}
+
+/** Opens the connection pool of a worker process, for checkpoints and store. It connects at the first statement. */
+export function openConnections({ database, maxConnections }: WorkerSetup): pg.Pool | undefined {
+  if (database === undefined) return undefined;
+  const pool = new pg.Pool({
+    ...postgresAddress(database.url, database.authorities),
+    application_name: 'runlake-graphs',
+    max: maxConnections,
+    connectionTimeoutMillis: 10_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+  });
+  // Without a listener, the error of an idle connection would end the process.
+  pool.on('error', () => undefined);
+  return pool;
 }

@@ -13,7 +13,7 @@ import { createCron } from '../../../pipelines/agents/crons/write-crons.ts';
 import { createRun } from '../../../pipelines/agents/runs/create-run.ts';
 import { putItems } from '../../../pipelines/agents/store/write-items.ts';
 import { openStreamHub } from '../../../pipelines/agents/streams/stream-hub.ts';
-import { createThread } from '../../../pipelines/agents/threads/create-thread.ts';
+import { createThread } from '../../../pipelines/agents/threads/write-threads.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';

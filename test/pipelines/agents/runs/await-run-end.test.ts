@@ -8,7 +8,7 @@ import { endRun, type RunResult } from '../../../../pipelines/agents/runs/end-ru
 import { deleteExpiredFinalValues } from '../../../../pipelines/agents/runs/published-ends.ts';
 import type { ClaimedRun, EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import type { StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
-import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
+import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { openStreams, type StreamsUnderTest } from '../streams/streams-under-test.ts';
 import { newRun, processId } from './run-rows.ts';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { renewHeartbeat } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
-import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
+import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 

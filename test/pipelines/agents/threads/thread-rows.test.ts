@@ -4,12 +4,16 @@ import type { Database } from '../../../../infra/postgres/database.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { copyThread, createThread, type NewThread } from '../../../../pipelines/agents/threads/create-thread.ts';
 import { deleteThread, expireThreads, pruneThreads } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { countThreads, searchThreads, type ThreadSearch } from '../../../../pipelines/agents/threads/search-threads.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
-import { updateThread } from '../../../../pipelines/agents/threads/update-thread.ts';
 import { leaseThread, recordThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
+import {
+  copyThread,
+  createThread,
+  type NewThread,
+  updateThread,
+} from '../../../../pipelines/agents/threads/write-threads.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
 let rows: Rows;
