@@ -1,16 +1,39 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { pruneThreads as prune, deleteThread as remove } from '../../pipelines/agents/threads/delete-thread.ts';
-import { checkPaths, countThreads as count, extractPaths, listRootFields, searchThreads as search } from '../../pipelines/agents/threads/search-threads.ts';
-import { readThread, type Thread as ThreadRecord, type TtlStrategy, threadStatuses } from '../../pipelines/agents/threads/thread.ts';
-import { copyThread as copy, updateThread as update } from '../../pipelines/agents/threads/write-threads.ts';
+import {
+  checkPaths,
+  countThreads as count,
+  extractPaths,
+  listRootFields,
+  searchThreads as search,
+} from '../../pipelines/agents/threads/search-threads.ts';
+import {
+  readThread,
+  type Thread as ThreadRecord,
+  type TtlStrategy,
+  threadStatuses,
+} from '../../pipelines/agents/threads/thread.ts';
 import { createThreadWithState as create } from '../../pipelines/agents/threads/update-thread-state.ts';
+import { copyThread as copy, updateThread as update } from '../../pipelines/agents/threads/write-threads.ts';
 
 import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { changing, creating, onThread, readThreadId, searching, threadNotFound } from './access/rules.ts';
 import { defineAgentOperation, graphErrors, reads, runs } from './agent-operation.ts';
-import { buildPage, Closed, dropNullish, emptyPage, JsonValue, pageDescription, readSearch, searchFields, selectFields, ThreadParams, words } from './agent-schema.ts';
+import {
+  buildPage,
+  Closed,
+  dropNullish,
+  emptyPage,
+  JsonValue,
+  pageDescription,
+  readSearch,
+  searchFields,
+  selectFields,
+  ThreadParams,
+  words,
+} from './agent-schema.ts';
 import { RunBody } from './runs/run-schema.ts';
 
 const fields = {
