@@ -132,7 +132,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
 }
 
 /** Prints the URL of Runlake to standard output and, at the first start, the admin key, which is shown only once. */
-export function printFirstKey(outcome: BootstrapOutcome, url: string): void {
+function printFirstKey(outcome: BootstrapOutcome, url: string): void {
   console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
   switch (outcome.kind) {
     case 'created':

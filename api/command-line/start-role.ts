@@ -85,7 +85,7 @@ export function isAway(error: unknown): error is RunlakeError {
 }
 
 /** Returns a health check for each server of the role. Each connects at its first check; embedded engines are already up. */
-export async function openServerProbes(
+async function openServerProbes(
   config: Config,
   { clickhouse, database }: Stores,
   logger: Logger,
@@ -112,7 +112,7 @@ export async function openServerProbes(
  * @param onWaiting receives the names of the unavailable servers after each round.
  * @throws the first error that does not mean an unavailable server.
  */
-export async function waitForServers(
+async function waitForServers(
   checks: readonly HealthCheck[],
   options: {
     readonly logger: Logger;

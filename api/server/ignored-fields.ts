@@ -51,7 +51,7 @@ export function ignoreUnknownFields(
  *   Names come from the client, so each is truncated and every character except letters, digits, `.`, `_` and `-` is
  *   percent-encoded; the result is safe in a header and in a log line.
  */
-export function removeUnknownFields(body: unknown, shape: Shape): string[] {
+function removeUnknownFields(body: unknown, shape: Shape): string[] {
   const found = new Set<string>();
   take(body, shape, '', (path) => {
     if (found.size <= maxNames) found.add(encodePath(path));

@@ -199,7 +199,7 @@ function sendRawResponse(reply: FastifyReply, answer: RawResponse, mediaType: st
 }
 
 /** Builds the error for unknown fields of a body or a query: at most eight, in the form of SPEC 2.3. */
-export function unknownFields(location: 'body' | 'query', names: readonly string[]): RunlakeError {
+function unknownFields(location: 'body' | 'query', names: readonly string[]): RunlakeError {
   const fields = names
     .slice(0, 8)
     .map((name) => ({ loc: [location, name], msg: 'Field not known', type: 'extra_forbidden' }));

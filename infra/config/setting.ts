@@ -25,5 +25,5 @@ export const url = (...schemes: string[]) =>
   Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
 export const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
 export const bytes = (maximum = 1024 ** 3) => Type.Integer({ minimum: 1024, maximum });
-export const KIB = 1024;
+const KIB = 1024;
 export const MIB = 1024 * KIB;

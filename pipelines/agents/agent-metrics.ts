@@ -10,13 +10,13 @@ export const runsEnded = counter(
   ['status'],
 );
 
-export const unfinishedRuns = scrapedGauge(
+const unfinishedRuns = scrapedGauge(
   'runlake_agents_unfinished_runs',
   'Unfinished graph runs of all processes, by status: pending (includes runs that are due later), running.',
   ['status'],
 );
 
-export const runSlots = scrapedGauge(
+const runSlots = scrapedGauge(
   'runlake_agents_run_slots',
   'Run slots of this process, by state: used, free. A process without workers has none.',
   ['state'],

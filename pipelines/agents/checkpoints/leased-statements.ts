@@ -148,7 +148,7 @@ export interface JoinedBytes {
  * Concatenates values into one binary parameter. An array parameter would be sent as hexadecimal text, twice as long.
  * The statement splits it with `substr`, which returns null for a null length.
  */
-export function joinBytes(values: readonly (Uint8Array | undefined)[]): JoinedBytes {
+function joinBytes(values: readonly (Uint8Array | undefined)[]): JoinedBytes {
   const starts: number[] = [];
   let end = 0;
   for (const value of values) {

@@ -133,7 +133,7 @@ export async function deleteCron(sql: Sql, deploymentId: string, cronId: string)
  *
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN
  */
-export function nextRunDate(
+function nextRunDate(
   { schedule, timezone, end_time, enabled }: Pick<Cron, 'schedule' | 'timezone' | 'end_time' | 'enabled'>,
   afterMs: number,
 ): string | null {

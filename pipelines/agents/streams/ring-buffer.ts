@@ -206,7 +206,7 @@ export function decodeRecord(record: BufferedRecord): StreamedEvent | undefined 
  * Remembers the latest attempt of the most recently seen runs. Events of an attempt are invalid after the first event
  * of a later attempt, because the worker of the earlier attempt had lost the run.
  */
-export class RecentAttempts {
+class RecentAttempts {
   readonly #maxRuns: number;
   readonly #latest = new Map<string, number>();
 

@@ -148,7 +148,7 @@ async function requireCheckpoint({ start, threadId }: Job, saver: ThreadSaver): 
  * @param config Config of the run, with the checkpoint to continue from; without one, the head.
  * @throws errors of the graph and its saver.
  */
-export async function goToEnd(graph: CompiledGraph, config: object, update: RunCommand['update']): Promise<void> {
+async function goToEnd(graph: CompiledGraph, config: object, update: RunCommand['update']): Promise<void> {
   const end = { updates: [{ values: null, asNode: '__end__' }] };
   const updates = update === undefined || update === null ? [] : [{ updates: [{ values: update }] }];
   await graph.bulkUpdateState(config, [...updates, end]);

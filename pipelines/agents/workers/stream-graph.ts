@@ -117,7 +117,7 @@ interface StreamedMessage {
  * `messages/partial` with the accumulated message at each chunk, and `messages/complete` for new messages in the state.
  * Source: reference/agent-server.md §2.2.
  */
-export class OldMessages {
+class OldMessages {
   readonly #soFar = new Map<string, unknown>();
   readonly #complete = new Set<string>();
 

@@ -216,7 +216,7 @@ function die(error: unknown): void {
 }
 
 /** Opens the connection pool of a worker process, for checkpoints and store. It connects at the first statement. */
-export function openConnections({ database, maxConnections }: WorkerSetup): pg.Pool | undefined {
+function openConnections({ database, maxConnections }: WorkerSetup): pg.Pool | undefined {
   if (database === undefined) return undefined;
   const pool = new pg.Pool({
     ...postgresAddress(database.url, database.authorities),

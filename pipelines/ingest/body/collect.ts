@@ -27,7 +27,7 @@ export interface Progress {
 }
 
 /** One kilobyte per second, over a window that lets a connection recover from packet loss. */
-export const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
+const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
 
 /**
  * Reads the whole body of a request and decompresses it.

@@ -66,7 +66,7 @@ export class ScanOrigin {
 }
 
 /** Formats a byte for an error: `'x'` if it is printable, `byte 0x1f` otherwise. */
-export function nameByte(byte: number): string {
+function nameByte(byte: number): string {
   const isPrintable = byte > 0x20 && byte < 0x7f;
   return isPrintable ? `'${String.fromCharCode(byte)}'` : `byte 0x${byte.toString(16).padStart(2, '0')}`;
 }

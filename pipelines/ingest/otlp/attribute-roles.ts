@@ -240,7 +240,7 @@ const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean
 ];
 const familyRoles = families.map(({ prefix, role }): AttributeRole => ({ role, prefixBytes: prefix.length }));
 
-export function findRole(name: string): AttributeRole {
+function findRole(name: string): AttributeRole {
   const known = exact.get(name);
   if (known !== undefined) return known;
   for (let index = 0; index < families.length; index++) {
