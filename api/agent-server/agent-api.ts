@@ -14,7 +14,7 @@ export interface AgentApiParts {
   readonly http?: HttpSettings;
   readonly app?: HttpApp;
   readonly watch?: Pick<DeploymentWatch, 'isDeleted'>;
-  /** Authenticates API keys, for an app whose routes require them. */
+  /** Authenticates API keys if the routes of the app require them. */
   readonly authenticator: Authenticator;
 }
 
@@ -50,10 +50,13 @@ const exposedHeaders = [
   ...['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'],
   'x-ignored-fields',
 ];
-/** Browsers send no longer origin, and matching a long text against a pattern of the project may be slow. */
+/**
+ * Maximum length of an origin. Browsers do not send longer ones, and matching a long text against a pattern of the
+ * project may be slow.
+ */
 const maxOriginLength = 300;
 
-/** Source: RFC 5735, loopback; a browser writes the host of an origin in its shortest form. */
+/** Matches loopback origins. A browser writes the host of an origin in its shortest form. Source: RFC 5735. */
 const loopback = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
 const loopbackOrigins = { includes: (origin: string) => loopback.test(origin) };
 

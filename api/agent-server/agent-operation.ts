@@ -7,13 +7,13 @@ import type { AgentServices, Agents } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/sse.ts';
 
 /**
- * Permissions to read, and to change and run. The workspace is always that of the deployment, regardless of the default
- * workspace of a key.
+ * Access of operations that read, and of operations that change or run something. The workspace is always that of the
+ * deployment, regardless of the default workspace of a key.
  */
 export const reads = { permission: 'agents:read', tenantScope: 'workspace' } as const;
 export const runs = { permission: 'agents:run', tenantScope: 'workspace' } as const;
 
-/** Errors for callers of another workspace, and of custom authentication. */
+/** Errors for callers from another workspace, and errors of custom authentication. */
 const possibleAccessErrors = [
   'DEPLOYMENT_FORBIDDEN',
   'AUTH_REJECTED',
@@ -39,7 +39,7 @@ export interface AgentOperation extends Operation {
 type RuleOf<A extends Access> = A extends { readonly public: true } ? object : { readonly rule: Rule };
 
 /**
- * Declares an operation of the agent server, like `defineOperation` for the main API. Its paths have no prefix; the
+ * Declares an operation of the agent server, like `defineOperation` for the main API. The paths have no prefix, and the
  * caller's workspace is that of the deployment.
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(

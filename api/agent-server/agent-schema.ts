@@ -6,8 +6,8 @@ import { RawResponse } from '../server/operation.ts';
 // Building blocks of the schemas and responses of the agent server.
 
 /**
- * An object with only these fields. Unknown fields are ignored and named in the response; fields in `notBuilt`, which
- * clients send but the server does not implement, are refused.
+ * Builds the schema of an object with only these fields. The server ignores unknown fields and names them in the
+ * response. It refuses fields in `notBuilt`, which clients send but the server does not implement.
  */
 export const Closed = <const T extends TProperties>(fields: T, notBuilt: readonly string[] = []) =>
   Type.Object(fields, { additionalProperties: false, ...(notBuilt.length > 0 && { 'x-not-built': notBuilt }) });
@@ -53,7 +53,10 @@ export function readSearch<S extends string>(body: {
   } as const;
 }
 
-/** The id of an assistant, or the id of a graph, which means the assistant that the server created for it. */
+/**
+ * The id of an assistant, or the id of a graph. The id of a graph refers to the assistant that the server created for
+ * it.
+ */
 export const AssistantParams = Type.Object({
   assistant_id: Type.String({ minLength: 1, maxLength: 1_000, description: 'Id of the assistant or of its graph.' }),
 });
@@ -92,7 +95,7 @@ export function withoutNullFields({ checkpoint_id, checkpoint_ns, checkpoint_map
   };
 }
 
-/** Removes fields that are null or undefined, which mean the same. */
+/** Removes fields that are null or undefined. Both mean that the field is absent. */
 export function dropNullish<T extends object>(values: T): { [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(
     Object.entries(values).filter(([, value]) => value !== undefined && value !== null),

@@ -35,7 +35,10 @@ export interface AgentInput {
 }
 
 export interface Agents {
-  /** Id of the deployment that this server belongs to; callers without access to its workspace get 403 before any handler. */
+  /**
+   * Id of the deployment that this server serves. Callers without access to its workspace get 403 before any handler
+   * runs.
+   */
   readonly deploymentId: string;
   /** Organisation of the deployment. */
   readonly organizationId: string;
@@ -49,7 +52,7 @@ export interface Agents {
   readonly types: GraphTypes;
   /** Source of the events of runs. */
   readonly hub: StreamHub;
-  /** Notifies readers of threads of state that was written outside a run. */
+  /** Publishes state that was written outside a run to the readers of its thread. */
   readonly publishState: PublishState;
   /** Graphs by id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
@@ -61,9 +64,9 @@ export interface Agents {
   readonly store?: StoreRules;
   /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
-  /** Reserves a worker slot of this process, for a run that then starts without waiting to be claimed. */
+  /** Reserves a worker slot of this process for a new run. The run then starts without waiting to be claimed. */
   readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
-  /** Cache of assistants, which saves a run the look-up of its assistant. Unset: no cache. */
+  /** Cache of assistants: a new run then needs no look-up of its assistant. Unset: no cache. */
   readonly recentAssistants?: RecentAssistants;
   /** False for protocols that `http` of the langgraph.json disables. */
   readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };

@@ -13,10 +13,12 @@ import { identifyCaller } from '../server/authentication.ts';
 import { runs } from './agent-operation.ts';
 
 /**
- * The routes of the custom app. Routes that it declares by method and path take precedence over the server's own; the
- * app also gets all requests that the server has no route for. They need no authentication unless
- * `http.enable_custom_route_auth` is set. Then they require custom authentication (`auth.path`) or, without that, an
- * API key with access to the deployment's workspace and the permission to run graphs.
+ * Returns the routes of the custom app. Routes that the app declares by method and path take precedence over the
+ * server's own routes. The app also gets every request that matches no route of the server.
+ *
+ * The routes of the app need no authentication unless `http.enable_custom_route_auth` is set. If it is set, they
+ * require custom authentication (`auth.path`) or, without `auth.path`, an API key with access to the deployment's
+ * workspace and the permission to run graphs.
  */
 export function appRoutes(options: {
   readonly app: HttpApp;
@@ -63,7 +65,8 @@ interface ForwardDeps {
 }
 
 /**
- * Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1), and those that this server handles or sets itself.
+ * Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1), and headers that this server handles or sets
+ * itself.
  */
 const notForwarded = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization', 'te', 'trailer'],
@@ -71,7 +74,7 @@ const notForwarded = new Set([
 ]);
 
 /**
- * Forwards a request to the custom app unchanged and streams its response back. The app sets its own security headers;
+ * Forwards a request to the custom app unchanged and streams its response back. The app sets its own security headers.
  * If `http.cors` is set, this server sets the CORS headers.
  *
  * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT, and the errors of `identify`.
@@ -119,7 +122,7 @@ async function sendResponse(
     ...Object.fromEntries(sent.filter(([, value]) => value !== undefined)),
     ...(vary.length > 0 && { vary: vary.join(', ') }),
   });
-  // A streaming response may send no data for a while.
+  // Sends the headers now, because a streaming response may send no data for a while.
   response.flushHeaders();
   await pipeline(answer.body, response);
 }

@@ -52,7 +52,7 @@ const versionFields = {
 
 const AssistantVersion = Type.Object(versionFields);
 const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp() });
-/** With `select`, only the selected fields. */
+/** An assistant in responses. With `select`, it has only the selected fields. */
 const SelectedAssistant = Type.Partial(Assistant);
 
 const changeable = {
@@ -90,7 +90,7 @@ function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void
   throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });
 }
 
-/** Maximum number of assistants of a deployment, including those that graphs create. */
+/** Maximum number of assistants of a deployment, including those that the server creates for graphs. */
 const maxAssistants = 100_000;
 
 export const createAssistant = defineAgentOperation({

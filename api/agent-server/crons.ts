@@ -37,7 +37,7 @@ import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;
 
-/** Fields of each run of a cron, as in a request for a run. */
+/** Fields that a cron copies to each of its runs, with the schemas of a request for a run. */
 const payloadFields = {
   input: run.input,
   config: run.config,
@@ -111,7 +111,7 @@ const Cron = Type.Object({
   created_at: Timestamp(),
   updated_at: Timestamp(),
 });
-/** With `select`, only the selected fields; `now` is the time of the server. */
+/** A cron in responses. With `select`, it has only the selected fields. `now` is the time of the server. */
 const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timestamp() }));
 
 const CronParams = Type.Object({ cron_id: Uuid() });

@@ -121,7 +121,7 @@ function serverFor(input: AgentInput): Server {
   return server;
 }
 
-/** Converts errors to protocol errors; errors that the client did not cause are logged. */
+/** Converts errors to protocol errors, and logs errors that the client did not cause. */
 async function withMcpErrors<T>({ request }: AgentInput, result: Promise<T>): Promise<T> {
   try {
     return await result;
@@ -162,8 +162,8 @@ function clientMessage(error: unknown): string {
 }
 
 /**
- * Converts the input schema of a graph to that of a tool. It is always an object, because arguments are; a graph
- * without a schema accepts any.
+ * Converts the input schema of a graph to that of a tool. The result always describes an object, because the arguments
+ * of a tool are an object. A graph without a schema accepts any object.
  */
 function toolInputSchema(schema: unknown): Tool['inputSchema'] {
   if (!isObject(schema)) return { type: 'object', additionalProperties: true };
@@ -195,8 +195,8 @@ type NamedAssistant = Pick<Assistant, 'assistant_id' | 'name'>;
 const maxNameLength = 64;
 
 /**
- * Maps assistants by tool name: letters, digits, `_` and `-`, at most 64 characters. If several have the same name, the
- * first keeps it; the others get the end of their id as a suffix.
+ * Returns the assistants by tool name. A name has at most 64 characters: letters, digits, `_` and `-`. If several
+ * assistants have the same name, the first one keeps it, and the name of each other one ends with a part of its id.
  */
 function toolNames<Named extends NamedAssistant>(assistants: readonly Named[]): ReadonlyMap<string, Named> {
   const byName = new Map<string, Named>();
@@ -210,13 +210,15 @@ function toolNames<Named extends NamedAssistant>(assistants: readonly Named[]): 
   return byName;
 }
 
-/** The oldest assistants come first, so that tool names stay stable when assistants are added. */
+/**
+ * Maximum number of tools. The oldest assistants come first, so that tool names stay stable when assistants are added.
+ */
 const maxTools = 1_000;
 const toolsPerPage = 100;
 
 /**
- * Returns the tools that the caller can use, by name: the assistants of graphs, which everyone can use, and those that
- * a search finds.
+ * Returns the tools that the caller can use, by name: the assistants that the server creates for graphs, which every
+ * caller can use, and the assistants that a search finds.
  *
  * @param fields further fields of the assistants
  * @throws ANSWER_TOO_LARGE; AUTH_FORBIDDEN and other access errors if the caller must not search
@@ -238,8 +240,8 @@ async function findTools<Field extends keyof Assistant>(
 }
 
 /**
- * Returns a page of tools, without those of unusable graphs. @param cursor index of the first tool, from the previous
- * response.
+ * Returns a page of tools; omits tools with an unusable graph.
+ * @param cursor index of the first tool, from the previous response.
  */
 async function listTools(input: AgentInput, cursor: string | undefined): Promise<ListToolsResult> {
   const { agents } = input.services;

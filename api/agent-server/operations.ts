@@ -56,7 +56,7 @@ import {
 } from './threads.ts';
 
 /**
- * All operations of the agent server. A new operation must be added here and to the table of
+ * All operations of the agent server. Add a new operation here and to the table of
  * `test/api/agent-server/tenancy.test.ts`.
  */
 export const agentOperations: readonly AgentOperation[] = [
@@ -138,7 +138,8 @@ export const agentOperations: readonly AgentOperation[] = [
 ];
 
 /**
- * Tags of the operations that each setting of `http` disables. `webhooks`, `mcp` and `a2a` are checked where they are used.
+ * Tags of the operations that each setting of `http` disables. `disable_webhooks`, `disable_mcp` and `disable_a2a` are
+ * checked where they apply.
  */
 const tagsOff = {
   disable_assistants: ['assistants'],

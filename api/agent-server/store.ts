@@ -35,13 +35,13 @@ const RefreshTtl = () =>
     description: 'Whether reading resets the TTL of items. Default: the setting in the langgraph.json, otherwise true.',
   });
 
-/** Without `store` in the langgraph.json there is no index and no TTL. */
+/** Returns the store rules of the langgraph.json. Without its `store` there is no index and no TTL. */
 const getStoreRules = ({ store }: Agents): StoreRules => store ?? { refreshOnRead: true };
 
 /*
- * Access rules. A handler can change the namespace and the key, and can return a filter, which is compared with the
- * fields of the value, with `namespace` (a list) and with `key`. Status codes are those of the reference server
- * (`api/store.mts`): 404 for an inaccessible item, 403 for a new item that would be inaccessible.
+ * Access rules. A handler can change the namespace and the key, and can return a filter. The server compares the filter
+ * with the fields of the value, with `namespace` (a list) and with `key`. Status codes are those of the reference
+ * server (`api/store.mts`): 404 for an inaccessible item, 403 for a new item that would be inaccessible.
  */
 
 interface ItemKey {
@@ -74,7 +74,10 @@ function requireWithin(metadata: Values, required: RequiredMetadata | undefined)
   throw runlakeError('AUTH_FORBIDDEN', { reason: 'You would have no access to the item.' });
 }
 
-/** Passes the required metadata to the handler of the operation, which restricts what it finds. */
+/**
+ * Restricts what the operation finds to items with the required metadata. Returns the input as the project's handler
+ * changed it.
+ */
 function restrictItems({ deps }: Questions, { required, value }: Allowed): Values {
   deps.access.items = required;
   return value;
@@ -138,7 +141,7 @@ export const getStoreItem = defineAgentOperation({
     const refresh = query.refresh_ttl ?? getStoreRules(agents).refreshOnRead;
     const keys = [{ namespace, key: query.key }];
     const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
-    // `null` as text, because clients cannot parse an empty body.
+    // Sends the text `null`, because clients cannot parse an empty body.
     return item ?? jsonText('null');
   },
 });

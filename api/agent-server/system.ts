@@ -9,7 +9,7 @@ import { open } from './access/rules.ts';
 import { defineAgentOperation, runs } from './agent-operation.ts';
 import { Closed, words } from './agent-schema.ts';
 
-/** Release of the original server that this server is compatible with; clients and tests are written for it. */
+/** Release of the original server whose API this server implements. Clients and tests are written for that release. */
 const COMPATIBLE_VERSION = '1.5.1';
 
 /** Feature flags that clients read. */
@@ -86,7 +86,10 @@ export const getAgentMetrics = defineAgentOperation({
   },
 });
 
-/** Identifies the server, even if all other system routes are disabled. Source: RFC 9110, "Server". */
+/**
+ * Value of the `Server` header of `/ok`. It identifies the server even if all other system routes are disabled. Source:
+ * RFC 9110, "Server".
+ */
 export const serverName = 'runlake-agents';
 
 export const getAgentOk = defineAgentOperation({
@@ -116,7 +119,7 @@ export const truncate = defineAgentOperation({
   summary: 'Delete the data of the agent server, for tests',
   description: 'Only available in tests of Runlake. Deleting threads also deletes their runs and state.',
   access: runs,
-  // Exists only if the operator enabled it, for tests.
+  // This operation exists only if the operator enabled it for tests.
   rule: open,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {

@@ -28,7 +28,7 @@ const ThreadState = Type.Object({
   created_at: nullable(Timestamp()),
   interrupts: Type.Array(JsonObject()),
 });
-/** With `select`, only the selected fields. */
+/** A state in responses. With `select`, it has only the selected fields. */
 const SelectedThreadState = Type.Partial(ThreadState);
 
 const stateFields = Object.keys(ThreadState.properties);
@@ -136,7 +136,7 @@ const readsHistory = {
   errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE', ...graphErrors],
 } as const;
 
-/** The forms that clients of different versions send: an id, a checkpoint, or a configuration that contains one. */
+/** Clients send an id, a checkpoint, or a configuration that contains a checkpoint, depending on their version. */
 const Before = Type.Union([
   Type.String({ maxLength: 1_000 }),
   Type.Object({ configurable: Checkpoint }, { description: 'A configuration.' }),

@@ -57,7 +57,7 @@ const SelectedThread = Type.Partial(
   Type.Object({ ...fields, extracted: JsonObject({ description: 'Values of the paths in `extract`.' }) }),
 );
 
-/** Removes the fields that are returned only on request. */
+/** Removes `ttl`, which is returned only on request. */
 function showThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<ThreadRecord, 'ttl'> {
   return thread;
 }

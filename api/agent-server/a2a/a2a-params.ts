@@ -48,7 +48,7 @@ export function isCustomAuthError(error: unknown): boolean {
 
 export const internalError: RpcError = { code: codes.internal, message: 'Internal error' };
 
-/** Any text: an id that no task has is reported by an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
+/** Accepts any text, because an unknown id has an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
 const TaskId = () => Type.String({ minLength: 1, maxLength: 1_000 });
 const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
 

@@ -89,7 +89,7 @@ const states = {
 } as const satisfies Record<Run['status'], TaskStatus['state']>;
 
 /**
- * Reads a run with its last state as a task.
+ * Reads a run and its last state, and converts them to a task.
  * @throws RUN_NOT_FOUND, also if the run belongs to another assistant than `assistantId`; and the errors of graph code.
  */
 export async function taskOfRun(
@@ -131,7 +131,7 @@ export async function taskOfRun(
   }
 }
 
-/** Returns the last state that a run has stored. `isHead`: no other run has continued from it. */
+/** Returns the last state that a run has stored. `isHead` is true if it is still the newest state of the thread. */
 async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
   const newest = async (metadata?: object): Promise<ThreadState | undefined> =>
     JSON.parse(
@@ -254,7 +254,7 @@ export async function readTask(
   return asOperation(request, getAgentRun, { params }, () => taskOfRun(agents, { threadId, runId }, options));
 }
 
-/** Text becomes a message, so the input schema of the graph, if it has one, must contain `messages`. @throws A2aError */
+/** Text is sent to the graph as a message. @throws A2aError if the graph has an input schema without `messages`. */
 async function requireMessages({ services: { agents } }: AgentInput, assistant: Assistant): Promise<void> {
   const { graph_id: graphId, config } = assistant;
   const { input_schema: schema } = await describeGraph(agents, graphId, config);
@@ -290,7 +290,7 @@ export async function* streamTask(
       yield { kind: 'status-update', ...task, status, final: false };
     }
   } catch (error) {
-    // The stream carries only intermediate output. The final state is read from the database.
+    // A failed stream loses only intermediate output, because the final state is read from the database.
     if (!isRunlakeError(error) || error.class !== 'transient') throw error;
   } finally {
     signal.removeEventListener('abort', close);
@@ -303,7 +303,7 @@ export async function* streamTask(
   yield { kind: 'status-update', ...task, status, final: true };
 }
 
-/** Converts model output to a chunk of the message with its id. */
+/** Converts a streamed message of a model to an A2A message with the same id; undefined for all other messages. */
 function modelMessage({ data }: StreamedEvent, task: { taskId: string; contextId: string }): A2aMessage | undefined {
   const [message] = JSON.parse(Buffer.from(data).toString('utf8')) as unknown[];
   const textMessage = readTextMessage(message);

@@ -30,7 +30,7 @@ export const postA2a = defineAgentOperation({
   description:
     'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
   access: runs,
-  // Further authorisation: messages as `waitForRun`, tasks as `getAgentRun`.
+  // Messages are also authorised like `waitForRun`, and tasks like `getAgentRun`.
   rule: async ({ params }, ask, proceed) => {
     await ask.useAssistant(params.assistant_id as string);
     return proceed();
@@ -94,8 +94,8 @@ async function call(input: Call, method: string, params: unknown): Promise<RawRe
 }
 
 /**
- * Line feeds keep the connection open until the task has ended or needs input. When the server stops, the response
- * contains the current state of the task.
+ * Responds to `message/send`. Line feeds keep the connection open until the task has ended or needs input. When the
+ * server stops, the response contains the current state of the task.
  */
 async function send(input: Call, params: unknown): Promise<RawResponse> {
   const { agents } = input.services;

@@ -20,8 +20,8 @@ export interface AgentAccess {
   /** Assistant of the last run that was authorised, from the request or from its thread. */
   assistantId?: string | undefined;
   /**
-   * Authorises a part of the request by the rule of `operation`, then calls `proceed` with the resulting input and an
-   * access object for this part only.
+   * Authorises a part of the request with the rule of `operation`, then calls `proceed` with the input that the rule
+   * returns and an access object for this part only.
    */
   part(
     operation: AgentOperation,
@@ -30,7 +30,7 @@ export interface AgentAccess {
   ): Promise<unknown>;
 }
 
-/** Validated input of that operation. */
+/** Input of one part of a request, validated against the schema of its operation. */
 interface PartInput {
   readonly params?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, unknown>>;
@@ -38,12 +38,12 @@ interface PartInput {
 }
 
 /**
- * Executes a part of a request that can consist of several parts. Under custom authentication the part is authorised
- * like `operation`, by the same handlers and filters. `proceed` receives the input as changed by them, and the access
- * object for the part. For a search that cannot match anything it is not called, and the result is the empty result of
- * the operation.
+ * Executes one part of a request that can consist of several parts. Under custom authentication, the handlers and
+ * filters of `operation` authorise the part. `proceed` receives the input as these changed it, and the access object of
+ * the part. `proceed` is not called for a search that cannot match anything; the result is then the empty result of
+ * `operation`.
  *
- * @throws the errors of the rule of that operation, such as AUTH_FORBIDDEN
+ * @throws the errors of the rule of `operation`, such as AUTH_FORBIDDEN
  */
 export function asOperation<Input extends PartInput, Result>(
   { agentAccess }: FastifyRequest,

@@ -11,8 +11,8 @@ import { Questions } from './questions.ts';
 import type { Rule, RuledInput } from './rules.ts';
 
 /**
- * Authentication and authorisation by project code, in place of API keys: the rule of each operation decides what the
- * caller can access. In the rest of Runlake every such caller acts as `operator`.
+ * Authenticates and authorises requests by project code in place of API keys. The rule of each operation decides what
+ * the caller can access. For the rest of Runlake, every such caller is `operator`.
  */
 export function customAccess(options: {
   readonly authProcess: AuthProcess;
@@ -29,7 +29,7 @@ export function customAccess(options: {
     input: Input,
     proceed: (input: Input) => Promise<unknown>,
   ) => {
-    // Every operation that is not public has a rule, see `defineAgentOperation`.
+    // Every operation that is not public has a rule; see `defineAgentOperation`.
     const rule = (operation as AgentOperation).rule as Rule;
     const questions = new Questions({ authProcess, database, deploymentId, systemAssistants, access });
     return rule(input as unknown as RuledInput, questions, (changes) => proceed({ ...input, ...changes }));

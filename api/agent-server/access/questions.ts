@@ -22,7 +22,10 @@ interface QuestionDeps {
   readonly access: AgentAccess;
 }
 
-/** The checks of rules: calls the handlers of the project, and compares rows with the metadata that the handlers require. */
+/**
+ * Runs the checks of rules: calls the handlers of the project, and compares rows with the metadata that the handlers
+ * require.
+ */
 export class Questions {
   readonly deps: QuestionDeps;
   readonly rows: RowsInReach;
@@ -54,8 +57,8 @@ export class Questions {
   }
 
   /**
-   * Authorises the use of an assistant: everyone can use those of graphs, others need read access. @throws
-   * ASSISTANT_NOT_FOUND
+   * Authorises the use of an assistant. Every caller can use the assistants that the server creates for graphs; any
+   * other assistant requires read access. @throws ASSISTANT_NOT_FOUND
    */
   async useAssistant(idOrGraphId: string): Promise<void> {
     const id = resolveAssistantId(idOrGraphId);
@@ -65,8 +68,8 @@ export class Questions {
   }
 
   /**
-   * Authorises reading an assistant. Unlike {@link useAssistant}, this also calls the handler for the assistants of
-   * graphs. @throws ASSISTANT_NOT_FOUND
+   * Authorises reading an assistant. Unlike {@link useAssistant}, this method also calls the handler for the assistants
+   * of graphs. @throws ASSISTANT_NOT_FOUND
    */
   async showAssistant(idOrGraphId: string): Promise<void> {
     const id = resolveAssistantId(idOrGraphId);
@@ -75,7 +78,10 @@ export class Questions {
     throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
   }
 
-  /** Authorises a new run and stores the threads that it may use. Returns the metadata of the run. */
+  /**
+   * Authorises a new run and stores in the access object which threads the run may use. Returns the metadata of the
+   * run.
+   */
   async startRun(
     threadId: string | undefined,
     body: Values & { readonly assistant_id?: string | undefined },

@@ -22,7 +22,7 @@ type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown })
  */
 export type Rule = (input: RuledInput, ask: Questions, proceed: Proceed) => Promise<unknown>;
 
-/** For operations that authorise their parts themselves, see `asOperation`. */
+/** Checks nothing, for operations that authorise their parts themselves; see `asOperation`. */
 export const open: Rule = (_input, _ask, proceed) => proceed();
 
 export const readThreadId = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
@@ -40,7 +40,9 @@ export const onThread =
     return proceed();
   };
 
-/** The row must be accessible also if it existed before (`if_exists`). */
+/**
+ * Authorises the creation of a row. If the row already existed (`if_exists`), the caller must have access to it, too.
+ */
 export const creating =
   (event: 'threads:create' | 'assistants:create', exists: (id: string) => RunlakeError): Rule =>
   async (input, ask, proceed) => {
@@ -54,7 +56,10 @@ export const creating =
     return created;
   };
 
-/** A change of metadata. It always keeps the metadata that the handler requires, so the row stays accessible. */
+/**
+ * Authorises a change of a row. A change of metadata keeps the metadata that the handler requires, so that the row
+ * stays accessible.
+ */
 export const changing =
   (event: Event, idOf: (input: RuledInput) => string, missing: (id: string) => RunlakeError): Rule =>
   async (input, ask, proceed) => {
@@ -67,7 +72,7 @@ export const changing =
     return proceed({ body: { ...input.body, metadata: changesWith(toRecord(metadata), required) } });
   };
 
-/** `nothing`: returns the response if the caller cannot find anything. */
+/** Authorises a search. `nothing` builds the response if no row can match. */
 export const searching =
   (event: Event, nothing: () => unknown): Rule =>
   async (input, ask, proceed) => {

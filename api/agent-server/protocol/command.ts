@@ -18,7 +18,7 @@ export interface CommandContext extends Pick<AgentInput, 'caller' | 'request'> {
   readonly agents: Agents;
   /** Access of this command. Default: that of the request. */
   readonly access?: AgentAccess;
-  /** In lower case. */
+  /** Id of the thread, in lower case. */
   readonly threadId: string;
 }
 

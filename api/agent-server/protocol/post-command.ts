@@ -34,8 +34,8 @@ const commands: ReadonlyMap<unknown, PermittedCommand> = new Map<string, Permitt
 ]);
 
 /**
- * Commands of the protocol that are not implemented here (decision 0057); those about subscriptions exist only on a
- * WebSocket.
+ * Commands of the protocol that are refused here: `input.inject` is not implemented (decision 0057), and subscription
+ * commands exist only on a WebSocket.
  */
 const unsupportedCommands = new Set([
   'input.inject',
@@ -46,7 +46,7 @@ const unsupportedCommands = new Set([
 
 const check = compileCheck({ schema: Command, httpPart: 'body', method: '', url: '' });
 
-/** Validates a message. Returns the command, or the error response if it is not one. */
+/** Validates a message. Returns the command, or the error response if the message is not a valid command. */
 export function readCommand(message: unknown): { readonly command: Command } | { readonly refusal: CommandError } {
   const { error } = check(message) as { readonly error?: Error };
   if (error === undefined) return { command: message as Command };
@@ -55,7 +55,10 @@ export function readCommand(message: unknown): { readonly command: Command } | {
   return { refusal: buildRefusal(known, error) as CommandError };
 }
 
-/** Executes a command. Errors that the caller caused become an error response. @throws all other errors. */
+/**
+ * Executes a command, with a handler in `also` or else with the handler of {@link commands}. Errors that the caller
+ * caused become an error response. @throws all other errors.
+ */
 export async function answerCommand(
   scene: CommandContext,
   { id, method, params }: Command,
@@ -112,7 +115,8 @@ export const postThreadCommand = defineAgentOperation({
   description:
     'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which creates the thread if it does not exist; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, which runs from there; agent.getTree. A failed command results in 200 with an `error`, an invalid command in 400.',
   access: runs,
-  // A command that starts a run is authorised as a run; any other needs read access to the thread, which must exist.
+  // A command that starts a run is authorised like a new run. Any other command needs read access to the thread, which
+  // must exist.
   rule: async (input, ask, proceed) => {
     const threadId = readThreadId(input);
     const { method, params } = toRecord(input.body);

@@ -29,9 +29,9 @@ const start = paramsReader(
 );
 
 /**
- * `run.start`: creates the thread if it does not exist. If the graph waits for an answer, the input is that answer: the
- * Python library sends `Command(resume=...)` in this form. Source: `@langchain/langgraph-api` 1.5.1,
- * protocol/service.mts.
+ * `run.start`: starts a run, and creates the thread if it does not exist. If the thread has an open interrupt, the
+ * input resumes it, because the Python library sends `Command(resume=...)` in this form. Source:
+ * `@langchain/langgraph-api` 1.5.1, protocol/service.mts.
  */
 export async function startRun(scene: CommandContext, params: unknown): Promise<object> {
   const { multitaskStrategy, multitask_strategy = multitaskStrategy, input = null, ...asked } = start(params);
@@ -61,7 +61,7 @@ async function hasOpenInterrupt(
   // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
   const runId = await findRunningRun(agents, threadId);
   if (runId !== undefined && !(await hasStreamedInterrupt(scene, runId))) return false;
-  // Without a running run: it has ended since the thread was read, or has not begun yet.
+  // If no run is running, the run has ended since the thread was read, or has not begun yet.
   const thread = await awaitRun(scene, runId);
   return (runId !== undefined && thread.status === 'busy') || openInterrupts(thread).size > 0;
 }
@@ -127,13 +127,15 @@ export async function respondToInput(scene: CommandContext, params: unknown): Pr
     command: { resume, update: asked.update, goto: asked.goto },
     config: asked.config,
     metadata: asked.metadata,
-    // A concurrent response has already started a run.
+    // Rejects this response if a concurrent response has already started a run.
     multitask_strategy: 'reject',
   });
   return {};
 }
 
-/** How long a response waits for the run that raised the interrupt to end; until then that run stores its state. */
+/**
+ * How long a response to an interrupt waits for the run that raised it to end. The run stores its state before it ends.
+ */
 const runEndTimeoutMs = 5_000;
 
 /** Waits for the run, if any, to end, or for the timeout. Returns the thread. */
@@ -158,8 +160,8 @@ function toResponses({ interrupt_id, response, ...rest }: ReturnType<typeof resp
 }
 
 /**
- * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication it is the
- * assistant that was authorised, because the metadata may have changed since. @throws THREAD_WITHOUT_GRAPH
+ * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication, returns
+ * the assistant that was authorised, because the metadata may have changed since then. @throws THREAD_WITHOUT_GRAPH
  */
 function resolveThreadAssistant({ request, access = request.agentAccess }: CommandContext, thread: Thread): string {
   const { graph_id, assistant_id: named = graph_id } = thread.metadata;
@@ -185,8 +187,8 @@ const fork = paramsReader(
 );
 
 /**
- * `state.fork`: starts a run that continues from a checkpoint of this thread; without input it continues where the
- * checkpoint stopped. Source: `@langchain/protocol` 0.0.13, StateForkParams.
+ * `state.fork`: starts a run that continues from a checkpoint of this thread. Without input, the graph continues where
+ * it stopped at the checkpoint. Source: `@langchain/protocol` 0.0.13, StateForkParams.
  */
 export async function forkState(scene: CommandContext, params: unknown): Promise<object> {
   const { checkpoint_id, input = null, config, metadata } = fork(params);

@@ -32,7 +32,7 @@ interface Wanted {
   readonly since?: number | null;
 }
 
-/** Opens a reader of the events of a thread, which need not exist yet, and returns it with the filter to apply. */
+/** Opens a reader of the events of a thread, and returns it with the filter to apply. The thread need not exist yet. */
 async function openEvents(
   { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
   threadId: string,
@@ -84,7 +84,10 @@ function streamFailure(err: unknown): CommandError {
   return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
 }
 
-/** Builds the message for a gap in the events of a run; readers receive it before the end of the run. */
+/**
+ * Builds the error message if events of the run are missing; undefined if none are. Readers receive it before the end
+ * of the run.
+ */
 function missingEvents({ isEnd, data }: StreamedEvent): CommandError | undefined {
   return isEnd && decodeEnd(data).events_missing ? streamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
 }
@@ -132,16 +135,18 @@ function failureFrame(failure: CommandError): SseFrame {
 }
 
 /**
- * One WebSocket of the event-stream protocol: commands arrive; responses and events are sent, each as one JSON text.
+ * One WebSocket of the event-stream protocol: the client sends commands, the server sends responses and events. Each
+ * message is one JSON text.
  *
  * Invariant: commands are answered one at a time, in order. No more events are read from the log than the socket
  * accepts. When either side closes the socket, all its readers are closed.
  *
  *   1. A command runs after the response to the previous one. The socket closes if more than `maxQueuedCommands` wait.
- *   2. After the response to `subscription.subscribe`, its events follow, from the beginning of the active runs or else
- *      of the last run. The next event is read after the previous one is sent.
+ *   2. After the response to `subscription.subscribe`, the server sends the events of the subscription, from the
+ *      beginning of the active runs or else of the last run. The next event is read after the previous one is sent.
  *   3. If a reader fails, the socket sends an error and closes: clients reconnect and subscribe again.
- *   4. A peer that does not respond to a ping in time is disconnected. A server that stops closes with 1012.
+ *   4. A peer that does not respond to a ping in time is disconnected. When the server stops, it closes the socket with
+ *      1012.
  *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes
  *      with 1008 and the code of the error.
  */
@@ -164,7 +169,7 @@ const closeTimeoutMs = 1_000;
 const subscribeParams = paramsReader(Filter);
 const unsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
 
-/** The HTTP operation that authorises a command. */
+/** Returns the HTTP operation that authorises a command. */
 const operationFor = ({ method }: Command) =>
   method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
 
@@ -303,7 +308,7 @@ export const openThreadSocket = defineAgentOperation({
   description:
     'Commands of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}. Each message is one JSON text of at most 1 MiB.',
   access: reads,
-  // Each command and each subscription is authorised on its own.
+  // Each command and each subscription is authorised separately.
   rule: open,
   errors: ['WEBSOCKET_EXPECTED'],
   schema: { params: ThreadParams, response: { 200: Type.Null() } },

@@ -100,7 +100,8 @@ export const streamStatelessRun = defineAgentOperation({
 async function stream(input: RunInput, kind: Kind): Promise<RawResponse> {
   const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
-  // Without a gap if the events are kept, from the beginning if the client received none.
+  // `-1` is for a client that has received no event. A client that sends the id of its last event continues without a
+  // gap.
   const reconnectTo = made.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
   return streamOfRun(input, followed(made, path, reconnectTo), made);
 }
@@ -135,11 +136,11 @@ export const waitForStatelessRun = defineAgentOperation({
 async function wait(input: RunInput, kind: Kind): Promise<RawResponse> {
   const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
-  // A stateless run may be deleted at its end.
+  // Clients cannot reconnect to a stateless run, because it may be deleted at its end.
   return endOfRun(input, followed(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
 }
 
-/** Describes how the client that created a run follows it. */
+/** Returns the run as its creator follows it, with the paths for following it and reconnecting to it. */
 function followed(
   { run, deploymentId, cancelOnDisconnect }: RequestedRunResult,
   path: string,
@@ -149,8 +150,8 @@ function followed(
 }
 
 /**
- * The JavaScript client sends the bodies of a batch with camelCase names as its caller wrote them, including its own
- * `signal`.
+ * The JavaScript client sends the bodies of a batch as its caller wrote them: with camelCase names, and with the field
+ * `signal`, which only the client uses.
  */
 const camelFields = Object.fromEntries(
   Object.entries(RunBody.properties)

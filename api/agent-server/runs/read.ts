@@ -67,7 +67,7 @@ export const getAgentRun = defineAgentOperation({
     shownRun(await readRun(agents.database, agents.deploymentId, normaliseRunIds(params))),
 });
 
-/** With `cancel_on_disconnect` a reader can stop the run, so that also needs `threads:update`. */
+/** With `cancel_on_disconnect`, a reader can stop the run, so it also needs `threads:update`. */
 const joiningRun: Rule = async (input, ask, proceed) => {
   if (input.query.cancel_on_disconnect) await onRun('threads:update')(input, ask, async () => undefined);
   return onRun('threads:read')(input, ask, proceed);

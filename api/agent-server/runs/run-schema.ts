@@ -20,8 +20,8 @@ export function normaliseRunIds(params: { readonly thread_id: string; readonly r
 }
 
 /**
- * Returns the path of a run: below its thread or, if the thread was created only for the run, below `/runs`. Clients
- * parse the ids from it.
+ * Returns the path of a run. It is below the path of its thread or, if the thread was created only for the run, below
+ * `/runs`. Clients parse the ids from this path.
  */
 export function runPath({ thread_id, run_id }: Pick<RunRecord, 'thread_id' | 'run_id'>, stateless: boolean): string {
   return stateless ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
@@ -115,7 +115,7 @@ const shownFields = Type.Object({
   langsmith_session_name: Type.String({ description: 'Project of the trace.' }),
 });
 export const Run = Type.Unsafe<ShownRun>(shownFields);
-/** With `select`, only the selected fields. */
+/** A run in responses. With `select`, it has only the selected fields. */
 export const SelectedRun = Type.Unsafe<Partial<ShownRun>>(Type.Partial(shownFields));
 export const runFields = Object.keys(shownFields.properties);
 

@@ -21,7 +21,7 @@ export interface FollowedRun extends AwaitedRun {
 
 type RunContext = Pick<AgentInput, 'services' | 'request'>;
 
-/** Streams the events of a run until its final state is committed. `modes` restricts the stream to events of these modes. */
+/** Streams the events of a run until its final state is committed. With `modes`, streams only events of these modes. */
 export function streamOfRun(
   context: RunContext,
   run: FollowedRun,
@@ -97,8 +97,8 @@ function encodeEvent(event: StreamedEvent): SseFrame {
 }
 
 /**
- * The last event of a run: its failure, if no event of its own reported it, or its feedback links. Undefined if it has
- * neither. `id`: event id for reconnecting readers.
+ * Returns the last frame of a run: its failure, if no earlier event reported the failure, or else its feedback links.
+ * Undefined if it has neither. `id` is the event id for readers that reconnect.
  */
 export function endFrame({ unsaid, feedback }: RunEnd, id?: string): SseFrame | undefined {
   const given = id === undefined ? {} : { id };
@@ -111,7 +111,10 @@ export function formatEventName({ event, namespace }: Pick<StreamedEvent, 'event
   return namespace === '' ? event : `${event}|${namespace}`;
 }
 
-/** Matches by mode or by the first part of the name: `messages/partial` belongs to `messages`. */
+/**
+ * Returns true if `wanted` contains the mode of the event or the first part of its name, such as `messages` for
+ * `messages/partial`.
+ */
 function isWanted({ mode, event }: StreamedEvent, wanted: ReadonlySet<string>): boolean {
   return wanted.has(mode) || wanted.has(event.split('/', 1)[0] ?? event);
 }

@@ -7,11 +7,11 @@
  *   1. Sends the response headers and a first heartbeat immediately.
  *   2. Items that the source has ready are collected and sent as one chunk. While the socket is full, no item is read.
  *   3. Every `heartbeatMs` a heartbeat is sent, unless the socket is full.
- *   4. The body ends with the source; if the source fails, after `failed`. When the server stops, the body ends after
- *      `stopped`. If the client reconnects by itself, the connection is aborted instead, because the client would take
- *      a clean end for the end of the stream.
- *   5. When the caller loses access, the body ends after `failed` with the cause.
- *   6. If the client disconnects before any of these, `left` is called once.
+ *   4. When the source ends, the body ends. If the source fails, the result of `failed` is sent first. When the server
+ *      stops, the result of `stopped` is sent and the body ends. If the client reconnects by itself, the connection is
+ *      aborted instead, because the client would take a clean end for the end of the stream.
+ *   5. When the caller loses access, the result of `failed` for the cause is sent and the body ends.
+ *   6. If the client disconnects before the body ends, `left` is called once.
  */
 
 import { Readable } from 'node:stream';
@@ -56,7 +56,7 @@ export function liveOptions({ services, request }: Pick<AgentInput, 'services' |
 }
 
 const maxChunkBytes = 64 * 1024;
-/** How long a client may take to receive the rest of a body that has ended. */
+/** How long a client may take to receive the remaining bytes after the body has ended. */
 const finalSendTimeoutMs = 30_000;
 
 export function liveBody<Item>(options: LiveBodyOptions<Item>): Readable {

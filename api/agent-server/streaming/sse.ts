@@ -23,7 +23,7 @@ interface SseOptions<Item> {
   readonly stopping: AbortSignal;
   /** Aborted when the caller loses access; see `OpenAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
-  /** Whether the client reconnects by itself when the connection breaks, without a gap. */
+  /** Whether the client reconnects by itself, and without a gap, when the connection breaks. */
   readonly clientReconnects: boolean;
   readonly logger: Pick<FastifyBaseLogger, 'warn'>;
   /** The last event if the source fails. Default: `error` with {error: code of the catalogue, message}. */
@@ -32,13 +32,13 @@ interface SseOptions<Item> {
   left?(): void;
 }
 
-/** Without an empty line: after an id, some clients treat an empty line as an event. */
+/** A comment without an empty line after it: after an id, some clients treat an empty line as an event. */
 const heartbeat = ': heartbeat\n';
 const lineFeed = 10;
 
 /**
- * Builds a body of server-sent events: the frames of each item of `source`, a comment at once and every `heartbeatMs`.
- * If the source fails, the last event is {@link SseOptions.failure}.
+ * Builds a body of server-sent events from the frames of each item of `source`. Sends a comment at the start and every
+ * `heartbeatMs`. If the source fails, the last event is {@link SseOptions.failure}.
  */
 export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
   const { source, frame, clientReconnects, logger, failure = errorFrame, ...options } = sseOptions;
@@ -61,7 +61,7 @@ export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
 
 export const eventStreamType = 'text/event-stream';
 
-/** Headers of the response; they keep proxies from buffering it. */
+/** Headers of the response. They prevent proxies from buffering it. */
 export const eventStreamHeaders = {
   'content-type': eventStreamType,
   'cache-control': 'no-cache',
@@ -87,7 +87,7 @@ function encodeHead(event: string | undefined): string {
   return event === undefined ? 'data: ' : `event: ${event.replace(/[\r\n]/g, ' ')}\ndata: `;
 }
 
-/** The error that a streamed body contains; the status is already sent. */
+/** Returns the error for a streamed body, whose status has already been sent. */
 export function errorOfStream(error: unknown): { readonly error: string; readonly message: string } {
   const { code, message } = isRunlakeError(error) ? error : runlakeError('INTERNAL');
   return { error: code, message };
@@ -97,7 +97,7 @@ function errorFrame(error: unknown): SseFrame {
   return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(error))) };
 }
 
-/** For clients that cannot send the header `Last-Event-ID`, which takes precedence. */
+/** Query parameter for clients that cannot send the header `Last-Event-ID`. The header takes precedence. */
 export const LastEventId = Type.Optional(
   Type.String({ description: 'Like the header Last-Event-ID: the last received event, `-1` for none.' }),
 );
@@ -109,8 +109,8 @@ export function eventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>
 }
 
 /**
- * Returns where a reader of a run starts: after the given event, at the beginning for `-` or `-1`, and with the next
- * event if there is no id. @throws INVALID_REQUEST
+ * Returns where a reader of a run starts: after the event with the given id, at the beginning for the ids `-` and `-1`,
+ * or with the next event if there is no id. @throws INVALID_REQUEST
  */
 export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
   const id = lastEventId(request) ?? query.last_event_id;

@@ -114,7 +114,10 @@ function stateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
   return { event: stateUpdateMode, data: Buffer.from(state), id: String(threadSeq) };
 }
 
-/** The event before the end of a run: an error if events of it are missing in the log, or its {@link endFrame}. */
+/**
+ * Returns the frame to send before the end of a run: an error if events of the run are missing in the log, otherwise
+ * its {@link endFrame}.
+ */
 function lastFrame({ data }: StreamedEvent): SseFrame | undefined {
   const end = decodeEnd(data);
   if (!end.events_missing) return endFrame(end);
