@@ -29,7 +29,10 @@ import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 import type { AgentsPart } from './role.ts';
 
-/** Inputs and outputs of all child runs of one graph run; beyond it, they are left out of its trace. One character is one byte or more. */
+/**
+ * Maximum number of characters in the inputs and outputs of all child runs of one graph run. Beyond this limit, the
+ * trace omits them. One character is one byte or more.
+ */
 const maxChildRunCharacters = 64 * 1024 ** 2;
 /** Lifetime of feedback links from the end of the run. */
 export const feedbackLinkHours = 24;
@@ -55,8 +58,8 @@ export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words
 }
 
 /**
- * Opens the user ids and the Postgres account of graph code. They close after everything that uses them. @throws
- * GRAPH_CODE_NOT_ISOLATED
+ * Opens the user ids and the Postgres account of graph code. Both close after everything that uses them.
+ * @throws GRAPH_CODE_NOT_ISOLATED
  */
 export async function isolateGraphs(
   { config, logger, databaseUrl, stores }: AgentParts,
@@ -87,7 +90,7 @@ export async function isolateGraphs(
 }
 
 /**
- * Opens the pool of processes that run graph code. A front opens only the query worker; a process that only executes
+ * Opens the pool of processes that run graph code. A front opens only the query worker. A process that only executes
  * runs opens no query worker.
  */
 export async function openGraphPool(
@@ -116,7 +119,9 @@ export async function openGraphPool(
   return pool;
 }
 
-/** Claims runs for the processes of `pool`. Without any, it only requeues and publishes runs that other processes left. */
+/**
+ * Claims runs for the processes of `pool`. Without `pool`, only requeues and publishes runs that other processes left.
+ */
 export function startWork(
   { config, logger, databaseUrl, stores, log: wholeLog, secretKey, accept }: AgentParts,
   {

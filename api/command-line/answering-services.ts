@@ -32,8 +32,8 @@ export interface MainApiParts {
 }
 
 /**
- * Creates the services of the main API: the given parts, and the authenticator and the ingest dependencies of this
- * process.
+ * Creates the services of the main API from the given parts, and adds the authenticator and the ingest dependencies of
+ * this process.
  */
 export function createMainApiServices(parts: MainApiParts, ends: ShutdownSteps): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;

@@ -49,8 +49,8 @@ export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Conf
 }
 
 /**
- * Checks that a port is free before engines are started. The port can still be taken afterwards, so callers of `listen`
- * must handle that.
+ * Checks that a port is free before engines are started. Another process can still take the port afterwards, so callers
+ * of `listen` must handle that error.
  * @throws PORT_IN_USE, HOST_UNUSABLE
  */
 export async function checkPort(address: ListenAddress): Promise<void> {

@@ -14,7 +14,10 @@ import { type CheckedServer, engineLogs, type ServerName } from './explain-part.
 import { requireVersion } from './migrate.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 
-/** The check of one server. Resolves with a description if the server is usable; throws its first problem otherwise. */
+/**
+ * Checks one server. `check` resolves with a description if the server is usable, and otherwise throws the first
+ * problem.
+ */
 export interface ServerCheck extends CheckedServer {
   readonly check: () => Promise<string>;
 }
@@ -87,13 +90,18 @@ const tailBytes = 16 * 1024;
 const shownLines = 3;
 const maxLineLength = 300;
 
-/** A check for an installation that does not run. Resolves with a description if there is no problem; throws otherwise. */
+/**
+ * Checks one part of an installation that does not run. `check` resolves with a description if there is no problem, and
+ * throws otherwise.
+ */
 export interface Inspection {
   readonly part: string;
   readonly check: () => Promise<string>;
 }
 
-/** Returns the checks of what a start needs: packages of embedded engines, and a writable data folder. */
+/**
+ * Returns the checks of everything that a start needs: the packages of embedded engines, and a writable data folder.
+ */
 export function inspections(config: Config): Inspection[] {
   const all: (Inspection | false)[] = [
     config.clickhouseUrl === undefined && {
@@ -117,7 +125,7 @@ export function lastEngineLines(config: Config): { readonly path: string; readon
   });
 }
 
-/** Creates nothing. @throws DATA_FOLDER_UNUSABLE */
+/** Checks the data folder without creating it. @throws DATA_FOLDER_UNUSABLE */
 function inspectFolder(folder: string): string {
   const there = statSync(folder, { throwIfNoEntry: false });
   if (there !== undefined && !there.isDirectory()) {

@@ -35,7 +35,7 @@ export async function diagnose(): Promise<void> {
     await inspectStoppedInstallation(config, running);
   }
 
-  // Embedded engines that do not run have no address; configured servers are checked in any case.
+  // Embedded engines that do not run have no address. Servers with a configured address are checked in any case.
   const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => configuredStores(config));
   const withTimeout = { ...config, queryTimeoutMs: timeoutMs };
   const stores = openStores({ ...placeholderAddresses, ...addresses }, withTimeout, createLogger('silent', 'doctor'));
@@ -58,8 +58,8 @@ export async function diagnose(): Promise<void> {
 }
 
 /**
- * Roles without embedded engines write no run file and may run on other hosts. So this checks what listens on the
- * configured addresses.
+ * Checks what listens on the configured addresses. Roles without embedded engines write no run file and may run on
+ * other hosts.
  */
 async function checkLocalRoles(config: Config): Promise<void> {
   const { host, port, metricsHost, metricsPort } = config;
@@ -78,7 +78,10 @@ async function checkLocalRoles(config: Config): Promise<void> {
   }
 }
 
-/** No process runs: reports whether one could start, the last log lines of the engines, and how to start. */
+/**
+ * Reports on an installation of which no process runs: whether one could start, the last log lines of the engines, and
+ * how to start.
+ */
 async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
   for (const { part, check } of inspections(config)) await report(part, check);
   for (const { path, lines } of lastEngineLines(config)) {

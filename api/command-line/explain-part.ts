@@ -34,7 +34,10 @@ const tls: Readonly<Record<ServerName, Omit<ServerAddress, 'location'>>> = {
   },
 };
 
-/** Errors of reachable servers that refuse access, matched against error codes and texts. */
+/**
+ * Explanations and remedies for servers that are reachable but refuse access. Each pattern is matched against error
+ * codes and texts.
+ */
 const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: string, remedy: string])[] = [
   [
     'Postgres',
@@ -122,7 +125,7 @@ const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: 
   ],
 ];
 
-/** Explains why a server is not usable, with a remedy. Undefined if the message of the error is explanation enough. */
+/** Explains why a server is not usable, with a remedy. Undefined if the message of the error already explains it. */
 export function explainPart(error: unknown, { name, address }: CheckedServer): Explanation | undefined {
   // Errors of an inspection already contain the explanation.
   const found = ['PART_UNUSABLE', 'STORE_TOO_OLD', 'TOPIC_UNUSABLE', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];

@@ -22,8 +22,8 @@ const timeoutMs = 5_000;
 const importTimeoutMs = 60_000;
 
 /**
- * Reads the agents file, imports each graph in a separate process as a start would, and tests the store's embedder with
- * a text. Persists nothing. Executes graph code.
+ * Reads the agents file, imports each graph in a separate process as a start would, and sends a text to the embedder of
+ * the store. Persists nothing. Executes graph code.
  */
 export async function inspectGraphs(
   agentsFile: string,
@@ -166,7 +166,7 @@ export async function inspectAgentPort(config: Config, printFinding: Finding): P
 }
 
 /**
- * Checks what the agent server needs of Postgres beyond its schema: notifications, and stored vectors with the
+ * Checks what the agent server needs from Postgres beyond its schema: notifications, and stored vectors with the
  * configured dimensions.
  */
 export async function inspectAgentDatabase(

@@ -12,7 +12,8 @@ export async function migrateStores(): Promise<void> {
 }
 
 /**
- * Migrates the stores to the schema of this release. Any role may start first: one process migrates, the others wait for it.
+ * Migrates the stores to the schema of this release. Any role may start first: one process migrates, and the other
+ * processes wait for it.
  * @throws STORE_TOO_OLD, the errors of `migrate`, and the errors of the stores if they are unreachable.
  */
 export async function prepareStores({ clickhouse, database }: Stores, logger: Logger): Promise<void> {

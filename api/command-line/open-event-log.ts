@@ -11,7 +11,10 @@ import { topics } from '../../schemas/topics.ts';
 import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
-/** Partitions of each topic of the in-process log: one process reads it, and gains nothing from more. */
+/**
+ * Number of partitions of each topic of the in-process log. More would not help, because one process reads the whole
+ * log.
+ */
 const partitions = 1;
 
 interface OpenedLog {
@@ -26,8 +29,9 @@ interface LogParts {
 }
 
 /**
- * Opens the event log: Kafka if brokers are configured (its code is loaded only then), otherwise the in-process log.
- * @throws their errors.
+ * Opens the event log: Kafka if brokers are configured, otherwise the in-process log. Loads the code for Kafka only if
+ * it is used.
+ * @throws the errors of the opened log.
  */
 export async function openEventLog({ config, logger, stores }: LogParts, ends: ShutdownSteps): Promise<OpenedLog> {
   if (config.kafkaBrokers !== undefined) {
@@ -55,12 +59,12 @@ export async function openDeadLetters(
   return deadLetters;
 }
 
-/** Advisory lock key of the one process with the in-process log. */
+/** Key of the advisory lock that the only process with an in-process log holds. */
 const logLockKey = 7_215_508_432;
 
 /**
- * Keeps a second process with an in-process log off the database: two sinks would assign trace locations independently
- * and treat each other's insert batches as those of a dead process. @throws LOG_IN_USE
+ * Prevents a second process with an in-process log from using the database. The two sinks would assign trace locations
+ * independently, and each would treat the other's insert batches as those of a dead process. @throws LOG_IN_USE
  */
 export async function lockDatabase(url: string, config: Config, logger: Logger): Promise<SessionLock> {
   const lock = await acquireSessionLock({ url, authorities: trustedAuthorities(config), key: logLockKey, logger });

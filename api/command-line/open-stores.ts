@@ -55,14 +55,14 @@ export async function findStores(config: Config): Promise<StoreAddresses> {
   };
 }
 
-/** What a command uses that runs next to an instance. */
+/** Dependencies of a command that runs next to an instance. */
 export interface StoreAccess {
   readonly config: Config;
   readonly logger: Logger;
   readonly stores: Stores;
   /** Opens the job queue at the first call. */
   readonly openJobs: () => Promise<Jobs>;
-  /** Shutdown steps of what the command opens beyond the stores. */
+  /** Shutdown steps of everything that the command opens in addition to the stores. */
   readonly ends: ShutdownSteps;
 }
 

@@ -59,7 +59,7 @@ export async function createOrganization(name: string, options: CreateOrganizati
   });
 }
 
-/** `runlake organizations delete <id>` prompts for the name of the organisation, unless `--confirm` gives it. */
+/** `runlake organizations delete <id>` prompts for the name of the organisation unless `--confirm` contains it. */
 export async function deleteOrganization(id: string, { confirm }: { readonly confirm?: string }): Promise<void> {
   const unknown = () =>
     runlakeError('BAD_REQUEST', { reason: `No organisation '${id}'. See \`runlake organizations list\`.` });

@@ -8,17 +8,20 @@ import { apiAddress } from './check-port.ts';
 import type { LoadedParts } from './role.ts';
 
 /**
- * The HTTP listener of a role from the beginning of its start: the main API, or metrics and readiness for a role
- * without it. Until {@link RoleListener.open}, `/ready` responds with 503 and the state of the servers, and the main
- * API refuses every other request.
+ * The HTTP listener of a role, which listens from the beginning of the start. It serves the main API or, for a role
+ * without the main API, metrics and readiness. Until {@link RoleListener.open}, `/ready` responds with 503 and the
+ * state of the servers, and the main API refuses every other request.
  */
 export interface RoleListener {
   readonly url: string;
-  /** Sets what the start is waiting for, for `/ready` and STARTING. */
+  /** Sets what the start is waiting for, as `/ready` and the error STARTING report it. */
   waitFor(what: string): void;
-  /** Accepts requests; `/ready` runs `healthChecks` from now on. `services` are those of the main API. */
+  /** Accepts requests. From now on `/ready` runs `healthChecks`. `services` are those of the main API. */
   open(healthChecks: readonly HealthCheck[], services?: Services): void;
-  /** Call before the parts of the role end: `/ready` reports `draining`; the main API finishes its requests and closes. */
+  /**
+   * Makes `/ready` report `draining`; the main API finishes its requests and closes. Call before the parts of the role
+   * end.
+   */
   drain(): Promise<void>;
   close(): Promise<void>;
 }

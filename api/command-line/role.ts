@@ -13,8 +13,8 @@ export type AgentsPart = 'both' | 'front' | 'work';
  * Checks the settings that a role requires, beyond the validation of each setting.
  *
  * @throws ADDRESS_REQUIRED if a role other than `all` lacks the address of a server; INVALID_CONFIG if no engine is
- *   embedded and no secret key is set, because the data folder may then not outlive the process and a key kept there
- *   could be lost.
+ *   embedded and no secret key is set, because the data folder may then not outlive the process, and a key in it could
+ *   be lost.
  */
 export function checkRole(role: Role, config: Config): void {
   const needed = {
@@ -48,7 +48,7 @@ export function servesAgents(role: Role, { agentsFile }: Config): boolean {
 
 export type LoadedParts = Awaited<ReturnType<typeof loadParts>>;
 
-/** Loads only the code of the role's parts: loading everything adds a second to each start. */
+/** Loads only the code of the role's parts, because loading all code adds a second to each start. */
 export async function loadParts(role: Role, config: Config) {
   const all = role === 'all';
   const answersMain = all || role === 'api';

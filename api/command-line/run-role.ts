@@ -6,10 +6,10 @@
  *   1. new requests get 503; in-flight requests finish;
  *   2. the log and the sink finish what was accepted;
  *   3. the roll-up finishes its run, and jobs finish;
- *   4. connections close, engines stop, the lock of the data folder is released.
- * A signal during the start ends the parts that are up in the same order and exits with 128 + the signal's number.
- * Engines that are starting are awaited, so that no child process is left behind. A second signal ends the process at
- * once.
+ *   4. connections close, engines stop, the lock of the data folder is released. After a signal during the start, the
+ *      parts that are already up end in the same order, and the process exits with 128 + the signal's number. The
+ *      process waits for engines that are still starting, so that no child process is left behind. A second signal ends
+ *      the process at once.
  */
 import { constants } from 'node:os';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -38,7 +38,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     ends.add('traces', () => tracing.stop());
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
-    // These modules are most of the program. They load while the engines start, and only after the checks above.
+    // These modules are most of the program. They load while the engines start, and only after all earlier checks.
     const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, ends),
       import('./start-role.ts'),

@@ -1,10 +1,10 @@
 /**
  * Composes the parts of a role in one process.
  *
- * Start order, each part adding its end to `ends`: lock of the in-process log → schema → event log → roll-up and sink →
- * jobs and their workers → bulk exports → HTTP → agents. `api` runs no sink, roll-up or workers; `ingest` runs no
- * exports and no API; `exports` and `agents` run only those. HTTP listens from the beginning and accepts requests when
- * all parts are up.
+ * Start order (each part adds its shutdown step to `ends`): lock of the in-process log → schema → event log → roll-up
+ * and sink → jobs and their workers → bulk exports → HTTP → agents. `api` runs no sink, roll-up or workers; `ingest`
+ * runs no exports and no API; `exports` and `agents` run only those. HTTP listens from the beginning and accepts
+ * requests when all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder.ts';
@@ -22,7 +22,7 @@ import type { StoreAddresses, Stores } from './open-stores.ts';
 import type { AgentsPart, LoadedParts, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
 
-/** What a role without the main API prints at its start. */
+/** What a role without the main API prints about its work at its start. */
 const work = {
   ingest: 'stores events',
   exports: 'writes bulk exports',
@@ -46,7 +46,9 @@ export interface RoleParts {
 }
 
 export interface ServedRole {
-  /** Resolves when this process must stop because another one has locked the database. Never resolves with Kafka. */
+  /**
+   * Resolves when this process must stop because another process has locked the database. Never resolves with Kafka.
+   */
   readonly replaced: Promise<void>;
   /** Accepts requests and prints the URLs. */
   open(): void;

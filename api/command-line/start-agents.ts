@@ -1,9 +1,9 @@
 /**
  * The agent server in one process, or a part of it: a front claims no runs, a worker process serves no HTTP.
  *
- * Start order, each part adding its end to `ends`: user ids of graph code → its Postgres account → graph workers →
- * stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks stop first,
- * then HTTP refuses new requests. Runs get the drain timeout to finish, and are requeued after it.
+ * Start order (each part adds its shutdown step to `ends`): user ids of graph code → its Postgres account → graph
+ * workers → stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks
+ * stop first, then HTTP refuses new requests. Runs that do not finish within the drain timeout are requeued.
  */
 import { join } from 'node:path';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
@@ -44,7 +44,10 @@ import type { ShutdownSteps } from './ends.ts';
 import type { AgentsPart } from './role.ts';
 import { listenHttp } from './serve-http.ts';
 
-/** Heap of the process that derives schemas from types: the TypeScript compiler needs it for projects with many packages. */
+/**
+ * Heap of the process that derives schemas from types. The TypeScript compiler needs this much for projects with many
+ * packages.
+ */
 const typesHeapMegabytes = 1_024;
 
 /** What the start prints for the operator. */
@@ -217,7 +220,7 @@ export async function openAgents(
   };
 }
 
-/** Starts what runs without a request: crons, webhooks, and reactions to notifications from other processes. */
+/** Starts the work that no request triggers: crons, webhooks, and reactions to notifications from other processes. */
 export async function followAgents(
   parts: AgentParts,
   { agents, executor, watch }: OpenedAgents,

@@ -13,8 +13,8 @@ import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
 /**
- * Starts the workers of bulk exports, for `all` and `exports`. At shutdown they stop before the job queue, which would
- * otherwise wait for an export run that takes hours.
+ * Starts the workers of bulk exports, for `all` and `exports`. At shutdown the workers stop before the job queue;
+ * otherwise the queue would wait for an export run that takes hours.
  * @throws the errors of the work folder and of the job queue.
  */
 export async function startExports(

@@ -7,7 +7,8 @@
  *   3. The parts start (`serve-role.ts`). If a server becomes unavailable, the started parts end, and step 2 follows.
  *   4. The listener opens: requests are served, and `/ready` checks the parts.
  *
- * Only unavailable servers are waited for (`isAway`): a wrong password or a refused schema ends the start with its error.
+ * The role waits only for unavailable servers (`isAway`). A wrong password or a refused schema ends the start with its
+ * error.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
@@ -38,7 +39,7 @@ export async function startRole(
   ends.add('parts of the role', () => partEnds.run(logger));
   ends.add('start', () => stopping.abort());
 
-  // The first attempt that gets this far prints the key it created, even if a later step fails.
+  // The first attempt that gets this far creates the admin key. A later attempt must still print that key.
   let outcome: BootstrapOutcome | undefined;
   const bootstrapOnce = async () => (outcome ??= await bootstrap(stores.database, config));
 
@@ -63,7 +64,10 @@ export async function startRole(
   }
 }
 
-/** Errors of an unavailable server. Any other error at start needs the operator and ends the process. */
+/**
+ * Errors of an unavailable server. Any other error at the start ends the process, because only the operator can correct
+ * it.
+ */
 const awayCodes: ReadonlySet<ErrorCode> = new Set([
   'CLICKHOUSE_UNAVAILABLE',
   'DATABASE_UNAVAILABLE',
@@ -84,7 +88,10 @@ export function isAway(error: unknown): error is RunlakeError {
   return isRunlakeError(error) && awayCodes.has(error.code);
 }
 
-/** Returns a health check for each server of the role. Each connects at its first check; embedded engines are already up. */
+/**
+ * Returns a health check for each server of the role. A check connects to its server at its first call; embedded
+ * engines are already up.
+ */
 async function openServerProbes(
   config: Config,
   { clickhouse, database }: Stores,

@@ -7,7 +7,10 @@ import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { StoringParts } from './start-storing.ts';
 
 const tidyEveryMs = 10 * 60_000;
-/** How long an event waits for its trace before it goes to the dead-letter queue: longer than an outage of its sender. */
+/**
+ * How long an event waits for its trace before it goes to the dead-letter queue. The time exceeds an outage of the
+ * sender.
+ */
 const deferredEventHours = 24;
 
 /** Runs background jobs in this process until `jobs` closes. @throws JOBS_UNAVAILABLE */

@@ -13,7 +13,7 @@ import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
 import { withStores } from '../open-stores.ts';
 import { printable } from '../print-table.ts';
 
-/** What the bulk export commands use, with the permissions of the operator. */
+/** Dependencies of the bulk export commands, with the permissions of the operator. */
 export interface ExportAccess {
   readonly config: Config;
   readonly database: Database;
@@ -38,8 +38,8 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
       opened ??= openKafka();
       return opened;
     };
-    // The in-process log stores events before it acknowledges them, so there is no position to wait for; it also belongs
-    // to the running process.
+    // The in-process log stores events before it acknowledges them, so there is no position to wait for. A command
+    // could not read its position anyway, because only the running process can access that log.
     const log: ExportDeps['log'] =
       config.kafkaBrokers === undefined
         ? { position: async () => ({}), isStored: async () => true }

@@ -77,7 +77,10 @@ export async function watchUntilEnd(
   }
 }
 
-/** Retries `ask` while the stores are unavailable and calls `onAway` once. Undefined if `signal` is aborted. */
+/**
+ * Retries `ask` while the stores are unavailable, and calls `onAway` once. Resolves with undefined if `signal` is
+ * aborted.
+ */
 async function retryWhileAway<Answer>(
   ask: () => Promise<Answer>,
   signal: AbortSignal,
@@ -136,8 +139,8 @@ const clearLine = '\r\x1b[K';
 const plainEveryMs = 10_000;
 
 /**
- * Opens the output: a progress bar on a terminal; otherwise a line for each 10 % of progress, each change of status and
- * every ten seconds; with `json` one object per change.
+ * Opens the output. It shows a progress bar on a terminal; otherwise it prints a line for each 10 % of progress, at
+ * each change of status and every ten seconds. With `json` it prints one object per change.
  */
 export function openScreen(output: Output, json: boolean): WatchScreen {
   if (json) return jsonScreen(output);
@@ -230,7 +233,8 @@ export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithF
 }
 
 /**
- * Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Empty if none failed.
+ * Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Returns an empty
+ * list if none failed.
  */
 export function failureInWords(run: ExportRunWithFiles): string[] {
   const causes = listFailedAttempts(run);
