@@ -31,7 +31,7 @@ const NewKeyBody = Type.Object({
   ),
 });
 
-/** Fields of the original API that have no meaning here. */
+/** Fields of the original API that Runlake does not support. */
 const unsupportedKeyFields = ['role_id', 'org_role_id'];
 
 const record = {

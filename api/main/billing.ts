@@ -18,8 +18,8 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
 /**
- * ISO 8601: a date, optionally with a time of any precision; `Z`, an offset, or no zone, which means UTC. A space
- * counts as the `+` of an offset, because an unescaped `+` in a query decodes to a space.
+ * Matches ISO 8601: a date, optionally with a time of any precision. The zone is `Z` or an offset; a time without a
+ * zone is UTC. A space is read as the `+` of an offset, because an unescaped `+` in a query decodes to a space.
  */
 const form = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?(?:(Z)|([+ -])(\d\d):?(\d\d))?)?$/i;
 
@@ -81,7 +81,10 @@ export function formatUsageTime(seconds: number): string {
   return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}Z`;
 }
 
-/** Maximum number of workspace ids in one usage request: they go into one query, and a URL holds few more. */
+/**
+ * Maximum number of workspace ids in one usage request. All ids go into one query, and a URL has space for only a few
+ * more.
+ */
 const maxWorkspaceIds = 200;
 
 /** Query parameters of granular usage, for JSON and CSV. SPEC.md 4.2. */
@@ -101,7 +104,7 @@ const GranularUsageQuery = Type.Object({
   kind: Type.Optional(Type.String({ description: 'Only `traces` is supported.', default: 'traces' })),
 });
 
-/** Parameters of newer clients. */
+/** Parameters that newer clients send. */
 const unsupportedUsageParameters = ['trace_tier'] as const;
 
 /**
@@ -136,7 +139,7 @@ function workspaceIds(values: readonly string[]): string[] {
   return named;
 }
 
-/** Header texts and order of SPEC.md 2.5, each with the cell of a row. */
+/** The columns in the order of SPEC.md 2.5: the header text, and a function that returns the cell of a row. */
 const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => string | number]> = [
   ['Time Bucket Start', ({ startSeconds }) => formatUsageTime(startSeconds)],
   ['Time Bucket End', ({ endSeconds }) => formatUsageTime(endSeconds)],
@@ -151,15 +154,15 @@ const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => 
 ];
 
 /**
- * Formats the rows as CSV in UTF-8: always all columns, CRLF line ends, quotes as RFC 4180 requires.
- * Returns a stream, so that a large file neither blocks other requests nor is in memory twice.
+ * Formats the rows as CSV in UTF-8: always all columns, CRLF line ends, quotes as RFC 4180 requires. Returns a stream,
+ * so that a large file does not block other requests and is not in memory twice.
  */
 function usageCsv(rows: Iterable<UsageRow>): Readable {
   const lines = stringify({
     header: true,
     columns: columns.map(([header]) => header),
     record_delimiter: 'windows',
-    // By default the library quotes only complete line ends.
+    // By default the library quotes a cell that contains CRLF, but not one that contains only CR or only LF.
     quoted_match: /[\r\n]/,
   });
   const cells = Readable.from(generateCells(rows));
@@ -172,8 +175,8 @@ function* generateCells(rows: Iterable<UsageRow>) {
 }
 
 /**
- * Text that spreadsheets evaluate as a formula, also after white space and quotes, which some of them skip, and in
- * full-width characters, which some of them convert. Source: OWASP, "CSV Injection".
+ * Matches text that a spreadsheet evaluates as a formula. Some spreadsheets skip white space and quotes at the start,
+ * and some convert full-width characters. Source: OWASP, "CSV Injection".
  */
 const formula = /^(?:[\s"'\p{Cc}\p{Cf}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
 
@@ -219,8 +222,9 @@ export const exportGranularUsage = defineOperation({
 });
 
 /**
- * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. A month by API key has tens
- * of thousands of rows that share a few hundred dimensions, so each dimension is serialised once.
+ * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. The usage of a month,
+ * grouped by API key, has tens of thousands of rows that share a few hundred dimensions, so each dimension is
+ * serialised only once.
  */
 export function usageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
   const dimensionTexts = dimensions.map((dimension) => `,"dimensions":${JSON.stringify(dimension)},"traces":`);

@@ -16,7 +16,9 @@ const DestinationParams = Type.Object({ destination_id: Uuid() });
 
 const DisplayName = Type.String({ minLength: 1, maxLength: 255, pattern: "^[A-Za-z0-9\\-_ ']+$" });
 
-/** Credentials are sent in HTTP headers, so they contain no spaces and no control characters. */
+/**
+ * Schema of a credential. Credentials are sent in HTTP headers, so they contain no spaces and no control characters.
+ */
 const secretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
 
 const Credentials = Type.Object(
@@ -100,7 +102,7 @@ export function showDestination({ config, credentials_keys, ...record }: Destina
   };
 }
 
-/** Errors of the checks of a new destination or of new credentials. */
+/** Errors of the checks that a new destination or new credentials must pass. */
 const checkErrors = [
   'BAD_REQUEST',
   'PARAMETER_NOT_SUPPORTED',

@@ -47,7 +47,7 @@ const includeUserNames = Type.Boolean({
   description: 'Adds the name of the sender as `feedback_source.user_name`.',
 });
 
-/** A raw media type: responses contain the stored JSON unchanged and must not be re-serialised. */
+/** Marks the response as raw: it contains the stored JSON unchanged and must not be serialised again. */
 const feedbackMediaType = 'application/json; charset=utf-8';
 
 /** Feedback in responses. */
@@ -178,7 +178,7 @@ export const leaveFeedback = defineOperation({
   handler: async ({ params: { token }, body, services }) => take(services, token, body),
 });
 
-/** The same operation for a link that is opened, with the feedback in its query. */
+/** Like {@link leaveFeedback}, for a link that a user opens. The query contains the feedback. */
 export const leaveFeedbackByLink = defineOperation({
   ...shared,
   operationId: 'leaveFeedbackByLink',

@@ -33,15 +33,17 @@ const Info = Type.Object({
   customer_info: Type.Null(),
 });
 
-/** Clients warn below 0.16.14 and send feedback in multipart bodies from 0.8.10 on. */
+/**
+ * Version that clients read. They warn if it is below 0.16.14, and send feedback in multipart bodies from 0.8.10 on.
+ */
 const COMPATIBLE_VERSION = '0.16.20';
 
 const flags = {
   // The multipart route accepts both compressions.
   gzip_body_enabled: true,
   zstd_compression_enabled: true,
-  // Datasets are not implemented. With `true`, clients would call a route that does not exist; with false they report
-  // that themselves.
+  // Datasets are not implemented. With `true`, clients would call a route that does not exist; with `false`, clients
+  // report that datasets are not supported.
   dataset_examples_multipart_enabled: false,
   examples_multipart_enabled: false,
   // Runs are read only through `POST /runs/query`; the routes of version 2 are not implemented.

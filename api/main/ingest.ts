@@ -72,7 +72,7 @@ export function toSender({ workspaceId, userId, keyId }: WorkspaceCaller): Sende
   return { workspaceId, userId, keyId };
 }
 
-/** One budget per configuration, which is one per process. */
+/** Body budgets by configuration. A process has one configuration, so it has one budget. */
 const budgets = new WeakMap<Config, BodyBudget>();
 
 /**
@@ -106,7 +106,7 @@ export async function withBody<Result>(
   }
 }
 
-/** @throws UNSUPPORTED_MEDIA_TYPE if the content type is not JSON. A missing Content-Type counts as JSON. */
+/** @throws UNSUPPORTED_MEDIA_TYPE if the content type is not JSON. A missing Content-Type is accepted. */
 export function requireJson(request: FastifyRequest): void {
   const type = request.headers['content-type'];
   if (type === undefined || /^application\/(?:[\w.-]+\+)?json\b/i.test(type)) return;
@@ -159,7 +159,8 @@ export const createMultipart = defineOperation({
 });
 
 /**
- * `POST /otel/v1/traces`: the route that OTLP exporters use. Responses, including errors, have the encoding of the request.
+ * `POST /otel/v1/traces`: the route that OTLP exporters use. Responses and errors have the same encoding as the
+ * request.
  */
 export const createOtlp = defineOperation({
   operationId: 'createOtlpTraces',
@@ -196,7 +197,10 @@ function readProjectName(request: FastifyRequest): string | undefined {
   return typeof header === 'string' && header !== '' ? header : undefined;
 }
 
-/** `POST /runs`: one run. It needs no dotted_order: a root starts a trace, a child belongs to the trace of its parent. */
+/**
+ * `POST /runs`: accepts one run. The run needs no dotted_order: a root run starts a trace, and a child run is part of
+ * its parent's trace.
+ */
 export const createRun = defineOperation({
   operationId: 'createRun',
   method: 'POST',

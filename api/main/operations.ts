@@ -48,7 +48,7 @@ import { getRun, queryRuns } from './runs.ts';
 import { createSession, deleteSession, deleteSessions, getSession, listSessions, updateSession } from './sessions.ts';
 import { createWorkspace, deleteWorkspace, getWorkspace, listWorkspaces, updateWorkspace } from './workspaces.ts';
 
-/** All operations of the main API. A new operation must be added here and to the table of `test/api/tenancy.test.ts`. */
+/** All operations of the main API. Add a new operation here and to the table of `test/api/tenancy.test.ts`. */
 export const operations: readonly Operation[] = [
   // health and info
   getOk,

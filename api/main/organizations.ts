@@ -36,7 +36,7 @@ const shared = {
   permissions: Type.Array(Type.String(), { description: 'Permissions of the key of the request.' }),
 };
 
-/** The fields that clients read. Those of the original API about payment and login are constant. */
+/** The fields that clients read. The fields about payment and login, which come from the original API, are constant. */
 const OrganizationInfo = Type.Object({ ...shared, disabled: Type.Boolean() });
 
 const Organization = Type.Object({

@@ -16,7 +16,8 @@ import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 
 /**
- * Returns the sources of feedback and attachment links of runs. Links are absolute and reachable for the sender of `request`.
+ * Returns the functions that read the feedback and the attachment links of runs. Links are absolute and reachable for
+ * the sender of `request`.
  */
 function createRunExtras({ clickhouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
   const linkBase = buildPublicUrl('/public/attachments/', request, config);
@@ -29,7 +30,7 @@ function createRunExtras({ clickhouse, attachmentSigner, config }: Services, req
 
 const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 
-/** Without `format: 'date-time'`, which requires a zone. */
+/** A time in responses. It has no `format: 'date-time'`, because that format requires a zone. */
 const Time = () =>
   Type.String({ description: 'UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`.' });
 const Counts = () => Type.Record(Type.String(), Type.Integer());
@@ -135,11 +136,14 @@ export const getRun = defineOperation({
   },
 });
 
-/** Larger limits are reduced to this: clients continue with the cursor. Other servers respond with an error. */
+/**
+ * Maximum number of rows in a page. A larger limit is reduced to it, and clients continue with the cursor. Other
+ * servers respond with an error.
+ */
 const maxLimitRows = 100;
 const maxIds = 10_000;
 
-/** Clients send a single id without a list. */
+/** Accepts a list or a single value, because clients send a single id without a list. */
 const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
 const accepted = (description: string) => ({ description: `Accepted; ${description}` });

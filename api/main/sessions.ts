@@ -10,7 +10,7 @@ const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlive
 const Name = Text({ minLength: 1, maxLength: maxNameLength });
 const Description = Text({ maxLength: 100_000 });
 
-/** Stored as a 32-bit integer. */
+/** A count that is stored as a 32-bit integer. */
 const Count = (description: string) => Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1, description });
 
 const SessionParams = Type.Object({ session_id: Uuid() });

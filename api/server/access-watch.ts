@@ -17,13 +17,13 @@ export interface OpenAccess {
   /**
    * Authenticates the caller again, for a further command on the same connection.
    *
-   * @throws what the first authentication throws if the caller no longer has access.
+   * @throws the same errors as the first authentication, if the caller no longer has access.
    */
   renew(): Promise<Caller>;
   /**
    * Aborted within seconds after the caller loses access, with the error as its reason: the key was revoked or expired,
-   * the member was removed, or the workspace was deleted. Streaming responses end then. With custom authentication only
-   * the deletion of the workspace aborts it.
+   * the member was removed, or the workspace was deleted. Streaming responses then end. With custom authentication,
+   * only the deletion of the workspace aborts this signal.
    */
   readonly ended: AbortSignal;
 }
@@ -31,8 +31,8 @@ export interface OpenAccess {
 /**
  * Re-authenticates the callers of long responses every two seconds.
  *
- * Invariant: a request whose `ended` was read is checked until its response is finished. Requests with one key share
- * one look-up, because the authenticator caches keys. A check that fails for a reason other than access (Postgres
+ * Invariant: a request whose `ended` was read is checked until its response is finished. Requests with the same key
+ * share one look-up, because the authenticator caches keys. A check that fails for a reason other than access (Postgres
  * unavailable, for example) changes nothing; the next check decides.
  */
 export class AccessWatch {
@@ -118,7 +118,7 @@ class WatchedAccess implements OpenAccess {
   }
 }
 
-/** Returns true if the caller has no access, false if the access could not be checked. */
+/** Returns true if the error means that the caller has no access, and false if the access could not be checked. */
 export function isAccessError(error: unknown): error is RunlakeError {
   return isRunlakeError(error) && (error.status === 401 || error.status === 403);
 }

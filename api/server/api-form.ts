@@ -23,17 +23,20 @@ export interface ApiProfile extends ApiTitle {
   /** Authentication and authorisation in place of API keys. */
   readonly customAccess?: OwnAccess;
   readonly extraRoutes?: OwnRoutes;
-  /** The error with which every operation except health is refused, also on open connections. Unset: never. */
+  /**
+   * Returns the error with which the server refuses every operation except health operations, also on open connections.
+   * Undefined or unset: it refuses none.
+   */
   readonly refusal?: () => RunlakeError | undefined;
 }
 
 /** Routes that are not declared as operations. */
 export interface OwnRoutes {
-  /** CORS configuration of these routes. Unset: the routes answer preflights themselves. */
+  /** CORS configuration of these routes. Unset: `handle` receives the preflights of these routes. */
   readonly crossOrigin?: SharedOrigins | undefined;
   /**
-   * Returns true if these routes take precedence over an operation of the same route. Requests that match no operation
-   * always go to them.
+   * Returns true if these routes take precedence over an operation with the same method and path. These routes also get
+   * all requests that match no operation.
    */
   names(method: string, path: string): boolean;
   /** Handles the request. The body is still unread. */
@@ -45,8 +48,8 @@ export interface OwnAccess {
   /** Authenticates the request; replaces the look-up of the API key. */
   identify(request: FastifyRequest): Promise<Caller>;
   /**
-   * Authorises the call and runs `handler` with `input`, which this may change. The input is already validated against
-   * the schema.
+   * Authorises the call, may change `input`, and runs `handler` with it. The schema of the operation has already
+   * validated `input`.
    */
   handle(operation: Operation, input: HandledInput, handler: (input: object) => Promise<unknown>): Promise<unknown>;
 }

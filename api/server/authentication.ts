@@ -17,7 +17,7 @@ declare module 'fastify' {
  *
  * @param onlyWorkspace The only workspace that the API serves, if it serves one.
  * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
- * DEPLOYMENT_FORBIDDEN if the key does not reach `onlyWorkspace` or X-Tenant-Id names another workspace.
+ *   DEPLOYMENT_FORBIDDEN if the key has no access to `onlyWorkspace` or X-Tenant-Id names another workspace.
  */
 export async function identifyCaller(
   request: FastifyRequest,
@@ -42,12 +42,12 @@ export async function identifyCaller(
   return caller;
 }
 
-/** `x-api-key`, otherwise `Authorization: Bearer`. */
+/** Returns the key in `x-api-key`, otherwise the key in `Authorization: Bearer`. */
 function readApiKey(headers: IncomingHttpHeaders): string | undefined {
   return readHeader(headers['x-api-key']) ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-/** Clients send empty headers when nothing is configured; an empty header counts as absent. */
+/** Treats an empty header as absent, because clients send empty headers when nothing is configured. */
 function readHeader(header: string | string[] | undefined): string | undefined {
   const text = (Array.isArray(header) ? header.join(',') : header)?.trim();
   return text === '' ? undefined : text;

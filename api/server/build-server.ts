@@ -89,9 +89,12 @@ const startupRetryAfterSeconds = 2;
 const ownRoute = '/own-route';
 const ownUrls: ReadonlySet<string> = new Set([ownRoute, '/*']);
 
-/** Maximum size of the request line: more than any filter needs, and little enough to log. */
+/** Maximum size of the request line. It is more than any filter needs, and still short enough to log. */
 const maxUrlBytes = 64 * 1024;
-/** Bytes for headers in addition to the longest accepted URL, so that Node passes too long URLs to our own check. */
+/**
+ * Maximum bytes of the headers, in addition to the longest accepted URL. With this addition, Node passes too long URLs
+ * to our own check.
+ */
 const headerBytes = 1024 * 1024;
 
 /**
@@ -136,7 +139,7 @@ export async function buildServer({
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      // Longer than any URL that Node accepts, so that the check of the whole URL is the one that rejects it.
+      // This limit is longer than any URL that Node accepts, so that only our own check of the whole URL rejects a URL.
       maxParamLength: limits.maxHeaderBytes,
       // Operations parse the query themselves, so that its errors do not surface inside the router.
       querystringParser: () => ({}),
@@ -214,7 +217,7 @@ export async function buildServer({
       throw runlakeError('URL_TOO_LONG', { limitBytes: maxUrlBytes });
     }
     if (preflight) return reply.code(204).send();
-    // Before the body is read, so that its type and size do not matter.
+    // This check runs before the body is read, so the type and size of the body do not matter.
     if (request.is404) throw notFound(request);
     if (operation === undefined || 'public' in operation.access) return;
     const renew = () => identify(request, operation.access);
@@ -260,14 +263,14 @@ function notFound({ method, originalUrl }: FastifyRequest): Error {
   return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 
-/** Registers the catch-all route: requests that match no operation, and those rewritten to `ownRoute`. */
+/** Registers the catch-all route, for requests that match no operation and for requests rewritten to `ownRoute`. */
 function registerCatchAllRoute(scope: FastifyInstance, { handle }: OwnRoutes): void {
   scope.route({
     method: scope.supportedMethods,
     exposeHeadRoute: false,
     url: '/*',
     schema: { hide: true },
-    // Otherwise the WebSocket plugin takes the request over and the handler is not called.
+    // Without this check, the WebSocket plugin would handle the request, and the handler would not be called.
     preHandler: async ({ headers }) => {
       if (/^websocket$/i.test(headers.upgrade ?? '')) throw runlakeError('WEBSOCKET_NOT_ACCEPTED');
     },
@@ -301,8 +304,8 @@ function registerJsonParser(server: FastifyInstance, config: Config, { acceptsAn
     return;
   }
   server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
-    // A page of another origin can send such a content type with cookies and without a preflight. Browsers then send
-    // `Origin`.
+    // A page of another origin can send such a content type with cookies and without a preflight. Browsers add `Origin`
+    // to such a request.
     if (request.headers.origin !== undefined) throw otherType(request);
     return readJson(request, body).catch((error: unknown) => {
       throw isRunlakeError(error) && error.code === 'INVALID_JSON' ? otherType(request) : error;

@@ -13,13 +13,13 @@ export interface SharedOrigins {
   /** How long a browser may cache a preflight response. */
   readonly maxAgeSeconds: number;
   /**
-   * The settings that ORIGIN_NOT_ALLOWED names. Unset: a preflight of another origin is handled like any other OPTIONS
-   * request.
+   * The settings that ORIGIN_NOT_ALLOWED names. Unset: the server treats a preflight from another origin like any other
+   * OPTIONS request.
    */
   readonly settings?: string;
 }
 
-/** For operations that need no authentication. */
+/** CORS configuration of operations that need no authentication. */
 export const everyOrigin: SharedOrigins = {
   origins: '*',
   methods: ['GET', 'POST'],
@@ -36,7 +36,7 @@ const headerList = /^[\w-]+(?: *, *[\w-]+)*$/;
  *
  * @returns true if the request is a preflight; the caller responds with 204 and no body. Source: Fetch standard, "CORS
  *   protocol".
- * @throws ORIGIN_NOT_ALLOWED for a preflight of another origin.
+ * @throws ORIGIN_NOT_ALLOWED for a preflight from another origin.
  */
 export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply, shared: SharedOrigins): boolean {
   const { origin } = request.headers;

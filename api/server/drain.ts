@@ -3,10 +3,14 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { withTimeout } from '../../infra/timeouts/with-timeout.ts';
 
 /**
- * Counts in-flight requests and refuses new ones at shutdown.
+ * Counts in-flight requests and refuses new requests at shutdown.
  *
  * Invariant: {@link Drain.start} resolves when every request that {@link Drain.enter} admitted is finished, or when its
- * timeout expires. Steps: 1. refuse new requests from the call on; 2. wait for in-flight requests; 3. resolve.
+ * timeout expires.
+ *
+ *   1. From the call of {@link Drain.start} on, new requests are refused.
+ *   2. It waits for in-flight requests.
+ *   3. It resolves.
  */
 export class Drain {
   #inFlight = 0;

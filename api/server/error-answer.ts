@@ -33,8 +33,8 @@ const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLi
 };
 
 /**
- * Converts anything thrown while handling a request to an error of the catalogue. The text of a foreign error is kept
- * only as its cause.
+ * Converts anything thrown while handling a request to an error of the catalogue. The text of any other error is kept
+ * only in its cause.
  */
 export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeError {
   if (isRunlakeError(raw)) return raw;
@@ -65,7 +65,8 @@ export function retryAfterSeconds(error: RunlakeError): number | undefined {
 }
 
 /**
- * Renders the response for an error; `request.contentType` is that of the request. Source of `otlp`: OTLP/HTTP, "Failures".
+ * Renders the response for an error. `request.contentType` is the content type of the request. Source of `otlp`:
+ * OTLP/HTTP, "Failures".
  */
 export function renderError(
   error: RunlakeError,
@@ -105,7 +106,7 @@ export function errorBody(error: RunlakeError, style: Exclude<ErrorStyle, 'otlp'
   return { detail: error.fields ?? [whole], message: joinFieldErrors(error), ...more };
 }
 
-/** For clients that display only a text, such as the Python SDK of `langgraph`. */
+/** Joins the field errors to one text, for clients that display only a text, such as the Python SDK of `langgraph`. */
 function joinFieldErrors({ fields, message }: RunlakeError): string {
   if (fields === undefined) return message;
   return fields.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');

@@ -3,7 +3,7 @@ import Format from 'typebox/format';
 
 /**
  * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an
- * offset or no zone, which means UTC. The day must exist in the calendar.
+ * offset, or no zone, which means UTC. {@link isTimestamp} also requires that the day exists in the calendar.
  */
 const TIME =
   /^(\d{4})-(\d\d)-(\d\d)[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
@@ -28,7 +28,8 @@ export function registerTimestampFormat(): void {
   Format.Set('date-time', isTimestamp);
 }
 
-// Building blocks of schemas. They are functions because options differ and schema objects must not be shared.
+// Building blocks of schemas. The building blocks are functions because options differ and schema objects must not be
+// shared.
 
 export const Uuid = (options: { description?: string } = {}) => Type.String({ format: 'uuid', ...options });
 
@@ -49,6 +50,6 @@ export const nullable = <T extends TSchema>(schema: T, options: TSchemaOptions =
 export const optional = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Optional(nullable(schema, options));
 
-/** A JSON object with any keys; the value is kept unchanged. */
+/** A JSON object with any keys. The value is stored unchanged. */
 export const JsonObject = (options: { description?: string; maxProperties?: number } = {}) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });

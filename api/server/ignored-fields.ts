@@ -2,10 +2,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
 
 /**
- * Body fields that a schema does not name. A newer client may send fields that this server does not support and must
- * still work: the server removes such a field from the body and names it in `X-Ignored-Fields` and in the log. Fields
- * that exist in the API but are not implemented here are listed in `x-not-built` of the schema; they stay in the body
- * and fail validation.
+ * Handles body fields that a schema does not name. A newer client may send fields that this server does not support,
+ * and must still work. The server therefore removes such a field from the body and names it in `X-Ignored-Fields` and
+ * in the log. `x-not-built` of a schema lists fields that exist in the API but are not implemented here. Those fields
+ * stay in the body and fail validation.
  */
 
 /** The part of a JSON schema that is evaluated here. */
@@ -21,12 +21,16 @@ interface Shape {
 const header = 'x-ignored-fields';
 const maxNames = 20;
 const maxNameLength = 64;
-/** Maximum number of fields logged at `info`, once per operation and field; everything else is logged at `debug`. */
+/**
+ * Maximum number of fields logged at `info`. Each field of an operation is logged once at `info`, and at `debug` after
+ * that.
+ */
 const maxLogged = 1_000;
 const logged = new Set<string>();
 
 /**
- * Removes unknown fields from `request.body` and names them in the response. `schema` undefined: the operation has no body.
+ * Removes unknown fields from `request.body` and names them in the response. `schema` is undefined if the operation has
+ * no body.
  */
 export function ignoreUnknownFields(
   request: FastifyRequest,
@@ -47,9 +51,9 @@ export function ignoreUnknownFields(
 /**
  * Removes the fields from `body` that `shape` does not name.
  *
- * @returns the paths of the removed fields, each once, without array indices: at most {@link maxNames}, then `...`.
- *   Names come from the client, so each is truncated and every character except letters, digits, `.`, `_` and `-` is
- *   percent-encoded; the result is safe in a header and in a log line.
+ * @returns the paths of the removed fields, each once, without array indices; at most {@link maxNames} paths, then
+ *   `...`. Names come from the client, so each is truncated and every character except letters, digits, `.`, `_` and
+ *   `-` is percent-encoded; the result is safe in a header and in a log line.
  */
 function removeUnknownFields(body: unknown, shape: Shape): string[] {
   const found = new Set<string>();
@@ -80,8 +84,8 @@ function take(value: unknown, shape: Shape, path: string, note: (path: string) =
 }
 
 /**
- * Returns the only alternative of `shape` that an array or an object can match. Undefined if none matches or several
- * do; validation decides then.
+ * Returns the only alternative of `shape` that an array or an object can match. Returns undefined if no alternative or
+ * several alternatives match; validation then decides.
  */
 function alternativeFor(value: unknown, shape: Shape): Shape | undefined {
   const type = Array.isArray(value) ? 'array' : 'object';

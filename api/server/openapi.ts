@@ -8,10 +8,13 @@ import type { Operation } from './operation.ts';
 import { listErrors } from './operation-errors.ts';
 import { stripQuery } from './register-operation.ts';
 
-/** First segments of the paths below; they have no prefix. */
+/** First segments of the paths that {@link describeApi} serves. These paths do not start with `/api/v1`. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
 
-/** Policy for the documentation pages: no foreign resources. Swagger UI uses inline styles; plain HTTP is not upgraded. */
+/**
+ * Policy for the documentation pages: they load no resources from other origins. It allows inline styles, which Swagger
+ * UI uses, and does not upgrade plain HTTP.
+ */
 const contentSecurityPolicy = {
   'default-src': ["'self'"],
   'style-src': ["'self'", "'unsafe-inline'"],
@@ -67,7 +70,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
       routePrefix: '/docs',
       logLevel: 'silent',
       staticCSP: contentSecurityPolicy,
-      // The badge of the public validator would send it the URL of this server.
+      // No badge of the public validator: it would send the URL of this server to the validator.
       uiConfig: { validatorUrl: null },
     });
   });
@@ -102,7 +105,10 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
   };
 }
 
-/** Clients may omit a parameter that has a default: the server fills it in before validation. */
+/**
+ * Removes parameters with a default from the required ones: clients may omit them, because the server fills them in
+ * before validation.
+ */
 function withoutDefaults(query: TObject): object {
   const required = (query.required ?? []).filter((name) => !('default' in (query.properties[name] ?? {})));
   return { ...query, required };

@@ -12,7 +12,7 @@ export const errorsOfAnyRequest: readonly ErrorCode[] = [
   'INTERNAL',
 ];
 
-/** For `errors` of an operation that queries ClickHouse. */
+/** The errors of any operation that queries ClickHouse, for its `errors`. */
 export const clickhouseErrors = [
   'CLICKHOUSE_UNAVAILABLE',
   'CLICKHOUSE_QUERY_FAILED',
@@ -30,8 +30,8 @@ const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
 /**
- * Returns all errors that a request to `operation` can result in: those of the steps it passes and those of the
- * operation itself. The API tests fail on a response whose code is not in this list.
+ * Returns all errors that a request to `operation` can result in: the errors of the steps that the request passes, and
+ * the errors of the operation itself. The API tests fail on a response whose code is not in this list.
  */
 export function listErrors(operation: Operation): readonly ErrorCode[] {
   const { method, access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;

@@ -7,9 +7,9 @@ import type { Permission } from '../../pipelines/tenants/permissions.ts';
 import type { Services } from './services.ts';
 
 /**
- * An operation of an HTTP API, as data. The file of a resource declares its operations with {@link defineOperation}; the
- * list of the area contains them (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation` turns
- * each into a route.
+ * Describes an operation of an HTTP API. The file of a resource declares its operations with {@link defineOperation};
+ * the list of the area contains them (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation`
+ * turns each into a route.
  *
  * A request passes these steps, each of which can fail with an error of the catalogue: draining → API key → workspace →
  * permission → body → schema → handler → response schema.
@@ -39,8 +39,8 @@ export interface Operation {
   readonly schema: OperationSchema;
   /**
    * Parameters that clients of this API send and this server does not implement. A request that uses one gets 400
-   * PARAMETER_NOT_SUPPORTED. `null`, empty text and empty lists count as unused. For parameters also listed in `flags`,
-   * so do `false` and the texts `false`, `0`, `no` and `off`.
+   * PARAMETER_NOT_SUPPORTED. `null`, empty text and empty lists count as unused. For a parameter that is also in
+   * `flags`, `false` and the texts `false`, `0`, `no` and `off` count as unused, too.
    */
   readonly unsupported?: {
     readonly query?: readonly string[];
@@ -48,33 +48,33 @@ export interface Operation {
     readonly flags?: readonly string[];
   };
   /**
-   * Refuse query parameters that the schema does not name. Has no effect if the API has `customAccess`, which may read the
-   * whole URL.
+   * Refuse query parameters that the schema does not name. Has no effect if the API has `customAccess`, because project
+   * code may read the whole URL.
    */
   readonly closedQuery?: true;
   /** Remove body fields that the schema does not name and list them in `X-Ignored-Fields`, see `ignored-fields.ts`. */
   readonly ignoresUnknownFields?: true;
   /** The handler reads `request.raw` itself; no parser, size limit or schema applies to the body. */
   readonly rawBody?: RawBody;
-  /** Errors that the handler throws, for the API description. Those of the steps before it are added. */
+  /** Errors that the handler throws, for the API description. The errors of the earlier steps are added to them. */
   readonly errors?: readonly ErrorCode[];
-  /** Create no span. Otherwise exporting Runlake's own traces to Runlake itself would create further traces. */
+  /** Create no span. With a span, Runlake's export of its own traces to itself would create further traces. */
   readonly untraced?: true;
   /** The operation stays available while the server drains, and the drain does not wait for it. */
   readonly whileDraining?: true;
   /** Allow requests from pages of any origin. Only for operations that need no key. */
   readonly openToPages?: true;
   /**
-   * Handles WebSocket upgrades on the path, which must be that of a GET. Params and access are checked before the call.
-   * If the API has `customAccess`, the operation must authorise each message on the socket itself.
+   * Handles WebSocket upgrades on the path, which must be the path of a GET operation. Params and access are checked
+   * before the call. If the API has `customAccess`, this function must authorise each message on the socket itself.
    */
   socket?(socket: never, input: never): void;
   handler(input: never): Promise<unknown>;
 }
 
 /**
- * Either a permission with its tenant scope, or explicitly public.
- * `workspace`: the workspace of the key or the one in `X-Tenant-Id`.
+ * Either a permission with its tenant scope, or explicitly public. With the scope `workspace`, the operation applies to
+ * the workspace in `X-Tenant-Id` or else to the workspace of the key.
  */
 export type Access =
   | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
@@ -90,9 +90,12 @@ export interface RawBody {
 
 export interface OperationSchema {
   readonly params?: TObject;
-  /** Values are converted to the types of the schema; empty values count as absent; repeated keys become a list. */
+  /**
+   * Schema of the query. Values are converted to the types of the schema; empty values count as absent; repeated keys
+   * become a list.
+   */
   readonly query?: TObject;
-  /** Parsed JSON: values are not converted, and keys that the schema does not name stay. */
+  /** Schema of the parsed JSON body. Values are not converted, and keys that the schema does not name stay. */
   readonly body?: TSchema;
   /** Responses by status. The lowest status below 300 is sent unless the handler returns an {@link RawResponse}. */
   readonly response: Readonly<Record<number, TSchema>>;

@@ -6,8 +6,8 @@ const hostPattern = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\
 
 /**
  * Returns the absolute URL of `path` (without prefix): under `RUNLAKE_PUBLIC_URL`, else under the `Host` of the
- * request, else under the local address of its connection. The last two must only be returned to the sender of
- * `request`.
+ * request, else under the local address of its connection. Without `RUNLAKE_PUBLIC_URL`, the URL must only be returned
+ * to the sender of `request`.
  */
 export function buildPublicUrl(
   path: string,
@@ -25,8 +25,8 @@ export function urlUnder(publicUrl: string, path: string): string {
 }
 
 /**
- * Returns the `Host` of a request as a URL without a path or, if it is missing or invalid, the local address of the
- * connection.
+ * Returns the `Host` of a request as a URL without a path. If the header is missing or invalid, returns the local
+ * address of the connection.
  */
 export function requestOrigin(request: FastifyRequest): string {
   return `${request.protocol}://${resolveHost(request)}`;

@@ -47,7 +47,7 @@ function decode(text: string): string {
 
 /**
  * Converts the text of each parameter to the type in its schema and fills in defaults. Values that do not convert stay
- * text, so that validation reports them. Booleans are accepted as Python and JavaScript write them.
+ * text, so that validation reports them. Booleans can be written as in Python or as in JavaScript.
  */
 export function convertQuery(schema: TObject, values: QueryValues): Record<string, unknown> {
   const converted: Record<string, unknown> = Object.assign(Object.create(null), values);

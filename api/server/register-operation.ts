@@ -80,7 +80,10 @@ function forTenant<Result>(
   return runForTenant({ organizationId, disconnected: disconnected.signal }, work);
 }
 
-/** Requests to the agent server can start work shared by several clients: runs and streams. */
+/**
+ * Returns true if a disconnect may cancel the queries of the request. It may not on the agent server, whose requests
+ * can start runs and streams that several clients share.
+ */
 function isReadOnly(access: Access): boolean {
   return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';
 }
@@ -97,7 +100,7 @@ function socketOptions(operation: Operation, services: object): object {
   };
 }
 
-/** Responds with 405 and the allowed methods to every method of a known path that no operation has. */
+/** Responds with 405 to every method that no operation of a known path has, and lists the allowed methods. */
 export function refuseUnknownMethods(server: FastifyInstance, operations: readonly Operation[]): void {
   const methodsByPath = new Map<string, Set<string>>();
   for (const operation of operations) {
@@ -117,7 +120,7 @@ export function refuseUnknownMethods(server: FastifyInstance, operations: readon
       method: others,
       url,
       schema: { hide: true },
-      // Before the body is read, so that its type and size do not matter.
+      // Runs before the body is read, so the type and size of the body do not matter.
       onRequest: async (request, reply) => {
         reply.header('allow', allow);
         throw runlakeError('METHOD_NOT_ALLOWED', { method: request.method, path: stripQuery(request.originalUrl) });
@@ -132,7 +135,7 @@ export function stripQuery(url: string): string {
   return url.split('?', 1)[0] ?? url;
 }
 
-/** Replaces parameter names, because routes that differ only in them are the same route. */
+/** Replaces parameter names, because routes that differ only in parameter names are the same route. */
 export function maskParameters(routed: string): string {
   return routed.replace(/:[^/]+/g, ':id');
 }
@@ -145,7 +148,10 @@ function successStatus({ schema }: Operation): number {
   return Math.min(...Object.keys(schema.response).map(Number));
 }
 
-/** The schema that Fastify validates and serialises with and that the API description shows. A raw body is only described. */
+/**
+ * Returns the schema that Fastify validates and serialises with, and that the API description shows. A raw body is
+ * described but not validated.
+ */
 function routeSchema(operation: Operation, hide: boolean): FastifySchema {
   const { schema, summary, description, tag, operationId } = operation;
   const json = schema.produces === undefined;

@@ -16,17 +16,17 @@ interface SchemaError {
 }
 
 /**
- * TypeBox visits the whole value to collect errors, although at most eight are reported. For millions of elements this
- * blocks the event loop for seconds.
+ * Maximum number of elements of a value whose errors are collected. TypeBox visits the whole value, although at most
+ * eight errors are reported; with millions of elements this blocks the event loop for seconds.
  */
 const maxElements = 100_000;
 
 const locationNames: Readonly<Record<string, string>> = { querystring: 'query', params: 'path', headers: 'header' };
 
 /**
- * Compiles the schema of one part of a request to a validator that does not change the value. It fails with
- * INVALID_REQUEST, which lists the errors in the form of SPEC 2.3. Schemas are compiled at their first request: there
- * are hundreds, and a process uses few of them.
+ * Compiles the schema of one part of a request to a validator that does not change the value. The validator fails with
+ * INVALID_REQUEST, which lists the errors in the form of SPEC 2.3. A schema is compiled at its first request, because
+ * there are hundreds of schemas and a process uses few of them.
  */
 export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ReturnType<typeof Compile> | undefined;
@@ -66,7 +66,7 @@ function fieldErrors(errors: readonly SchemaError[], schema: TSchema, location: 
       const msg = words.length === 1 ? `must be ${words[0]}` : `must be one of ${words.join(', ')}`;
       return [{ loc: path, msg, type: 'enum' }];
     }
-    // A closed object yields one error per unknown field; its own error adds nothing.
+    // A closed object yields one error per unknown field, so the error of the object itself adds nothing.
     if (keyword === 'boolean') return [{ loc: path, msg: 'Field not known', type: 'extra_forbidden' }];
     if (keyword === 'additionalProperties') return [];
     if (keyword === 'required') {
@@ -78,7 +78,8 @@ function fieldErrors(errors: readonly SchemaError[], schema: TSchema, location: 
 }
 
 /**
- * A nullable value is a union. It yields two errors without information: the value is not null, and no alternative matches.
+ * Removes errors without information. A nullable value is a union, which yields two of them: the value is not null, and
+ * no alternative matches.
  */
 function withoutAlternatives(errors: readonly SchemaError[]): readonly SchemaError[] {
   const isAlternative = ({ keyword, params }: SchemaError) =>
@@ -88,8 +89,8 @@ function withoutAlternatives(errors: readonly SchemaError[]): readonly SchemaErr
 }
 
 /**
- * Returns the allowed values at `schemaPath` if that is an enum or a list of enum values, optionally nullable;
- * otherwise undefined.
+ * Returns the allowed values at `schemaPath` if the schema there is an enum or a list of enum values, optionally
+ * nullable. Otherwise returns undefined.
  */
 function wordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
   let at: unknown = schema;

@@ -33,9 +33,9 @@ export interface Services {
   readonly attachmentSigner: TokenSigner;
   /** Verifies links that accept feedback without a key. */
   readonly feedbackSigner: TokenSigner;
-  /** Creates, reads and cancels bulk exports; processes with export workers execute them. */
+  /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
-  /** Dependencies that must be up for this process to serve; `/ready` lists them. */
+  /** Checks of the dependencies that must be up for this process to serve requests. `/ready` lists them. */
   readonly healthChecks: readonly HealthCheck[];
   /** Queues the deletion of a deleted project's runs. */
   readonly enqueueProjectDeletion: (project: { workspaceId: string; projectId: string }) => Promise<void>;

@@ -28,10 +28,12 @@ export class WebSocketOrPlain extends IncomingMessage {
 const maxMessageBytes = 1024 * 1024;
 
 /**
- * Enables WebSockets on routes that declare a socket, after the steps that every request passes; other routes refuse them.
+ * Enables WebSockets on routes that declare a socket, after the steps that every request passes; other routes refuse
+ * them.
  *
- * Node no longer tracks a connection that requested an upgrade, but `server.close` still waits for it. So this closes a
- * refused connection right after its response, and all others when the server closes.
+ * Node no longer tracks a connection that requested an upgrade, but `server.close` still waits for it. This function
+ * therefore closes a refused connection right after its response, and every other upgraded connection when the server
+ * closes.
  */
 export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   const upgrading = new Set<Duplex>();
