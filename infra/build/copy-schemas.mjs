@@ -1,4 +1,4 @@
-// The build compiles only TypeScript; the files in schemas/ are read at run time.
+// Copies schemas/ to dist/, because the build compiles only TypeScript and the program reads these files at run time.
 import { cpSync } from 'node:fs';
 
 for (const folder of ['avro', 'clickhouse', 'postgres']) {

@@ -5,8 +5,8 @@ import { runDetached } from '../fairness/tenant-context.ts';
  * Caches the results of a slow function for a limited time, and coalesces concurrent calls.
  *
  * Invariant: after {@link PromiseCache.forget} or {@link PromiseCache.clear} no caller gets a result that was requested
- * before. It holds because the cache stores the promise: a pending one is removed with its entry. The age of a result
- * counts from its request. Errors and `undefined` are not cached.
+ * before. It holds because the cache stores promises, so a pending result is removed with its entry. The age of a
+ * result is measured from its request. Errors and `undefined` are not cached.
  */
 export class PromiseCache<Value> {
   readonly #kept: LRUCache<string, Promise<Value | undefined>>;

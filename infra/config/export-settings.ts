@@ -3,7 +3,10 @@ import { count, required, type Setting } from './setting.ts';
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 
-/** Settings of bulk exports. If the service that existing clients know has the same limit, its value is the default. */
+/**
+ * Settings of bulk exports. If the service that existing clients are written for has the same limit, its value is the
+ * default.
+ */
 export const exportSettings = {
   exportRunsAtOnce: required(
     'RUNLAKE_EXPORT_RUNS_AT_ONCE',

@@ -15,7 +15,7 @@ const allowed = [
   'no_proxy',
 ];
 
-/** The environment for processes that run user code: the allowed variables of this process. */
+/** Returns the environment for processes that run user code: the allowed variables of this process. */
 export function graphEnvironment(environment: NodeJS.ProcessEnv = process.env): Record<string, string> {
   return Object.fromEntries(
     allowed.flatMap((name) => {

@@ -1,6 +1,9 @@
 /** A project's own tracing configuration, from `LANGSMITH_*` or `LANGCHAIN_*` variables as stock clients read them. */
 export interface GraphTracing {
-  /** `own`: the project sends its runs itself, to its own endpoint; `off`: the project disables tracing. */
+  /**
+   * `own`: the project sends its runs itself, to its own endpoint. `off`: the project disables tracing. `unsaid`: the
+   * project sets neither.
+   */
   readonly state: 'own' | 'off' | 'unsaid';
   readonly hidesInputs: boolean;
   readonly hidesOutputs: boolean;

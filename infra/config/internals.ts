@@ -7,17 +7,25 @@ export const internals = {
 
   /** Without heartbeats for this long, a consumer loses its partitions; the usual range of brokers is 6 s to 30 min. */
   kafkaSessionTimeoutMs: 15_000,
-  /** How long Kafka may take to acknowledge the events of a request, per 16 MiB, rounded up, before it gets 503. */
+  /**
+   * How long Kafka may take to acknowledge the events of a request before the request gets 503, per 16 MiB, rounded up.
+   */
   publishTimeoutMs: 10_000,
   /** Row count that completes an insert batch: large enough for ClickHouse, which prefers few and large inserts. */
   insertBatchRows: 20_000,
   /** Size that completes an insert batch, so that large runs do not make a batch of gigabytes. */
   insertBatchBytes: 64 * 1024 ** 2,
-  /** How long a Kafka fetch waits for more events before it returns a small batch; it delays the reading of new runs. */
+  /**
+   * How long a Kafka fetch waits for more events before it returns a small batch. New runs become readable later by
+   * this time.
+   */
   insertBatchMs: 500,
-  /** Maximum pause between two roll-up runs of the usage counts; it bounds how old usage reports are. */
+  /** Maximum pause between two roll-up runs of the usage counts. It limits how old usage reports are. */
   rollupIntervalMs: 1_000,
-  /** How long a patch that carries only the run id waits for its run to appear: the post may still be on its way. */
+  /**
+   * How long a patch that carries only the run id waits for its run to appear, because the post may arrive after the
+   * patch.
+   */
   patchWaitMs: 5_000,
 
   // Requests
@@ -28,13 +36,16 @@ export const internals = {
   maxParts: 100_000,
   /** Maximum nesting depth of JSON bodies, which bounds recursion. */
   maxJsonDepth: 5_000,
-  /** Maximum size of a page: traced runs end it early, with a cursor; the agent server refuses it unless it is one row. */
+  /**
+   * Maximum size of a page. A page of traced runs ends early, with a cursor. The agent server refuses a larger page
+   * unless it is one row.
+   */
   maxPageBytes: 64 * 1024 ** 2,
   /** Maximum time for a request to arrive completely. */
   requestTimeoutMs: 60_000,
   /** Timeout of each query of a read request. */
   queryTimeoutMs: 30_000,
-  /** Maximum time for accepted work to finish at shutdown: what Kubernetes grants before it kills a pod. */
+  /** Maximum time for accepted work to finish at shutdown: the time that Kubernetes grants before it kills a pod. */
   drainTimeoutMs: 30_000,
 
   // Bulk export
@@ -56,7 +67,10 @@ export const internals = {
   agentsTypesSeconds: 120,
   /** How long a process that runs graph code may be unresponsive before it is replaced. */
   agentsSilentMs: 10_000,
-  /** Without heartbeats for this long, another process takes a graph run over; heartbeats are sent three times as often. */
+  /**
+   * Without heartbeats for this long, another process takes over a graph run. Heartbeats are sent three times in this
+   * time.
+   */
   agentsLeaseMs: 15_000,
   /** How long a stream may be silent before a keep-alive comment; proxies close idle connections after 30 to 60 s. */
   agentsHeartbeatMs: 5_000,
@@ -67,7 +81,8 @@ export const internals = {
   /** Maximum number of child runs (nodes, model calls, tools) that the trace of one graph run contains. */
   agentsTraceChildRuns: 10_000,
 
-  // Number of organisations, and of resources per organisation: set far above normal use, to contain a runaway tenant.
+  // Maximum number of organisations, and of resources per organisation: far above normal use, to contain a runaway
+  // tenant.
 
   maxOrganizations: 1_000,
   maxWorkspaces: 10_000,
@@ -79,21 +94,27 @@ export const internals = {
   exportMaxDestinations: 1_000,
   /** Scheduled bulk exports that are not cancelled. */
   exportMaxSchedules: 1_000,
-  /** Waiting and running bulk exports. Those that schedules create do not count and are never refused. */
+  /** Waiting and running bulk exports. Exports that a schedule creates do not count and are never refused. */
   exportMaxUnfinished: 10_000,
 } as const satisfies Record<string, number | boolean>;
 
 /** Shares of RUNLAKE_MEMORY_BYTES. The first three are buffers of one process and add up to the whole. */
 export const memoryShares = {
-  /** Ingest bodies that are being received or processed. Beyond it, organisations above their fair share get 503. */
+  /**
+   * Ingest bodies that are being received or processed. Beyond this share, organisations above their fair share get
+   * 503.
+   */
   maxCollectingBytes: 1 / 2,
-  /** Accepted events that wait for the event log; beyond it, requests get 503. */
+  /** Accepted events that wait for the event log. Beyond this share, requests get 503. */
   maxPendingBytes: 1 / 4,
-  /** Events that are fetched from Kafka and not stored yet; beyond it, fetching pauses. */
+  /** Events that are fetched from Kafka and not stored yet. Beyond this share, fetching pauses. */
   maxFetchedBytes: 1 / 4,
-  /** Buffers of one encoder process of bulk exports, which needs about 200 MB on top. */
+  /** Buffers of one encoder process of bulk exports. The process needs about 200 MB in addition. */
   exportEncoderBytes: 1 / 4,
-  /** Events that one process that runs graph code buffers; beyond it, the run with the most buffered events fails. */
+  /**
+   * Events that one process that runs graph code buffers. Beyond this share, the run with the most buffered events
+   * fails.
+   */
   agentsWorkerBufferBytes: 1 / 4,
 } as const;
 

@@ -6,7 +6,10 @@ import { sslModes, unknownSslMode } from '../postgres/address.ts';
 import { internals, memoryShares } from './internals.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
-/** Variables of the tests, and those that Kubernetes adds for a service named `runlake`. */
+/**
+ * Matches variables that are not settings: those of the tests, and those that Kubernetes adds for a service named
+ * `runlake`.
+ */
 const foreign = /^RUNLAKE_(STACK|TEST)_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
 
 export type SettingSource = 'environment' | 'default' | 'not set';
@@ -60,7 +63,7 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
   });
 }
 
-/** Hides user and password, in case the operator put them into a setting that is not secret. */
+/** Hides user and password, because the operator may have put them into a setting that is not secret. */
 function withoutSignIn(raw: string): string {
   return raw.replace(/[^\s,/]+@/g, '***@');
 }
@@ -88,7 +91,7 @@ function firstError(setting: Setting, value: unknown): string | undefined {
   return check.Errors(value)[0]?.message ?? 'is not valid';
 }
 
-/** Checks that involve more than one setting, or that a schema cannot express. */
+/** Returns the errors that involve more than one setting, or that a schema cannot express. */
 function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   const found: string[] = [];
   if (values.kafkaBrokers !== undefined && values.schemaRegistryUrl === undefined) {
@@ -122,7 +125,7 @@ function computeMemoryShares(memoryBytes: number): Record<string, number> {
   );
 }
 
-/** Replaces values of constants by those of RUNLAKE_TEST_SETTINGS, and returns what is wrong with it. */
+/** Replaces values of constants by those of RUNLAKE_TEST_SETTINGS. Returns the errors in that variable. */
 function overrideForTests(
   values: Record<string, unknown>,
   environment: Readonly<Record<string, string | undefined>>,

@@ -11,9 +11,7 @@ export function printConfig({ config, sources }: LoadedConfig): string {
     .join('\n');
 }
 
-/**
- * Of a secret URL, scheme, host and path stay visible so that operators can identify it; other secrets are hidden completely.
- */
+/** Hides secrets. The scheme, host and path of a secret URL stay visible, so that operators can identify it. */
 function redact(setting: Setting, value: unknown): string {
   if (!setting.secret) return String(value);
   const address = URL.canParse(String(value)) ? new URL(String(value)) : undefined;

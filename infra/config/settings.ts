@@ -113,7 +113,7 @@ export const settings = {
   ),
   secretKey: optional(
     'RUNLAKE_SECRET_KEY',
-    // A former key is listed in RUNLAKE_FORMER_SECRET_KEYS, which separates keys by commas.
+    // No commas, because the key may later be listed in RUNLAKE_FORMER_SECRET_KEYS, which separates keys by commas.
     Type.String({ minLength: 16, maxLength: 1024, pattern: '^[^\\s,][^,]*[^\\s,]$' }),
     'Key that encrypts stored credentials; at least 16 characters, no commas. Unset: with embedded engines, a key is generated and kept in the data folder; otherwise required.',
     true,

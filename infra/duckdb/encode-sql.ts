@@ -26,7 +26,10 @@ const withoutLoneSurrogates = (json: string) => {
   return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${halves}, chr(1), '\\u') ELSE ${json} END`;
 };
 
-/** SQL of each conversion. A value that is not valid JSON is kept unchanged; it neither fails the file nor gets lost. */
+/**
+ * SQL of each conversion. A value that is not valid JSON is kept unchanged: it does not make the file fail and is not
+ * lost.
+ */
 const forms: Readonly<Record<ColumnConversion, (value: string) => string>> = {
   text: (value) => `CAST(${value} AS VARCHAR)`,
   integer: (value) => `CAST(${value} AS BIGINT)`,
@@ -38,7 +41,10 @@ const forms: Readonly<Record<ColumnConversion, (value: string) => string>> = {
     `CASE WHEN ${value} IS NULL THEN NULL ELSE coalesce(TRY(from_json(${withoutLoneSurrogates(value)}, '["VARCHAR"]')), [${value}]) END`,
 };
 
-/** ZSTD level 1 takes three quarters of the time of the default level, for a few percent more bytes. */
+/**
+ * The option of COPY for each compression. ZSTD level 1 takes three quarters of the time of the default level, for a
+ * few percent more bytes.
+ */
 const compressionSql: Readonly<Record<ParquetCompression, string>> = {
   none: 'uncompressed',
   gzip: 'gzip',
@@ -46,7 +52,7 @@ const compressionSql: Readonly<Record<ParquetCompression, string>> = {
   zstandard: 'zstd, COMPRESSION_LEVEL 1',
 };
 
-/** The values of {@link ParquetFacts.compressions}. */
+/** The value of {@link ParquetFacts.compressions} for each compression. */
 export const compressionInFooter: Readonly<Record<ParquetCompression, string>> = {
   none: 'UNCOMPRESSED',
   gzip: 'GZIP',
@@ -54,7 +60,7 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
   zstandard: 'ZSTD',
 };
 
-/** The SQL of an {@link EncodeRequest}. It reads only the requested columns. */
+/** Returns the SQL of an {@link EncodeRequest}. The SQL reads only the requested columns. */
 export function encodeSql(request: EncodeRequest): string {
   const { folder, source, target, derived, columns, compression, rowGroupRows } = request;
   const values = columns.map((column) => `${forms[column.form](sourceSql(column, derived))} AS ${name(column.name)}`);
@@ -78,7 +84,10 @@ export function listSql({ folder, source, target, columns }: ListRequest): strin
     TO ${text(join(folder, target))} (FORMAT csv, HEADER false)`;
 }
 
-/** Joins by row position: DuckDB streams both files, without sorting, hashing or buffering. */
+/**
+ * Returns the SQL that joins the side file by row position. DuckDB streams both files, without sorting, hashing or
+ * buffering.
+ */
 function derivedSql(folder: string, derived: DerivedFile | undefined): string {
   if (derived === undefined) return '';
   const columns = derived.columns.map((column) => `${text(column)}: 'VARCHAR'`).join(', ');

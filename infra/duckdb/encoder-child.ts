@@ -1,9 +1,9 @@
 /**
- * The encoder child process. It runs the requests of its parent one by one, each in a new in-memory database.
- * Argument: DuckDB's memory limit in bytes.
+ * The encoder child process. It runs the requests of its parent one by one, each in a new in-memory database. Argument:
+ * DuckDB's memory limit in bytes.
  *
- * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself,
- * because a normal exit would wait for the running statement.
+ * The child never outlives its parent. When the parent ends for any reason, the IPC channel closes and the child kills
+ * itself, because a normal exit would wait for the running statement.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -59,7 +59,10 @@ async function handle(message: ChildRequest): Promise<ChildResponse['facts']> {
   }
 }
 
-/** Order matters: the folders must be set before external access is disabled, and the configuration is locked last. */
+/**
+ * Restricts DuckDB to `folder`. The order matters: the folders must be set before external access is disabled, and the
+ * configuration is locked last.
+ */
 async function confine(connection: DuckDBConnection, folder: string, spill: string): Promise<void> {
   for (const setting of [
     `memory_limit = '${memoryLimitBytes}B'`,

@@ -1,10 +1,10 @@
 /**
  * Runs DuckDB in a child process, which isolates the worker from DuckDB's memory use and crashes.
  *
- * Invariant: the child has at most one request, and after a call has failed nothing writes its files any more.
+ * Invariant: the child has at most one request, and after a call has failed, no process writes its files any more.
  *
  *   1. A call waits for earlier calls; aborting its signal ends the wait immediately.
- *   2. The first call starts the child, and so does the first call after a child has ended.
+ *   2. The first call starts the child. The first call after a child has ended starts a new one.
  *   3. The request is sent to the child. Its response, its exit or the signal settles the call, whichever comes first.
  *   4. An aborted signal kills the child, because DuckDB may take long to interrupt a statement.
  *   5. A failed call waits until a killed child has exited; then it deletes the files that the request created.
@@ -77,7 +77,8 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
     const earlier = last;
     const mine = earlier.then(() => run(work, signal));
     last = mine.catch(() => {});
-    // An aborted call rejects immediately. When the earlier ones end, `run` sees the aborted signal and does nothing.
+    // An aborted call rejects immediately. When the earlier requests end, `run` sees the aborted signal and does
+    // nothing.
     return signal === undefined ? mine : Promise.race([mine, abortedBefore(earlier, signal)]);
   }
 
@@ -119,12 +120,18 @@ interface EncoderProcess {
   readonly isKilled: boolean;
   /** Resolves when the process has exited. */
   readonly gone: Promise<void>;
-  /** Runs one request; call it again only after that. @throws PARQUET_ENCODER_FAILED if DuckDB fails or the process exits. */
+  /**
+   * Runs one request. Call it again only after the request has settled. @throws PARQUET_ENCODER_FAILED if DuckDB fails
+   * or the process exits.
+   */
   ask(work: Work): Promise<ParquetFacts | undefined>;
   kill(): void;
 }
 
-/** DuckDB's messages quote paths and values, so the error contains only the kind, and for out of memory the first line. */
+/**
+ * Converts DuckDB's message to an error. The message quotes paths and values, so the error contains only its kind, and
+ * its first line if memory ran out.
+ */
 function refusal(text: string): RunlakeError {
   const [, whole = '', kind = 'an error without a name'] =
     /^(?:Error: )?(([A-Z][A-Za-z ]+ Error)[^\n]*)/.exec(text) ?? [];
@@ -138,7 +145,10 @@ function refusal(text: string): RunlakeError {
   );
 }
 
-/** Starts a process. It accepts requests immediately; they wait in the IPC channel until the process is up. */
+/**
+ * Starts a process. Callers can send requests immediately; the requests wait in the IPC channel until the process is
+ * up.
+ */
 function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
   const child = forkProgram({
     program: './encoder-child',
@@ -210,7 +220,7 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
 export interface EncoderPool {
   borrow(): Encoder;
   giveBack(encoder: Encoder): void;
-  /** Closes all encoders; requests of borrowed ones fail. */
+  /** Closes all encoders. Running requests of borrowed encoders fail. */
   close(): Promise<void>;
 }
 

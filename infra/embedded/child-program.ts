@@ -66,7 +66,7 @@ export class LastLines {
 
 /**
  * Appends lines to a private file (mode 0600). At `limitBytes` the file is renamed to `<path>.1`, which replaces an
- * older one.
+ * older file of that name.
  */
 export class BoundedLog {
   readonly #path: string;
@@ -90,7 +90,7 @@ export class BoundedLog {
       appendFileSync(this.#path, text, { mode: 0o600 });
       this.#sizeBytes += Buffer.byteLength(text);
     } catch {
-      // See above.
+      // The engine continues without this line.
     }
   }
 }

@@ -55,7 +55,7 @@ function makeFolder(path: string): string {
   }
 }
 
-/** This is the first write to the folder, so it is the first to fail on a full disk. */
+/** Takes the lock. This is the first write to the folder, so an error such as a full disk is detected here. */
 function acquireLock(folder: string): ReturnType<typeof lockFolder> {
   try {
     return lockFolder(folder);
@@ -68,7 +68,10 @@ function unusable(folder: string, cause: unknown): RunlakeError {
   return runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: toReason(cause) }, { cause });
 }
 
-/** Does not use Node's `recursive`, which retries forever on file systems without mkdir, such as /proc. */
+/**
+ * Creates a folder and its missing parents. Does not use Node's `recursive`, because that retries forever on file
+ * systems without mkdir, such as /proc.
+ */
 function makeMissing(path: string): void {
   if (existsSync(path)) return;
   if (dirname(path) !== path) makeMissing(dirname(path));

@@ -1,19 +1,20 @@
 /**
  * An exclusive lock on a folder, made of plain files, that is released when its process dies.
  *
- * Invariant: of the files `lock.<n>`, the one with the highest n names the holder, or is empty after a release. It is
- * never deleted, and only a process that has verified that the holder is dead creates n + 1.
+ * Invariant: of the files `lock.<n>`, the one with the highest n names the holder, or is empty after a release. That
+ * file is never deleted, and only a process that has verified that the holder is dead creates n + 1.
  *
  * 1. Read the highest file. If its holder is alive, refuse.
  * 2. Write this process to a draft and `link` it as the next number. The link is atomic and succeeds for one process
- *    only; the others start again at step 1.
- * 3. List the files again. If there is a higher one, this process was late, and others have had the lock meanwhile.
- *    Delete the file of this process and restart at step 1.
+ *    only; all other processes start again at step 1.
+ * 3. List the files again. If there is a higher one, this process was late, and another process has had the lock
+ *    meanwhile. Delete the file of this process and restart at step 1.
  * 4. The lock is held. Delete the lower files.
  * 5. To release the lock, replace the content of the file by `{}` with a rename.
  *
- * A process that is killed at any point leaves drafts and lower files, which have no effect and which step 4 of the
- * next holder deletes, or a file with a dead process, which step 1 detects by the start time (process ids are reused).
+ * A process that is killed may leave drafts and lower files. They have no effect, and the next holder deletes them in
+ * step 4. It may also leave a file that names the dead process. Step 1 detects this by the start time, because process
+ * ids are reused.
  */
 import { randomBytes } from 'node:crypto';
 import { linkSync, readdirSync, rmSync } from 'node:fs';

@@ -26,7 +26,10 @@ export async function withFreePorts<T>(count: number, start: (ports: readonly nu
   }
 }
 
-/** Starts a server again and again on one port: `given`, or the free one of the first successful start. */
+/**
+ * Returns a function that starts a server, each time on the same port: `given`, or the free port of the first
+ * successful start.
+ */
 export function onOnePort<T>(given: number | undefined, start: (port: number) => Promise<T>) {
   let port = given;
   return {
@@ -44,7 +47,7 @@ export function onOnePort<T>(given: number | undefined, start: (port: number) =>
   };
 }
 
-/** Keeps all ports open until the last one is found, so that they are different. */
+/** Returns free ports. Keeps each port open until the last one is found, so that all are different. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
   const ports: number[] = [];
@@ -59,7 +62,7 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
-/** Used after a failed start to detect a taken port without parsing error messages. */
+/** Returns true if the port is taken. Used after a failed start, instead of parsing error messages. */
 export async function isPortInUse(port: number): Promise<boolean> {
   const server = createServer().listen(port, loopback);
   try {

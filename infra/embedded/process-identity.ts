@@ -1,6 +1,6 @@
 /**
- * Identifies processes by id and start time, because process ids are reused, and records them in files, so that a later
- * process detects what a dead one has left.
+ * Identifies processes by id and start time, because process ids are reused. Records processes in files, so that a
+ * later process detects what a dead process has left.
  */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -20,7 +20,7 @@ export function processIdentity(pid: number): string | undefined {
   return process.platform === 'linux' ? identityOnLinux(pid) : identityByPs(pid);
 }
 
-/** Whether the process with this identity still runs. */
+/** Returns true if the process with this identity still runs. */
 export function isSameProcess(pid: number, identity: string): boolean {
   return processIdentity(pid) === identity;
 }
@@ -31,7 +31,7 @@ function isThere(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // EPERM: it exists and belongs to another user.
+    // EPERM means that the process exists and belongs to another user.
     return isSystemError(error, 'EPERM');
   }
 }
@@ -83,7 +83,7 @@ interface ProcessRecord {
   readonly identity: string;
 }
 
-/** A process as text for a file, which {@link parseProcess} reads. */
+/** Formats a process as text for a file. {@link parseProcess} parses it. */
 export function describeProcess(pid: number): string {
   const record: ProcessRecord = { pid, identity: processIdentity(pid) ?? '' };
   return JSON.stringify(record);
@@ -106,8 +106,8 @@ export function recordProcess(path: string, pid: number): void {
 }
 
 /**
- * Kills the recorded server process if it still runs: its parent was killed a moment ago and it has not reacted yet, or it is
- * suspended. Another process that reuses its process id is not touched. The caller holds the data folder's lock.
+ * Kills the recorded server process if it still runs, because it is suspended or has not yet reacted to the death of
+ * its parent. Another process that reuses its process id is not touched. The caller holds the data folder's lock.
  */
 export async function endLeftover(path: string): Promise<void> {
   const [pid, identity] = parseRecorded(readFileIfThere(path));
@@ -133,7 +133,8 @@ function parseRecorded(text: string | undefined): [pid: number, identity: string
 /** Name of the file that records the owner process of a folder. */
 const ownerFile = 'owner.json';
 /**
- * A younger folder without that file is still being created; an older one was left by a process that died while creating it.
+ * Minimum age of a folder without an owner file before it is deleted. A younger folder may still be in creation; an
+ * older one was left by a process that died while creating it.
  */
 const makingMs = 60_000;
 

@@ -9,14 +9,18 @@ export interface EmbeddedEngines {
   readonly clickhouseUrl?: string;
   /** Set if Postgres was started: `postgres://user:password@host:port/database`. */
   readonly databaseUrl?: string;
-  /** Resolves with the name of an engine when it has ended permanently. Never resolves if none was started. */
+  /**
+   * Resolves with the name of an engine when that engine has ended permanently. Never resolves if no engine was
+   * started.
+   */
   readonly exited: Promise<EngineExit & { readonly engine: string }>;
   /** Stops the engines; resolves when they have exited. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts the needed engines concurrently; resolves when they are ready. If one fails, the other is stopped.
+ * Starts the needed engines concurrently and resolves when they are ready. If one engine fails, the other one is
+ * stopped.
  *
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED.
  */

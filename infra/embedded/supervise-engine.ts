@@ -9,9 +9,9 @@
  *    address, so that clients reconnect. The backoff starts again at 0.1 s after the engine has run for a minute.
  * 4. After 30 failed launches in a row (about four minutes), give up; `exited` contains the reason.
  *
- * During step 2, the engine is probed at intervals. After three failed liveness probes in a row it is stopped, by force
- * if necessary, and step 3 follows. Failed probes are counted instead of measuring time, because a machine that was
- * suspended fails at most one.
+ * During step 2, supervision probes the engine at intervals. After three failed liveness probes in a row it stops the
+ * engine, by force if necessary, and step 3 follows. It counts failed probes instead of measuring time, because at most
+ * one probe fails when the machine was suspended.
  */
 import type { ChildProcess } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -26,7 +26,8 @@ export interface EngineProcess {
   /** Stops the process, gracefully first, by force after a deadline. Resolves when it has exited. Never rejects. */
   stop(): Promise<void>;
   /**
-   * Liveness probe: whether the server responds, even with an error. Takes a few seconds at most, never rejects. Optional.
+   * Liveness probe: resolves with true if the server responds, even with an error. Takes a few seconds at most, never
+   * rejects. Optional.
    */
   isAlive?(): Promise<boolean>;
 }
@@ -64,7 +65,7 @@ export async function superviseEngine(
 ): Promise<SupervisedEngine> {
   const ending = new AbortController();
   let current = await launch();
-  // Starts at zero, so that the first restart is visible as an increase.
+  // The metric starts at zero, so that the first restart is visible as an increase.
   restarts.inc({ engine }, 0);
   let startedAtMs = Date.now();
   let failures = 0;

@@ -20,7 +20,7 @@ type Rule = readonly [pattern: RegExp, explain: (address: ServerAddress) => Expl
 
 const trust = 'set RUNLAKE_TLS_CA_FILE to a PEM file with the authority that signed it';
 
-/** Matched in this order against codes and messages of an error and its causes. */
+/** Rules in the order in which they are matched against the codes and messages of an error and its causes. */
 const rules: readonly Rule[] = [
   [
     /\b(ENOTFOUND|EAI_AGAIN)\b|getaddrinfo EINVAL/,
@@ -100,7 +100,7 @@ export function explainConnection(error: unknown, address: ServerAddress): Expla
   return rules.find(([pattern]) => pattern.test(text))?.[1](address);
 }
 
-/** Names, codes and messages of an error and all its causes. */
+/** Returns the names, codes and messages of an error and of all its causes. */
 export function collectErrorText(error: unknown): string {
   const signs: string[] = [];
   const queue: unknown[] = [error];

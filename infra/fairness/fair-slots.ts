@@ -7,8 +7,8 @@
  *
  *   1. A tenant without competitors may hold all `slots`.
  *   2. A tenant that holds less than its share (`slots` divided by the number of tenants that hold or wait for slots)
- *      may also take one of the `overdraft` slots, so it need not wait for long, uninterruptible work of others. When
- *      the others finish their work, they get no new slots until fewer than `slots` are held again.
+ *      may also take one of the `overdraft` slots, so it need not wait for long, uninterruptible work of other tenants.
+ *      When the other tenants finish their work, they get no new slots until fewer than `slots` are held again.
  *   3. A waiter leaves the queue when its signal is aborted or its wait times out. A full queue refuses immediately.
  *      Each tenant has its own queue, so one tenant cannot fill the queue of another.
  */
@@ -169,7 +169,8 @@ export class FairSlots {
   }
 
   /**
-   * Called when a tenant holds or waits for fewer slots: drops the tenant if it has none, and grants free slots to waiters.
+   * Called after a tenant has released a slot or has stopped waiting for one. Drops a tenant without slots and waiters,
+   * and grants free slots to waiters.
    */
   #settle(tenantId: string, tenant: Tenant): void {
     if (tenant.held === 0 && tenant.waiting.size === 0) this.#tenants.delete(tenantId);

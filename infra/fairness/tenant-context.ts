@@ -1,9 +1,14 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-/** The organisation that work is done for. The context follows the work through promises, timers and callbacks. */
+/**
+ * The organisation for which the current work is done. The context follows the work through promises, timers and
+ * callbacks.
+ */
 export interface TenantContext {
   readonly organizationId: string;
-  /** Aborted when the client disconnects. Set only for work that only reads for that client. */
+  /**
+   * Aborted when the client disconnects. Set only if the work is a read for that client, so that it can be cancelled.
+   */
   readonly disconnected?: AbortSignal | undefined;
 }
 
@@ -15,8 +20,8 @@ export function runForTenant<Result>(context: TenantContext, work: () => Result)
 }
 
 /**
- * Runs `work` for the same organisation, but independent of the client's connection, because other callers may wait for
- * its result.
+ * Runs `work` for the same organisation, but does not cancel it when the client disconnects, because other callers may
+ * wait for its result.
  */
 export function runDetached<Result>(work: () => Result): Result {
   const context = storage.getStore();
@@ -24,7 +29,7 @@ export function runDetached<Result>(work: () => Result): Result {
   return storage.run({ organizationId: context.organizationId }, work);
 }
 
-/** Runs `work` without an organisation, because its result serves all of them. */
+/** Runs `work` without an organisation, because all organisations share its result. */
 export function runForRunlake<Result>(work: () => Result): Result {
   return storage.exit(work);
 }

@@ -1,8 +1,8 @@
 /**
  * Operating system accounts for processes that run user code.
  *
- * Invariant: no two processes have the same account, so that none can read the files or the memory of another, or send
- * signals to it.
+ * Invariant: no two processes have the same account, so that no process can read the files or the memory of another
+ * process, or send signals to it.
  *
  *   1. `take` picks a random user id from a range that no regular account uses, and creates a folder that only this id
  *      can enter.
@@ -37,7 +37,10 @@ export interface ProcessAccounts extends AccountSource {
   close(): Promise<void>;
 }
 
-/** No distribution uses the first range; the second is for user namespaces, which map only few ids. */
+/**
+ * Ranges of user ids. No distribution uses the first range. The second range is for user namespaces, which map only few
+ * ids.
+ */
 const ranges = [
   { first: 0x7000_0000, count: 0x0fff_ffff },
   { first: 20_000, count: 40_000 },
@@ -45,8 +48,8 @@ const ranges = [
 const maxSweeps = 10;
 
 /**
- * @param readable files and folders that such processes must be able to read.
- * @param closed files and folders that they must not be able to read; missing ones are ignored.
+ * @param readable files and folders that processes with such an account must be able to read.
+ * @param closed files and folders that they must not be able to read; missing files and folders are ignored.
  * @returns the accounts, or the reason why they are not available on this machine.
  */
 export async function openProcessAccounts(given: {
@@ -57,7 +60,8 @@ export async function openProcessAccounts(given: {
   const range = ranges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
   if (range === undefined) return 'the user namespace maps too few user ids';
   const folder = await makeProcessFolder(tmpdir(), { prefix: 'runlake-accounts-' });
-  // Explicit, because mkdir applies the umask: other ids must be able to pass through to their own folders.
+  // Sets the mode explicitly, because mkdir applies the umask. Other ids must be able to pass through this folder to
+  // their own folders.
   chmodSync(folder, 0o711);
   const accounts: ProcessAccounts = {
     take: () => createAccount(folder, range),
@@ -98,15 +102,15 @@ function createAccount(folder: string, { first, count }: (typeof ranges)[number]
   };
 }
 
-/** @returns whether it found any process. */
+/** Kills all processes of a user id. @returns whether there were any. */
 function killProcesses(uid: number): boolean {
   let found = false;
   for (const pid of readdirSync('/proc')) {
     if (!/^\d+$/.test(pid)) continue;
     try {
       const status = readFileSync(`/proc/${pid}/status`, 'latin1');
-      // Skips zombies. Reads the Uid line because the owner of /proc/<pid> is unreliable: non-dumpable processes belong
-      // to root there.
+      // Skips zombies. Reads the Uid line because the owner of /proc/<pid> is unreliable: root owns the folder of a
+      // non-dumpable process.
       if (/^State:\s+Z/m.test(status) || !new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status)) continue;
       found = true;
       process.kill(Number(pid), 'SIGKILL');
@@ -118,7 +122,8 @@ function killProcesses(uid: number): boolean {
 }
 
 /**
- * Runs under an account: prints the paths of the first list that it cannot read, and those of the second list that it can.
+ * Program that runs under such an account. It prints the paths of the first list that it cannot read, and the paths of
+ * the second list that it can read.
  */
 const probe = `
 const { accessSync, constants: { R_OK, X_OK }, readFileSync, statSync } = require('node:fs');

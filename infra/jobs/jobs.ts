@@ -21,7 +21,10 @@ export interface Jobs<Catalogue extends JobCatalogue = typeof jobCatalogue> {
     payload: JobPayload<Name, Catalogue>,
     options?: EnqueueOptions,
   ): Promise<void>;
-  /** Enqueues a job now and then every `intervalMs`; one schedule, even if several processes call it. @throws as `enqueue` */
+  /**
+   * Enqueues a job immediately, and again every `intervalMs`. There is one schedule, even if several processes call
+   * this. @throws as `enqueue`
+   */
   every<Name extends JobName<Catalogue>>(
     name: Name,
     intervalMs: number,

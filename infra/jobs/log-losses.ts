@@ -1,13 +1,14 @@
 import type { Logger } from '../telemetry/logger.ts';
 
-/** The clients report every failed reconnect; one log line per interval is enough. */
+/** Minimum interval between two log lines about lost connections, because the clients report every failed reconnect. */
 const logIntervalMs = 10_000;
 
 const lossCodes = /^(?:E(?!RR_)[A-Z_]+|57P0[1-3]|08\w{3})$/;
 
 /**
- * Creates a listener for connection errors of `store`. It logs lost connections as one line without a stack, at most
- * once in 10 s, with the number of suppressed errors in `leftOut`. It logs every other error completely.
+ * Creates a listener for connection errors of `store`. The listener logs lost connections as one line without a stack,
+ * at most once in 10 s, with the number of suppressed errors in `leftOut`. The listener logs every other error
+ * completely.
  */
 export function logLosses(store: string, logger: Logger): (err: Error, job?: string) => void {
   let loggedAtMs = Number.NEGATIVE_INFINITY;

@@ -2,12 +2,13 @@
  * Background jobs: BullMQ on Redis if an address is configured, otherwise on Postgres. Each kind of job has one queue.
  *
  * Invariant: a job that {@link Jobs.enqueue} accepted runs until it succeeds or its attempts are used up, even if
- * processes crash. So a job may run more than once (at-least-once), and handlers must be idempotent. Steps of an
+ * processes crash. A job may therefore run more than once (at-least-once), and handlers must be idempotent. Steps of an
  * attempt:
- *   1. A worker locks the job and renews the lock. If it crashes, the lock expires (30 s) and another worker takes the job.
+ *   1. A worker locks the job and renews the lock. If it crashes, the lock expires (30 s) and another worker takes the
+ *      job.
  *   2. The payload is validated and the handler runs, at most for the timeout of the job.
- *   3. The result is written. After a crash before this step, the job runs again as in 1.
- * Redis may have lost all data when it returns, so the schedules are then written again.
+ *   3. The result is written. After a crash before this step, the job runs again as in 1. Redis may have lost all data
+ *      in an outage, so the schedules are written again after each reconnect.
  */
 import type { Job, Queue, Worker } from 'bullmq';
 import { type JobCatalogue, type JobName, type JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
@@ -30,7 +31,10 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly catalogue?: Catalogue;
 }
 
-/** Timeout of calls: BullMQ waits forever for an unavailable store. A job that is added after the timeout does no harm. */
+/**
+ * Timeout of calls, because BullMQ waits forever for an unavailable store. A job that is added after the timeout does
+ * no harm.
+ */
 const responseTimeoutMs = 5_000;
 /** How often a job may crash its process before it counts as failed. */
 const maxStalledCount = 5;

@@ -28,7 +28,7 @@ export async function openPostgresBackend(
     max: sharedConnections + kindsOfJobs,
     keepAlive: true,
     connectionTimeoutMillis: connectTimeoutMs,
-    // BullMQ's statements do not name the schema, and BullMQ does not configure a pool that it is given.
+    // BullMQ's statements do not name the schema, and BullMQ does not configure a pool that its caller created.
     onConnect: async (client) => {
       await client.query(`SET search_path = ${schema}`);
     },
@@ -41,7 +41,7 @@ export async function openPostgresBackend(
   try {
     const client = await pool.connect();
     try {
-      // Takes its own advisory lock, so that several processes can start at the same time.
+      // The migrations take their own advisory lock, so that several processes can start at the same time.
       await runMigrations(client, schema);
     } finally {
       client.release();

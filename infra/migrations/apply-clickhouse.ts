@@ -7,8 +7,8 @@
  *   2. Run the statement. After a crash before this step, the next start runs it.
  *   3. Record `done`. After a crash before this step, the next start repeats the statement, and it may find its own
  *      result. Only then the error "already exists" counts as done, because only this migration can have created it.
- *   4. After the last statement, record the whole file as statement 0.
- * Completed statements must not change; the others may, so that a release can correct a failing migration.
+ *   4. After the last statement, record the whole file as statement 0. Completed statements must not change. All other
+ *      statements may change, so that a release can correct a failing migration.
  */
 
 import { getClickHouseCode } from '../clickhouse/clickhouse-error.ts';
@@ -22,7 +22,7 @@ import { splitStatements } from './split-statements.ts';
 type State = 'started' | 'done';
 
 interface Step {
-  /** Starts at 1; 0 stands for the whole file. */
+  /** Number of the statement, from 1; 0 means the whole file. */
   readonly statement: number;
   readonly state: State;
   readonly checksum: string;

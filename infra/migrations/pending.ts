@@ -12,8 +12,9 @@ export interface Applied {
  * Returns the migrations in `known` that are not applied.
  *
  * @throws MIGRATION_CHANGED if an applied migration differs from the one in `known` with its number; otherwise
- * STORE_NEWER if one has a higher number than all in `known`. A development version may have applied migrations that
- * differ and more of them, and then no newer release can use the store.
+ *   STORE_NEWER if an applied migration has a higher number than all in `known`. MIGRATION_CHANGED takes precedence,
+ *   because no newer release can use a store with both kinds of migrations, which a development version may have
+ *   applied.
  */
 export function pendingMigrations(store: Store, known: readonly Migration[], applied: readonly Applied[]): Migration[] {
   const byVersion = new Map(applied.map((one) => [one.version, one]));

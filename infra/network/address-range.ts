@@ -4,18 +4,21 @@ import { BlockList, isIP, isIPv4 } from 'node:net';
 export interface AddressRange {
   /** Description that follows the word "is". */
   readonly about: string;
-  /** Whether the operator can allow callers to reach it. The other ranges never contain a legitimate server. */
+  /**
+   * Whether the operator can allow callers to reach this range. Ranges that cannot be allowed never contain a
+   * legitimate server.
+   */
   readonly isAllowable: boolean;
 }
 
 type Row = readonly [about: string, isAllowable: boolean, networks: readonly string[]];
 
 /**
- * The first row that contains an address is its range. Sources: the special-purpose registries of IANA, documentation
- * of clouds.
+ * Ranges in order of precedence: the range of an address is the first row that contains it. Sources: the
+ * special-purpose registries of IANA, documentation of clouds.
  */
 const rows: readonly Row[] = [
-  // First, because some of these are inside wider ranges.
+  // These come first, because some of them are inside wider ranges.
   [
     'a metadata address, where clouds serve credentials',
     false,
@@ -95,7 +98,7 @@ function parseIpv6Groups(address: string): number[] {
   return tail === undefined ? first : [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
 }
 
-/** The IPv4 address that packets to this IPv6 address are delivered to. */
+/** Returns the IPv4 address to which packets for this IPv6 address are delivered; undefined if there is none. */
 function embedded(groups: readonly number[]): string | undefined {
   const dotted = (high = 0, low = 0) => [high >> 8, high & 255, low >> 8, low & 255].join('.');
   const begins = (...start: number[]) => start.every((group, index) => groups[index] === group);

@@ -9,7 +9,7 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runla
  *
  * Keys are relative to the store's prefix, with parts joined by `/`. Writes are atomic: a reader of a key sees nothing,
  * the previous object, or the complete new object. Every call throws only errors of the catalogue (`DESTINATION_…`), or
- * the reason of the caller's signal, if that was aborted. After a failed write the new object may exist or not.
+ * the reason of the caller's signal, if that was aborted. After a failed write, the new object may or may not exist.
  */
 export interface ObjectStore {
   /** Full path of the object for messages, as `bucket/prefix/key`. */
@@ -22,8 +22,8 @@ export interface ObjectStore {
   get(key: string, options: GetOptions): Promise<Buffer>;
   /**
    * Returns size and version of the object, or undefined if it does not exist.
-   * @throws DESTINATION_ACCESS_DENIED without read permission. Without list permission, stores return this for missing
-   *   objects too.
+   * @throws DESTINATION_ACCESS_DENIED without read permission. Without list permission, stores also return this error
+   *   for missing objects.
    */
   stat(key: string, options?: ObjectCallOptions): Promise<ObjectStat | undefined>;
   /** Deletes the object, if it exists. */
@@ -35,8 +35,8 @@ export interface ObjectStore {
    */
   upload(key: string, path: string, options?: UploadOptions): Promise<Uploaded>;
   /**
-   * Cancels multipart uploads to `key` that a dead process left, if the credentials permit it: those with the given ids
-   * and, if the store can list uploads, also those whose id was not recorded.
+   * Cancels multipart uploads to `key` that a dead process left, if the credentials permit it: the uploads with the
+   * given ids and, if the store can list uploads, also uploads whose id was not recorded.
    */
   abortUploads(key: string, uploadIds: readonly string[], options?: ObjectCallOptions): Promise<void>;
   /** Closes the connections. Running calls fail. */
@@ -45,7 +45,7 @@ export interface ObjectStore {
 
 export interface ObjectStat {
   readonly bytes: number;
-  /** As the store returns it; it changes with the content. Undefined if the store has none. */
+  /** The ETag as the store returns it. It changes with the content. Undefined if the store returns none. */
   readonly etag: string | undefined;
 }
 
@@ -131,7 +131,7 @@ export function openSource(path: string): Promise<FileHandle> {
   });
 }
 
-/** Small enough that hashing one chunk does not block the event loop. */
+/** Size of a chunk. It is small enough that hashing one chunk does not block the event loop. */
 export const chunkBytes = 1024 ** 2;
 
 /** Fills `buffer` with the contents of the file from `position` on, and updates all `hashes`. */

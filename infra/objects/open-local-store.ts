@@ -26,7 +26,7 @@ export interface LocalOptions {
 
 /**
  * Opens a folder below the root for local exports. Messages contain paths relative to the root, because callers must
- * not see it.
+ * not see the path of the root.
  */
 export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
   const pathOf = (key: string) => joinKey(prefix, key);
@@ -122,7 +122,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
 const outside = (call: ObjectCall) =>
   destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'its prefix leads out of the folder for local exports');
 
-/** Parts that are not allowed in a path: empty, `.`, `..`, or with a NUL character. */
+/** Matches parts that are not allowed in a path: empty parts, `.`, `..`, and parts with a NUL character. */
 const notAPart = /^(?:\.{1,2})?$|\0/;
 
 /**
@@ -136,7 +136,8 @@ async function resolveBelow(root: string, name: string, call: ObjectCall, make =
   const top = await realpath(root);
   const path = join(top, name);
   const folder = dirname(path);
-  // Checked before folders are created, because a link in the existing part of the path decides where they would be.
+  // This check runs before folders are created, because a link in the existing part of the path decides where mkdir
+  // would create them.
   await requireBelow(top, await realpathOfWhatIsThere(folder), call);
   if (make) {
     await mkdir(folder, { recursive: true });
@@ -164,7 +165,9 @@ const draftPattern = /^\.draft-[0-9a-f]{24}$/;
 
 const newDraftName = (): string => `.draft-${randomBytes(12).toString('hex')}`;
 
-/** Returns the path of the draft of `path` with that name, or undefined if it is not a draft name. */
+/**
+ * Returns the path of the draft of `path` with the given name, or undefined if that name is not the name of a draft.
+ */
 function draftPath(path: string, draftName: string): string | undefined {
   return draftPattern.test(draftName) && basename(path) !== draftName ? join(dirname(path), draftName) : undefined;
 }

@@ -17,10 +17,13 @@ const transientStates = [
 /** SQLSTATE that triggers of the schema `agents` raise. */
 const closedDeploymentState = 'RL001';
 
-/** NUL in text, or escaped in `jsonb`. The statements of Runlake contain none, so it comes from a value of the caller. */
+/**
+ * SQLSTATEs for a NUL character in text, or an escaped one in `jsonb`. Runlake's statements contain none, so the
+ * character is in a value of the caller.
+ */
 const unstorableStates = ['22021', '22P05'];
 
-/** Authentication, unknown database and permissions. */
+/** SQLSTATEs for failed authentication, an unknown database and missing permissions. */
 const accessStates = ['28', '3D000', '42501'];
 
 /**
@@ -56,7 +59,10 @@ export function getSqlState(error: unknown): string | undefined {
   return getSqlState(error.cause);
 }
 
-/** Whether the connection can be reused after this error: only if Postgres returned it and did not end the session. */
+/**
+ * Returns true if the connection can be reused after this error: only if Postgres returned the error and did not end
+ * the session.
+ */
 export function leavesConnectionUsable(raw: unknown): boolean {
   const state = getSqlState(raw);
   return state !== undefined && !state.startsWith('08') && (!state.startsWith('57') || state === '57014');

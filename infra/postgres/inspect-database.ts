@@ -21,7 +21,7 @@ export async function inspectDatabaseRights(database: Sql): Promise<void> {
   });
 }
 
-/** Current time of Postgres, in milliseconds since 1970. */
+/** Returns the current time of Postgres, in milliseconds since 1970. */
 export async function databaseClockMs(database: Sql): Promise<number> {
   const [row] = await database.query<{ ms: number }>(
     'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS ms',

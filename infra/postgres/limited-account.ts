@@ -1,8 +1,9 @@
 /**
- * A restricted Postgres role for user code, which must not use Runlake's own role. It is created at the start of a
- * process and dropped at its end.
+ * A restricted Postgres role for user code, which must not use Runlake's own role. A process creates its role at its
+ * start and drops it at its end.
  *
- * Invariant: an expired role is not in use. Its process extends the expiry (`VALID UNTIL`) while it runs.
+ * Invariant: an expired role is not in use. The process of a role extends the expiry (`VALID UNTIL`) while the process
+ * runs.
  *
  *   1. Drop expired roles, then create the role of this process and grant its privileges: one transaction each, under a
  *      lock.
@@ -26,7 +27,10 @@ export interface LimitedAccountOptions {
   /** Prefix of the names of such roles: letters and `_`. */
   readonly prefix: string;
   readonly schema: string;
-  /** Tables of the schema whose rows it may read and change. Beyond that it has only the privileges of PUBLIC. */
+  /**
+   * Tables of the schema whose rows the role may read and change. Beyond these, the role has only the privileges of
+   * PUBLIC.
+   */
   readonly tables: readonly string[];
   /** Runs in the transaction that creates the role. */
   readonly whenMade?: ((sql: Sql, name: string) => Promise<void>) | undefined;
@@ -56,7 +60,8 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
      WHERE r.rolname = current_user AND d.datname = current_database()`,
   );
   if (!own?.able) return undefined;
-  // Privileges belong to one database, and only a connection to that database can revoke them to drop a role.
+  // Role names contain the id of the database. Privileges belong to one database, and a role can only be dropped after
+  // a connection to that database has revoked them.
   const family = `${prefix}_${own.oid}_`;
   const name = `${family}${randomBytes(6).toString('hex')}`;
   const password = randomBytes(24).toString('hex');
@@ -104,7 +109,10 @@ interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables' | 'whe
   readonly validMs: number;
 }
 
-/** A role that cannot be dropped, because another user created it, does no harm, so the error is only logged. */
+/**
+ * Drops expired roles. A role that another user created cannot be dropped, but does no harm, so the error is only
+ * logged.
+ */
 async function dropDead(database: Database, schema: string, family: string, logger: Logger): Promise<void> {
   const dead = await database.query<{ rolname: string }>(
     'SELECT rolname FROM pg_roles WHERE starts_with(rolname, $1) AND rolvaliduntil < clock_timestamp()',
@@ -143,7 +151,7 @@ async function createOrRenewAccount(
   await whenMade?.(sql, name);
 }
 
-/** Concurrent grants on the same table make one of the transactions fail. */
+/** Serialises role changes, because concurrent grants on the same table make one of the transactions fail. */
 async function lockRoleChanges(sql: Sql): Promise<void> {
   await sql.query(`SELECT pg_advisory_xact_lock(hashtext('runlake limited account'))`);
 }

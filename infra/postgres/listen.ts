@@ -1,8 +1,8 @@
 /**
  * Receives Postgres notifications (`pg_notify`) on a dedicated connection.
  *
- * Invariant: after a notification is committed, `onNotice` is called for its channel at least once. Notifications that
- * are missed without a connection are covered by one call for each channel after the reconnect.
+ * Invariant: after a notification is committed, `onNotice` is called for its channel at least once. Notifications may
+ * be missed while there is no connection, so after a reconnect it is called once for each channel.
  *
  *   1. Connect, LISTEN to all channels, then call `onNotice` for each channel with an empty payload, so that the caller
  *      reads the current state.
@@ -32,7 +32,10 @@ const maxPauseMs = 5_000;
 const probeEveryMs = 15_000;
 const responseTimeoutMs = 10_000;
 
-/** Resolves when it listens, or after the first attempt has failed; it then retries in the background. */
+/**
+ * Resolves when the connection listens, or after the first attempt has failed. Further attempts then run in the
+ * background.
+ */
 export async function listen({ url, authorities, channels, onNotice, logger }: ListenOptions): Promise<Listener> {
   let closed = false;
   let client: pg.Client | undefined;

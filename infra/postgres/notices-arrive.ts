@@ -4,7 +4,8 @@ import type { Database } from './database.ts';
 import { type ListenOptions, listen } from './listen.ts';
 
 /**
- * Whether a `pg_notify` of one connection arrives at another within `withinMs`; a pooler in transaction mode drops it.
+ * Resolves with true if a `pg_notify` of one connection arrives at another connection within `withinMs`. A pooler in
+ * transaction mode drops notifications.
  * @throws the errors of the database.
  */
 export async function noticesArrive(

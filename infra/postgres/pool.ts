@@ -34,8 +34,8 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     types: valueTypes,
-    // Not set as start-up options, because connection poolers reject those and the address may have its own. The pool
-    // awaits this.
+    // These settings are not start-up options, because connection poolers reject start-up options and the address may
+    // contain its own. The pool awaits this function.
     onConnect: async (client) => {
       await client.query(
         `SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET statement_timeout = ${Math.ceil(timeoutMs)}`,
@@ -44,7 +44,8 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
   });
   // Without a listener, an error of an idle connection would crash the process. The pool has already dropped the connection.
   pool.on('error', (err) => {
-    // A closing pool does not wait for its sockets, so errors are expected if Postgres stops right after.
+    // A closing pool does not wait for its sockets, so errors are expected if Postgres stops right after the pool
+    // closes.
     if (!pool.ending) logger.warn({ err }, 'lost an idle connection to Postgres');
   });
 

@@ -6,11 +6,13 @@
  *
  *   1. Take the advisory lock on a dedicated connection. Wait a little if it is taken, because Postgres may not have
  *      noticed yet that a killed process is gone.
- *   2. If the connection breaks, reconnect until Postgres responds (other processes cannot reach it in that time either).
- *   3. Terminate the earlier sessions of this process and take the lock again. If another process has it, resolve `lost`.
- *      A session whose response never arrived may also hold the lock, so each session is recorded as soon as its id is known.
+ *   2. If the connection breaks, reconnect until Postgres responds (other processes cannot reach it in that time
+ *      either).
+ *   3. Terminate the earlier sessions of this process and take the lock again. If another process holds it, resolve
+ *      `lost`. A session whose response never arrived may also hold the lock, so each session is recorded as soon as
+ *      its id is known.
  *
- * Requires a real Postgres session: there must not be a pooler in transaction mode.
+ * The lock requires a real Postgres session, so the connection must not use a pooler in transaction mode.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
@@ -72,7 +74,9 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
     throw databaseError(raw);
   }
 
-  /** Steps 2 and 3. @returns whether this process holds the lock again. */
+  /**
+   * Steps 2 and 3 of the header comment: reconnects and takes the lock again. @returns whether this process holds it.
+   */
   async function reacquire(): Promise<boolean> {
     for (;;) {
       if (released) return true;
@@ -129,7 +133,7 @@ async function connect(address: PostgresAddress, names: SessionName[]): Promise<
   });
   const broken = new Promise<void>((resolve) => {
     client.once('end', resolve);
-    // Without a listener, an error would crash the process; `end` follows.
+    // Without a listener, an error would crash the process. The event `end` follows.
     client.on('error', () => resolve());
   });
   try {

@@ -6,10 +6,10 @@ import type { Database, Sql } from './database.ts';
  * Runs `work` between BEGIN and COMMIT on `connection`.
  *
  * Invariant: if this rejects, the changes of `work` are rolled back, with one exception at step 3. Steps: 1. BEGIN; 2.
- * `work`; 3. COMMIT. After a failure at step 2 it sends ROLLBACK, unless the connection is broken, which makes Postgres
- * roll back. At step 3 Postgres replies ROLLBACK without an error if the transaction had already failed; that becomes
- * an error here. If the connection breaks during step 3, the outcome is unknown: callers get DATABASE_UNAVAILABLE and
- * must be able to repeat the transaction.
+ * `work`; 3. COMMIT. After a failure at step 2, this function sends ROLLBACK. It does not if the connection is broken,
+ * because Postgres then rolls back by itself. At step 3, Postgres replies ROLLBACK without an error if the transaction
+ * had already failed; this function reports that as an error. If the connection breaks during step 3, the outcome is
+ * unknown: callers get DATABASE_UNAVAILABLE and must be able to repeat the transaction.
  */
 export async function runTransaction<Result>(
   connection: Connection,

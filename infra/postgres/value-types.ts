@@ -18,7 +18,7 @@ const timestamptz: Parse = (text) =>
     (_, year, month, day, time, fraction = '') => `${year}-${month}-${day}T${time}.${fraction.padEnd(6, '0')}Z`,
   );
 
-/** The type declarations of `pg-types` declare a function, but it is an object. */
+/** `arrayParser` is an object, although the type declarations of `pg-types` declare a function. */
 const { create: createArrayParser } = pg.types.arrayParser as unknown as {
   create(text: string, parse: Parse): { parse(): unknown[] };
 };
@@ -30,7 +30,7 @@ const parseArray =
 
 const { INT8, TIMESTAMPTZ, TIMESTAMP, DATE } = pg.types.builtins;
 
-/** By type oid. Array types have their own oids, for which `pg` has no constants. */
+/** Parsers by type oid. Array types have their own oids, for which `pg` has no constants. */
 const parsers = new Map<number, Parse>([
   [INT8, int8],
   [1016, parseArray(int8)],

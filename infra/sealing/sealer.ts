@@ -2,8 +2,8 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:cr
 import { runlakeError } from '../errors/runlake-error.ts';
 
 /**
- * Encrypts short secrets for storage. A sealed text contains the id of its key, and can be opened only for the row it
- * was sealed for: it does not open in another row or after any change.
+ * Encrypts (seals) short secrets for storage. A sealed text contains the id of its key. It can be decrypted only for
+ * the row that it was encrypted for, and only if it was not changed.
  */
 export interface Sealer {
   /** @param row identifies the row that stores the secret, for example its id. */
@@ -14,18 +14,21 @@ export interface Sealer {
 
 export interface Opened {
   readonly text: string;
-  /** True if a former key was used: seal the text again, so that the former key can be retired. */
+  /**
+   * True if a former key decrypted the text. The caller should then seal the text again, so that the former key can be
+   * retired.
+   */
   readonly isUnderFormerKey: boolean;
 }
 
 export interface SealerOptions {
-  /** Key for new texts. */
+  /** Key that encrypts new texts. */
   readonly secretKey: string;
-  /** Earlier keys, used only to open texts. */
+  /** Earlier keys, used only to decrypt texts. */
   readonly formerSecretKeys?: readonly string[] | undefined;
   /** Input of the key derivation, so that each purpose has its own key. */
   readonly purpose: string;
-  /** Name of the sealed data for messages, as the subject of a sentence. */
+  /** Name of the encrypted data for messages, as the subject of a sentence. */
   readonly what: string;
 }
 

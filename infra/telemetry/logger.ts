@@ -18,7 +18,7 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
       level,
       base: { role },
       timestamp: pino.stdTimeFunctions.isoTime,
-      // Serialised in `clean`, which handles errors at any depth.
+      // `clean` has already serialised errors, at any depth.
       serializers: { err: (error: unknown) => error },
       hooks: {
         logMethod(given, method) {
@@ -36,7 +36,7 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
   return logger;
 }
 
-/** Loaded only for a terminal: a server needs none of it. */
+/** Opens the output for a terminal. The formatter is loaded only here, because a server does not need it. */
 function terminal(): DestinationStream {
   const { default: pretty, isColorSupported } = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty;
   return pretty({
@@ -53,8 +53,8 @@ function terminal(): DestinationStream {
 type Call = [obj: unknown, msg?: string, ...args: unknown[]];
 
 /**
- * Redacts the arguments of one log call. An error without a message gets a fixed one, because its own may quote
- * customer data.
+ * Redacts the arguments of one log call. A call without a message gets a fixed message, because the message of the
+ * error may quote customer data.
  */
 function clean(given: readonly unknown[]): Call {
   const [first, ...rest] = given;
@@ -68,7 +68,7 @@ function clean(given: readonly unknown[]): Call {
   return [{ ...(withoutSecrets(fields, serializeError) as object), err: serialized(err) }, ...values] as Call;
 }
 
-/** Any value can be thrown, not only errors. */
+/** Serialises a thrown value, which need not be an error. */
 function serialized(thrown: unknown): unknown {
   return withoutSecrets(thrown instanceof Error ? thrown : { message: withoutQuoted(String(thrown)) }, serializeError);
 }

@@ -42,7 +42,7 @@ export interface Sample<Label extends string> {
   readonly value: number;
 }
 
-/** Reads the current values; `undefined` if there is none. */
+/** Reads the current values; returns `undefined` if there are none. */
 export type ReadSamples<Label extends string> = () => Samples<Label> | Promise<Samples<Label>>;
 type Samples<Label extends string> = readonly Sample<Label>[] | number | undefined;
 
@@ -50,9 +50,9 @@ export interface ScrapedGauge<Label extends string> {
   /**
    * Sets the function that reads the values; replaces an earlier one.
    *
-   * @param everyMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a store
-   *   use the default of 5 seconds, so that frequent scrapes cost the store no more.
-   * @returns a function that removes it; the gauge is then absent.
+   * @param everyMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a store,
+   *   use the default of 5 seconds, so that frequent scrapes do not add load to the store.
+   * @returns a function that removes the reader; the gauge is then absent from scrapes.
    */
   setReader(look: ReadSamples<Label>, everyMs?: number): () => void;
 }
@@ -72,7 +72,7 @@ const failures = counter('runlake_scrape_failures_total', 'Gauges that could not
  *   1. A scrape within `everyMs` of the last read returns the result of that read.
  *   2. Otherwise it starts a read, or joins the running one, and waits for it at most {@link maxWaitMs}.
  *   3. If the read fails or times out, the gauge is absent from this scrape (neither zero nor the old value) and
- *      `runlake_scrape_failures_total` counts it. The result of a late read is used by the next scrape.
+ *      `runlake_scrape_failures_total` counts it. The next scrape uses the result of a late read.
  */
 export function scrapedGauge<Label extends string>(
   name: GaugeName,
@@ -91,7 +91,10 @@ export function scrapedGauge<Label extends string>(
       for (const { labels, value } of samples ?? []) gauge.set(labels, value);
     },
   });
-  /** prom-client initialises a gauge without labels to 0, but an unknown value must not be shown as zero. */
+  /**
+   * Removes the value. prom-client initialises a gauge without labels to 0, but an unknown value must not be shown as
+   * zero.
+   */
   function clear(): void {
     gauge.reset();
     if (labelNames.length === 0) gauge.remove();

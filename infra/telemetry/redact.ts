@@ -12,7 +12,7 @@ const censored = '***';
 const maxDepth = 8;
 const maxValues = 2_000;
 
-/** Whether a field with this name holds a secret. */
+/** Returns true if a field with this name holds a secret. */
 export function isSecretName(name: string): boolean {
   const plain = name.toLowerCase().replace(/[-_\s]/g, '');
   return secretNames.has(plain) || secretEnding.test(plain);
@@ -41,11 +41,11 @@ export function withoutSecrets(value: unknown, ofError: (error: Error) => object
   return copy(value, 0);
 }
 
-/** User and password of a URL, up to the last `@` before the path, because passwords may contain `@`. */
+/** Matches user and password of a URL, up to the last `@` before the path, because passwords may contain `@`. */
 const userInfo = /([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'`]*@/gi;
 const schemeAndToken = /\b(bearer|basic)\s+(?!\*)[\w.~+/=-]{6,}/gi;
 const knownKeys = /\b(rlk_|lsv2_[a-z]{2}_)[\w-]{8,}/g;
-/** `password=…`, `"api_key": "…"`, `?secret=…`: name, separator, value. */
+/** Matches `password=…`, `"api_key": "…"` and `?secret=…`: name, separator, value. */
 const assignment =
   /([\w-]*(?:password|passwd|passphrase|secret|api[-_]?key|secret[-_]?key|access[-_]?key|private[-_]?key|authorization|credentials?|(?:access|refresh|session|auth)[-_]?token))(\\?["'`]?\s*(?:=|:)\s*)(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|`[^`]*`|(?:(?:bearer|basic)\s+)?[^\s,;&"'`}\])]+)/gi;
 

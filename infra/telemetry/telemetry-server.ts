@@ -9,7 +9,7 @@ export interface TelemetryServerOptions {
   /** `metricsHost` and `metricsPort` of the configuration; port 0 picks a free port. */
   readonly host: string;
   readonly port: number;
-  /** Checks for readiness; called at each request, because the checks change when the role has started. */
+  /** Returns the readiness checks. Called at each request, because the checks change when the role has started. */
   readonly healthChecks: () => readonly HealthCheck[];
   readonly logger: Logger;
 }
@@ -23,7 +23,7 @@ export interface TelemetryServer {
   close(): Promise<void>;
 }
 
-/** Scrapers need only a few connections. */
+/** Maximum number of connections. Scrapers need only a few. */
 const maxConnections = 100;
 const requestTimeoutMs = 10_000;
 

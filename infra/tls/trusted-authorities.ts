@@ -14,7 +14,7 @@ const reasons = new Map([
 
 /**
  * Returns the certificate authorities for connections to all servers, in PEM: those of Node and those of
- * `RUNLAKE_TLS_CA_FILE`. Returns undefined if the setting is not set; clients then use their default, which is Node's
+ * `RUNLAKE_TLS_CA_FILE`. Returns undefined if that setting is not set; clients then use their default, which is Node's
  * list.
  *
  * @throws TLS_FILE_UNUSABLE if the file cannot be read or has no valid certificate.

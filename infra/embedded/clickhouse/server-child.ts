@@ -1,9 +1,10 @@
 /**
- * The child process that runs the ClickHouse server: `clickhouse local` of libchdb, which starts to listen by its
- * start-up query. Arguments: path of the library, then those of `clickhouse local`.
+ * The child process that runs the ClickHouse server: `clickhouse local` of libchdb, which starts to listen when its
+ * start-up query runs. Arguments: path of the library, then those of `clickhouse local`.
  *
- * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself,
- * because a normal `exit` waits for the engine's threads, which may run forever; ClickHouse loses no committed data.
+ * The child never outlives its parent. When the parent ends for any reason, the IPC channel closes and the child kills
+ * itself, because a normal `exit` waits for the engine's threads, which may run forever; ClickHouse loses no committed
+ * data.
  */
 import ffi from 'ffi-rs';
 
@@ -15,7 +16,8 @@ if (!process.connected) end();
 
 const [path = '', ...args] = process.argv.slice(2);
 ffi.open({ library: 'chdb', path });
-// Runs in its own thread, so that this one still receives IPC events. It returns when the start-up query ends.
+// The engine runs in its own thread, so that this thread still receives IPC events. The call returns when the start-up
+// query ends.
 await ffi.load({
   library: 'chdb',
   funcName: 'chdb_query_cmdline',

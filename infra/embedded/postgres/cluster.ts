@@ -2,10 +2,10 @@
  * Chooses the account, binaries and folder for the embedded Postgres of a data folder.
  *
  * If Runlake runs as an ordinary user, Postgres runs as that user, from the npm package, in `<data folder>/postgres`.
- * Postgres refuses to run as root. So if Runlake runs as root, Postgres runs as the owner of existing data, otherwise
- * as `nobody`. If that account cannot access the package, the binaries are copied to a shared folder. If it cannot
- * access the data folder, its data go to a new folder in the shared folder, whose path is recorded in `postgres.location`
- * in the data folder.
+ * Postgres refuses to run as root. If Runlake runs as root, Postgres therefore runs as the owner of existing data,
+ * otherwise as `nobody`. If that account cannot access the package, the binaries are copied to a shared folder. If that
+ * account cannot access the data folder, the data go to a new folder in the shared folder. The file `postgres.location`
+ * in the data folder then contains the path of the new folder.
  */
 import { execFile, execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -90,7 +90,8 @@ function makeFor(account: Account, path: string): void {
 }
 
 /**
- * The name contains a hash of the data folder and a random part, so that a recreated data folder does not get the old data.
+ * Returns the path of a new folder for the data. Its name contains a hash of the data folder and a random part, so that
+ * a recreated data folder does not get the old data.
  */
 function newLocation(folder: string, account: Account, shared: readonly string[]): string {
   const hash = createHash('sha256').update(folder).digest('hex').slice(0, 12);
@@ -140,7 +141,7 @@ export const user = 'runlake';
 
 /**
  * Creates the database cluster in `dataFolder` if it is missing: UTF-8, text sorted by code point on every machine,
- * password authentication only. It is created under another name and renamed, so that a start that is killed midway
+ * password authentication only. The cluster is created under another name and then renamed, so that a killed start
  * leaves no partial cluster.
  *
  * @throws ENGINE_START_FAILED with the last output line of initdb.
@@ -173,7 +174,7 @@ export async function ensureCluster(
         '--builtin-locale=C.UTF-8',
         '--locale=C',
         '--no-instructions',
-        // One sync of the file system is faster than one for each of a thousand files.
+        // One sync of the file system is faster than a sync for each of a thousand files.
         ...(process.platform === 'linux' ? ['--sync-method=syncfs'] : []),
       ],
       { cwd: draft, env: { LC_ALL: 'C', TZ: 'UTC' }, ...account },
@@ -200,7 +201,7 @@ interface Account {
 /** `nobody`. Postgres refuses to run as root. */
 const nobody: Account = { uid: 65_534, gid: 65_534 };
 
-/** Whether the account has search permission on the folder and all its parents, by owner and mode. */
+/** Returns true if the account has search permission on the folder and all its parents, by owner and mode. */
 function canPass(account: Account, folder: string): boolean {
   for (let path = folder; ; path = dirname(path)) {
     const { uid, gid, mode } = statSync(path);
@@ -211,8 +212,8 @@ function canPass(account: Account, folder: string): boolean {
 }
 
 /**
- * Whether the path is a real folder of this owner that no other user can write to. Protects against planted paths in a
- * shared folder.
+ * Returns true if the path is a real folder of this owner that no other user can write to. This protects against
+ * planted paths in a shared folder.
  */
 function isOwnFolder(path: string, uid: number): boolean {
   const stat = lstatSync(path, { throwIfNoEntry: false });

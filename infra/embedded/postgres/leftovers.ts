@@ -1,9 +1,9 @@
 /**
  * Stops Postgres servers that an earlier Runlake left running on a data folder, because its watchdog was killed, alone
- * or with it.
+ * or together with Runlake.
  *
  * Invariant: only processes that are proven to be Postgres on this folder get a signal. The caller holds the lock of
- * the Runlake data folder, so no other process uses them.
+ * the Runlake data folder, so no other process uses these servers.
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
@@ -16,8 +16,8 @@ const immediateWithinMs = 2_000;
 const killTimeoutMs = 2_000;
 
 /**
- * Resolves when none is left. Also deletes a `postmaster.pid` with the id of another program, because Postgres would
- * refuse to start.
+ * Stops the servers and resolves when none is left. Also deletes a `postmaster.pid` that contains the process id of
+ * another program, because Postgres would refuse to start.
  */
 export async function endLeftovers(dataFolder: string): Promise<void> {
   const pidFile = join(dataFolder, 'postmaster.pid');

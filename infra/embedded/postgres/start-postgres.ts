@@ -85,13 +85,16 @@ interface ServerLaunch {
   readonly onLine: (line: string) => void;
 }
 
-/** Includes the time for crash recovery. */
+/** Timeout of a start, including crash recovery. */
 const readyTimeoutMs = 120_000;
 const stopTimeoutMs = 12_000;
 /** SQLSTATE invalid_password. */
 const wrongPassword = '28P01';
 
-/** For a machine that is shared with other programs, and one client: little memory, no replication, durable commits. */
+/**
+ * Server settings for a machine that is shared with other programs and for one client: little memory, no replication,
+ * durable commits.
+ */
 const settings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
@@ -151,7 +154,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   });
 }
 
-/** Whether the server responds with a result or an error; it returns errors during recovery. Never rejects. */
+/** Returns true if the server responds with a result or with an error, as it does during recovery. Never rejects. */
 async function isResponding(launch: ServerLaunch): Promise<boolean> {
   const client = clientOf(launch, { database, connectionTimeoutMillis: 10_000, query_timeout: 10_000 });
   try {

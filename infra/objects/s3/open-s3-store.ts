@@ -41,7 +41,8 @@ export function openS3Store(options: S3Options): ObjectStore {
             if (isNoBucket(raw)) {
               throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
             }
-            // Any other response counts. Responses to HEAD have no body, so the next step reports errors in more detail.
+            // Any other response shows that the store is reachable. Responses to HEAD have no body, so the next step
+            // reports errors in more detail.
             if ((getStatus(raw) ?? 500) >= 500) throw raw;
           }),
         { signal },
@@ -124,7 +125,7 @@ export function openS3Store(options: S3Options): ObjectStore {
   async function verifyAndReadEtag(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
     const found = await head(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
-      // The object was moved or deleted meanwhile, because the upload has just succeeded.
+      // The upload has just succeeded, so the object was moved or deleted since then.
       if (isMissing(error)) throw destinationError('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
       throw error;
     });

@@ -1,14 +1,15 @@
 /**
  * Writes a small object so that a stalled writer of the same key cannot overwrite it later.
  *
- * Invariant, on a store with conditional writes: each write has a condition, no object or one ETag. So of two writers
- * of a key, the slower one finds a different object and checks with its caller whether it may still write.
+ * Invariant, on a store with conditional writes: each write has a condition: either no object exists, or the object has
+ * a given ETag. Of two writers of a key, the slower one therefore finds a different object, and asks its caller whether
+ * it may still write.
  *
  *   1. Write on the condition that no object exists.
  *   2. If one exists, `mayReplace` confirms that the caller may still write, for example that its lease is not lost.
- *   3. Write on the condition that the same object still exists; otherwise repeat step 2.
- * If the store ignores or rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check
- * before the manifest of an export (`verify-files.ts`) then detects an overwritten file.
+ *   3. Write on the condition that the same object still exists; otherwise repeat step 2. If the store ignores or
+ *      rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check before the manifest
+ *      of an export (`verify-files.ts`) then detects an overwritten file.
  */
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { isRunlakeError } from '../../errors/runlake-error.ts';

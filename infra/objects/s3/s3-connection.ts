@@ -23,7 +23,7 @@ import { openGuardedAgents } from '../../network/guarded-agents.ts';
 import { destinationError, type ObjectCall, readAtMost } from '../object-store.ts';
 import { s3Error } from './s3-error.ts';
 
-/** Enough for the concurrent parts of an upload and one small call. */
+/** Maximum number of connections: enough for the concurrent parts of an upload and one small call. */
 const maxConnections = 4;
 const bodyBytesPerMs = 64;
 const defaultRegion = 'us-east-1';
@@ -175,13 +175,13 @@ function plain({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Opt
   return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
 }
 
-/** Larger than any response of the S3 API about one object. */
+/** Maximum size of a response. It is larger than any response of the S3 API about one object. */
 const maxResponseBytes = 256 * 1024;
 
 /**
  * Limits the size of responses. The S3 client buffers each response in memory, and an endpoint that a user chooses may
- * send an endless one. A longer response is truncated, and the client then fails to parse it. Contents of objects are
- * excluded: their caller limits them.
+ * send an endless response. A response above the limit is truncated, and the client then fails to parse it. The limit
+ * does not apply to contents of objects, because the caller limits those.
  */
 function limitResponseSize(client: S3Client): void {
   client.middlewareStack.add(
@@ -202,8 +202,8 @@ const isStream = (body: unknown): body is AsyncIterable<Buffer> =>
   typeof body === 'object' && body !== null && Symbol.asyncIterator in body;
 
 /**
- * Sets the signed SHA-256 of the body of a command, which stores compare with the received data. The client would
- * compute it in one step and block the event loop.
+ * Sets the signed SHA-256 of the body of a command, which stores compare with the received data. Otherwise the client
+ * would compute the hash in one step, which blocks the event loop.
  */
 export function setPayloadHash(command: PutObjectCommand | UploadPartCommand, sha256: string): void {
   // The two stacks differ only in type parameters that are not used here.

@@ -38,8 +38,8 @@ const byName: Readonly<Record<string, readonly [code: Parameters<typeof destinat
 const namePattern = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
 
 /**
- * Converts an error of the S3 client to an error of the catalogue. It never passes on the text of the store, only the
- * error name.
+ * Converts an error of the S3 client to an error of the catalogue. The new error never contains the text of the store,
+ * only the error name.
  */
 export function s3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
   const own = [raw, raw instanceof Error ? raw.cause : undefined].find(isRunlakeError);
@@ -57,17 +57,17 @@ export function s3Error(raw: unknown, call: ObjectCall, location: string): Runla
   if (status === 401 || status === 403) return destinationError(denied, call, answered, raw);
   if (status === 301 || status === 307)
     return destinationError(noBucket, call, 'it is in another region or at another endpoint', raw);
-  // An S3 store names its errors; a server that does not is not an S3 store.
+  // An S3 store names its errors. A server that does not name them is not an S3 store.
   const isStore = isFromStore && name !== undefined;
   return isStore ? destinationError(noBucket, call, answered, raw) : notS3(call, location, answered, raw);
 }
 
-/** The server at `location` is not an S3 store. */
+/** Creates the error for a server at `location` that is not an S3 store. */
 export function notS3(call: ObjectCall, location: string, found: string, raw?: unknown): RunlakeError {
   return destinationError(noEndpoint, call, `${location} does not speak the S3 API (${found})`, raw);
 }
 
-/** Errors without a response, or with one that cannot be parsed. */
+/** Converts an error without a response, or with a response that cannot be parsed. */
 function connectionFailure(raw: unknown, call: ObjectCall, location: string): RunlakeError {
   const signs = collectErrorText(raw);
   const explained = explainConnection(raw, {
@@ -98,8 +98,8 @@ export function getStatus(raw: unknown): number | undefined {
 }
 
 /**
- * Whether the response to HEAD of a bucket means that the bucket does not exist. Servers other than S3 stores send no
- * request id.
+ * Returns true if the response to HEAD of a bucket means that the bucket does not exist. Servers other than S3 stores
+ * send no request id.
  */
 export function isNoBucket(raw: unknown): boolean {
   const { requestId } = (raw as { $metadata?: { requestId?: string } }).$metadata ?? {};

@@ -1,14 +1,14 @@
 /**
  * A multipart upload.
  *
- * Invariant: the object is stored completely or not at all. After a failure no parts are left, unless the permission to
- * abort is missing or the store does not respond.
+ * Invariant: the object is stored completely or not at all. After a failure, the store keeps no parts, unless the
+ * permission to abort is missing or the store does not respond.
  *
  * 1. Create the upload, and let the caller record its id.
  * 2. Read the file from start to end and send it in parts; at most `partsAtOnce` parts are in memory and in flight.
  * 3. Complete the upload when all parts are stored. If step 1 was retried because its response was lost, a second
- *    upload may exist, which is aborted.
- * After any failure: cancel the parts in flight, wait for them, and abort the upload.
+ *    upload may exist, which is aborted. After any failure: cancel the parts in flight, wait for them, and abort the
+ *    upload.
  */
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
@@ -84,7 +84,8 @@ export async function uploadParts(
 }
 
 /**
- * If the caller aborts, the upload may still be created: this then waits for its id in the background and aborts the upload.
+ * Creates the upload. If the caller aborts, the store may still create the upload; this function then waits for its id
+ * in the background and aborts it.
  */
 async function begin(
   connection: S3Connection,
@@ -189,8 +190,8 @@ async function abortUpload(
 }
 
 /**
- * Aborts multipart uploads to an object: the known ones and, if the credentials permit listing, all others. Listing
- * finds uploads whose id was never recorded, because the process died or the response was lost. Rejects only if
+ * Aborts multipart uploads to an object: the known uploads and, if the credentials permit listing, all other uploads.
+ * Listing finds uploads whose id was never recorded, because the process died or the response was lost. Rejects only if
  * `signal` is aborted.
  */
 export async function abortUploadsTo(

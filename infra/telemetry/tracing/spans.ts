@@ -41,12 +41,12 @@ export class RequestSpan {
     return this.#span.spanContext().traceId;
   }
 
-  /** Spans that `work` starts are children of this one. */
+  /** Runs `work`. Spans that `work` starts are children of this span. */
   run<Result>(work: () => Result): Result {
     return this.#tracing.contexts.with(this.#context, work);
   }
 
-  /** Records the code of the error that is returned. */
+  /** Records the code of the error that the response contains. */
   failed(code: string): void {
     this.#span.setAttribute('error.type', code);
   }
@@ -74,8 +74,8 @@ export function startRequestSpan({ method, route, operation, headers }: TracedRe
 type Send = (messages: readonly LogMessage[]) => Promise<void>;
 
 /**
- * Sends `messages` in a new span, and sets its context as their header `traceparent`. If tracing is off, or the current
- * span is not recorded, `send` gets the messages unchanged.
+ * Sends `messages` in a new span, and sets the context of that span as their header `traceparent`. If tracing is off,
+ * or the current span is not recorded, `send` gets the messages unchanged.
  */
 export function tracePublish(topic: string, messages: readonly LogMessage[], send: Send): Promise<void> {
   const tracing = activeTracing();
@@ -169,7 +169,7 @@ async function workTraced<Result>(
   }
 }
 
-/** The distinct contexts of traced publishes. Events of one publish are usually adjacent. */
+/** Returns the distinct contexts of traced publishes. Events of one publish are usually adjacent. */
 function listPublishContexts(records: TracedInsert['records'], propagator: TextMapPropagator): SpanContext[] {
   const producers = new Map<string, SpanContext>();
   let before: string | undefined;
@@ -184,7 +184,7 @@ function listPublishContexts(records: TracedInsert['records'], propagator: TextM
   return [...producers.values()];
 }
 
-/** Records only the error code, because messages may quote customer data. */
+/** Marks a span as failed. Records only the error code, because messages may quote customer data. */
 function markFailed(span: Span, error: unknown): void {
   span.setAttribute('error.type', isRunlakeError(error) ? error.code : 'INTERNAL');
   span.setStatus({ code: SpanStatusCode.ERROR });

@@ -28,7 +28,7 @@ export interface ActiveTracing {
 
 let active: ActiveTracing | undefined;
 
-/** Returns `undefined` if no exporter is configured; this check is then the only cost of tracing. */
+/** Returns the active tracing; `undefined` if no exporter is configured. Tracing then costs nothing but this check. */
 export function activeTracing(): ActiveTracing | undefined {
   return active;
 }
@@ -68,7 +68,7 @@ export async function startTracing(options: TracingOptions): Promise<Tracing> {
   };
 }
 
-/** URL for trace exports; `undefined` if none is configured. */
+/** Returns the URL for trace exports; `undefined` if none is configured. */
 export function tracesUrl({ otlpTracesEndpoint, otlpEndpoint }: Config): string | undefined {
   if (otlpTracesEndpoint !== undefined) return otlpTracesEndpoint;
   return otlpEndpoint === undefined ? undefined : `${otlpEndpoint.replace(/\/+$/, '')}/v1/traces`;
