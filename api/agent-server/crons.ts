@@ -83,7 +83,7 @@ const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, .
 
 /** Returns the payload of a request body. @throws FIELD_NOT_BUILT */
 function readPayload(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
-  // The thread belongs to the caller and is not deleted with a run.
+  // A run must not delete the thread, because the caller created it.
   if (hasThread && body.on_run_completed === 'delete')
     throw runlakeError('FIELD_NOT_BUILT', { field: 'on_run_completed' });
   const { input, ...fields } = selectFields(body, Object.keys(payloadFields));

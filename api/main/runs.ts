@@ -242,7 +242,7 @@ export const queryRuns = defineOperation({
   },
 });
 
-/** An empty list counts as absent. */
+/** Returns the ids in lower case; undefined if there are none. */
 function normaliseIds(value: string | readonly string[] | null | undefined): string[] | undefined {
   const ids = [value ?? []].flat().map((id) => id.toLowerCase());
   return ids.length > 0 ? ids : undefined;

@@ -6,7 +6,7 @@ import type { SharedOrigins } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 
-/** What differs between the APIs that `buildServer` serves. */
+/** The differences between the APIs that `buildServer` serves. */
 export interface ApiProfile extends ApiTitle {
   /** Maximum body size and the setting that configures it. */
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };

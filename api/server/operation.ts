@@ -39,8 +39,8 @@ export interface Operation {
   readonly schema: OperationSchema;
   /**
    * Parameters that clients of this API send and this server does not implement. A request that uses one gets 400
-   * PARAMETER_NOT_SUPPORTED. `null`, empty text and empty lists count as unused. For a parameter that is also in
-   * `flags`, `false` and the texts `false`, `0`, `no` and `off` count as unused, too.
+   * PARAMETER_NOT_SUPPORTED. `null`, empty text and empty lists are treated as unused; for a parameter that is also in
+   * `flags`, so are `false` and the texts `false`, `0`, `no` and `off`.
    */
   readonly unsupported?: {
     readonly query?: readonly string[];
@@ -91,8 +91,8 @@ export interface RawBody {
 export interface OperationSchema {
   readonly params?: TObject;
   /**
-   * Schema of the query. Values are converted to the types of the schema; empty values count as absent; repeated keys
-   * become a list.
+   * Schema of the query. Values are converted to the types of the schema; empty values are treated as absent; repeated
+   * keys become a list.
    */
   readonly query?: TObject;
   /** Schema of the parsed JSON body. Values are not converted, and keys that the schema does not name stay. */

@@ -4,8 +4,8 @@ import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.t
 export type QueryValues = Record<string, string | string[]>;
 
 /**
- * Parses the query of `url` to texts, or to a list if a key is repeated. Empty values count as absent.
- * The result has no prototype, so that keys such as `__proto__` are ordinary.
+ * Parses the query of `url` to texts, or to a list if a key is repeated. Empty values are treated as absent. The result
+ * has no prototype, so that keys such as `__proto__` are ordinary.
  *
  * @throws BAD_REQUEST for invalid percent-encoding or a NUL character.
  */

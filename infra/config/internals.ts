@@ -5,7 +5,7 @@
 export const internals = {
   // Kafka and ingest
 
-  /** Without heartbeats for this long, a consumer loses its partitions; the usual range of brokers is 6 s to 30 min. */
+  /** Without heartbeats for this long, a consumer loses its partitions. Brokers usually accept 6 s to 30 min. */
   kafkaSessionTimeoutMs: 15_000,
   /**
    * How long Kafka may take to acknowledge the events of a request before the request gets 503, per 16 MiB, rounded up.

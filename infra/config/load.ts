@@ -21,11 +21,11 @@ export interface LoadedConfig {
 }
 
 /**
- * Reads all settings from `environment` and freezes the result. An empty variable counts as absent. A variable that
+ * Reads all settings from `environment` and freezes the result. An empty variable is treated as absent. A variable that
  * starts with `RUNLAKE_` and is not a setting is an error, because it is most likely misspelt.
  *
- * Tests that start processes set RUNLAKE_TEST_SETTINGS: a JSON object of values that replace constants of `internals.ts`,
- * by their keys. It is refused unless NODE_ENV is `test`.
+ * Tests that start processes set RUNLAKE_TEST_SETTINGS: a JSON object of values that replace constants of
+ * `internals.ts`, by their keys. The variable is refused unless NODE_ENV is `test`.
  *
  * @throws INVALID_CONFIG with all errors at once.
  */

@@ -148,7 +148,7 @@ export interface EngineChild {
 }
 
 const pollMs = 15;
-/** After the exit, how long to read remaining output; a grandchild may hold the pipe open forever. */
+/** How long to read remaining output after the exit. A grandchild may hold the pipe open forever. */
 const remainingOutputMs = 200;
 
 /**

@@ -44,7 +44,7 @@ interface Waiter {
 
 interface Tenant {
   held: number;
-  /** In order of arrival. */
+  /** Waiters in order of arrival. */
   readonly waiting: Set<Waiter>;
   /** Number of the last grant; breaks ties between tenants that hold the same number of slots. */
   lastGrant: number;

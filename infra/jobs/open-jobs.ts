@@ -36,7 +36,7 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
  * no harm.
  */
 const responseTimeoutMs = 5_000;
-/** How often a job may crash its process before it counts as failed. */
+/** How often a job may crash its process before it is marked as failed. */
 const maxStalledCount = 5;
 
 /**

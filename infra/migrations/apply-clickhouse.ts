@@ -6,7 +6,8 @@
  *   1. Record `started` with the checksum of the statement.
  *   2. Run the statement. After a crash before this step, the next start runs it.
  *   3. Record `done`. After a crash before this step, the next start repeats the statement, and it may find its own
- *      result. Only then the error "already exists" counts as done, because only this migration can have created it.
+ *      result. Only in that case is the error "already exists" treated as success, because only this migration can have
+ *      created the object.
  *   4. After the last statement, record the whole file as statement 0. Completed statements must not change. All other
  *      statements may change, so that a release can correct a failing migration.
  */

@@ -72,8 +72,8 @@ const notPublic: AddressRange = { about: 'not a public address', isAllowable: fa
 
 /**
  * Returns the range of an IP address in any notation of Node, or undefined if it is public. An IPv4 address inside an
- * IPv6 address (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address counts as not
- * public.
+ * IPv6 address (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address is classified as
+ * not public.
  */
 export function classifyAddress(address: string): AddressRange | undefined {
   const family = isIP(address);

@@ -18,7 +18,7 @@ export interface PartHealth {
   readonly remedy?: string;
 }
 
-/** Checks all parts concurrently. A part that does not respond within `timeoutMs` counts as down. */
+/** Checks all parts concurrently. A part that does not respond within `timeoutMs` is reported as down. */
 export async function checkHealth(
   checks: readonly HealthCheck[],
   timeoutMs = 2_000,

@@ -90,7 +90,7 @@ const states = {
 
 /**
  * Reads a run and its last state, and converts them to a task.
- * @throws RUN_NOT_FOUND, also if the run belongs to another assistant than `assistantId`; and the errors of graph code.
+ * @throws RUN_NOT_FOUND, also if the assistant of the run is not `assistantId`; the errors of graph code.
  */
 export async function taskOfRun(
   agents: Agents,
@@ -227,7 +227,10 @@ export async function startTask(
   return { threadId: run.thread_id, runId: run.run_id, reader };
 }
 
-/** @throws A2aError if the task belongs to another assistant or does not need input; RUN_NOT_FOUND */
+/**
+ * Returns the ids of a task that waits for input. @throws A2aError if the task has another assistant or does not need
+ * input; RUN_NOT_FOUND
+ */
 async function waitingTask(
   input: AgentInput,
   assistant: Assistant,

@@ -125,7 +125,7 @@ export function toRunRequest(input: {
   readonly body: RunRequest;
   readonly request: FastifyRequest;
   readonly params?: { readonly thread_id?: string } | undefined;
-  /** Default: that of the request. */
+  /** Access of the run. Default: the access of the request. */
   readonly access?: AgentAccess | undefined;
 }): RequestedRun {
   const { userId, keyId, workspaceId } = input.caller;
