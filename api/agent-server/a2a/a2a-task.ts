@@ -228,8 +228,8 @@ export async function startTask(
 }
 
 /**
- * Returns the ids of a task that waits for input. @throws A2aError if the task has another assistant or does not need
- * input; RUN_NOT_FOUND
+ * Returns the ids of a task that needs input. @throws A2aError if the task does not need input; RUN_NOT_FOUND, also if
+ * the task has another assistant
  */
 async function waitingTask(
   input: AgentInput,
