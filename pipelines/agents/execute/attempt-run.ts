@@ -9,9 +9,9 @@
  *   2. Execute the graph in a worker; publish its chunks as they arrive.
  *   3. After a failure, publish an event `error`.
  *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them,
- *      the end says so.
- *   5. Write the final state in one transaction, if the run still has this fencing token. An attempt that lost its
- *      lease or threw requeues the run; that does nothing if another process owns the run already.
+ *      the end event reports missing events.
+ *   5. Write the final state in one transaction, if the run still has the fencing token of this attempt. An attempt
+ *      that lost its lease or threw requeues the run; this has no effect if another process already owns the run.
  *   6. Publish the end (`publish-end.ts`). After a crash between 5 and 6 the sweep of any process publishes it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -176,7 +176,10 @@ export async function attemptRun(
   }
 }
 
-/** Requeues the run at once, before `Leases` finds it without an attempt. Does nothing if another process owns the run. */
+/**
+ * Requeues the run at once; otherwise it would wait until `Leases` finds it without an attempt. Does nothing if another
+ * process owns the run.
+ */
 async function requeue(
   { database, logger }: AttemptDeps,
   run: ClaimedRun,
@@ -191,8 +194,8 @@ async function requeue(
 }
 
 /**
- * Converts an outcome to the result of the run and the failure for its readers. `endRun` applies a requested cancel or
- * rollback.
+ * Converts an outcome to the result of the run and to the failure that its readers receive. `endRun` applies a
+ * requested cancel or rollback.
  */
 function toResult(
   outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
@@ -225,12 +228,15 @@ function toResult(
   }
 }
 
-/** Writes an ended run as a trace. `marks`: what limits omitted from the trace, if this process executed the run. */
+/**
+ * Writes an ended run as a trace. `marks` counts what the limits dropped from the trace; it is set only if this process
+ * executed the run.
+ */
 export type TraceRun = (run: EndedRun, marks?: TraceMarks) => Promise<void>;
 
 interface TraceDeps {
   readonly accept: AcceptDeps;
-  /** Owner of the trace of a run without a sender, such as a run of a cron that outlived its key. */
+  /** Owner of the trace if the run has no sender, for example if a cron without an end user created it. */
   readonly defaultSender: Sender;
   readonly hidden?: HiddenValues;
   readonly logger: Logger;
@@ -243,8 +249,9 @@ interface Batch {
 }
 
 /**
- * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The project
- * is that of the request, else that of the graph. Idempotent. See {@link writeTraceRecords} for runs that ingest rejects.
+ * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The trace
+ * is stored in the project of the request or, if the request names none, in that of the graph. Idempotent. See
+ * {@link writeTraceRecords} for runs that ingest rejects.
  *
  * @throws retryable errors of the log.
  */

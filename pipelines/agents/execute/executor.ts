@@ -5,7 +5,7 @@
  * checks the token. So only the holder of the token can end a run.
  *
  *   1. The executor looks for runs on a NOTIFY of Postgres, when the next run is due, when a slot becomes free after
- *      none was, and each second.
+ *      all were used, and each second.
  *   2. It claims the first due run of as many threads as there are free slots, with fair shares between callers. A
  *      request that creates a run in this process reserves a free slot, and the statement that creates the run also
  *      claims it. Without free slots, the executor uses the extra slots of the workers for callers below their fair
@@ -14,7 +14,8 @@
  *   4. It claims runs only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and
  *      requeues the run; an attempt of a cancelled run stops.
  *   5. Each second it requeues runs of processes whose heartbeat has expired, and publishes ends that are missing in the log.
- *   6. `stop` ends claiming, waits up to `drainMs` for active runs, and requeues the others without counting a loss.
+ *   6. `stop` stops claiming, waits up to `drainMs` for active runs, and requeues the unfinished runs without counting
+ *      their attempts as lost.
  */
 import { randomUUID } from 'node:crypto';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
@@ -40,7 +41,7 @@ export interface ExecutorDeps {
   readonly traceRun: TraceRun;
   readonly childRuns: Pick<ChildRuns, 'open'>;
   readonly markEndPublished: MarkEndPublished;
-  /** Creates feedback links for runs that request them. Unset: runs cannot request them. */
+  /** Creates feedback links for runs that request them. If unset, runs cannot request links. */
   readonly feedbackLinks?: FeedbackLinks | undefined;
   readonly logger: Logger;
   /** A dedicated connection for the heartbeat, with a statement timeout below `leaseMs`. */
@@ -54,7 +55,7 @@ export interface Executor {
   wake(): void;
   /** Checks the leases at once. Call it after a cancel request for a run that may be active in this process. */
   checkLeases(): void;
-  /** Publishes missing ends at once. Call it after a run ended without a process that executed it. */
+  /** Publishes missing ends at once. Call it after a run ended that no process was executing. */
   publishMissingEnds(): void;
   /** Reserves a free slot. Returns undefined if no slot is free or other runs wait for one. */
   reserveWorkerSlot(): WorkerSlot | undefined;
@@ -64,9 +65,9 @@ export interface Executor {
 }
 
 const sweepEveryMs = 1_000;
-/** A run that became due less than this ago may have been missed by the last claim. */
+/** The last claim may have missed runs that became due in the last `dueSinceMs`. */
 const dueSinceMs = 20;
-/** Delay before a claim for extra slots. It coalesces the wake-ups of runs that are created while all slots are used. */
+/** Delay before a claim for extra slots, so that runs created while all slots are used share one claim. */
 const extraDelayMs = 25;
 
 export function startExecutor(deps: ExecutorDeps): Executor {
@@ -85,14 +86,14 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   let dueTimer: NodeJS.Timeout | undefined;
   let extraTimer: NodeJS.Timeout | undefined;
   let extraDue = false;
-  /** Slots that are reserved for runs that the worker pool does not have yet. */
+  /** Number of slots reserved for runs that the worker pool has not accepted yet. */
   let reservedSlots = 0;
   /** All slots were used at the last claim, so due runs may be waiting. */
   let isFull = false;
   const countFreeSlots = () => (leases.alive ? pool.freeSlots - reservedSlots : 0);
   const countExtraSlots = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, countFreeSlots())) : 0);
 
-  /** Looks for runs; only one look executes at a time. A call during a look causes one more look. */
+  /** Looks for runs, one search at a time. A call during a search starts another search after it. */
   function wake(): void {
     if (stopping) return;
     again = true;
@@ -133,7 +134,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     for (const run of claimed) attempt(run, claimedAtMs);
     again ||= claimed.length > 0;
     if (again || isFull) return;
-    // Runs behind a request that writes to a thread are not included: that request wakes the executor when it is done.
+    // `nextDue` omits runs that are overdue because a request writes to their thread; that request wakes the executor.
     const dueMs = await nextDue(database, deploymentId, dueSinceMs);
     if (dueMs === undefined || stopping) return;
     dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueSinceMs);
@@ -145,7 +146,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     wake();
   }
 
-  /** Starts an attempt of a claimed run, for which a slot is reserved. */
+  /** Starts an attempt of a claimed run. The caller has reserved a slot for it. */
   function attempt(run: ClaimedRun, claimedAtMs: number): void {
     let isReserved = true;
     const endReservation = () => {

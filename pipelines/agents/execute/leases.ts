@@ -8,9 +8,9 @@
  *      connection and a statement timeout below the lease, so neither locks on runs nor a busy pool delay it.
  *   2. The same statement returns the running runs of this process. An attempt whose token is missing has lost its
  *      lease; an attempt whose run has a cancel request is notified.
- *   3. A local timer fires when the last known validity of the heartbeat ends; then all attempts have lost their leases.
- *   4. A run of this process without an attempt for a third of the lease is requeued: the response to its claim was
- *      lost, or its attempt threw and could not requeue it.
+ *   3. A local timer fires when the last renewed heartbeat expires; all attempts then lose their leases.
+ *   4. A run of this process that has had no attempt for a third of the lease is requeued. Either the response to its
+ *      claim was lost, or its attempt threw and could not requeue it.
  *
  * If the process dies, other processes requeue its runs when the heartbeat has expired.
  */
@@ -33,7 +33,7 @@ export interface LeaseDeps {
   readonly process: RunProcess;
   readonly leaseMs: number;
   readonly logger: Logger;
-  /** Requeues a run of this process that no attempt holds. */
+  /** Requeues a run of this process that has no attempt. */
   readonly requeue: (run: LeasedRun) => Promise<void>;
   /** Called when the heartbeat becomes valid. */
   readonly onAlive: () => void;
@@ -65,7 +65,7 @@ export class Leases {
   /**
    * Watches the lease of `run` until the returned function is called.
    *
-   * @param claimedAtMs time on `performance.now()` before the claim.
+   * @param claimedAtMs value of `performance.now()` before the claim.
    */
   keep(run: ClaimedRun, claimedAtMs: number, watcher: LeaseWatcher): () => void {
     const { leaseToken } = run;

@@ -33,13 +33,16 @@ export function decodeEnd(data: Uint8Array): RunEnd {
   return JSON.parse(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8')) as RunEnd;
 }
 
-/** A process that has not published an end this long after it ended the run, or claimed the end, is considered dead. */
+/**
+ * A process that has not published an end this long after ending the run, or after claiming the end, is considered
+ * dead.
+ */
 const publishTimeoutMs = 5_000;
 const batchSize = 20;
 
 /**
- * Completes a run whose end is committed: publishes the end of its stream, writes its trace, and marks both as done,
- * which also deletes a run that is not kept. Each step is idempotent and may be repeated by any process.
+ * Completes a run whose end is committed: publishes the end of its stream, writes its trace, and marks the end as
+ * published. Marking also deletes rolled-back and temporary runs. Each step is idempotent; any process may repeat it.
  *
  * @throws errors of log and database; {@link publishLateEnds} then retries the run.
  */
@@ -60,15 +63,15 @@ export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: Trac
 }
 
 /**
- * Publishes ends that dead processes did not publish. One process claims each end; if publishing fails, the end can be
- * claimed again when the claim has expired.
+ * Publishes ends that dead processes did not publish. One process claims each end; if it fails to publish the end, any
+ * process can claim the end again after the claim has expired.
  *
  * @throws errors of the database.
  */
 export async function publishLateEnds(deps: ExecutorDeps): Promise<void> {
   const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
   for (let from = 0; from < late.length; from += batchSize) {
-    // In parallel, because each end waits for the next flush of traces to the log.
+    // Publish in parallel, because each end waits for the next flush of traces to the log.
     const published = late.slice(from, from + batchSize).map((run) =>
       publishEnd(deps, run).catch((err: unknown) => {
         deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
@@ -103,15 +106,16 @@ export function markEndsTogether(database: Database, resumeMs: number): MarkEndP
   };
 }
 
-/** Returns the feedback links of a run by feedback key; undefined if it has none. */
+/** Returns the feedback links of a run by feedback key; undefined if the run has none. */
 export type FeedbackLinks = (run: EndedRun) => Readonly<Record<string, string>> | undefined;
 
 /**
- * Creates signed links under which feedback on a run's trace can be left without an API key. Deterministic for a given run.
+ * Creates signed links that accept feedback on a run's trace without an API key. The links of a run are always the
+ * same.
  */
 export function feedbackLinks(deps: {
   readonly signer: TokenSigner;
-  /** The public URL of a token. */
+  /** Returns the public URL for a token. */
   readonly urlOf: (token: string) => string;
   readonly validHours: number;
   /** Owner of the trace of a run without a sender. */

@@ -2,7 +2,9 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { ThreadState } from '../threads/thread.ts';
 import type { StreamPublisher } from './stream-types.ts';
 
-/** Mode and name of events for state that was written outside a run. Only readers that request this mode receive them. */
+/**
+ * Mode and name of events for state that was written outside a run. Only readers that request the mode receive them.
+ */
 export const stateUpdateMode = 'state_update';
 
 /** Publishes the new state of a thread to its readers. Never rejects: if the log is unavailable, readers miss the event. */

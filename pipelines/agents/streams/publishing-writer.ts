@@ -5,11 +5,12 @@
  * bounded. So a reader that continues from any offset and reaches the end has seen every event before it.
  *
  *   1. `write` encodes and numbers the chunks. They are buffered while an earlier batch has no offset in the log yet.
- *   2. When a batch has its offset, the next batch is sent. The writer does not wait until the first batch is durable,
- *      so a slow store does not delay readers.
+ *   2. When a batch has its offset, the next batch is sent. The writer does not wait until the earlier batch is
+ *      durable, so a slow store does not delay readers.
  *   3. If too many bytes are in flight, the writer waits until some are durable.
  *   4. If a batch fails, the writer waits until no batch is in flight, and sends the failed batch and all later ones
- *      again, including those that are durable. A repeat of the failed batch alone would follow later events.
+ *      again, including those that are durable. If it sent only the failed batch again, that batch would follow later
+ *      events in the log.
  *   5. After a permanent failure nothing more is published, so that the published events have no gap.
  */
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
@@ -84,7 +85,7 @@ export class PublishingWriter implements RunStreamWriter {
     this.#sending = false;
   }
 
-  /** Step 2. Resolves when the batch has its offset in the log, or has failed. */
+  /** Step 2 of the header comment: sends a batch. Resolves when the batch has its offset in the log, or has failed. */
   #publish(batch: readonly LogMessage[]): Promise<void> {
     return new Promise<void>((placed) => {
       const flight: InFlightBatch = { batch, durable: false, ended: Promise.resolve() };
@@ -107,7 +108,9 @@ export class PublishingWriter implements RunStreamWriter {
     });
   }
 
-  /** Steps 4 and 5. */
+  /**
+   * Steps 4 and 5 of the header comment: prepares to send failed batches again, or gives up after a permanent failure.
+   */
   async #retryFlights(reason: unknown): Promise<void> {
     await Promise.all(this.#flights.map(({ ended }) => ended));
     this.#backoff ??= new RetryBackoff(this.#options.retryTimeoutMs);

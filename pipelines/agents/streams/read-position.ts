@@ -9,8 +9,8 @@ export interface ReadPosition {
   /** Whether the next sequence number is known. False for a reader from `now` before its first event. */
   readonly anchored: boolean;
   /**
-   * Compares the event with the position. For an event that is not kept, missing events count as a gap only if they
-   * were published after the reader attached; earlier ones are not available anywhere.
+   * Compares the event with the position. Before an event that is not kept, missing events are a gap only if they were
+   * published after the reader attached; earlier events are not available anywhere.
    */
   classify(event: StreamedEvent, kept: boolean): EventOrder;
   /** Whether no event can be missing before this event. */

@@ -48,7 +48,7 @@ export interface Cursor {
   next: BufferedRecord | undefined;
   missed: EvictionLoss;
   readonly matches: (record: StreamRecordHead) => boolean;
-  /** Called when a record was added or a matching record was evicted. */
+  /** Called when a record is added to the thread, or when an unread matching record is evicted. */
   wake(): void;
 }
 
@@ -59,7 +59,7 @@ export interface RingBufferLimits {
   readonly runs: number;
 }
 
-/** Memory of a record besides the bytes of its value. */
+/** Estimated memory of a record in addition to its value. */
 const overheadBytes = 400;
 
 export class RecordRingBuffer {
@@ -91,7 +91,7 @@ export class RecordRingBuffer {
     return Object.fromEntries(this.#floor);
   }
 
-  /** Sets the start position of partitions. Partitions whose position is known are not changed. */
+  /** Sets the start position of partitions. Does not change partitions whose position is known. */
   beginAt(from: LogPosition): void {
     for (const [partition, offset] of Object.entries(from)) {
       if (!this.#floor.has(Number(partition))) this.#floor.set(Number(partition), offset);
@@ -182,7 +182,7 @@ export class RecordRingBuffer {
       else if (cursor.missed === 'nothing') cursor.missed = 'stored';
       cursor.wake();
     }
-    // Otherwise a reader that holds this record would keep all later records in memory.
+    // Without this, a reader that holds the record would keep all later records in memory.
     record.next = undefined;
     record.newer = undefined;
     this.#forgetUnused(thread);

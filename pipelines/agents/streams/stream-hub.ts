@@ -25,7 +25,9 @@ export interface StreamHubOptions {
   readonly gapTimeoutMs?: number;
 }
 
-/** Longer than clients can resume a stream after its end, and longer than the usual lag of the sink. */
+/**
+ * Maximum age of buffered records. Clients can resume an ended stream for less time, and the sink usually lags less.
+ */
 const recentAgeMs = 150_000;
 /** Number of runs whose latest attempt is remembered. */
 const recentRuns = 20_000;

@@ -8,8 +8,8 @@ const numbersPerStart = 2 ** 32;
 export const endSeq = numbersPerStart - 1;
 
 /**
- * Sequence number in the thread. It is an exact integer in a double and in the log for up to half a million starts of a
- * thread.
+ * Returns the sequence number in the thread. A double and the log represent it exactly for up to half a million starts
+ * in a thread.
  */
 export function toThreadSeq(threadStart: number, seq: number): number {
   return threadStart * numbersPerStart + seq;

@@ -30,7 +30,7 @@ export function decodeStreamHead(framed: Buffer): StreamRecordHead | undefined {
 /**
  * Decodes a whole record; undefined if it is truncated. `data` is a view of the record's memory.
  *
- * @param runId the run id if the head was decoded before.
+ * @param runId the run id; pass it if the head of the record was decoded before, to avoid decoding it again.
  */
 export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdAt)): StreamedEvent | undefined {
   const fields = new Fields(framed);

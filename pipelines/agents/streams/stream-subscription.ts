@@ -5,12 +5,13 @@
  * only a cursor into the ring buffer that all readers share, and no events, so a slow reader costs nothing.
  *
  *   1. A reader from `now` starts at the end of the ring buffer. Every other reader starts at its oldest record. If
- *      that record does not directly follow the last event of the reader, the reader waits until all older events are
+ *      that record does not directly follow the position of the reader, the reader waits until all older events are
  *      stored, and reads the stored rows first.
  *   2. The reader continues through the ring buffer, skips events that it has yielded, and waits at the end for new records.
- *   3. At a gap, in rows or records, it reads both again until the gap is filled or the timeout has passed. If a newer
- *      attempt of the run has begun, the reader skips the rest of the old attempt, whose events no longer count. If the
- *      run has ended, the gap is an error. In both cases it reads rows and records once more before it decides.
+ *   3. At a gap in the stored rows or in the buffered records, the reader reads both again until the gap is filled or
+ *      the timeout has passed. If a newer attempt of the run has begun, the reader skips the remaining events of the
+ *      old attempt, which are no longer valid. If the run has ended, the gap is an error. In both cases the reader
+ *      reads rows and records once more before it skips events or fails.
  *   4. If records were evicted before the reader reached them, it reads the stored rows; if they are not stored, it
  *      ends with an error.
  *   5. The reader ends after the end event of its run, or after `finish`, at the end of the ring buffer.
@@ -30,7 +31,7 @@ export interface FollowedStream {
   readonly position: ReadPosition;
   /** Whether to yield stored events before live ones. */
   readonly fromStored: boolean;
-  /** The run to read; undefined: all runs of the thread, and the reader never ends by itself. */
+  /** The run to read. If undefined, the reader yields the events of all runs of the thread and never ends by itself. */
   readonly runId: string | undefined;
   /** Timeout for older events to be stored. */
   readonly storeTimeoutMs: number;
@@ -49,7 +50,7 @@ export interface FollowedStream {
 /** Missing sequence numbers after the current position. */
 interface Gap {
   readonly sinceMs: number;
-  /** Fate of the attempt that the gap belongs to. */
+  /** Whether the attempt with the missing events has ended or was superseded; undefined if neither is known. */
   fate: AttemptOutcome | undefined;
 }
 
@@ -119,7 +120,7 @@ export class StreamSubscription implements StreamReader {
     if (fromStored) yield* this.#readStored();
     while (!this.#closed) {
       if (this.#cursor.missed !== 'nothing') {
-        // Step 4.
+        // Step 4 of the header comment: records were evicted before the reader reached them.
         if (this.#cursor.missed === 'lost' || !position.anchored) throw runlakeError('STREAM_READER_TOO_SLOW');
         yield* this.#readStored();
         continue;
@@ -142,7 +143,7 @@ export class StreamSubscription implements StreamReader {
     }
   }
 
-  /** Step 2: consumes the next event of the ring buffer; undefined at its end. */
+  /** Step 2 of the header comment: consumes the next event of the ring buffer. Returns undefined at the end. */
   #nextRecorded(): StreamedEvent | 'gap' | undefined {
     for (let record = this.#cursor.next; record !== undefined; record = this.#cursor.next) {
       const event = this.#cursor.matches(record) ? decodeRecord(record) : undefined;
@@ -161,7 +162,10 @@ export class StreamSubscription implements StreamReader {
     return event;
   }
 
-  /** Step 1 for readers of stored events. Afterwards the cursor is before the oldest record of the ring buffer. */
+  /**
+   * Step 1 of the header comment: yields stored events that precede the ring buffer. Afterwards the cursor points to
+   * the thread's oldest record in the ring buffer.
+   */
   async *#readStored(): AsyncGenerator<StreamedEvent, void, undefined> {
     const { ringBuffer, key, stored, storeTimeoutMs } = this.#stream;
     for (let following: StreamedEvent | undefined; !this.#closed; ) {
@@ -194,7 +198,7 @@ export class StreamSubscription implements StreamReader {
 
   /** Whether the first matching record of the ring buffer directly follows the current position. */
   #isBufferContiguous(): boolean {
-    // The flag `kept` matters only for gaps, so its value is irrelevant here.
+    // `kept` only decides between `next` and `gap`, so its value does not matter here.
     for (const event of this.#ahead()) {
       if (this.#stream.position.classify(event, true) !== 'past') return this.#stream.position.isContiguous(event);
     }
@@ -202,8 +206,8 @@ export class StreamSubscription implements StreamReader {
   }
 
   /**
-   * Step 3 for a gap before a record. If the attempt is skipped, or more records arrive, the caller classifies the
-   * record again.
+   * Step 3 of the header comment for a gap before the next buffered record: fills the gap, skips the attempt or waits.
+   * Afterwards the caller classifies the record again.
    */
   async *#resolveGapBeforeRecord(): AsyncGenerator<StreamedEvent, void, undefined> {
     const record = this.#cursor.next;
@@ -214,7 +218,7 @@ export class StreamSubscription implements StreamReader {
     if (record.kept && this.#gap !== undefined) yield* this.#readStored();
   }
 
-  /** Yields events that fill the gap, skips the attempt, or waits a short time. */
+  /** Yields buffered events that fill the gap; otherwise skips a superseded attempt or waits a short time. */
   async *#resolveGap(following: StreamedEvent, kept: boolean): AsyncGenerator<StreamedEvent, void, undefined> {
     const { position, gapTimeoutMs } = this.#stream;
     for (const event of this.#repeatedEvents()) yield this.#advance(event);

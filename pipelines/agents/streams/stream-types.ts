@@ -9,7 +9,10 @@ export interface RunStreamStart {
   readonly threadId: string;
   readonly runId: string;
   readonly attempt: number;
-  /** Start number (`starts`) in the thread. Thread sequence numbers of the attempt begin at this times 2^32. */
+  /**
+   * Number of this start in the thread (`starts`). Thread sequence numbers of the attempt begin at this number times
+   * 2^32.
+   */
   readonly threadStart: number;
   /** Whether events are stored so that clients can resume the stream (`stream_resumable`). */
   readonly kept: boolean;
@@ -41,23 +44,23 @@ export interface RunEnd {
   readonly graph_id?: string;
   /** Whether the graph is interrupted or stopped at a breakpoint. */
   readonly interrupted?: boolean;
-  /** Open interrupts by task id; omitted if they are large, and then read from `agents.final_values`. */
+  /** Open interrupts by task id. Omitted if they are large; readers then read them from `agents.final_values`. */
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
   /** The failure of the run, as clients see it. */
   readonly error?: { readonly error: string; readonly message: string };
-  /** The failure, if no event reported it because its process had died. There is no feedback then. */
+  /** The failure, if no event reported it because the process of the run had died. `feedback` is then omitted. */
   readonly unsaid?: { readonly error: string; readonly message: string };
   /** Feedback links by feedback key, if the request asked for them. */
   readonly feedback?: Readonly<Record<string, string>> | undefined;
-  /** The final state; omitted if it is large, and then read from `agents.final_values`. */
+  /** The final state. Omitted if it is large; readers then read it from `agents.final_values`. */
   readonly values?: unknown;
 }
 
 export interface StreamPublisher {
   open(start: RunStreamStart): RunStreamWriter;
   /**
-   * Publishes the end of a run whose final state is committed. Idempotent, from any process: the end follows every
-   * event of its attempt, and a repeat is identical in every field.
+   * Publishes the end of a run whose final state is committed. Any process may repeat the call: the end follows every
+   * event of its attempt, and a repeated end is identical in every field.
    *
    * @throws errors of the log.
    */
@@ -68,8 +71,8 @@ export interface StreamPublisher {
 export type StreamedEvent = Omit<StreamEvent, 'deploymentId' | 'threadId' | 'kept' | 'expiresAtMicros'>;
 
 /**
- * Where a reader starts: `start` with stored events and those in the ring buffer of this process; `now` with events
- * that arrive after the reader has attached; or after an event.
+ * Where a reader starts. `start`: at the oldest event that is stored or in the ring buffer of this process. `now`: at
+ * the first event that arrives after the reader has attached. An object: after the event with these numbers.
  */
 export type RunReadFrom = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
 export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
@@ -87,8 +90,8 @@ export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
  */
 export interface StreamReader extends AsyncIterable<StreamedEvent> {
   /**
-   * Returns the next event without waiting, to read events in batches. Call it only between two steps of the iteration.
-   * Undefined: continue with the iteration.
+   * Returns the next event without waiting, to read events in batches. If it returns undefined, continue with the
+   * iteration. Call it only between two steps of the iteration.
    */
   ready?(): StreamedEvent | undefined;
   /**
