@@ -14,7 +14,7 @@ interface AttemptContext {
   readonly loaded: LoadedGraph;
   readonly graph: CompiledGraph;
   readonly saver: ThreadSaver;
-  /** The config that the graph instance was created with: {@link buildConfig} the job. */
+  /** The config that the graph instance was created with, as {@link buildConfig} returns it for the job. */
   readonly config: object;
   /** Sends a warning event to the readers of the run. */
   readonly warn: (message: string) => void;
@@ -23,7 +23,7 @@ interface AttemptContext {
 /**
  * Computes the input and options that LangGraph receives for an attempt. It also detects conditions that LangGraph
  * ignores silently: unknown nodes, a missing checkpoint, a breakpoint at which an earlier attempt died, and a resume
- * value that an earlier attempt used.
+ * value that an earlier attempt has already used.
  *
  * @returns undefined if the run is already at a breakpoint and must stop there.
  * @throws GRAPH_NODE_UNKNOWN, CHECKPOINT_NOT_FOUND, and errors of the graph and its saver.
@@ -48,7 +48,7 @@ export async function beginAttempt(
   return { input: null, options: { ...buildConfig({ ...job, start: { kind: 'continue' } }), ...buildOptions(job) } };
 }
 
-/** The config of a run in the form of LangGraph. */
+/** Converts the config of a run to the form that LangGraph expects. */
 export function buildConfig({ kwargs, start, threadId, runId, graphId, assistantId, attempt }: Job) {
   const from = startCheckpoint(start);
   const ids = { run_id: runId, graph_id: graphId, assistant_id: assistantId };
@@ -64,13 +64,19 @@ export function buildConfig({ kwargs, start, threadId, runId, graphId, assistant
   };
 }
 
-/** Excluded names: internals of LangGraph, ids of one checkpoint, and the auth user, which may hold credentials. */
+/**
+ * Configurable values that are not copied to checkpoints: internals of LangGraph, ids of one checkpoint, and the auth
+ * user, which may contain credentials.
+ */
 const notInCheckpoints = new Set([
   ...['run_id', 'thread_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
   'langgraph_auth_user',
 ]);
 
-/** Metadata of each checkpoint of a run: the run's metadata and configurable values. Clients filter a history by them. */
+/**
+ * Returns the run's metadata and configurable values. Each checkpoint stores them, so that clients can filter a
+ * history.
+ */
 export function checkpointMetadata({ kwargs }: Job): Record<string, unknown> {
   const { configurable = {}, metadata } = kwargs.config;
   const shown = Object.entries(configurable).filter(([name]) => !name.startsWith('__') && !notInCheckpoints.has(name));
@@ -107,10 +113,10 @@ function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: Compil
 }
 
 /**
- * Whether an earlier attempt used the resume value already. That attempt may have reached the next interrupt, inside a
- * subgraph or inside one node, without a new checkpoint on the thread; LangGraph would then take a repeated value as
- * the answer to the next interrupt. Several values that are keyed by interrupt id are always repeated: some may be
- * unused, and the ids prevent a wrong match.
+ * Whether an earlier attempt has already used the resume value. That attempt may have reached the next interrupt,
+ * inside a subgraph or inside one node, without a new checkpoint on the thread. LangGraph would then use the same value
+ * as the answer to the next interrupt. Several values that are keyed by interrupt id are always passed again, because
+ * some may be unused and the ids prevent a wrong match.
  */
 async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver: ThreadSaver): Promise<boolean> {
   const resume = kwargs.command?.resume ?? undefined;
@@ -120,18 +126,22 @@ async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver
   return saver.hideConsumedResume(threadId);
 }
 
-/** The requested checkpoint; undefined if the attempt starts from the head or without state. */
+/** Returns the requested checkpoint; undefined if the attempt starts from the head or without state. */
 function startCheckpoint(start: Job['start']): CheckpointChoice | undefined {
   return start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
 }
 
-/** The thread, and the checkpoint if any, that the attempt starts from. */
+/** Returns a config with the thread and, if one was requested, the checkpoint that the attempt starts from. */
 function buildStartConfig({ start, threadId }: Job) {
   const { checkpoint_id } = startCheckpoint(start) ?? {};
   return { configurable: { thread_id: threadId, ...(checkpoint_id !== undefined && { checkpoint_id }) } };
 }
 
-/** LangGraph silently starts from an empty state if the given checkpoint does not exist. @throws CHECKPOINT_NOT_FOUND */
+/**
+ * Checks that the requested checkpoint exists, because LangGraph silently starts from an empty state if it does not.
+ *
+ * @throws CHECKPOINT_NOT_FOUND
+ */
 async function requireCheckpoint({ start, threadId }: Job, saver: ThreadSaver): Promise<void> {
   const from = startCheckpoint(start);
   if (from?.checkpoint_id === undefined) return;
@@ -143,9 +153,9 @@ async function requireCheckpoint({ start, threadId }: Job, saver: ThreadSaver): 
 
 /**
  * Executes `goto: '__end__'`: applies `update` if given, then ends the graph on the thread, so that no node is next.
- * LangGraph ignores this `goto` as a run command. Repeating the call without the update is harmless.
+ * LangGraph ignores this `goto` in the command of a run. Repeating the call without the update is harmless.
  *
- * @param config Config of the run, with the checkpoint to continue from; without one, the head.
+ * @param config Config of the run. If it names no checkpoint, the graph continues from the head of the thread.
  * @throws errors of the graph and its saver.
  */
 async function goToEnd(graph: CompiledGraph, config: object, update: RunCommand['update']): Promise<void> {

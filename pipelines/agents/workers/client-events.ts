@@ -17,7 +17,9 @@ const chunkTypes: Readonly<Record<string, string>> = {
   function: 'FunctionMessageChunk',
 };
 
-/** Converts event data to the form for clients: LangGraph internals are removed from the configs of checkpoints. */
+/**
+ * Converts event data to the form that clients receive. Removes LangGraph internals from the configs of checkpoints.
+ */
 export function clientEvent(mode: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null) return data;
   if (mode === 'checkpoints') return convertCheckpoint(data);

@@ -22,7 +22,7 @@ export function eventChunk({ mode, event, namespace, data }: Streamed, maxBytes:
   return errorChunk('EventTooLarge', message);
 }
 
-/** A `warning` event, sent in every stream mode: a part of the request has no effect. */
+/** Creates a `warning` event, which reports in every stream mode that a part of the request has no effect. */
 export function warningChunk(message: string): Chunk {
   return { mode: 'warning', event: 'warning', namespace: '', data: Buffer.from(JSON.stringify({ message })) };
 }

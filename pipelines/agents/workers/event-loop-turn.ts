@@ -14,7 +14,10 @@ export class EventLoopTurn {
   #next: Promise<void> | undefined;
   #begin: () => void = () => undefined;
 
-  /** @param maxMs Short enough that the process still counts as responsive. */
+  /**
+   * @param maxMs Maximum interval in milliseconds. It must be shorter than the silence after which the front kills the
+   * process.
+   */
   constructor(maxMs: number) {
     this.#maxMs = maxMs;
   }

@@ -24,14 +24,14 @@ export interface JobDeps {
   readonly storeFor: StoreFor;
   readonly maxEventBytes: number;
   readonly events: SendWindow;
-  /** Aborted to stop the run. The abort reason is the kind of the outcome, or the error that the run fails with. */
+  /** Stops the run when it is aborted. The abort reason is the kind of the outcome, or the error that fails the run. */
   readonly stop: AbortController;
   readonly turn: EventLoopTurn;
 }
 
 /**
- * Executes one attempt in this process. Never rejects. If a graph continues after its abort, its writes are refused,
- * because the lease ends with the run.
+ * Executes one attempt in this process. Never rejects. If a graph continues after its abort, the database refuses its
+ * writes, because the lease ends with the run.
  */
 export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   const { saverFor, events, stop } = deps;
@@ -97,7 +97,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   }
 }
 
-/** An abort with an error fails the run, for example STREAM_BUFFER_FULL. */
+/** Returns the outcome of an aborted run. An abort with an error, for example STREAM_BUFFER_FULL, fails the run. */
 function outcomeOfAbort(reason: unknown): RunOutcome {
   if (reason instanceof Error) return { kind: 'failed', ...describe(reason) };
   return { kind: reason as 'cancelled' | 'timeout' | 'fenced' };

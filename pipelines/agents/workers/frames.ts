@@ -25,8 +25,8 @@ export const pipeDescriptor = 3;
 const mib = 1024 * 1024;
 
 /**
- * Limits of messages from a worker. The front parses heads, which may hold open interrupts, but only scans bodies
- * (events, state).
+ * Limits of messages from a worker. The front parses the head of a message, which may contain open interrupts. It only
+ * scans the body (events, state).
  */
 export function limitsOfWorker(maxEventBytes: number): FrameLimits {
   return { headBytes: 32 * mib, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };

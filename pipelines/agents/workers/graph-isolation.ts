@@ -7,9 +7,11 @@ import { type AccountSource, openProcessAccounts } from '../../../infra/isolatio
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 
 export interface GraphIsolation {
-  /** Operating-system accounts for processes that run project code. Absent: they run under the account of Runlake. */
+  /**
+   * Operating-system accounts for processes that run project code. If absent, they run under the account of Runlake.
+   */
   readonly accounts: AccountSource | undefined;
-  /** Describes the isolation; completes the sentence "graph code has …". */
+  /** Describes the isolation. The text completes the sentence "graph code has …". */
   readonly words: string;
   close(): Promise<void>;
 }
@@ -18,8 +20,8 @@ export interface GraphIsolation {
 const privateNames = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
 
 /**
- * Decides whether each process that runs project code gets an operating-system account of its own: by
- * RUNLAKE_AGENTS_ISOLATION, and by a trial process.
+ * Decides whether each process that runs project code gets an operating-system account of its own. The decision depends
+ * on RUNLAKE_AGENTS_ISOLATION and on whether a trial process is isolated.
  *
  * @throws GRAPH_CODE_NOT_ISOLATED if isolation is required but not possible.
  */

@@ -6,11 +6,11 @@
  * No message of a worker makes the front throw (`worker-child.ts`).
  *
  *   1. The front spawns the process and sends `setup`. The process has `loadTimeoutMs` to import all graphs.
- *   2. Each message, heartbeats included, proves that the event loop of the worker turns. After `silentMs` without a
- *      message the front kills the process.
+ *   2. Each message, including heartbeats, proves that the event loop of the worker is not blocked. After `silentMs`
+ *      without a message the front kills the process.
  *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses,
  *      or too many messages end the process with blame `self`.
- *   4. After the exit `onExit` receives blame and reason. No message is delivered afterwards.
+ *   4. After the process has exited, the front calls `onExit` with blame and reason. It delivers no message afterwards.
  */
 import { fileURLToPath } from 'node:url';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
@@ -27,7 +27,7 @@ export interface GraphWorkerOptions {
   readonly folder: string;
   /** The complete environment of graph code. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Source of operating-system accounts for workers. Absent: the worker runs under the account of Runlake. */
+  /** Source of operating-system accounts for workers. If absent, the worker runs under the account of Runlake. */
   readonly accounts?: AccountSource | undefined;
   readonly heapMegabytes: number | undefined;
   readonly silentMs: number;
@@ -51,7 +51,7 @@ export interface WorkerExit {
 
 /** Signals that come from outside the process; the process itself causes all others. */
 const externalSignals = new Set(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
-/** Maximum messages between two checks (at most one second). Excludes `chunks`, which the send window limits. */
+/** Maximum messages between two checks (at most one second), without `chunks`, which the send window limits. */
 const maxMessages = 20_000;
 
 export class GraphWorker {

@@ -41,7 +41,7 @@ const refusal = closed({
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
 const interrupt = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
-/** `values` of an outcome is sent as the body. */
+/** The head of an outcome. Its `values` are sent as the body of the frame. */
 const outcome = Type.Union([
   closed({
     kind: Type.Literal('finished'),

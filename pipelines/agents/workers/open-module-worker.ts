@@ -8,7 +8,7 @@ const loadTimeoutMs = 120_000;
 
 export interface ModuleWorkerOptions {
   readonly part: keyof typeof locations;
-  /** The part of the worker setup that belongs to the module. */
+  /** The part of the worker setup that names the module and the server URL for its code. */
   readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app' | 'serverUrl'>;
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
   readonly environment: Readonly<Record<string, string>>;

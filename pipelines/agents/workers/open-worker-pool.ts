@@ -1,11 +1,12 @@
 /**
  * The pool of worker processes that run graph code, and the scheduling of runs on them.
  *
- * Invariant: a worker executes at most `runsPerWorker` runs plus a quarter (the extra slots). An exclusive run
- * (`alone`) shares its worker with no other run. The front keeps its own record of each run, which survives the end of
- * the worker.
+ * Invariant: a worker executes at most `runsPerWorker` runs, and a quarter more for the extra slots. An exclusive run
+ * (`alone`) shares its worker with no other run. The front has its own record of each run, which does not depend on the
+ * worker.
  *
- *   1. The pool starts one query worker and `workers` run workers together. It is open when each has imported every graph.
+ *   1. The pool starts one query worker and `workers` run workers at the same time. It is open when all of them have
+ *      imported every graph.
  *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs
  *      and no code of earlier runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and
  *      stops it afterwards.
@@ -28,12 +29,12 @@ import type { WorkerPool } from './worker-pool.ts';
 
 export interface WorkerPoolOptions {
   readonly file: GraphsFile;
-  /** Number of run workers. 0: this process executes no runs. */
+  /** Number of run workers. If 0, this process executes no runs. */
   readonly workers: number;
   /** Whether to start a query worker. Default: true. */
   readonly runsQueries?: boolean;
   readonly runsPerWorker: number;
-  /** Postgres connection for workers. Absent: each worker keeps state in its own memory. */
+  /** Postgres connection for workers. If absent, each worker keeps state in its own memory. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
   /** Environment variables that graph code may read; `env` of the langgraph.json overrides them. */
   readonly environment: Readonly<Record<string, string>>;
@@ -47,7 +48,7 @@ export interface WorkerPoolOptions {
   readonly logger: Logger;
   /** Heap limit of a worker. Default: the default of Node. */
   readonly heapMegabytes?: number | undefined;
-  /** Default 120,000. */
+  /** Default: 120,000 ms. */
   readonly loadTimeoutMs?: number;
 }
 
@@ -59,10 +60,10 @@ export interface OpenWorkerPool extends WorkerPool {
 }
 
 const windowBytes = 4 * 1024 * 1024;
-/** Maximum bytes of an event's mode, name and namespace; they count towards its cost. */
+/** Maximum bytes of an event's mode, name and namespace, which are part of its cost. */
 const maxNameBytes = 16 * 1024;
 const heartbeatMs = 1_000;
-/** Maximum consecutive processes that end before they are ready, for a reason other than a graph. */
+/** Maximum number of consecutive processes that end before they are ready for a reason other than a graph. */
 const maxFailedStarts = 3;
 const stopping = 'the agent server stops';
 

@@ -83,7 +83,7 @@ export class Outbox {
   }
 }
 
-/** Returns the message to send in place of one that exceeds the limits of the front. */
+/** Returns the message to send in place of a message that exceeds the limits of the front. */
 function replaceTooLarge(message: FromWorker, sizes: ErrorParameters): FromWorker {
   const refusal = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
   switch (message.kind) {

@@ -39,7 +39,7 @@ export function packChunks(chunks: readonly Chunk[]): PackedChunks {
   return { chunkGroups, bytes: Buffer.concat(data) };
 }
 
-/** Cost of the chunks in the send window, computed without unpacking them. */
+/** Computes the cost of packed chunks in the send window, without unpacking them. */
 export function packedCost({ chunkGroups, bytes }: PackedChunks): number {
   let cost = bytes.byteLength;
   for (const [mode, event, namespace, chunks] of chunkGroups) {
@@ -49,7 +49,7 @@ export function packedCost({ chunkGroups, bytes }: PackedChunks): number {
 }
 
 /**
- * Validates chunks from a worker: each is JSON text on one line, of at most `maxEventBytes`.
+ * Validates chunks from a worker: each must be JSON text on one line, of at most `maxEventBytes`.
  *
  * @throws WORKER_PROTOCOL_VIOLATED
  */

@@ -8,10 +8,10 @@ export interface ParentPipe {
 
 /**
  * Opens the worker's end of the pipe to the front, which spawned this process as a `WorkerChild`. The process exits
- * when the pipe closes, which happens at the latest when the front ends.
+ * when the pipe closes, at the latest when the front ends.
  */
 export function openParentPipe(onMessage: (message: unknown) => void): ParentPipe {
-  // Bound now, because project code may replace `process.exit` later.
+  // Bind `process.exit` now, because project code may replace it later.
   const exit = process.exit.bind(process);
   const pipe = new Socket({ fd: pipeDescriptor, readable: true, writable: true });
   const reader = new FrameReader(limitsOfFront, ({ head }) => onMessage(JSON.parse(head.toString('utf8'))));

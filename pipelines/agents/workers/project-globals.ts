@@ -36,7 +36,10 @@ type Sender = Readonly<Record<string, string>>;
 const senders = new Map<string, Sender>();
 const currentHandle = new AsyncLocalStorage<string>();
 
-/** Runs `work`. Its calls to this server use the credentials of `headers` until `onEnd` reports the end of the request. */
+/**
+ * Runs `work`. Its calls to this server use the credentials in `headers` until the function that `onEnd` receives is
+ * called.
+ */
 export function actingFor<Result>(
   headers: IncomingHttpHeaders,
   onEnd: (forget: () => void) => void,
@@ -62,7 +65,7 @@ class OwnUrl extends String {
   }
 }
 
-/** Directs a call to this server, regardless of the host in its URL, and finds its sender. */
+/** Returns the URL of a call, with its host replaced by that of this server, and the sender of the call. */
 function resolveOwn(input: unknown, serverUrl: string): { readonly url: URL; readonly sender: Sender | undefined } {
   const url = new URL(input instanceof Request ? input.url : String(input), serverUrl);
   const sender = senders.get(url.username || (currentHandle.getStore() ?? ''));
@@ -118,7 +121,7 @@ function formatLine(level: string, message: unknown, meta: readonly unknown[]): 
   try {
     return JSON.stringify(line);
   } catch {
-    // Not serialisable as JSON, for example a cyclic value.
+    // The value cannot be encoded as JSON, for example because it is cyclic.
     return JSON.stringify({ level, message: inspect(message), meta: inspect(meta) });
   }
 }

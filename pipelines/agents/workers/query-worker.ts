@@ -26,9 +26,10 @@ const queryTimeoutMs = 30_000;
  * Invariant: each query is settled once: with its answer, its error or a timeout.
  *
  *   1. A query waits in the queue for at most two seconds.
- *   2. It is sent to the worker when fewer than 16 queries are in flight, and has 30 s to be answered.
- *   3. If the worker ends, a query that was the only one in flight fails as the cause; several fail with
- *      GRAPH_WORKER_BUSY, which is retryable.
+ *   2. It is sent to the worker when fewer than 16 queries are in flight. It times out if the worker does not answer
+ *      within 30 s.
+ *   3. If the worker ends while one query is in flight, that query fails as the cause. If several queries are in
+ *      flight, they fail with GRAPH_WORKER_BUSY, which is retryable.
  */
 export class QueryWorker {
   readonly #worker: SupervisedWorker;
@@ -73,7 +74,7 @@ export class QueryWorker {
 
   /**
    * Resolves with the answer as JSON text. @throws GRAPH_WORKER_BUSY, GRAPH_FAILED, and the error that the worker
-   * answers with.
+   * returns.
    */
   ask(request: GraphRequest): Promise<string> {
     if (this.#closed) return Promise.reject(runlakeError('GRAPH_WORKER_BUSY'));

@@ -2,20 +2,22 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/
 import type { Refusal } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
-/** Converts the error of a query to a message: errors of the catalogue as they are, others as a failure of project code. */
+/**
+ * Converts the error of a query to a message. An error that is not in the catalogue becomes a failure of project code.
+ */
 export function toRefusal(request: GraphRequest, error: unknown): Refusal {
   if (isRunlakeError(error)) return { code: error.code, params: error.parameters };
   return toFailure(request, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
-/** The refusal for a query at which project code failed: GRAPH_FAILED or STORE_EMBEDDER_UNUSABLE. */
+/** Returns the refusal of a query during which project code failed: GRAPH_FAILED or STORE_EMBEDDER_UNUSABLE. */
 export function toFailure(request: GraphRequest, reason: string): Refusal {
   if (request.kind === 'embed') return { code: 'STORE_EMBEDDER_UNUSABLE', params: { reason } };
   const graph = 'thread' in request ? request.thread.graphId : request.graphId;
   return { code: 'GRAPH_FAILED', params: { graph, reason } };
 }
 
-/** Restores the error of the catalogue. */
+/** Converts a refusal back to the error of the catalogue. */
 export function toRunlakeError({ code, params }: Refusal): RunlakeError {
   return runlakeError(code, params);
 }

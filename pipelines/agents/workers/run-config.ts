@@ -1,7 +1,7 @@
 import { Command, Send } from '@langchain/langgraph';
 import type { CheckpointChoice, GraphConfig, RunCommand } from '../runs/run.ts';
 
-/** Converts the config of a run, an assistant or a query to the form of LangChain. */
+/** Converts the config of a run, an assistant or a query to the form that LangChain expects. */
 export function toLibraryConfig(
   config: GraphConfig,
   added: { readonly threadId?: string; readonly checkpoint?: CheckpointChoice; readonly configurable?: object },
@@ -24,15 +24,16 @@ export function toLibraryConfig(
 }
 
 /**
- * Graph code may pass its own config on. Names with this prefix are LangGraph internals whose values cannot be serialised.
+ * Removes LangGraph internals, whose values cannot be serialised. A config contains them if graph code passes its own
+ * config on.
  */
 function withoutInternals(configurable: object = {}): object {
   return Object.fromEntries(Object.entries(configurable).filter(([name]) => !name.startsWith('__pregel_')));
 }
 
 /**
- * Converts a command of a request. A `goto` may be `{node, input}` of the API or `{node, args, timeout}` as LangGraph
- * serialises it.
+ * Converts the command of a request. A `goto` may be `{node, input}`, as the API defines it, or `{node, args,
+ * timeout}`, as LangGraph serialises it.
  */
 export function toLibraryCommand({ update, resume, goto }: RunCommand): Command {
   return new Command({

@@ -6,7 +6,7 @@ export interface RunFeedOptions {
   readonly limitBytes: number;
   /** Called with the cost of each batch after `take` has settled. */
   readonly acknowledge: (bytes: number) => void;
-  /** Called once, when `take` rejects. All later chunks are dropped. */
+  /** Called once, when `take` rejects. The feed drops all later chunks. */
   readonly failed: () => void;
 }
 
@@ -32,7 +32,7 @@ export class RunFeed {
     return this.#broken;
   }
 
-  /** Counts the cost of chunks that arrived. @returns whether the worker was allowed to send them. */
+  /** Adds the cost of chunks that arrived. @returns whether the worker was allowed to send them. */
   admit(bytes: number): boolean {
     this.#unacknowledgedBytes += bytes;
     return this.#unacknowledgedBytes <= this.#options.limitBytes;

@@ -16,17 +16,17 @@ interface Streaming extends CompiledGraph {
 }
 
 /**
- * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order. Call it once at a time for
- * one instance of a graph.
+ * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order. Calls for the same instance
+ * of a graph must not overlap.
  *
  * `stream` pipes the output of a graph through three internal streams. An error of the graph drops the chunks that are
- * buffered in them, and for a small chunk they cost more than all other work on it. This function therefore consumes
+ * buffered in them, and for a small chunk these streams cost more than all other work. This function therefore consumes
  * the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and context
  * and handles the abort signal.
  *
- * Risk: `_streamIterator` is private, and a graph brings its own version of the library. A version whose `stream` does
- * not call it streams through `stream` itself, with the disadvantages above. `run-graph.test.ts` and
- * `library-versions.test.ts` fail then.
+ * Risk: `_streamIterator` is private, and a graph brings its own version of the library. If `stream` of a version does
+ * not call `_streamIterator`, chunks pass through `stream` with the disadvantages above, and `run-graph.test.ts` and
+ * `library-versions.test.ts` fail.
  *
  * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and slows down as it
  * grows. If `turn` returns a promise, the function awaits it to yield the event loop.

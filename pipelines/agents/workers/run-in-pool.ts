@@ -9,9 +9,9 @@ export class RunInPool {
   readonly feed: RunFeed;
   readonly onChildRuns: ((traced: TracedRuns) => void) | undefined;
   readonly outcome: Promise<RunOutcome>;
-  /** Set when the run was cancelled or timed out. It is then the outcome even if the process dies. */
+  /** Set when the run was cancelled or timed out. The value is then the outcome of the run even if the process dies. */
   stopping: 'cancelled' | 'timeout' | undefined;
-  /** The outcome was reported before the run ended in the worker; its code may still execute there. */
+  /** Whether the outcome was reported before the run ended in the worker. Its code may still execute there. */
   abandoned = false;
   readonly #timers: NodeJS.Timeout[] = [];
   #resolve!: (outcome: RunOutcome) => void;
@@ -50,7 +50,7 @@ export class RunInPool {
   async end(outcome: RunOutcome): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     await this.feed.settled();
-    // Events are missing from the log, so the run must not count as finished.
+    // If `take` has rejected, events are missing from the log, so the outcome must not be `finished`.
     this.#resolve(this.feed.broken && outcome.kind === 'finished' ? { kind: 'cancelled' } : outcome);
   }
 }

@@ -13,9 +13,11 @@ const stopTimeoutMs = 5_000;
  *
  * Invariant: a run is assigned to one worker, and its outcome is reported once.
  *
- *   1. `put` sends the run to the worker. 2. The worker sends chunks, then the outcome, and the run is removed.
- *   3. `stop` sends `cancel`. 4. If the run has not ended five seconds later, its outcome is reported anyway and the
- *      run is abandoned. The worker then accepts no further run and is killed as soon as all its other runs have ended.
+ *   1. `put` sends the run to the worker.
+ *   2. The worker sends chunks, then the outcome. The front then removes the run.
+ *   3. `stop` sends `cancel`.
+ *   4. If the run has not ended five seconds later, its outcome is reported anyway and the run is abandoned. The worker
+ *      then accepts no further run and is killed as soon as all its other runs have ended.
  *   5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker is to blame,
  *      the blame is `shared` if it had several runs, or if an earlier run was stopped or failed there, because nodes of
  *      that run may still execute.
@@ -24,10 +26,10 @@ export class RunWorker {
   readonly process: SupervisedWorker;
   readonly #runs = new Map<number, RunInPool>();
   readonly #onChange: () => void;
-  /** The worker has an exclusive run and accepts no other. */
+  /** Whether the worker has an exclusive run and accepts no other run. */
   #isExclusive = false;
   #retiring = false;
-  /** A run was stopped or failed in this process; its nodes may still execute. */
+  /** Whether a run was stopped or failed in this process. Its nodes may still execute. */
   #hasRemains = false;
 
   constructor(
@@ -74,7 +76,7 @@ export class RunWorker {
     return this.process.ready && !this.#isExclusive && !this.#retiring ? Math.max(0, max - this.#runs.size) : 0;
   }
 
-  /** The worker has no run, and no nodes of an earlier run can still execute. */
+  /** Whether the worker has no run and no nodes of an earlier run can still execute. */
   get isClean(): boolean {
     return this.#runs.size === 0 && !this.#hasRemains;
   }

@@ -6,13 +6,15 @@ import { type EarlyAcks, type Lease, LeasedSaver } from '../checkpoints/leased-s
 export type SaverFor = (lease?: Lease, early?: EarlyAcks) => SettlingSaver;
 
 export interface SettlingSaver extends BaseCheckpointSaver {
-  /** Of savers that acknowledge early: resolves when all writes are stored. @throws the error of a write that failed. */
+  /**
+   * For savers that acknowledge early. Resolves when all writes are stored. @throws the error of a write that failed.
+   */
   settled?(): Promise<void>;
-  /** Of persistent savers: whether a task of the thread has used a resume value of the run. */
+  /** For persistent savers. Resolves to whether a task of the thread has used a resume value of the run. */
   hasConsumedResume?(key: string): Promise<boolean>;
 }
 
-/** Without connections, all state is kept in the memory of this process. */
+/** Returns a function that creates savers. Without connections, savers keep all state in the memory of this process. */
 export function openSavers(connections: pg.Pool | undefined): SaverFor {
   if (connections === undefined) {
     const memory = new MemorySaver();

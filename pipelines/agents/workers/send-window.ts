@@ -2,17 +2,18 @@
  * Flow control for the events that a worker sends to the front: one send window per run.
  *
  * Invariant: a worker sends an event only while the unacknowledged events of its run cost less than the window, so the
- * last event sent may exceed it. Buffered events of all runs of the process cost at most `maxBufferedBytes`. Both add a
- * fixed cost per event, because the main cost of small events is objects, not bytes.
+ * last event that it sends may exceed the window. Buffered events of all runs of the process cost at most
+ * `maxBufferedBytes`. The cost of an event is its bytes plus a fixed amount, because the objects of a small event cost
+ * more than its bytes.
  *
- *   1. An event is sent if no event is buffered and the window has room; otherwise it is buffered.
+ *   1. An event is sent if no event is buffered and the window is not full; otherwise it is buffered.
  *   2. The front acknowledges events after the log has stored them; then the next buffered events are sent.
  *   3. If the buffers exceed the limit, the run with the largest buffer fails with STREAM_BUFFER_FULL.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/** Fixed cost of an event besides its data and names: its log record, and objects on both sides. */
+/** Fixed cost of an event in addition to its data and names: its log record, and objects in worker and front. */
 export const eventOverheadBytes = 256;
 
 export function eventCost({ mode, event, namespace, data }: Chunk): number {
@@ -48,7 +49,10 @@ export class SendBuffers {
 export interface SendWindowOptions {
   readonly windowBytes: number;
   readonly send: (chunk: Chunk) => void;
-  /** Called once, when the buffers exceed the limit and this window is the largest; its buffered events are dropped. */
+  /**
+   * Called once, when the buffers exceed the limit and this window has the largest buffer. Its buffered events are
+   * dropped.
+   */
   readonly onFull: (error: Error) => void;
 }
 

@@ -14,14 +14,16 @@ export async function readStoredState(graph: CompiledGraph, threadId: string): P
   return { values: graphJson(values ?? {}), next: [...next], interrupts: collectInterrupts({ tasks, next }) };
 }
 
-/** The final state of a graph without a checkpointer: the last state that it streamed. Such a run cannot be resumed. */
+/**
+ * Converts the last state that a graph without a checkpointer streamed to its final state. Its run cannot be resumed.
+ */
 export function toStreamedState(values: unknown): StateOfRun {
   return { values: graphJson(values ?? {}), next: [], interrupts: {} };
 }
 
 /**
- * Open interrupts by task id, as plain JSON data. LangGraph also lists interrupts of tasks that were resumed while
- * other tasks of the step wait; they are excluded.
+ * Returns the open interrupts by task id, as plain JSON data. LangGraph also lists interrupts of tasks that were
+ * resumed while other tasks of the step wait; this function excludes those interrupts.
  */
 export function collectInterrupts({
   tasks,

@@ -1,11 +1,12 @@
 /**
- * Detects whether an earlier attempt of a run left it at a breakpoint (`interrupt_before`, `interrupt_after`).
- * LangGraph treats an attempt that continues from such a state as the resume and would skip the breakpoint. This module
- * applies LangGraph's own rule: a channel changed since the last interrupt, and one of the named nodes is next (before)
- * or executed last (after).
+ * Detects whether an earlier attempt of a run left the run at a breakpoint (`interrupt_before`, `interrupt_after`).
+ * LangGraph would treat an attempt that continues from such a state as a resume and skip the breakpoint. This module
+ * applies LangGraph's own rule: a channel has changed since the last interrupt, and one of the named nodes is next
+ * (before) or was executed last (after).
  *
- * Risk: no public API tells whether a graph is at a breakpoint. The member `__interrupt__` of `versions_seen` is private,
- * and a graph brings its own version of the library. `library-versions.test.ts` fails if a version stores it otherwise.
+ * Risk: no public API returns whether a graph is at a breakpoint. The member `__interrupt__` of `versions_seen` is
+ * private, and a graph brings its own version of the library. `library-versions.test.ts` fails if a version stores this
+ * member differently.
  */
 import type { BaseCheckpointSaver, Checkpoint, CheckpointTuple } from '@langchain/langgraph-checkpoint';
 import type { CheckpointConfig, CompiledGraph } from '../graphs/compiled-graph.ts';
@@ -19,7 +20,7 @@ interface Stops {
 }
 
 /**
- * Whether the root graph is at a breakpoint. The head of the thread must belong to the run.
+ * Whether the root graph is at a breakpoint. The run must have written the head of the thread.
  *
  * @throws errors of the saver.
  */
@@ -37,11 +38,11 @@ export async function stoppedAtHead(
 }
 
 /**
- * Returns the checkpoint namespaces of subgraphs that an earlier attempt of the run left at a breakpoint they were
- * compiled with. Heads that an earlier run left are excluded, because this run resumes them. Undeclared subgraphs,
- * which a node calls from its own code, are excluded, because LangGraph does not expose their state.
+ * Returns the checkpoint namespaces of subgraphs that an earlier attempt of the run left at a breakpoint that they were
+ * compiled with. Excludes subgraphs whose head an earlier run wrote, because this run resumes them. Excludes undeclared
+ * subgraphs, which a node calls from its own code, because LangGraph does not expose their state.
  *
- * @param from The thread, and the checkpoint if any, that the attempt starts from.
+ * @param from the thread and, if one was requested, the checkpoint that the attempt starts from.
  * @throws errors of the saver.
  */
 export async function stoppedWithin(
@@ -78,7 +79,7 @@ export async function stoppedWithin(
   return found;
 }
 
-/** `graph` is the root graph, which finds subgraphs by their namespaces. */
+/** Whether `head` is at a breakpoint. `graph` is the root graph, which finds subgraphs by the namespace in `config`. */
 async function isStop(
   graph: CompiledGraph,
   head: CheckpointTuple,
@@ -110,7 +111,10 @@ function changedSinceStop({ channel_versions, versions_seen }: Checkpoint): bool
   });
 }
 
-/** `*` excludes `__start__`, the hidden node that writes the input. */
+/**
+ * Whether `nodes` contains one of `names`. `*` matches all nodes except `__start__`, the hidden node that writes the
+ * input.
+ */
 function includesAny(nodes: Nodes, names: readonly string[]): boolean {
   return names.some((name) => (nodes === '*' ? name !== '__start__' : nodes.includes(name)));
 }
@@ -120,7 +124,8 @@ function getConfigurable(state: object | undefined): CheckpointConfig['configura
 }
 
 /**
- * The namespace of a subgraph with `checkpointer: true`, which keeps its state across calls: the namespace without task ids.
+ * Removes the task ids from a namespace. The result is the namespace of a subgraph with `checkpointer: true`, which
+ * keeps its state across calls.
  */
 function withoutTasks(namespace: string): string {
   return namespace

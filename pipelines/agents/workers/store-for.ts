@@ -6,7 +6,7 @@ import type { StoreRules } from '../store/store-item.ts';
 /** Returns the store of a deployment, for graphs without a store of their own. */
 export type StoreFor = (deploymentId: string) => BaseStore;
 
-/** Without connections, items are kept in the memory of this process. */
+/** Returns a function that finds stores. Without connections, stores keep items in the memory of this process. */
 export function openStores(connections: pg.Pool | undefined, rules: StoreRules): StoreFor {
   const stores = new Map<string, BaseStore>();
   return (deploymentId) => {

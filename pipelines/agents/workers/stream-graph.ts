@@ -3,7 +3,7 @@ import { protocolMode } from '../protocol/protocol-mode.ts';
 import { type GraphOptions, runGraph, type Take } from './run-graph.ts';
 import { streamProtocol } from './stream-protocol.ts';
 
-/** One event of a graph in a requested stream mode, not serialised yet. */
+/** One event of a graph in a requested stream mode, before it is serialised. */
 export interface Streamed {
   readonly mode: string;
   readonly event: string;
@@ -17,7 +17,7 @@ export interface StreamRequest {
   readonly runId: string;
   /** Config and abort signal of the run, and further options of `stream`. */
   readonly options: GraphOptions;
-  /** Yields the event loop if the returned promise is awaited; returns undefined if that is not due. */
+  /** Returns a promise that the caller must await to yield the event loop; undefined if it need not yield yet. */
   readonly turn?: (() => Promise<void> | undefined) | undefined;
   /** LangChain callback handler for all child runs. */
   readonly handler?: object | undefined;
@@ -28,9 +28,9 @@ const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'che
 
 /**
  * Runs a graph and passes its events to `take` in the stream modes of the API. Mode `messages-tuple` is LangGraph's
- * `messages`. Mode `messages` is derived from it and from the states. Mode `events` covers all child runs and is the
- * only one that needs the slower `streamEvents`. If the graph has no checkpointer, the states of the root graph are
- * passed under mode `''`, for the outcome.
+ * `messages`. Mode `messages` is derived from `messages-tuple` and from the states. Mode `events` contains events of
+ * all child runs and is the only mode that needs the slower `streamEvents`. If the graph has no checkpointer, the
+ * states of the root graph are passed under mode `''`; the outcome of the run contains the last of them.
  *
  * Graphs stream many small events, so `take` is synchronous to keep the cost per event low.
  *
@@ -85,7 +85,7 @@ export async function streamGraph(
   }
   const callbacks = handler && { callbacks: [handler] };
   for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
-    // Chunks of the root graph belong to the other modes. Like the reference server, mode `events` omits them.
+    // Chunks of the root graph are events of the other modes. Like the reference server, mode `events` omits them.
     if (event.event === 'on_chain_stream' && event.run_id === runId) {
       if (Array.isArray(event.data.chunk)) takeEach(translate(event.data.chunk));
     } else take({ mode: 'events', event: 'events', namespace: '', data: event });
@@ -95,9 +95,9 @@ export async function streamGraph(
 }
 
 /**
- * Returns options under which the handler receives all child runs. LangGraph initialises handlers passed in the options
- * for every event, and handlers in the config of the graph only once. So the handler is put into the config of the
- * graph if that has no callbacks.
+ * Returns options with which the handler receives all child runs. LangGraph initialises a handler in the options for
+ * every event, but a handler in the config of the graph only once. So this function adds the handler to the config of
+ * the graph, unless that config has callbacks.
  */
 function withHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
   if (handler === undefined) return options;
@@ -106,7 +106,7 @@ function withHandler(graph: CompiledGraph, options: GraphOptions, handler: objec
   return options;
 }
 
-/** A complete message, or a chunk of one, as graphs stream them. */
+/** A complete message or a chunk of a message, as graphs stream it. */
 interface StreamedMessage {
   readonly id?: string;
   concat?(chunk: unknown): unknown;

@@ -21,7 +21,7 @@ interface StreamedInterrupt {
  * Runs a graph and passes the events of the event-stream protocol to `take`. Values, updates, custom, tasks and tools
  * keep their stream modes. Messages (as content blocks), checkpoints, lifecycle events of subgraphs and interrupts use
  * the mode of the protocol, each with data `{node?, data}`. If the graph has no checkpointer, the states of the root
- * graph are passed under mode `''`. The executor emits the lifecycle events of the run itself.
+ * graph are passed under mode `''`. The executor emits the lifecycle events of the run.
  */
 export async function streamProtocol(
   graph: CompiledGraph,
@@ -89,7 +89,9 @@ function protocolEvent(
   return { mode: protocolMode, event, namespace: namespace.join('|'), data: { ...(node && { node }), data } };
 }
 
-/** Returns interrupts that were not reported before: a subgraph and all its parents stream the same interrupt. */
+/**
+ * Returns interrupts that were not reported before, because a subgraph and all its parents stream the same interrupt.
+ */
 function* newInterrupts(mode: string, payload: unknown, reported: Set<string>) {
   if (mode !== 'values' && mode !== 'updates') return;
   if (typeof payload !== 'object' || payload === null || !('__interrupt__' in payload)) return;

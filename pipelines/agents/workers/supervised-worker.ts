@@ -18,15 +18,19 @@ export interface SupervisedWorkerHooks {
 
 const minBackoffMs = 100;
 const maxBackoffMs = 10_000;
-/** A process that ran this long is restarted without backoff. */
+/** A process that ran at least this long is restarted without backoff. */
 const healthyAfterMs = 5_000;
 
 /**
  * Supervises one worker process: restarts it whenever it ends.
  *
- * Invariant: at most one process at a time, none after `stop` has resolved. 1. A process is launched. 2. It becomes
- * ready and works. 3. It ends, and `onExit` is called. 4. A new process is launched: at once, or, after a short life,
- * with a backoff of 0.1 s that doubles to 10 s.
+ * Invariant: at most one process exists at a time, and none after `stop` has resolved.
+ *
+ *   1. The supervisor launches a process.
+ *   2. The process becomes ready and works.
+ *   3. The process ends, and the supervisor calls `onExit`.
+ *   4. The supervisor launches a new process. The first restart is immediate. Each further restart follows a backoff of
+ *      0.1 s that doubles up to 10 s, until a process has run for five seconds.
  */
 export class SupervisedWorker {
   readonly #options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onExit'>;
@@ -61,7 +65,7 @@ export class SupervisedWorker {
     this.#worker?.kill(blame, reason);
   }
 
-  /** Kills the process and starts no other. Resolves when the process has ended. */
+  /** Kills the process and starts no new one. Resolves when the process has ended. */
   stop(reason: string): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#restartTimer);

@@ -16,12 +16,12 @@ import type { SettlingSaver } from './saver-for.ts';
 /** The task id under which LangGraph stores writes without a task, such as a resume value that names no interrupt. */
 const noTask = '00000000-0000-0000-0000-000000000000';
 
-/** A subgraph throws this to signal an interrupt to LangGraph; it is not an error. */
+/** Creates the exception by which a subgraph signals an interrupt to LangGraph. It is not an error. */
 const createInterrupt = () => new GraphInterrupt();
 
 /**
- * Errors of failed writes. LangGraph awaits writes only at the end, so such an error may surface as an unhandled
- * rejection before.
+ * Errors of failed writes. LangGraph awaits writes only at the end of the run, so Node may report such an error as an
+ * unhandled rejection before that.
  */
 const failedWrites = new WeakSet<object>();
 
@@ -42,8 +42,8 @@ export class ThreadSaver extends BaseCheckpointSaver {
   #isAnswered = false;
 
   /**
-   * `blank`: threads appear to have no state until the first write. `onFailure` is called as soon as a write fails,
-   * which may be long before LangGraph reports the error.
+   * With `blank`, threads appear to have no state until the first write. `onFailure` is called as soon as a write
+   * fails, which may be long before LangGraph reports the error.
    */
   constructor(
     saver: Pick<SettlingSaver, 'hasConsumedResume'> & BaseCheckpointSaver,
@@ -58,8 +58,8 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   /**
-   * Marks subgraphs that are at a breakpoint, by namespace. They do not continue from their heads: reading the head of
-   * such a namespace throws the interrupt that LangGraph would throw there.
+   * Marks subgraphs that are at a breakpoint, by namespace, so that they do not continue from their heads. Reading the
+   * head of such a namespace throws the interrupt that LangGraph would throw at the breakpoint.
    */
   markInterrupted(namespaces: ReadonlySet<string>): void {
     this.#interrupted = namespaces;
@@ -68,7 +68,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   /**
    * If an earlier attempt of the run used its resume value, hides the stored value, so that LangGraph does not use it again.
    *
-   * @returns whether an earlier attempt used it.
+   * @returns whether an earlier attempt used the resume value.
    */
   async hideConsumedResume(threadId: string): Promise<boolean> {
     this.#isAnswered = (await this.#saver.hasConsumedResume?.(this.#key(threadId))) ?? false;

@@ -1,7 +1,7 @@
 /**
- * Preloaded (`--import`) by worker processes of TypeScript projects. The main thread of the worker installs the
- * TypeScript loader later, so that its own modules are imported without one. Threads and processes that graph code
- * starts inherit the option and need it at once.
+ * Worker processes of TypeScript projects preload this module (`--import`). Threads and processes that graph code
+ * starts inherit the option, and the module installs the TypeScript loader in them at once. The main thread of the
+ * worker installs the loader later, so that its own modules are imported without it.
  */
 import { fileURLToPath } from 'node:url';
 import { isMainThread } from 'node:worker_threads';

@@ -5,18 +5,18 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 export interface WorkerAccount {
   /** Connection URL of Postgres for worker processes. */
   readonly url: string;
-  /** Whether the account can access only rows of the deployment. */
+  /** Whether the account can access only the rows of the deployment. */
   readonly isBound: boolean;
   close(): Promise<void>;
 }
 
-/** Tables that savers and stores need. They check leases through a database function, without access to the rows of runs. */
+/** Tables that savers and stores access. They check leases with a database function, so they need no access to runs. */
 const tables = ['checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store_items', 'store_vectors'];
 
 /**
- * Opens the Postgres account of worker processes: the configured account, else a new one that can access only
- * checkpoints and store of one deployment. If Runlake cannot create accounts, workers use the account of Runlake, and a
- * warning is logged. The tables must exist.
+ * Opens the Postgres account of worker processes: the configured account or, if none is configured, a new one that can
+ * access only checkpoints and store of one deployment. If Runlake cannot create accounts, workers use the account of
+ * Runlake, and a warning is logged. The tables must exist.
  */
 export async function openWorkerAccount(options: {
   readonly database: Database;

@@ -2,16 +2,17 @@
  * A child process that runs project code, and the front's end of the pipe to it.
  *
  * Trust boundary: the child has no Node IPC channel, because the parent would parse its messages outside of any `try`.
- * It has a separate pipe (`frames.ts`). No bytes on this pipe can make the front throw: invalid ones are a violation,
- * which ends only this child.
+ * It has a separate pipe (`frames.ts`). No bytes on this pipe can make the front throw. Invalid bytes are a protocol
+ * violation, which ends only this child.
  *
  *   1. The front spawns the child as the leader of its own process group, with the pipe as file descriptor 3. If
  *      `accounts` is set, the child gets an operating-system account of its own, whose folder is HOME and TMPDIR.
  *   2. Each frame goes to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is delivered
  *      afterwards.
  *   3. If the child closes the pipe without exiting, the front kills it.
- *   4. `onExit` is called once, after the child has exited and its frames were read. A grandchild that holds the pipe
- *      open delays the call by at most one second. Releasing the account kills all processes that still run under it.
+ *   4. `onExit` is called once, after the child has exited and the front has read its frames. A grandchild that keeps
+ *      the pipe open delays the call by at most one second. When the front releases the account of the child, all
+ *      processes that still run under this account are killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
@@ -26,12 +27,14 @@ export interface WorkerChildOptions {
   readonly folder?: string;
   /** The complete environment of the child. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Absent: the child runs under the account of this process. */
+  /** Source of operating-system accounts. If absent, the child runs under the account of this process. */
   readonly accounts?: AccountSource | undefined;
   readonly limits: FrameLimits;
   readonly onFrame: (frame: Frame) => void;
   readonly onExit: (end: ChildEnd) => void;
-  /** Receives each line of standard output and standard error, at most 1,000 a second. Absent: output is discarded. */
+  /**
+   * Receives each line of standard output and standard error, at most 1,000 a second. If absent, output is discarded.
+   */
   readonly onLine?: (line: string) => void;
 }
 
@@ -106,7 +109,7 @@ export class WorkerChild {
         this.#violate(error instanceof Error ? error.message : String(error));
       }
     });
-    // The child has exited; 'exit' and 'close' follow.
+    // Ignore the error: the child has exited, and 'exit' and 'close' follow.
     this.#pipe.on('error', () => undefined);
     this.#pipe.once('close', () => {
       setTimeout(() => {

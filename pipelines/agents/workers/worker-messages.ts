@@ -10,7 +10,7 @@ import type { GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
 export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
-  /** Reasons why graphs are unusable, by graph id, as earlier processes found them. These graphs are not imported. */
+  /** Reasons why graphs were unusable in earlier processes, by graph id. The process does not import these graphs. */
   readonly loadErrors?: Readonly<Record<string, string>>;
   /** Set only for the auth process. A load error is reported in `loadErrors` as `auth`. */
   readonly auth?: ExportReference;
@@ -19,11 +19,13 @@ export interface WorkerSetup {
    * starts at TMPDIR.
    */
   readonly app?: ExportReference & { readonly socketPath: string };
-  /** Store settings; `folder` is the base of relative paths. Absent: no index, no expiry. */
+  /**
+   * Store settings; `folder` is the base of relative paths. If absent, the store has no index and items do not expire.
+   */
   readonly store?: GraphsFile['store'] & { readonly folder: string };
-  /** Postgres. Absent: the process keeps state in its own memory. */
+  /** Connection to Postgres. If absent, the process keeps state in its own memory. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
-  /** URL of this agent server. Absent: project code must configure a URL to call it. */
+  /** URL of this agent server. If absent, project code must configure a URL to call the server. */
   readonly serverUrl?: string;
   readonly maxConnections: number;
   readonly maxEventBytes: number;
@@ -50,7 +52,7 @@ export type ToWorker =
 export type FromWorker =
   /** The worker imports the module of this graph next. If no message follows, that module ended the process. */
   | { readonly kind: 'loading'; readonly graphId: string }
-  /** `routes`: the routes that the custom app declares. */
+  /** The process has loaded its modules. `routes` are the routes that the custom app declares. */
   | {
       readonly kind: 'ready';
       readonly loadErrors: Readonly<Record<string, string>>;

@@ -8,15 +8,15 @@ import type { TracedRuns, TraceOrder } from '../traces/trace-order.ts';
 export interface RunJob
   extends Omit<ClaimedRun, 'threadStart' | 'baseCheckpointId' | 'metadata' | 'sender' | 'startedAt'> {
   /**
-   * `input`: pass the input or command of the request to the graph, at `checkpoint` (absent: at the head; `'none'`:
-   * ignore existing state). `continue`: pass no input; the head of the thread belongs to this run, and the graph
-   * continues from it.
+   * `input`: the graph receives the input or command of the request and starts at `checkpoint`. If `checkpoint` is
+   * absent, it starts at the head of the thread; if it is `'none'`, it ignores existing state. `continue`: the graph
+   * receives no input and continues from the head of the thread, which this run has written.
    */
   readonly start:
     | { readonly kind: 'input'; readonly checkpoint?: CheckpointChoice | 'none' }
     | { readonly kind: 'continue' };
   readonly timeoutMs: number;
-  /** Absent: child runs are not traced. */
+  /** Instructions to trace child runs. If absent, child runs are not traced. */
   readonly trace?: TraceOrder;
 }
 
@@ -117,14 +117,15 @@ export interface ThreadOfGraph {
 export interface WorkerPool {
   /** Number of runs that can start now. */
   readonly freeSlots: number;
-  /** Number of further runs that can start. Reserved for callers that use less than their fair share. */
+  /** Number of additional runs that can start. They are reserved for callers that use less than their fair share. */
   readonly extraSlots: number;
   /** Registers a listener that is called when slots are free after a change. */
   onFree(listener: () => void): void;
   /**
    * Starts one attempt. `take` receives its chunks in order, in batches; the next batch follows when `take` has
-   * resolved. The send window bounds the bytes in between, so a graph cannot outrun the log. If `take` rejects, the run
-   * is cancelled. `onChildRuns` receives the child runs if `job.trace` is set; the last ones arrive before the outcome.
+   * resolved. The send window bounds the buffered bytes, so a graph cannot stream faster than the log accepts events.
+   * If `take` rejects, the run is cancelled. `onChildRuns` receives the child runs if `job.trace` is set; the last
+   * child runs arrive before the outcome.
    */
   start(
     job: RunJob,
@@ -138,6 +139,8 @@ export interface WorkerPool {
    *   and errors of the request itself, such as CHECKPOINT_NOT_FOUND.
    */
   ask(request: GraphRequest): Promise<string>;
-  /** Waits up to `drainMs` for active runs. The remaining ones end as `lost` with blame `outside`; none is cancelled. */
+  /**
+   * Waits up to `drainMs` for active runs. The remaining runs end as `lost` with blame `outside`; none is cancelled.
+   */
   close(drainMs: number): Promise<void>;
 }

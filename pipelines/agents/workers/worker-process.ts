@@ -2,15 +2,15 @@
  * Entry point of a worker process, which runs graph code.
  *
  * Invariant: the worker communicates with the front only through the messages of `worker-messages.ts`. The front
- * detects a hung or dead worker by itself, from missing heartbeats and from the exit of this process.
+ * detects a hung or dead worker from missing heartbeats and from the exit of this process.
  *
- *   1. The front sends `setup`. If the project has TypeScript, the worker installs a loader for it. The worker loads
- *      the embedder of the store; if that fails, it sends `unusable` and exits. It imports the graph modules one after
- *      the other and announces each with `loading`; an import error makes only that graph unusable.
+ *   1. The front sends `setup`. If the project contains TypeScript, the worker installs a loader for it. The worker
+ *      loads the embedder of the store; if that fails, it sends `unusable` and exits. It imports the graph modules one
+ *      after the other and announces each with `loading`; an import error makes only that graph unusable.
  *   2. The worker sends `ready` with the reasons of unusable graphs. It then executes runs and answers queries concurrently.
- *   3. The worker sends `heartbeat` at a fixed interval, which proves that its event loop turns.
- *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends with
- *      the front: when the pipe closes, or, if the event loop is blocked, through `parent-watch.ts`.
+ *   3. The worker sends `heartbeat` at a fixed interval, which proves that its event loop is not blocked.
+ *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends when
+ *      the front ends: the pipe closes or, if the event loop is blocked, `parent-watch.ts` kills the process.
  */
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
@@ -44,7 +44,7 @@ interface ActiveRun {
   readonly stop: AbortController;
 }
 
-// Bound now, because graph code may replace `process.exit` later.
+// Bind `process.exit` now, because graph code may replace it later.
 const exit = process.exit.bind(process);
 
 const outbox = new Outbox(openParentPipe((message) => receive(message as ToWorker)));
