@@ -2,12 +2,15 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 
 const keyPattern = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
 
-/** The `thread_id` of a thread in the checkpoint tables. It includes the deployment, which LangGraph has no field for. */
+/**
+ * Returns the `thread_id` of a thread in the checkpoint tables. It includes the deployment id, which has no other
+ * column.
+ */
 export function threadKey(deploymentId: string, threadId: string): string {
   return `${deploymentId}:${threadId}`;
 }
 
-/** Inverse of {@link threadKey}. Undefined if `key` is not such a key. */
+/** Inverse of {@link threadKey}. Returns undefined if `key` is not a thread key. */
 export function splitThreadKey(key: unknown): { readonly deploymentId: string; readonly threadId: string } | undefined {
   const match = typeof key === 'string' ? keyPattern.exec(key) : null;
   return match === null ? undefined : { deploymentId: match[1]!, threadId: match[2]! };
@@ -36,7 +39,7 @@ SELECT $2, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
   metadata || jsonb_build_object('thread_id', $3::text)
 FROM agents.checkpoints WHERE thread_id = $1`;
 
-/** Deletes all checkpoints of threads, with their blobs and writes. `keys` are keys of `thread-key.ts`. */
+/** Deletes all checkpoints of threads, with their blobs and writes. `keys` are thread keys ({@link threadKey}). */
 export async function deleteCheckpoints(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
   await sql.execute(deletion, [keys], { name: 'agents_delete_threads_checkpoints' });
@@ -56,7 +59,7 @@ DELETE FROM agents.checkpoints WHERE thread_id = ANY ($1)`;
 export async function keepLatestCheckpoint(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
   await sql.execute(deleteHistory, [keys], { name: 'agents_delete_history' });
-  // A separate statement, because a statement does not see its own deletions.
+  // Use a separate statement, because a statement does not see its own deletions.
   await sql.execute(deleteUnreferenced, [keys], { name: 'agents_delete_unreferred' });
 }
 
@@ -104,7 +107,8 @@ WHERE b.thread_id = ANY ($1) AND NOT EXISTS (
 )`;
 
 /**
- * Deletes the checkpoints and writes of a run and restores those that it replaced. `key` is a thread key (`threadKey`).
+ * Deletes the checkpoints and writes of a run and restores those that the run replaced. `key` is a thread key
+ * (`threadKey`).
  */
 export async function rollbackCheckpoints(sql: Sql, key: string, runId: string): Promise<void> {
   await sql.query('SELECT agents.rollback_checkpoints($1, $2)', [key, runId], { name: 'agents_rollback_checkpoints' });

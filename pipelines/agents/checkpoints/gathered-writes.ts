@@ -1,13 +1,13 @@
 /**
  * Batches the writes of one saver into few statements.
  *
- * Invariant: one statement is in flight at a time. Each runs under the lease and is atomic.
+ * Invariant: one statement is in flight at a time. Each statement runs under the lease and is atomic.
  *
  *   1. Added parts are buffered while a statement is in flight and, if `gatherMs` is set, until it has passed.
  *   2. One statement writes all buffered parts. If two parts write the same row, the result is as if they were written
  *      in order.
- *   3. Without `gatherMs`, `add` resolves or rejects with its statement. With it, `add` returns early; after the first
- *      failed statement nothing more is written, and every later `add` and `settled` rejects with that error.
+ *   3. Without `gatherMs`, `add` resolves or rejects with its statement. With `gatherMs`, `add` returns early; after
+ *      the first failed statement nothing more is written, and every later `add` and `settled` rejects with that error.
  *   4. `settled` sends the buffered parts at once. Call it before reads and at the end.
  *   5. Above `maxBufferedBytes`, `add` waits for its statement even with `gatherMs`.
  */
@@ -19,9 +19,9 @@ export interface GatheredPart {
 }
 
 export interface GatheringOptions {
-  /** Sends one statement. Rejects if it was not written. */
+  /** Sends one statement. Rejects if the part was not written. */
   readonly send: (part: GatheredPart) => Promise<void>;
-  /** How long to buffer parts. Undefined: `add` waits until its part is written. */
+  /** How long to buffer parts. If undefined, `add` waits until its part is written. */
   readonly gatherMs?: number | undefined;
   /** Called once with the first error, if `gatherMs` is set. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
@@ -33,7 +33,7 @@ const maxBufferedBytes = 4 * 1024 * 1024;
 interface Statement {
   readonly parts: GatheredPart[];
   bytes: number;
-  /** Sends the statement as soon as the one before it has finished. */
+  /** Sends the statement as soon as the previous statement has finished. */
   readonly go: () => void;
   readonly written: Promise<void>;
 }
@@ -99,8 +99,8 @@ export class GatheredWrites {
 }
 
 /**
- * Merges parts as the database would: the first ordinary write (index >= 0) of a row wins; any other later part
- * replaces the earlier one.
+ * Merges parts as the database would. If several parts write the same row, the last part replaces the earlier parts.
+ * For ordinary writes (index >= 0), the first part is used instead.
  */
 function mergeParts(parts: readonly GatheredPart[]): GatheredPart {
   if (parts.length === 1) return parts[0]!;

@@ -56,7 +56,10 @@ export interface EarlyAcks {
 /** How long a statement is retried while the database is unavailable. */
 const retryForMs = 10_000;
 
-/** Whether `error` means that the lease was lost (another process has the run, or it has ended) and nothing was written. */
+/**
+ * Whether `error` means that the lease was lost, because another process owns the run or the run has ended, and that
+ * nothing was written.
+ */
 export function isLeaseLost(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'LEASE_LOST';
 }
@@ -70,20 +73,20 @@ export function isLeaseLost(error: unknown): boolean {
  *   1. locks the row of the run or thread, if the token is still its lease;
  *   2. writes only if step 1 found the row.
  *
- * A process that takes over the run changes that row: it waits for the commit of a statement in progress, and later
- * statements find no row in step 1. A crash leaves nothing half written, because it is one statement.
+ * A process that takes over the run must change that row, so it waits for the commit of a statement in progress. Later
+ * statements of this saver find no row in step 1. Because a batch is one statement, a crash leaves no partial batch.
  *
- * A channel version is a number plus a random suffix: two branches of a thread count on from the same number, and the
- * saver does not overwrite an existing blob.
+ * A channel version is a number plus a random suffix. Without the suffix, two branches of a thread would use the same
+ * versions, and the saver does not overwrite an existing blob.
  */
 export class LeasedSaver extends BaseCheckpointSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
   readonly #early: EarlyAcks | undefined;
-  /** By thread key. A lease covers one thread; writes to another thread fail with LEASE_LOST. */
+  /** Writes by thread key. A lease is valid for one thread only; writes to another thread fail with LEASE_LOST. */
   readonly #writes = new Map<string, GatheredWrites>();
 
-  /** @param lease Undefined: the saver is read-only. */
+  /** @param lease If undefined, the saver is read-only. */
   constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAcks) {
     super();
     this.#pool = pool;
@@ -116,7 +119,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     return rows[0] && toTuple(this.serde, rows[0]);
   }
 
-  /** Lists newest first, in pages whose size in bytes is limited. */
+  /** Lists checkpoints, newest first. Reads them in pages whose size in bytes is limited. */
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
     await this.settled();
     const { filter: given, limit = Number.POSITIVE_INFINITY } = options ?? {};
@@ -181,7 +184,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
   override async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string): Promise<void> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     this.#requireLease(thread_id);
-    // One statement cannot write a row twice, so the last write with an index wins.
+    // One statement cannot write a row twice, so keep only the last write with each index.
     const byIndex = new Map(writes.map((write, position) => [WRITES_IDX_MAP[write[0]] ?? position, write]));
     const parts = await Promise.all(
       [...byIndex].map(async ([index, [channel, value]]) => {
@@ -226,8 +229,8 @@ export class LeasedSaver extends BaseCheckpointSaver {
   }
 
   /**
-   * Serialises the metadata of a checkpoint. Replaces the ids that LangGraph carries over from the checkpoint of an
-   * earlier run.
+   * Serialises the metadata of a checkpoint. Replaces the ids that LangGraph copies from the checkpoint of an earlier
+   * run.
    */
   async #metadata(metadata: CheckpointMetadata, lease: Lease, threadId: string): Promise<string> {
     const { run_id, run_attempt, graph_id, assistant_id, ...rest } = metadata as CheckpointMetadata<Owner>;

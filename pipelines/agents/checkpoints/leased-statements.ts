@@ -10,7 +10,7 @@ export interface BlobPart {
   readonly channel: string;
   readonly version: string;
   readonly type: string;
-  /** Undefined: the channel is empty. */
+  /** Undefined if the channel is empty. */
   readonly bytes: Uint8Array | undefined;
 }
 
@@ -30,14 +30,14 @@ export interface WritePart {
   readonly namespace: string;
   readonly checkpointId: string;
   readonly taskId: string;
-  /** Negative for writes that replace an earlier one. */
+  /** Negative if the write replaces an earlier write. */
   readonly index: number;
   readonly channel: string;
   readonly type: string;
   readonly bytes: Uint8Array | undefined;
 }
 
-/** The bytes of one part, out of all bytes in $23. */
+/** SQL expression for the bytes of one part. $23 contains the bytes of all parts. */
 const cut = `substr($23::bytea, part.start, part.length)`;
 
 export const writeSql = `
@@ -118,8 +118,8 @@ export function writeValues(
 }
 
 /**
- * A consumed resume value is stored under the UUID of its task; other ones are stored under the zero UUID or the id of
- * the interrupt.
+ * Selects whether a task has consumed a resume value of the run. A consumed value is stored under the UUID of its task;
+ * any other value is stored under the zero UUID or the id of the interrupt.
  */
 export const consumedResumeSql = `
 SELECT EXISTS (
@@ -138,15 +138,15 @@ SELECT holds FROM lease`;
 
 export interface JoinedBytes {
   readonly bytes: Buffer;
-  /** Positions of the values, from 1 as in `substr`. */
+  /** Start positions of the values, counted from 1 as in `substr`. */
   readonly starts: readonly number[];
   /** Lengths of the values; null for an undefined value. */
   readonly sizes: readonly (number | null)[];
 }
 
 /**
- * Concatenates values into one binary parameter. An array parameter would be sent as hexadecimal text, twice as long.
- * The statement splits it with `substr`, which returns null for a null length.
+ * Concatenates values into one binary parameter. An array parameter would be sent as hexadecimal text, which is twice
+ * as long. The statement splits the parameter with `substr`, which returns null for a null length.
  */
 function joinBytes(values: readonly (Uint8Array | undefined)[]): JoinedBytes {
   const starts: number[] = [];

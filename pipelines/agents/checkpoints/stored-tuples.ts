@@ -55,8 +55,8 @@ CROSS JOIN LATERAL (
 `;
 
 /**
- * Query for the newest checkpoints of a thread. Members that `configurable` does not have do not restrict the result, as
- * in the savers of LangGraph.
+ * Returns the query for the newest checkpoints of a thread. As in the savers of LangGraph, a member that is absent from
+ * `configurable` does not restrict the result.
  */
 export function listQuery(
   { configurable = {} }: RunnableConfig,
@@ -118,7 +118,8 @@ function loadValues(serde: SerializerProtocol, parts: readonly ValuePart[] | nul
 }
 
 /**
- * Uses plain `JSON.parse` if the value contains no serialised class instance; the serializer would visit each nested value.
+ * Deserialises a value. Uses plain `JSON.parse` if the value contains no serialised class instance, because the
+ * serializer visits each nested value.
  */
 async function load(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
   return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
@@ -126,7 +127,7 @@ async function load(serde: SerializerProtocol, type: string, bytes: Buffer): Pro
 
 interface HeadCheckpoint {
   readonly checkpointId: string;
-  /** The run that wrote it; null if it was written outside a run. */
+  /** The run that wrote the checkpoint; null if it was written outside a run. */
   readonly runId: string | null;
 }
 
@@ -167,7 +168,10 @@ export class PageSizes {
   }
 }
 
-/** Escapes in output of `JSON.stringify`: a backslash, NUL, and a lone surrogate (it does not escape surrogate pairs). */
+/**
+ * Matches the escapes of a backslash, NUL and a lone surrogate in the output of `JSON.stringify`, which does not escape
+ * surrogate pairs.
+ */
 const escapes = /\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g;
 
 /** Makes JSON text acceptable to `jsonb`: removes NUL characters and replaces lone surrogates with U+FFFD. */

@@ -11,11 +11,12 @@ import type { Run } from './run.ts';
  *
  * Invariant: no end is missed, and the database is not polled.
  *
- *   1. Attach a reader to the events of the run, either before the run is created or now.
- *   2. If it was attached now, read the row of the run afterwards. A run that has ended by then has committed its end.
- *      A run that ends later publishes its end after that commit, so the reader receives it.
- *   3. The end event contains the outcome, unless the values are large. Then read them from `agents.final_values`,
- *      which keeps them for some minutes, or else from the row of the thread.
+ *   1. Attach a reader to the events of the run, either before the run is created or when the wait begins.
+ *   2. If the reader was attached after the run was created, read the row of the run afterwards. If the run has ended
+ *      by then, its end is committed. If the run ends later, its end is published after the commit, so the reader
+ *      receives the end.
+ *   3. The end event contains the outcome, unless the values are large. Read large values from `agents.final_values`,
+ *      which keeps them for some minutes, or, if they are missing there, from the row of the thread.
  *   4. If the reader was closed as too slow or misses events, continue at step 1.
  */
 
@@ -68,7 +69,7 @@ async function readStoredEnd(database: Database, run: AwaitedRun, reader: Stream
   }
 }
 
-/** Reads events up to the end. Undefined if the reader is closed, was too slow or misses events. */
+/** Reads events up to the end of the run. Returns undefined if the reader is closed, was too slow or misses events. */
 async function readEnd(reader: StreamReader, signal: AbortSignal): Promise<RunEnd | undefined> {
   const close = () => reader.close();
   signal.addEventListener('abort', close);
@@ -104,7 +105,7 @@ function encodeValues(values: string | null | undefined, interrupts?: RunEnd['in
   const text = values === null || values === undefined || values === 'null' ? '{}' : values;
   if (interrupts === undefined) return text;
   const waiting = JSON.stringify(Object.values(interrupts).flat());
-  // Values that are not an object are dropped, because `__interrupt__` must be a member.
+  // Drop values that are not an object, because the result must be an object with the member `__interrupt__`.
   const members = text.startsWith('{') ? text.slice(1, -1).trim() : '';
   return `{${members}${members === '' ? '' : ','}"__interrupt__":${waiting}}`;
 }
@@ -120,12 +121,13 @@ interface FollowDeps {
 }
 
 /**
- * Attaches a reader to an existing run. Reads a resumable run, whose events are stored, from `requestedFrom`, and any
- * other run from now.
+ * Attaches a reader to an existing run. If the run is resumable, its events are stored and the reader starts at
+ * `requestedFrom`. Otherwise the reader starts at the next event.
  *
- * Reads the row again after the reader is attached, so that no end is missed. If the run is unfinished then, the reader
- * receives its end. If the run has ended, a reader that starts now is closed. Any other reader returns the stored
- * events and finishes; if the end is not yet in the log, it first waits until an executor has published the end.
+ * Reads the row of the run again after the reader is attached, so that no end is missed. If the run is unfinished, the
+ * reader receives its end. If the run has ended, a reader that starts at the next event is closed. Any other reader
+ * returns the stored events and finishes; if the end is not yet in the log, the reader first waits until an executor
+ * has published the end.
  *
  * @throws RUN_NOT_FOUND
  */
@@ -153,7 +155,7 @@ export async function followRun(
   }
 }
 
-/** The attempt of an end that is not yet in the log; undefined if the end is in the log. */
+/** Returns the attempt of a run whose end is not yet in the log; undefined if the end is in the log. */
 async function readUnpublishedAttempt({ deploymentId, database }: FollowDeps, runId: string) {
   const [row] = await database.query<{ attempt: number }>(
     'SELECT attempt FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published = false',

@@ -20,9 +20,9 @@ export async function askToCancel(tx: Sql, deploymentId: string, runId: string, 
 }
 
 /**
- * Cancels a run. A pending run ends now. For a running run the action is stored in its row, and `agents.end_run`
- * carries it out. `rollback` also deletes the run and what it wrote to the thread. Interrupting a run that has ended
- * does nothing.
+ * Cancels a run. A pending run ends at once. For a running run, this function stores the action in the row of the run,
+ * and `agents.end_run` carries it out. `rollback` also deletes the run and what the run wrote to the thread.
+ * Interrupting a run that has ended does nothing.
  *
  * @throws RUN_NOT_FOUND; RUN_ENDED for the rollback of an ended run, because later runs may depend on its state
  */
@@ -40,8 +40,8 @@ export async function cancelRun(
 }
 
 /**
- * Like {@link cancelRun} for several runs of a thread that `tx` has locked. @throws RUN_NOT_FOUND, RUN_ENDED; `tx` must
- * roll back then.
+ * Like {@link cancelRun}, for several runs of a thread that `tx` has locked. @throws RUN_NOT_FOUND, RUN_ENDED; the
+ * caller must then roll back `tx`.
  */
 async function cancelLocked(
   tx: Sql,

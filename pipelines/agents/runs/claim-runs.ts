@@ -2,7 +2,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { CancelAction } from './run.ts';
 import { type ClaimedRow, type ClaimedRun, claimedColumns, toClaimedRun } from './run-row.ts';
 
-/** Free slots of the process that claims. */
+/** Free slots of the process that claims runs. */
 export interface ClaimedRoom {
   readonly slots: number;
   /** Additional slots, only for callers that use less than their fair share. Default: 0. */
@@ -30,9 +30,10 @@ export async function claimRuns(
 }
 
 /**
- * Milliseconds until the next run becomes due, among the first pending runs of threads without a running run; 0 or less
- * if one became due in the last `sinceMs`. Undefined if there is none. Meant for a process that has free slots and
- * claimed nothing: runs that have been due for longer are locked by other processes.
+ * Returns the milliseconds until the next run becomes due; 0 or less if a run became due in the last `sinceMs`, and
+ * undefined if there is none. Considers only the first pending run of each thread without a running run. Call it in a
+ * process that has free slots and has claimed nothing, because other processes have then locked the runs that have been
+ * due for longer.
  */
 export async function nextDue(database: Sql, deploymentId: string, sinceMs: number): Promise<number | undefined> {
   const [row] = await database.query<{ ms: number | null }>(
@@ -71,8 +72,8 @@ interface HeldRow {
 }
 
 /**
- * Renews the heartbeat of a process and reads its running runs. It locks only the row of the process, so it does not wait for
- * transactions on runs or threads. If the lease of a run is missing in the result, the process has lost it.
+ * Renews the heartbeat of a process and reads its running runs. The statement locks only the row of the process, so it
+ * does not wait for transactions on runs or threads. If a lease is missing in the result, the process has lost it.
  */
 export async function renewHeartbeat(sql: Sql, process: RunProcess, leaseMs: number): Promise<LeasedRun[]> {
   const rows = await sql.query<HeldRow>(

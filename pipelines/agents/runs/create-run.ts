@@ -6,12 +6,12 @@
  *
  *   1. locks the thread, or creates it;
  *   2. returns `going` without a write if the thread has a pending or running run and the strategy is not `enqueue`;
- *   3. inserts the run and sets the thread to busy. If this process has a slot for the run and no other run is before
- *      it, the run is inserted as running, with a lease of this process. Otherwise it is pending, and executors are
+ *   3. inserts the run and sets the thread to busy. If this process has a slot for the run and the run need not wait,
+ *      it is inserted as running, with a lease of this process. Otherwise it is inserted as pending, and executors are
  *      notified.
  *
  * After `going`, the strategy `reject` refuses the new run. For `interrupt` and `rollback` a transaction locks the
- * thread, ends the pending runs, requests that the running run stops, and adds the new run, which then is the next one.
+ * thread, ends the pending runs, requests that the running run stops, and adds the new run, which is then the next.
  */
 import { randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
@@ -38,7 +38,7 @@ export interface ThreadAccess {
 
 export interface NewRun {
   readonly assistant: Pick<Assistant, 'assistant_id' | 'graph_id'>;
-  /** Undefined: on a new thread. */
+  /** The thread of the run. If undefined, a new thread is created. */
   readonly threadId: string | undefined;
   /** Whether a new thread is created for the run, with the given id if there is one. Default: true if there is no id. */
   readonly stateless?: boolean;
@@ -54,9 +54,9 @@ export interface NewRun {
   readonly temporary: boolean;
   readonly runId?: string;
   readonly sender?: Partial<RunSender> | undefined;
-  /** The end user or API key whose share of the run slots it uses. Default: the deployment itself. */
+  /** The end user or API key whose share of the run slots the run uses. Default: the deployment itself. */
   readonly callerId?: string | undefined;
-  /** Default: any thread. */
+  /** Restricts the threads that the run may use. Default: any thread. */
   readonly threadAccess?: ThreadAccess | undefined;
   /** TTL of a new thread that is not temporary. Default: none. */
   readonly threadTtl?: ThreadTtl | undefined;
@@ -69,7 +69,8 @@ export interface CreatedRun {
 }
 
 /**
- * Creates a pending run, in the transaction `sql` or, if `sql` is a database, in one of its own. Any process can claim it.
+ * Creates a pending run, which any process can claim. Runs in the transaction `sql` or, if `sql` is a database, in a
+ * new transaction.
  *
  * @throws THREAD_NOT_FOUND; THREAD_EXISTS if `stateless` and the id is in use; THREAD_BUSY for the strategy `reject`;
  *   INVALID_REQUEST if Postgres cannot store the metadata
@@ -79,7 +80,7 @@ export async function createRun(sql: Database | Sql, deploymentId: string, run: 
 }
 
 /**
- * Creates a run, and claims it for the process unless it has to wait for another run or for its due time.
+ * Creates a run and claims it for the process, unless the run has to wait for another run or for its due time.
  *
  * @throws the errors of {@link createRun}
  */
@@ -93,10 +94,10 @@ export async function createAndClaimRun(
 }
 
 /**
- * Like {@link createAndClaimRun}, for an assistant from a cache whose `updated_at` was `seenAt`. Undefined: the
- * assistant is not checked.
+ * Like {@link createAndClaimRun}, for an assistant from a cache. Creates the run only if `updated_at` of the assistant
+ * is still `seenAt`. If `seenAt` is undefined, the assistant is not checked.
  *
- * @returns undefined if the assistant has changed since; then no run was created.
+ * @returns undefined if the assistant has changed and no run was created.
  * @throws the errors of {@link createRun}
  */
 export async function createAsSeen(
@@ -141,14 +142,17 @@ interface AddOptions {
 const addSql = (assistant: string) =>
   `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`;
 const addRunSql = `SELECT * FROM ${addSql('$11')}`;
-/** Passes the column of the row to the function, so that Postgres calls it only if the row was found. */
+/**
+ * Adds a run only if the assistant is unchanged. The function takes the id from the row of the assistant, so that
+ * Postgres calls the function only if it has found the row.
+ */
 const addRunAsSeenSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${addSql('seen.assistant_id')} added
 WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $22`;
 
 /**
- * `going`: the thread has another unfinished run and `allowOthers` is false. `undefined`: the assistant has changed
- * since `seenAt`.
+ * Returns `going` if the thread has another unfinished run and `allowOthers` is false; undefined if the assistant has
+ * changed since `seenAt`.
  */
 async function addRun(
   sql: Sql,
@@ -195,7 +199,7 @@ async function addRun(
   const { outcome, made_at, start_number, base } = added;
   if (outcome === 'going') return outcome;
   if (outcome === 'thread-exists') throw runlakeError('THREAD_EXISTS', { thread: threadId });
-  // Does not reveal that a thread of another user exists.
+  // Return the same error for both outcomes, so that clients cannot detect a thread of another user.
   if (outcome === 'no-thread' || outcome === 'not-yours') throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
   const newRun: Run = {
     run_id: runId,
@@ -218,7 +222,7 @@ async function addRun(
     thread_start: start_number,
     base_checkpoint_id: base,
     alone: false,
-    // Parsed from the stored text, so that the first attempt gets the same values as later ones.
+    // Parse the stored text, so that the first attempt gets the same values as later attempts.
     kwargs: JSON.parse(kwargsText) as RunKwargs,
     sender: sender ?? null,
     started_at: made_at,
@@ -226,7 +230,7 @@ async function addRun(
   return { run: newRun, claimed };
 }
 
-/** Ends the pending runs of a thread and requests that the running one stops. */
+/** Ends the pending runs of a thread and requests that the running run stops. */
 async function stopOtherRuns(tx: Sql, deploymentId: string, threadId: string, action: CancelAction): Promise<void> {
   const running = await tx.query<{ run_id: string }>(
     "SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND status = 'running'",

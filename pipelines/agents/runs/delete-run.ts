@@ -4,7 +4,8 @@ import { endWaitingRuns, processIsAlive, requeueRun } from './end-run.ts';
 import { lockThread, updateThreadStatus } from './lock-thread.ts';
 
 /**
- * Deletes a run, but not the state that it wrote to its thread. A pending run ends. A running one must be cancelled first.
+ * Deletes a run, but not the state that it wrote to its thread. A pending run ends. A running run must be cancelled
+ * first.
  *
  * @throws RUN_NOT_FOUND; THREAD_BUSY if the run is running.
  */
@@ -31,8 +32,9 @@ export async function deleteRun(
 
 /**
  * Removes the runs of threads, or only those of an assistant. The caller must have locked the threads. Pending and
- * running runs end as interrupted; a process that executes one loses its lease and stops it. Clients no longer see the
- * runs. A row whose end is not in the event log stays until it is, so that readers of the stream receive the end.
+ * running runs end as interrupted; a process that executes such a run loses the lease and stops the run. Clients no
+ * longer see the runs. The row of a run stays until the end of the run is in the event log, so that readers of the
+ * stream receive the end.
  */
 export async function removeRuns(
   tx: Sql,

@@ -1,7 +1,8 @@
 /**
  * Writes the final state of a run.
  *
- * Invariant: it is written once, by the process that holds the lease, and a cancel that was requested before is carried out.
+ * Invariant: the process that holds the lease writes the final state once, and a cancel that was requested before that
+ * takes effect.
  * `agents.end_run`, in one statement,
  *
  *   1. locks the thread; cancels lock it too, so a concurrent cancel is either already in the row or sees the run as
@@ -12,7 +13,7 @@
  *   4. updates the status of the thread, and notifies executors if another run of it is pending.
  *
  * If the run has a webhook or large final values (`published-ends.ts`), the transaction also stores these.
- * `end_published` is false until the end of the stream is in the event log. If the process crashes before,
+ * `end_published` is false until the end of the stream is in the event log. If the process crashes before that,
  * `publishLateEnds` publishes the end.
  */
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
@@ -36,7 +37,12 @@ export interface RunResult {
   readonly eventsMissing?: boolean;
 }
 
-/** @returns undefined if the lease was lost: another process has the run, or it was deleted. Then nothing is written. */
+/**
+ * Ends a run.
+ *
+ * @returns undefined, without writing anything, if the lease was lost because another process owns the run or the run
+ *   was deleted.
+ */
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
   const { deploymentId, runId } = run;
   const resting = restStatus(result);
@@ -50,7 +56,7 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
     await recordWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
     return ended;
   }
-  // Without them one statement is enough, which is a transaction by itself.
+  // Without a webhook and large values, one statement is enough, which is a transaction by itself.
   return run.kwargs.webhook !== undefined || isLarge ? database.transaction(end) : end(database);
 }
 
@@ -169,8 +175,8 @@ export async function releaseRun(database: Database, run: RunToRelease, how: Req
 }
 
 /**
- * {@link releaseRun} in a given transaction. With `onlyExpired` it does nothing if the process of the run has a valid
- * heartbeat.
+ * Like {@link releaseRun}, in a given transaction. With `onlyExpired` it does nothing if the process of the run has a
+ * valid heartbeat.
  */
 export async function requeueRun(
   tx: Sql,
@@ -227,7 +233,7 @@ WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND ru
   AND (NOT $8::boolean OR NOT ${processIsAlive})
 RETURNING run.status, run.removed, run.kwargs`;
 
-/** Whether a run failed because its attempts were lost, and not with an error of its own. */
+/** Whether a run failed because its attempts were lost, rather than with its own error. */
 export const isGivenUp = ({ error, message }: RunFailure) => error === lost.error && message === lost.message;
 
 const lost: RunFailure = {

@@ -20,7 +20,10 @@ export async function lockThread(
   return row;
 }
 
-/** Updates the status and due time of a thread from its runs. Call it last under {@link lockThread}. */
+/**
+ * Updates the status and due time of a thread from its runs. Call it at the end of a transaction with {@link
+ * lockThread}.
+ */
 export async function updateThreadStatus(tx: Sql, deploymentId: string, threadId: string): Promise<void> {
   await tx.query('SELECT agents.update_thread_status($1, $2)', [deploymentId, threadId], {
     name: 'agents_settle_thread',

@@ -5,10 +5,10 @@ import type { RunStatus } from './run.ts';
 import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
 
 /**
- * Claims up to 100 ended runs whose end is not in the event log, so that this process publishes them. A run that ended
- * without a lease can be claimed at once; other runs `claimMs` after their end, because the process that ended them has
- * probably died. A claim expires after `claimMs` as well. Returns values and interrupts only if no later run has
- * changed the thread.
+ * Claims up to 100 ended runs whose end is not in the event log, so that this process publishes the ends. A run that
+ * ended without a lease can be claimed at once. Any other run can be claimed `claimMs` after its end, because the
+ * process that ended it has then probably died. A claim also expires after `claimMs`. Returns values and interrupts
+ * only if no later run has changed the thread.
  */
 export async function claimUnpublishedEnds(database: Sql, deploymentId: string, claimMs: number): Promise<EndedRun[]> {
   const rows = await database.query<
@@ -56,7 +56,7 @@ export async function markEndsPublished(
   if (kept.length > 0) {
     const [{ deploymentId }] = kept as [EndedRun];
     const runIds = kept.map(({ runId }) => runId);
-    // Not all were marked: delete the rows of runs that were removed after their end.
+    // If some rows were not marked, their runs may have been removed after they ended. Delete the rows of such runs.
     if ((await markPublished(database, deploymentId, runIds)) < kept.length) {
       await database.execute(
         'DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) AND removed',
@@ -69,9 +69,9 @@ export async function markEndsPublished(
   );
 }
 
-/** @returns how many rows it changed; removed runs do not count. */
+/** Marks runs as published, except removed runs. @returns how many rows it changed. */
 async function markPublished(sql: Sql, deploymentId: string, runIds: readonly string[]): Promise<number> {
-  // Found by id: the partial index on unpublished ends contains many dead entries.
+  // Find the rows by id, because the partial index on unpublished ends contains many dead entries.
   return sql.execute(
     `UPDATE agents.runs SET end_published = true
      WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) AND end_published IS DISTINCT FROM true AND NOT removed`,
@@ -120,7 +120,7 @@ interface StoredRunEnd {
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>> | null;
 }
 
-/** Reads how a run ended. Undefined if its row no longer exists. The run can also be unfinished; check the status. */
+/** Reads how a run ended; undefined if its row no longer exists. The run may be unfinished, so check the status. */
 export async function readRunEnd(
   sql: Sql,
   deploymentId: string,
@@ -149,12 +149,14 @@ export async function readRunEnd(
 
 const maxEventChars = 1024 * 1024;
 /**
- * Long enough for waiting requests, which read the values when the end is published or after they have reattached to
- * the stream.
+ * How long large values are stored. Waiting requests read them when the end is published, or after they have reattached
+ * to the stream.
  */
 const retentionMinutes = 5;
 
-/** Whether the end event carries `json`. For a temporary run always, because its rows are deleted when it ends. */
+/**
+ * Whether the end event contains `json`. It always does for a temporary run, whose rows are deleted when the run ends.
+ */
 export function fitsEndEvent({ temporary }: EndedRun['kwargs'], json: string | undefined): boolean {
   return temporary || json === undefined || json.length <= maxEventChars;
 }

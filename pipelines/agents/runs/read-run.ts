@@ -68,13 +68,14 @@ export function shownRun(run: Run): ShownRun {
   return { ...run, langsmith_session_name: projectOfRun(run) };
 }
 
-/** The project of a run's trace. The server has written the graph id into the config of the run. */
+/** Returns the project of a run's trace. The graph id is in the config of the run, where the server has stored it. */
 function projectOfRun({ kwargs }: Pick<Run, 'kwargs'>): string {
   return findProject({ kwargs, graphId: String(kwargs.config.configurable?.graph_id) });
 }
 
 /**
- * Counts the pending and running runs of all processes. Two subqueries, so that each uses the partial index of its status.
+ * Counts the pending and running runs of all processes. The query has two subqueries, so that each uses the partial
+ * index of its status.
  */
 export async function countUnfinishedRuns(
   sql: Sql,

@@ -24,7 +24,7 @@ import type { ClaimedRun } from './run-row.ts';
 export interface WorkerSlot {
   /** The process that claims the run. */
   readonly processId: string;
-  /** Executes the claimed run; undefined frees the slot. Must be called exactly once. */
+  /** Executes the claimed run or, if `claimed` is undefined, frees the slot. Call it exactly once. */
   use(claimed: ClaimedRun | undefined): void;
 }
 
@@ -36,11 +36,14 @@ interface RequestDeps {
   readonly hub: StreamHub;
   /** Makes the executor of this process look for due runs. */
   readonly wake: () => void;
-  /** Reserves a slot in the executor of this process, so that a run can start at once. Returns undefined if none is free. */
+  /**
+   * Reserves a slot in the executor of this process, so that a run can start at once. Returns undefined if no slot is
+   * free.
+   */
   readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
   /** Cache of assistants; a hit saves one query. */
   readonly recentAssistants?: RecentAssistants;
-  /** Undefined: requests with a webhook are refused. */
+  /** Rules for webhooks. If undefined, requests with a webhook are refused. */
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
   readonly acceptsFeedbackKeys?: boolean;
@@ -52,7 +55,7 @@ interface RequestDeps {
 
 export interface RequestedRun {
   readonly request: RunRequest;
-  /** Undefined: a stateless run, for which a thread is created. */
+  /** The thread of the run. If undefined, the run is stateless and a thread is created for it. */
   readonly threadId: string | undefined;
   readonly sender: { readonly userId: string; readonly keyId: string; readonly workspaceId: string | undefined };
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -115,13 +118,13 @@ async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids
     }
   }
   const assistant = await resolveAssistant(database, deploymentId, requested.request.assistant_id);
-  // The cached assistant may have caused the error: report it only if the assistant has not changed.
+  // A stale cached assistant may have caused the error, so report the error only if the assistant has not changed.
   if (failure !== undefined && assistant.updated_at === recent?.updated_at) throw failure.reason;
   recentAssistants?.record(deploymentId, assistant);
   return (await createFor(deps, from, ids, assistant)) as RequestedRunResult;
 }
 
-/** @returns undefined if the assistant has changed since `seenAt`. */
+/** Creates the run of a request for `assistant`. @returns undefined if the assistant has changed since `seenAt`. */
 async function createFor(
   deps: RequestDeps,
   { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: Thread },

@@ -5,7 +5,7 @@ import type { CheckpointChoice } from './run.ts';
 
 /**
  * Checks that a checkpoint exists, because LangGraph silently starts from an empty state if it does not. Accepts any id
- * for a thread that has run but has no checkpoints here: its graph brings its own checkpointer.
+ * for a thread that has had runs but has no checkpoints in Postgres, because its graph has its own checkpointer.
  *
  * @throws CHECKPOINT_NOT_FOUND
  */

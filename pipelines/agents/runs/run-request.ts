@@ -6,7 +6,7 @@ import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
 
-/** Longer names are ignored, because matching a pattern against them can be slow. */
+/** Headers with longer names are not copied, because matching a pattern against a long name can be slow. */
 const maxNameLength = 200;
 
 /** LangGraph reads these keys of `configurable` as the checkpoint to start from, which only the request body may set. */
@@ -16,7 +16,7 @@ export type HeaderRule = (name: string) => boolean;
 
 /** Headers with API keys, or with the tenant that a key is used for. */
 const apiKeyHeaders = new Set(['x-api-key', 'x-tenant-id', 'x-service-key']);
-/** Headers with keys or sessions. Patterns do not match them; they must be included by their full name. */
+/** Headers that contain keys or sessions. Patterns do not match them; `includes` must contain their full names. */
 const confidential = new Set([...apiKeyHeaders, 'authorization', 'proxy-authorization', 'cookie']);
 /** Words that mark other headers as confidential, as in `x-amz-security-token`. */
 const secretWord =
@@ -24,10 +24,10 @@ const secretWord =
 const isConfidential = (name: string) => confidential.has(name) || secretWord.test(name);
 
 /**
- * Returns the test for request headers that the server copies to `configurable` of a run: those that
- * `http.configurable_headers` includes and does not exclude. If it includes none, only `user-agent`. The reference
- * server copies all `x-*` headers by default. Runlake does not, because runs are stored and readable, and proxies and
- * clients put tokens, addresses and user names into such headers.
+ * Returns a function that tests whether the server copies a request header to `configurable` of a run. The server
+ * copies headers that match `includes` of `http.configurable_headers`, unless they match `excludes`. If `includes` is
+ * empty, it copies only `user-agent`. By default, the reference server copies all `x-*` headers. Runlake does not,
+ * because runs are stored and readable, and proxies and clients put tokens, addresses and user names into such headers.
  */
 export function headerRule(choice?: ConfigurableHeaders | null): HeaderRule {
   const { includes, excludes } = headerPatterns(choice);
@@ -91,7 +91,7 @@ export interface RunRequest {
 /** The context of a run request: what the server adds to the fields that the client sends. */
 interface RunOrigin {
   readonly assistant: Assistant;
-  /** The thread before the run. Undefined: it is created for the run. */
+  /** The thread as it was before the run; undefined if the thread is created for the run. */
   readonly thread?: Pick<Thread, 'metadata' | 'config'> | undefined;
   readonly runId: string;
   readonly threadId: string;
@@ -103,10 +103,11 @@ interface RunOrigin {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
   /** Selects the headers that are copied to the run. Default: {@link headerRule} without a choice. */
   readonly copiesHeader?: HeaderRule | undefined;
-  /** Checks webhooks. Undefined: requests with a webhook are refused. */
+  /** Checks webhooks. If undefined, requests with a webhook are refused. */
   readonly webhooks?: Pick<WebhookRules, 'check'> | undefined;
   /**
-   * Whether the server has a public address for feedback links. Default: false; requests with `feedback_keys` are refused.
+   * Whether the server has a public address for feedback links. If false (the default), requests with `feedback_keys`
+   * are refused.
    */
   readonly acceptsFeedbackKeys?: boolean | undefined;
 }
@@ -130,7 +131,7 @@ const defaultHeaderRule = headerRule();
 /** Validates a request and fills in defaults. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   const { stateless, webhooks } = origin;
-  // The thread belongs to the client, so it is not deleted with a run.
+  // Only a thread that was created for the run can be deleted with the run.
   if (!stateless && request.on_completion === 'delete') refuse('on_completion', request.on_completion);
   if (request.feedback_keys?.length && !origin.acceptsFeedbackKeys) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
   if (webhooks === undefined) refuse('webhook', request.webhook);
@@ -149,7 +150,7 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   } as const;
 }
 
-/** Merges the metadata of assistant, thread and request; later ones take precedence. */
+/** Merges the metadata of assistant, thread and request, in order of increasing precedence. */
 function mergeMetadata({ metadata }: RunRequest, { assistant, thread }: RunOrigin): RunMetadata {
   const { graph_id, assistant_id } = assistant;
   return { ...assistant.metadata, ...thread?.metadata, ...metadata, graph_id, assistant_id };
@@ -229,7 +230,8 @@ export function chosenUserId(...configs: readonly Nullish<Readonly<Record<string
 }
 
 /**
- * If both contexts are objects, merges them; otherwise the requested context wins. Returns undefined if neither is set.
+ * Merges the contexts if both are objects; otherwise the requested context takes precedence. Returns undefined if
+ * neither context is set.
  */
 function mergeContext(ofAssistant: unknown, requested: unknown): unknown {
   const isNone = isRecord(ofAssistant) && Object.keys(ofAssistant).length === 0;

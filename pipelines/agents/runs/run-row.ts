@@ -5,7 +5,7 @@ import type { MultitaskStrategy, Run, RunKwargs, RunStatus } from './run.ts';
 export const runColumns =
   'run_id, thread_id, assistant_id, created_at, updated_at, status, metadata, kwargs, multitask_strategy';
 
-/** A row of {@link runColumns}, which needs no conversion. */
+/** A row with {@link runColumns}. It needs no conversion. */
 export type GraphRunRow = Run;
 
 /** The sender of a graph run, for its trace. Missing fields default to those of the deployment. */
@@ -29,7 +29,7 @@ export interface ClaimedRun {
   readonly threadStart: number;
   /** Newest checkpoint of the thread at the first start of the run; undefined if there was none. */
   readonly baseCheckpointId: string | undefined;
-  /** Whether it must be the only run in its worker. */
+  /** Whether the run must be the only run in its worker. */
   readonly alone: boolean;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
@@ -52,7 +52,7 @@ export interface EndedRun {
   readonly runId: string;
   readonly assistantId: string;
   readonly graphId: string;
-  /** 0: it never started. */
+  /** 0 if the run never started. */
   readonly attempt: number;
   readonly threadStart: number;
   readonly status: Exclude<RunStatus, 'pending' | 'running'>;

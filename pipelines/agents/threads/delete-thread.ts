@@ -15,7 +15,9 @@ export async function deleteThread(database: Database, deploymentId: string, thr
   if (deleted === 0) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
 }
 
-/** Deletes the threads of `threadIds` that exist, hidden ones only with `hidden`. @returns how many it deleted. */
+/**
+ * Deletes the threads in `threadIds` that exist; hidden threads only if `hidden` is true. @returns how many it deleted.
+ */
 export async function removeThreads(
   tx: Sql,
   deploymentId: string,
@@ -41,8 +43,8 @@ export async function removeThreads(
 }
 
 /**
- * Deletes threads, or with `keep_latest` their history except the newest state. Ignores threads that do not exist and, with
- * `keep_latest`, busy threads.
+ * Deletes threads or, with `keep_latest`, their history except the newest state. Ignores threads that do not exist and,
+ * with `keep_latest`, busy threads.
  *
  * @returns how many threads were deleted or pruned.
  */
@@ -66,7 +68,9 @@ export async function pruneThreads(
   });
 }
 
-/** Deletes or prunes up to 1,000 expired threads, except busy ones. @returns how many; call it again until this is 0. */
+/**
+ * Deletes or prunes up to 1,000 expired threads that are not busy. @returns how many; call it again until it returns 0.
+ */
 export async function expireThreads(database: Database, deploymentId: string): Promise<number> {
   return database.transaction(async (tx) => {
     const rows = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy }>(

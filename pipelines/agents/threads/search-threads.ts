@@ -32,7 +32,7 @@ function filterParams(deploymentId: string, { ids, metadata, values, status }: T
   return [deploymentId, ids ?? null, nullIfEmpty(metadata), nullIfEmpty(values), status ?? null];
 }
 
-/** An empty object sets no condition. */
+/** Returns null, which sets no condition, for an empty object. */
 function nullIfEmpty(members: Readonly<Record<string, unknown>> | undefined): object | null {
   return members === undefined || Object.keys(members).length === 0 ? null : members;
 }
@@ -80,7 +80,7 @@ export function listRootFields(paths: Readonly<Record<string, string>>): string[
   return Object.values(paths).flatMap((path) => parsePath(path)?.slice(0, 1).map(String) ?? []);
 }
 
-/** Extracts values of a thread by paths such as `values.messages[-1].content`; null if a path leads to no value. */
+/** Extracts values of a thread by paths such as `values.messages[-1].content`; null if a path has no value. */
 export function extractPaths(
   thread: Partial<Thread>,
   paths: Readonly<Record<string, string>>,

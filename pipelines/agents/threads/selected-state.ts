@@ -3,7 +3,8 @@ import type { ThreadState } from './thread.ts';
 const valuesPrefix = 'values.';
 
 /**
- * Returns the fields of a state that `select` names; all without `select`. `values.messages` selects one key of the values.
+ * Returns the fields of a state that `select` names, or all fields if `select` is undefined. `values.messages` selects
+ * one key of the values.
  */
 export function selectedState(state: ThreadState, select: readonly string[] | undefined): Partial<ThreadState> {
   if (select === undefined) return state;

@@ -24,8 +24,8 @@ interface StateQuestion {
 }
 
 /**
- * Reads the newest state of a thread, or that of a checkpoint, as JSON text. An empty state if no graph has run on the
- * thread.
+ * Reads the newest state of a thread, or the state at a checkpoint, as JSON text. Returns an empty state if no graph
+ * has run on the thread.
  *
  * @throws THREAD_NOT_FOUND, CHECKPOINT_NOT_FOUND; the errors of {@link ThreadDeps.pool}.
  */
@@ -49,7 +49,7 @@ export async function readThreadState(
 
 interface HistoryQuestion {
   readonly limit: number;
-  /** Only states older than this checkpoint. */
+  /** Returns only states that are older than this checkpoint. */
   readonly before?: CheckpointChoice;
   /** Returns the history of the subgraph of this checkpoint. */
   readonly checkpoint?: CheckpointChoice;
@@ -60,7 +60,7 @@ interface HistoryQuestion {
 }
 
 /**
- * Reads the states of a thread as a JSON array, newest first. Empty if no graph has run on the thread.
+ * Reads the states of a thread as a JSON array, newest first. The array is empty if no graph has run on the thread.
  *
  * @throws THREAD_NOT_FOUND, ANSWER_TOO_LARGE; the errors of {@link ThreadDeps.pool}.
  */

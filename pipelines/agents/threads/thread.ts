@@ -27,7 +27,7 @@ export interface Thread {
   readonly status: ThreadStatus;
   readonly config: Readonly<Record<string, unknown>>;
   readonly values: unknown;
-  /** By task id. */
+  /** Open interrupts by task id. */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
   readonly error: unknown;
   /** Present only if requested. */
@@ -60,7 +60,7 @@ export interface ThreadState {
   readonly interrupts: readonly Interrupt[];
 }
 
-/** Columns of `agents.threads` that every response contains; they have the names of the fields. */
+/** Columns of `agents.threads` that every response contains. Each has the name of its field in the response. */
 export const shownColumns =
   'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error';
 
@@ -95,13 +95,16 @@ export async function findThread(database: Sql, deploymentId: string, threadId: 
   return row && toThread(row);
 }
 
-/** The TTL that a langgraph.json sets for threads without one of their own. Undefined: they do not expire. */
+/**
+ * Returns the TTL that a langgraph.json sets for threads without their own TTL; undefined if such threads do not
+ * expire.
+ */
 export function defaultTtl({ ttl }: GraphsFile['checkpointer']): ThreadTtl | undefined {
   const { default_ttl: minutes, strategy = 'delete' } = ttl ?? {};
   return minutes === undefined ? undefined : { minutes, strategy };
 }
 
-/** Values with more characters are not searchable. */
+/** Maximum characters of searchable values. Larger values cannot be searched. */
 const maxCharacters = 1024 * 1024;
 
 /** Converts the JSON text of values to the text of the searchable `jsonb` column; null if it is too large. */

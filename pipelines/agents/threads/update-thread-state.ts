@@ -4,16 +4,16 @@
  * Invariant: during the update no run of the thread is running in any process, and the database refuses writes under an
  * expired lease.
  *
- *   1. Take a write lease on the thread. A thread with a pending or running run is refused as busy. No run is claimed
- *      under the lease.
+ *   1. Take a write lease on the thread. A thread with a pending or running run is refused as busy. While the lease is
+ *      valid, no run of the thread is claimed.
  *   2. A worker applies the updates with the graph; the saver writes under the token of the lease.
  *   3. Write values, interrupts and status to the row of the thread.
  *   4. Publish the new state to the readers of the thread's stream.
- *   5. Release the lease. If this process crashes before, the lease expires.
+ *   5. Release the lease. If this process crashes before that, the lease expires.
  *
  * After a crash between 3 and 4, stream readers do not receive the update. After a crash between 2 and 3, or if the
- * lease expires there, the checkpoint is written but the row is not: until the next run `/state` returns the new state
- * and `/threads/search` the old one.
+ * lease expires between these steps, the checkpoint is written but the row is not. Until the next run, `/state` then
+ * returns the new state and `/threads/search` the old state.
  */
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
@@ -117,7 +117,7 @@ export async function recordThreadState(
   return row?.starts ?? 0;
 }
 
-/** Longer than the timeout of a query to a worker. */
+/** How long the write lease is valid: longer than the timeout of a query to a worker. */
 const threadLeaseMs = 60_000;
 
 export interface StateUpdate {
@@ -131,7 +131,7 @@ export interface StateUpdate {
 interface UpdatedState {
   readonly checkpoint: ThreadCheckpoint | null;
   readonly state: ThreadState;
-  /** By task. */
+  /** Open interrupts by task id. */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
 }
 

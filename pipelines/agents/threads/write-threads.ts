@@ -82,8 +82,8 @@ export interface ThreadDeps {
 }
 
 /**
- * Describes a thread for a query to a worker: the graph that its metadata names, and the config of its last run or else
- * of its assistant. Undefined if the thread has no graph yet.
+ * Describes a thread for a query to a worker: the graph that its metadata names, and the config of its last run or, if
+ * the thread stores no config, of its assistant. Returns undefined if the thread has no graph yet.
  */
 export async function threadOfGraph(
   { database, deploymentId }: ThreadDeps,
@@ -97,7 +97,9 @@ export async function threadOfGraph(
       : await readAssistantConfig(typeof assistantId === 'string' ? assistantId : graphId);
   return { deploymentId, threadId, graphId, config };
 
-  /** Clients can write metadata, and the assistant can be deleted: then the config is empty. */
+  /**
+   * Returns an empty config if the assistant was deleted, or if it is not for this graph (clients can write metadata).
+   */
   async function readAssistantConfig(idOrGraphId: string): Promise<object> {
     try {
       const assistant = await resolveAssistant(database, deploymentId, idOrGraphId);
@@ -112,7 +114,7 @@ export async function threadOfGraph(
 export interface ThreadChange {
   /** Merged with the stored metadata, key by key. */
   readonly metadata?: Readonly<Record<string, unknown>>;
-  /** Null: the thread does not expire. */
+  /** If null, the thread does not expire. */
   readonly ttl?: ThreadTtl | null;
 }
 

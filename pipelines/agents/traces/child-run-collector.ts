@@ -4,14 +4,14 @@
  * Invariant: each reported run is a descendant of the root and is reported once. The collector holds only open runs and
  * the runs that changed since the last flush.
  *
- *   1. A run begins: its `dotted_order` is fixed, and its inputs are serialised at once, because the graph may modify
- *      them later.
- *   2. It ends: its outputs are serialised. A run that began and ended between two flushes is one post; otherwise a
- *      post and a patch.
+ *   1. When a run begins, its `dotted_order` is fixed, and its inputs are serialised at once, because the graph may
+ *      modify them later.
+ *   2. When a run ends, its outputs are serialised. A run that began and ended between two flushes is reported as one
+ *      post, any other run as a post and a patch.
  *   3. A flush follows one second after the first change, or earlier if the changes are large.
  *   4. `close` ends open runs with the given reason and flushes. Later callbacks are ignored.
  *
- * If the process dies, unflushed changes are lost, and the front ends the runs that it has as open.
+ * If the process dies, unflushed changes are lost, and the front ends the runs that were reported as open.
  */
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { runTypes } from '../../ingest/run-event/run-event.ts';
@@ -36,9 +36,9 @@ export interface BegunRun {
   /** Extra fields besides the metadata. */
   readonly extra?: object | undefined;
   readonly serialized?: unknown;
-  /** `dotted_order`, if the `langsmith` package has computed it. Used only if it is below the same root. */
+  /** `dotted_order`, if the `langsmith` package has computed it. It is used only if it is below the same root. */
   readonly order?: string | undefined;
-  /** The inputs are known only at the end of the run. */
+  /** Whether the inputs are known only at the end of the run. */
   readonly deferred?: boolean | undefined;
 }
 
@@ -56,7 +56,7 @@ export type OpenRun = Pick<BegunRun, 'id' | 'name' | 'type' | 'tags' | 'metadata
 interface CollectedRun extends BegunRun {
   readonly order: string;
   readonly startMicros: number;
-  /** Limits omitted the inputs or outputs. */
+  /** Whether inputs or outputs were omitted because of a limit. */
   lacksValues: boolean;
   inputsText: string | undefined;
   firstTokenMicros: number | undefined;
@@ -92,7 +92,10 @@ export class ChildRunCollector {
     this.#lastMicros = options.order.rootMicros;
   }
 
-  /** Returns the open run `id`; the root if there is none, so that runs with an unknown parent are placed below the root. */
+  /**
+   * Returns the open run `id`, or the root if there is no such run. Runs with an unknown parent are thus placed below
+   * the root.
+   */
   find(id: string): OpenRun {
     const { root } = this.#options.order;
     return (
@@ -243,8 +246,8 @@ export class ChildRunCollector {
   }
 
   /**
-   * Returns strictly increasing microseconds, so that runs of one millisecond keep their order and no run begins before
-   * the root.
+   * Returns strictly increasing microseconds, so that runs that begin in the same millisecond keep their order and no
+   * run begins before the root.
    */
   #now(): number {
     this.#lastMicros = Math.max(this.#lastMicros + 1, Date.now() * 1_000);

@@ -3,11 +3,12 @@
  *
  * Invariant: tracing never delays or ends a graph run. The buffer is bounded; runs that exceed it are dropped and counted.
  *
- *   1. A batch arrives from a worker. With the first open child run the root run is written as well, so that an active
- *      trace is visible.
+ *   1. A batch arrives from a worker. With the first batch that contains an open child run, the root run is written as
+ *      well, so that an active trace is visible.
  *   2. Once a second the buffered runs are written to the log, one batch per sender (`take-into-traces.ts`).
  *   3. If the log is unavailable, the batch is retried.
- *   4. At the end of an attempt, child runs that the worker has not ended, because it died, are ended with an error.
+ *   4. At the end of an attempt, the front ends child runs that are still open, for example because the worker died,
+ *      with an error.
  *
  * A crash of this process loses the buffered runs. The next attempt writes its own child runs, with new ids, below the
  * same root.
@@ -26,7 +27,7 @@ export interface ChildRunDeps {
   readonly accept: AcceptDeps;
   readonly defaultSender: Sender;
   readonly logger: Logger;
-  /** Maximum child runs of one graph run; 0: child runs are not traced. */
+  /** Maximum child runs of one graph run. If 0, child runs are not traced. */
   readonly maxRuns: number;
   readonly maxCharacters: number;
   readonly hidden?: HiddenValues;
@@ -45,7 +46,7 @@ export interface TracedAttempt {
 export interface ChildRuns {
   /** Undefined if child runs are not traced. */
   open(run: ClaimedRun): TracedAttempt | undefined;
-  /** Writes the buffered runs once more. */
+  /** Makes a last attempt to write the buffered runs. */
   close(): Promise<void>;
 }
 
@@ -116,7 +117,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
     open(run) {
       if (maxRuns === 0) return undefined;
       const { runId, kwargs } = run;
-      // Callers of a run without a thread expect that nothing of it is kept.
+      // Omit inputs and outputs of a temporary run, because its caller expects that nothing of the run is kept.
       const values = !kwargs.temporary;
       const rootMicros = parseTime(run.startedAt) as number;
       const root = formatDottedOrderSegment(rootMicros, runId);

@@ -9,7 +9,10 @@ export interface OpenTracer {
   close(reason: string): void;
 }
 
-/** Creates a tracer for one attempt of a run; undefined if the environment of the project configures or disables tracing. */
+/**
+ * Creates a tracer for one attempt of a run. Returns undefined if the environment of the project configures or disables
+ * tracing.
+ */
 export function openTracer(order: TraceOrder, onFlush: (runs: TracedRuns) => void): OpenTracer | undefined {
   const { state, ...hides } = graphTracing();
   if (state !== 'unsaid') return undefined;

@@ -26,7 +26,7 @@ export function chooseTraceOptions(values: boolean, hidden: HiddenValues | undef
   return { inputs: values && !hidden?.hidesInputs, outputs: values && !hidden?.hidesOutputs, asked: true };
 }
 
-/** Returns the tracing project of a run: that of the request, else the id of the graph. */
+/** Returns the tracing project of a run: the project of the request or, if it names none, the id of the graph. */
 export function findProject({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graphId'>): string {
   return kwargs.langsmith_tracer?.project_name ?? graphId;
 }
@@ -86,7 +86,7 @@ function encode(value: unknown): string | undefined {
   return value === undefined ? undefined : JSON.stringify(value);
 }
 
-/** Ingest requires inputs and outputs to be objects; any other value becomes a member of one. */
+/** Converts a value to an object, as ingest requires: a value that is not an object becomes the member `name`. */
 function asObject(name: string, text: string | undefined): string | undefined {
   if (text === undefined || text.trimStart().startsWith('{')) return text;
   return `{"${name}":${text}}`;

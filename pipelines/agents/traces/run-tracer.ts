@@ -6,7 +6,7 @@
  *
  * Risk: the packages look up a handler of this name and call `getRun`, `getRunTreeWithTracingConfig`,
  * `copyWithTracingConfig`, `updateFromRunTree`, `_getRunStoreKey` and `client`, which are private, and a graph brings its
- * own version of them. A public `BaseCallbackHandler` does not get the functions that `langsmith` traces.
+ * own version of them. A public `BaseCallbackHandler` does not receive the functions that `langsmith` traces.
  * `library-versions.test.ts` fails if a version calls something else.
  */
 import { RunTree } from 'langsmith/run_trees';
@@ -31,18 +31,18 @@ interface Inherited {
   readonly tags?: readonly string[] | undefined;
 }
 
-/** Metadata keys for which the value of the innermost tracing config wins. */
+/** Metadata keys for which the value of the innermost tracing config takes precedence. */
 const innermostWins = new Set(['ls_agent_type']);
 
 export class RunTracer {
   readonly name = 'langchain_tracer';
   readonly lc_serializable = false;
-  /** LangChain then calls the handler synchronously and in order, not from a queue. */
+  /** Makes LangChain call the handler synchronously and in order, not from a queue. */
   readonly awaitHandlers = true;
   readonly raiseError = false;
   readonly ignoreLLM = false;
   readonly ignoreChain = false;
-  /** Also covers tool callbacks. */
+  /** LangChain also applies this flag to tool callbacks. */
   readonly ignoreAgent = false;
   readonly ignoreRetriever = false;
   readonly ignoreCustomEvent = true;
@@ -75,7 +75,7 @@ export class RunTracer {
     return this.#collector;
   }
 
-  /** No-op: LangChain reports a run of the `langsmith` package, which the client has reported already. */
+  /** Does nothing: LangChain reports runs of the `langsmith` package here, which the client has already reported. */
   updateFromRunTree(): void {}
 
   getRun(id: string): RunTree {
@@ -318,7 +318,7 @@ function toRunTree(run: OpenRun, rootId: string): object {
   };
 }
 
-/** LangChain passes tool arguments as text; objects are JSON text. */
+/** Parses tool arguments. LangChain passes them as text; objects are JSON text. */
 function parseArguments(input: string): unknown {
   try {
     return input.startsWith('{') ? JSON.parse(input) : input;

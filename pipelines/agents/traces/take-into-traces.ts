@@ -4,7 +4,10 @@ import type { RunDraft } from '../../ingest/accept/draft.ts';
 import { draftOfBatch, readJsonRun } from '../../ingest/accept/read-run.ts';
 import { runInTimeSlices } from '../../ingest/in-slices.ts';
 
-/** A run of a trace. Graph code may control its parts, so they are checked to belong to this run, trace and project. */
+/**
+ * A run of a trace. Graph code may control its parts, so {@link writeTraceRecords} checks that they name this run,
+ * trace and project.
+ */
 export interface TraceRecord {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
@@ -41,7 +44,7 @@ const variants: readonly TraceVariant[] = [
  * invalid, is retried without inputs and outputs, and then in the default project without the project, tags and
  * metadata of the request. Idempotent.
  *
- * @returns the records that ingest rejected in each form.
+ * @returns the records that ingest rejected in every form.
  * @throws retryable errors of the log.
  */
 export async function writeTraceRecords<Record extends TraceRecord>(
@@ -110,7 +113,8 @@ export function senderKey({ workspaceId, userId, keyId }: Sender): string {
 }
 
 /**
- * Time until the next flush. All buffers flush at the same moments, so that ClickHouse stores their records with one INSERT.
+ * Returns the time until the next flush. All buffers flush at the same moments, so that ClickHouse stores their records
+ * with one INSERT.
  */
 export function untilNextFlushMs(): number {
   return flushIntervalMs - (performance.now() % flushIntervalMs);

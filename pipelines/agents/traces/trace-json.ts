@@ -8,7 +8,7 @@ export function traceJson(value: unknown, name: string): string {
   return text.startsWith('{') ? text : `{"${name}":${text}}`;
 }
 
-/** Encodes a value as JSON text; undefined if it has none, such as a function. Never throws. */
+/** Encodes a value as JSON text; undefined if the value has no JSON form, such as a function. Never throws. */
 export function stringifyTraceValue(value: unknown): string | undefined {
   try {
     return JSON.stringify(value, toPlain);

@@ -25,17 +25,17 @@ export interface ChildRun {
   readonly members: string;
   /** Inputs and outputs: empty, or starting with a comma. */
   readonly values: string;
-  /** The run has not ended. */
+  /** Whether the run has not ended yet. */
   readonly open: boolean;
 }
 
-/** Number of runs and values that limits dropped. */
+/** Number of runs and values that were dropped because of limits. */
 export interface TraceMarks {
   readonly droppedRuns: number;
   readonly droppedValues: number;
 }
 
-/** A batch of child runs. The counts cover the whole attempt so far. */
+/** A batch of child runs. The counts include the whole attempt so far. */
 export interface TracedRuns extends TraceMarks {
   readonly runs: readonly ChildRun[];
 }
