@@ -22,7 +22,7 @@ const runSlots = scrapedGauge(
   ['state'],
 );
 
-/** Starts to report unfinished runs and run slots in the metrics. @returns a function that stops it. */
+/** Starts to report unfinished runs and run slots in the metrics. @returns a function that stops the reporting. */
 export function showAgentMetrics(deps: {
   readonly database: Sql;
   readonly deploymentId: string;

@@ -23,14 +23,15 @@ export interface DueClock {
   stop(): Promise<void>;
 }
 
-/** An upper limit, because a notification can be lost and the clock of the database can be set. */
+/** Maximum pause between two calls of `work`, because a notification can be lost and the database clock can be set. */
 const maxPauseMs = 10_000;
 
 /**
  * Calls `work` now, after each `wake` and when the next item is due, but at least every ten seconds. Calls do not
  * overlap: a `wake` during a call causes one more call.
  *
- * @param work Processes what is due. Returns the milliseconds until the next item is due; undefined if no item is.
+ * @param work Processes what is due. Returns the milliseconds until the next item is due; undefined if there is no
+ *   item.
  */
 export function startDueClock(work: () => Promise<number | undefined>, onFailure: (error: unknown) => void): DueClock {
   let stopping = false;

@@ -18,8 +18,9 @@ interface DeploymentRow {
 }
 
 /**
- * Reads the deployment that the setting names; unset, the default deployment of the oldest organisation. A default deployment
- * has the id of its organisation. This function creates it in the first workspace if it does not exist.
+ * Reads the deployment that the setting names or, if the setting is unset, the default deployment of the oldest
+ * organisation. A default deployment has the id of its organisation. If it does not exist, this function creates it in
+ * the first workspace of the organisation.
  *
  * @throws NOT_FOUND if the deployment does not exist, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was
  *   deleted.

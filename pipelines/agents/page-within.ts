@@ -8,9 +8,9 @@ interface Measured {
 }
 
 /**
- * Returns the rows of `page`, a SELECT, in its order. Postgres measures the rows as JSON and returns none of them if
- * together they exceed `limitBytes`, so that neither side holds a page that is too large. A page of one row always
- * fits.
+ * Returns the rows of the SELECT `page`, in its order. Postgres measures the rows as JSON and returns none of them if
+ * together they exceed `limitBytes`, so that Runlake never receives a page that is too large. A page of one row is
+ * never too large.
  *
  * @param cte an additional CTE; it can read `page` and `measured.page_fits`
  * @throws ANSWER_TOO_LARGE
@@ -45,7 +45,10 @@ export function requireWithin(rows: number, bytes: number, limitBytes: number): 
   if (rows > 1 && bytes > limitBytes) throw tooLarge(limitBytes);
 }
 
-/** The columns that `select` names, as a list for SQL: all if `select` is undefined, the first if it is empty. */
+/**
+ * Returns the columns that `select` names, as a list for SQL: all columns if `select` is undefined, the first column if
+ * it names none.
+ */
 export function selectedColumns(columns: string, select: readonly string[] | null | undefined): string {
   if (!select) return columns;
   const all = columns.split(', ');

@@ -15,7 +15,7 @@ export interface ExpiryOptions {
   readonly logger: Logger;
 }
 
-/** Repeats `sweep` at an interval, each time until it removes nothing more. Several processes can do so at once. */
+/** Repeats `sweep` at an interval, each time until it removes no more rows. Several processes can do this at once. */
 export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
   const { database, deploymentId, what, sweep, everyMinutes = 0.5, logger } = options;
   let stopping = false;

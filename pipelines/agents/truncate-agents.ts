@@ -15,7 +15,10 @@ const deleteState = (table: string) =>
   `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = $1::uuid::text`;
 const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(deleteState);
 
-/** Keeps the assistants that the server created for its graphs: without them no graph could run until the server restarts. */
+/**
+ * Statements by kind of data. They keep the assistants that the server created for its graphs, because without these
+ * assistants no graph could run until the server restarts.
+ */
 const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   runs: [
     deleteRows('runs'),

@@ -23,8 +23,8 @@ export interface DeploymentWatch {
  * unavailable, the process continues to serve.
  *
  * The deletion of the data (`delete-workspace-data.ts`) waits until no process of the deployment has a heartbeat. This
- * process first waits for the events that it is publishing, then ends its runs and with them its heartbeat. It drops
- * all later events.
+ * process first waits for the events that it is publishing, then ends its runs and removes its heartbeat. It drops all
+ * later events.
  */
 export function watchDeployment(
   database: Database,

@@ -7,9 +7,9 @@ export interface AppRoute {
 }
 
 /**
- * Lists the routes that a Hono app defines with a method and a fixed or parametrised path. Leaves out middleware and
- * handlers for all methods, which Hono lists in the same form, and wildcard and regular-expression patterns. Returns
- * none for other kinds of apps.
+ * Lists the routes that a Hono app defines with a method and a fixed or parametrised path. Omits middleware and
+ * handlers for all methods, although Hono lists them in the same form, and omits wildcard and regular-expression
+ * patterns. Returns no routes for other kinds of apps.
  */
 export function listRoutes(app: object): readonly AppRoute[] {
   const listed = 'routes' in app && Array.isArray(app.routes) ? (app.routes as unknown[]) : [];
@@ -62,7 +62,9 @@ interface AppUser {
   readonly scopes: readonly string[];
 }
 
-/** Carries the user over the socket to the app's process. The server drops a header of this name that a client sends. */
+/**
+ * Header that contains the user on the socket to the app's process. If a client sends this header, the server drops it.
+ */
 export const userHeader = 'x-runlake-app-user';
 
 export function userText(user: AgentUser): string {

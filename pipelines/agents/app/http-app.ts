@@ -69,7 +69,7 @@ export async function openHttpApp(options: {
   readonly accounts?: AccountSource | undefined;
   /** URL of the agent server, for clients that the app creates. */
   readonly serverUrl?: string | undefined;
-  /** Maximum time without a sign of life from the process. */
+  /** Maximum time without a message from the process. */
   readonly silentMs: number;
   /** Timeout for the head of a response, and between two chunks of its body. */
   readonly timeoutMs: number;
@@ -88,7 +88,7 @@ export async function openHttpApp(options: {
   let names: HttpApp['names'] = () => false;
   let inFlight = 0;
   let closing = false;
-  /** Home folder of the process's own account, if it has one; the process listens there. */
+  /** Folder in which the process listens: the home folder of its account, if it has an account of its own. */
   let socketFolder: string | undefined;
   const ownAccounts = accounts && {
     take() {
@@ -163,8 +163,8 @@ export async function openHttpApp(options: {
 }
 
 /**
- * Renames the socket into a folder that the app's process cannot write to. Otherwise the process could replace it with
- * a link to any other socket of the machine.
+ * Moves the socket to a folder that the app's process cannot write to. Otherwise the process could replace the socket
+ * with a link to any other socket of the machine.
  *
  * @throws WORKER_PROTOCOL_VIOLATED if `from` is not a socket.
  */

@@ -11,7 +11,7 @@ interface App {
   fetch(request: Request, environment: object): Response | Promise<Response>;
 }
 
-/** Generous: the front enforces the configured limit and adds headers of its own. */
+/** Generous limit for the headers of a request: the front enforces the configured limit and adds headers of its own. */
 const maxHeaderBytes = 8 * 1024 * 1024;
 
 /**
@@ -46,8 +46,8 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
       void answer(incoming, outgoing);
     },
   );
-  // Only the front closes connections. If the server closed an idle one, a request could arrive on it at that moment
-  // and fail.
+  // Only the front closes connections. If the server closed an idle connection, a request could arrive on it at that
+  // moment and fail.
   server.keepAliveTimeout = 0;
   // Remove the socket that an earlier process left.
   await rm(socketPath, { force: true });

@@ -31,18 +31,18 @@ export const insertVersionSql = `INSERT INTO agents.assistant_versions
   SELECT deployment_id, assistant_id, version, graph_id, name, description, config, context, metadata
   FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`;
 
-/** The namespace of the reference server, because clients compute these ids themselves. */
+/** Namespace of the ids of system assistants. It is that of the reference server, because clients compute these ids. */
 const graphNamespace = '6ba7b821-9dad-11d1-80b4-00c04fd430c8';
 
-/** The id of the system assistant of a graph, which the server creates when it first serves the graph. */
+/** Returns the id of a graph's system assistant. The server creates this assistant when it first serves the graph. */
 export function systemAssistantId(graphId: string): string {
-  // Bytes, because the package throws for the text of a lone surrogate.
+  // Pass bytes, because the package throws if the text contains a lone surrogate.
   return uuidv5(Buffer.from(graphId), graphNamespace);
 }
 
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Returns an assistant id in lower case; for a graph id, the id of the graph's system assistant. */
+/** Returns an assistant id in lower case or, for a graph id, the id of the graph's system assistant. */
 export function resolveAssistantId(idOrGraphId: string): string {
   return uuidPattern.test(idOrGraphId) ? idOrGraphId.toLowerCase() : systemAssistantId(idOrGraphId);
 }
@@ -62,8 +62,8 @@ const maxAssistants = 200;
 const maxCharacters = 16 * 1024;
 
 /**
- * Cache of assistants as last read. Entries can be stale: the user of an entry must check that its `updated_at` is
- * still current, as the statement that creates a run does.
+ * Cache of assistants as last read. Entries can be stale, so code that uses an entry must check that its `updated_at`
+ * is still current. The statement that creates a run does this.
  */
 export class RecentAssistants {
   readonly #assistants = new Map<string, Assistant>();
@@ -72,7 +72,7 @@ export class RecentAssistants {
     return this.#assistants.get(cacheKey(deploymentId, idOrGraphId));
   }
 
-  /** Caches the assistant, unless it is large. Evicts the entry that was cached longest ago if the cache is full. */
+  /** Caches the assistant, unless it is large. If the cache is full, evicts the entry that was cached longest ago. */
   record(deploymentId: string, assistant: Assistant): void {
     const key = cacheKey(deploymentId, assistant.assistant_id);
     this.#assistants.delete(key);

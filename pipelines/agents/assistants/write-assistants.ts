@@ -23,7 +23,9 @@ interface GraphOfAssistant {
   readonly context?: unknown;
 }
 
-/** Creates the system assistant of each graph that has none. Leaves existing ones as they are, with the changes of users. */
+/**
+ * Creates the system assistant of each graph that has none. Does not change existing assistants, which users may edit.
+ */
 export async function ensureSystemAssistants(
   database: Database,
   deploymentId: string,
@@ -42,7 +44,7 @@ export async function ensureSystemAssistants(
   }
 }
 
-/** The context of an assistant as JSON text, as stored; an empty object if there is none. */
+/** Returns the context of an assistant as JSON text, as it is stored; an empty object if there is no context. */
 function contextText(context: unknown): string {
   return JSON.stringify(context ?? {});
 }

@@ -4,8 +4,8 @@ import type { Database } from '../../../infra/postgres/database.ts';
 type Metadata = Readonly<Record<string, unknown>>;
 
 /**
- * Members that the metadata of an object must contain for a user to have access to it, in the form of `metadata @> …`
- * in Postgres: a scalar must be equal; each element of a list must be in the list of that key.
+ * Members that the metadata of an object must contain so that a user has access to the object. Members are compared as
+ * by `metadata @> …` in Postgres: a scalar must be equal; each element of a list must be in the list of that key.
  */
 export type RequiredMetadata = Readonly<Record<string, string | number | boolean | readonly string[]>>;
 
@@ -13,7 +13,7 @@ export type RequiredMetadata = Readonly<Record<string, string | number | boolean
  * Converts the filter that an auth handler returned: `{key: value}`, `{key: {$eq: value}}` or `{key: {$contains: value
  * or list}}`.
  *
- * @returns undefined, which means access to everything, if the filter is null or empty.
+ * @returns undefined, which means access to all objects, if the filter is null or empty.
  * @throws AUTH_HANDLER_INVALID for any other filter, so that a filter that Runlake does not support denies access.
  */
 export function requiredMetadata(filter: unknown, event: string): RequiredMetadata | undefined {
@@ -79,7 +79,7 @@ const tables = {
 
 export type ReachedKind = keyof typeof tables;
 
-/** Reads what access rules need of the rows of a deployment. */
+/** Reads the rows of a deployment that access rules depend on. */
 export class RowsInReach {
   readonly #database: Database;
   readonly #deploymentId: string;
@@ -100,8 +100,8 @@ export class RowsInReach {
   }
 
   /**
-   * The assistant or graph that the metadata of a thread names, which runs the thread next. Users can write metadata,
-   * so the caller must check access to this assistant as to any other.
+   * Returns the assistant or graph that the metadata of a thread names, with which the thread runs next. Users can
+   * write metadata, so the caller must check access to this assistant as to any other assistant.
    */
   async assistantOfThread(threadId: string): Promise<string | undefined> {
     const [row] = await this.#database.query<{ assistant: string | null }>(

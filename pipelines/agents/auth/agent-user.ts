@@ -13,7 +13,7 @@ export interface AgentUser {
   readonly [field: string]: unknown;
 }
 
-/** A request as the `authenticate` handler sees it, without a body. */
+/** A request as the `authenticate` handler receives it, without a body. */
 export interface AuthRequest {
   readonly method: string;
   readonly url: string;
@@ -27,13 +27,16 @@ export interface AuthQuestion {
   readonly user: AgentUser;
 }
 
-/** HTTP status and text of a refusal, chosen by the project's code. */
+/** HTTP status and text of a refusal, which the project's code has chosen. */
 export interface AuthRefusal {
   readonly status: number;
   readonly message: string;
 }
 
-/** `filter` is the handler's result if it was not a boolean, otherwise null. `access-filter.ts` validates it. */
+/**
+ * The decision of an auth handler. `filter` is the handler's result if it was not a boolean, otherwise null.
+ * `access-filter.ts` validates it.
+ */
 export type AuthVerdict =
   | { readonly allowed: true; readonly filter: unknown; readonly value: Readonly<Record<string, unknown>> }
   | { readonly allowed: false; readonly refusal: AuthRefusal };
@@ -41,13 +44,13 @@ export type AuthVerdict =
 export type AuthIdentity = { readonly user: AgentUser } | { readonly refusal: AuthRefusal; readonly reason?: string };
 
 /**
- * Returns the stable id under which usage counts a user of custom authentication, and stores the user's identity for
- * usage reports. Identities that differ only in NUL characters or lone surrogates, which Postgres cannot store, get the
- * same id.
+ * Returns the stable id that identifies a user of custom authentication in usage, and stores the user's identity for
+ * usage reports. Identities that differ only in NUL characters or lone surrogates get the same id, because Postgres
+ * cannot store these characters.
  */
 export async function endUserId(sql: Sql, organizationId: string, identity: string): Promise<string> {
   const name = identity.replace(/[\0\p{Surrogate}]/gu, '\u{fffd}');
-  // Bytes, because the package rejects the text of a namespace that has no RFC 9562 version.
+  // Pass bytes, because the package rejects the text of a namespace that has no RFC 9562 version.
   const namespace = Buffer.from(organizationId.replaceAll('-', ''), 'hex');
   const id = uuidv5(name, namespace);
   await sql.execute(

@@ -30,7 +30,7 @@ export interface AuthProcess {
 }
 
 export interface Allowed {
-  /** Undefined: access to all objects. */
+  /** Members that the metadata of an object must contain. If undefined, the user has access to all objects. */
   readonly required: RequiredMetadata | undefined;
   readonly value: Readonly<Record<string, unknown>>;
 }
@@ -53,7 +53,7 @@ export async function openAuthProcess(options: {
   readonly file: GraphsFile;
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: AccountSource | undefined;
-  /** Maximum time without a sign of life from the process. */
+  /** Maximum time without a message from the process. */
   readonly silentMs: number;
   readonly logger: Logger;
 }): Promise<AuthProcess> {

@@ -12,9 +12,9 @@ export interface LoadedAuth {
 }
 
 /**
- * Imports the `Auth` object that `auth.path` names. Detects it by its shape, not by its class, because the project can
- * have its own copy of the library. Source: `@langchain/langgraph-sdk/auth`, which keys handlers by event, resource,
- * `*:action` and `*`.
+ * Imports the `Auth` object that `auth.path` names. Detects the object by its shape, not by its class, because the
+ * project can have its own copy of the library. Source: `@langchain/langgraph-sdk/auth`, which keys handlers by event,
+ * resource, `*:action` and `*`.
  *
  * @throws AUTH_UNUSABLE if the export is not an `Auth` with an `authenticate` handler; any error of the import.
  */
@@ -89,7 +89,7 @@ function parseIdentity(answer: unknown): AuthIdentity {
   };
 }
 
-/** Uses the status and text of an HTTPException. Hides the text of any other error from the client. */
+/** Converts an error to a refusal with the status and text of an HTTPException. Hides the text of any other error. */
 function toRefusal(error: unknown, status: number, message: string): AuthRefusal {
   if (error instanceof Error && 'status' in error && typeof error.status === 'number') {
     const chosen = error.status >= 400 && error.status <= 599 ? error.status : status;

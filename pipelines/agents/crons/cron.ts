@@ -11,15 +11,15 @@ type OnRunCompleted = (typeof onRunCompleted)[number];
 export interface Cron {
   readonly cron_id: string;
   readonly assistant_id: string;
-  /** Null: each run gets a new thread. */
+  /** The thread of all runs. If null, each run gets a new thread. */
   readonly thread_id: string | null;
   /** Cron expression with five fields. */
   readonly schedule: string;
-  /** IANA time zone name; null: UTC. */
+  /** IANA time zone name. If null, the time zone is UTC. */
   readonly timezone: string | null;
-  /** Last instant at which it can fire; null: it does not end. */
+  /** Last instant at which the cron can fire. If null, the cron does not end. */
   readonly end_time: string | null;
-  /** Null: it does not fire again, because it has ended or is disabled. */
+  /** Next fire time; null if the cron does not fire again, because it has ended or is disabled. */
   readonly next_run_date: string | null;
   /** What happens to the thread of each run after the run; null if all runs use `thread_id`. */
   readonly on_run_completed: OnRunCompleted | null;
@@ -49,7 +49,7 @@ export const cronFields = [
   'updated_at',
 ] as const satisfies readonly (keyof Cron)[];
 
-/** The columns of a {@link Cron}; they have the names of its fields. */
+/** The columns of a {@link Cron}. Each column has the name of its field. */
 export const cronColumns = cronFields.join(', ');
 
 /** Notifies the processes of deployment $1, at commit, that the next fire time of a cron may have changed. */

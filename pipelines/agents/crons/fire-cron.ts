@@ -1,18 +1,18 @@
 /**
  * Fires crons that are due, by the clock of Postgres.
  *
- * Invariant: a fire time creates at most one run. It creates exactly one if any process is up at that time, unless the
- * run is refused (for example: its assistant was deleted, or its thread is busy). One transaction
+ * Invariant: a fire time creates at most one run. It creates exactly one run if any process is up at that time, unless
+ * the run is refused (for example because its assistant was deleted or its thread is busy). One transaction
  *
  *   1. locks the cron that has been due longest and that no other process has locked (SKIP LOCKED);
- *   2. finds its last fire time up to now; earlier ones, which passed while no process was up, are skipped;
- *   3. inserts this time into `cron_firings`, which keeps it for a day, so that it cannot fire twice even if the cron
- *      is moved back;
+ *   2. finds its last fire time up to now and skips earlier fire times, which passed while no process was up;
+ *   3. inserts this fire time into `cron_firings`, which keeps it for a day, so that the cron cannot fire twice at this
+ *      time even if its next fire time is moved back;
  *   4. creates the run;
  *   5. sets the next fire time of the cron, or null.
  *
- * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, steps 1 to 5 are
- * repeated without step 4, which skips this fire time. After any other error the cron stays due.
+ * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, a second
+ * transaction executes the steps without step 4 and so skips this fire time. After any other error the cron stays due.
  */
 
 import { v7 as uuidv7 } from 'uuid';
@@ -44,7 +44,7 @@ export interface FiringDeps {
 
 const retentionMs = 24 * 3_600_000;
 
-/** Fires every cron that is due. Crons that failed are skipped or stay due. @returns how many fired. */
+/** Fires every cron that is due. If a cron fails, its fire time is skipped or it stays due. @returns how many fired. */
 export async function fireCrons(deps: FiringDeps): Promise<number> {
   const { database, logger } = deps;
   const failed: string[] = [];
@@ -168,8 +168,9 @@ export async function makeCronRun(
 ): Promise<string> {
   const assistant = await resolveAssistant(tx, deploymentId, cron.assistant_id);
   const stateless = cron.thread_id === null;
-  // Written only by the server: under custom authentication the cron acts for its creator, and has the creator's
-  // required metadata.
+  // Only the server writes `on_behalf_of`, the user who created the cron under custom authentication. The run is
+  // created for this user. The metadata of the cron contains the members that the user's access requires, so a new
+  // thread gets this metadata.
   const user = cron.payload.on_behalf_of as AgentUser | undefined;
   const threadAccess = user && { required: undefined, metadata: cron.metadata };
   const thread = cron.thread_id === null ? undefined : await findThread(tx, deploymentId, cron.thread_id);
@@ -208,15 +209,15 @@ export async function makeCronRun(
 }
 
 /**
- * Fires crons when they are due. The caller wakes it on NOTIFY agent_crons. Several processes can do so at once: each
- * fire time still creates one run.
+ * Fires crons when they are due. The caller wakes the clock on NOTIFY agent_crons. Several processes can fire crons at
+ * the same time: each fire time still creates one run.
  */
 export function startCrons(deps: FiringDeps): DueClock {
   return startDueClock(
     async () => {
       await fireCrons(deps);
       const nextMs = await msToNextCron(deps);
-      // Crons that are still due have failed, or another process has locked them: retry in a second.
+      // Crons that are still due have failed or are locked by another process, so retry in a second.
       return nextMs === 0 ? 1_000 : nextMs;
     },
     (err) => deps.logger.warn({ err }, 'due crons could not be read: retrying'),

@@ -1,8 +1,8 @@
 /**
- * Converts between instants and local times of a time zone. A local time ("clock" in names) is the epoch milliseconds
- * of the instant at which UTC clocks show the same time.
+ * Converts between instants and local times of a time zone. A local time ("clock" in names) is represented by the epoch
+ * milliseconds of the instant at which UTC clocks show the same time.
  *
- * When clocks are set forward, some local times do not exist. Such a time counts as later by the size of the gap: if
+ * When clocks are set forward, some local times do not exist. Such a time is moved forward by the size of the gap: if
  * 02:00 to 03:00 is skipped, 02:30 means 03:30. When clocks are set back, some local times occur twice.
  */
 
@@ -21,12 +21,12 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
-/** The local time of the zone at an instant. */
+/** Returns the local time of the zone at an instant. */
 export function localTimeAt(instantMs: number, timeZone: string): number {
   return instantMs + offsetAt(instantMs, timeZone);
 }
 
-/** The instants of a local time. `first` and `last` differ only if the local time occurs twice. */
+/** Returns the instants of a local time. `first` and `last` differ only if the local time occurs twice. */
 export function findInstants(clockMs: number, timeZone: string): { readonly first: number; readonly last: number } {
   // Assumes that no zone changes its clocks twice within two days.
   const [before, after] = [offsetAt(clockMs - dayMs, timeZone), offsetAt(clockMs + dayMs, timeZone)];
@@ -35,13 +35,13 @@ export function findInstants(clockMs: number, timeZone: string): { readonly firs
   return { first: Math.min(...found), last: Math.max(...found) };
 }
 
-/** Whether the UTC offset of the zone four hours before or after an instant differs from the one at the instant. */
+/** Whether the UTC offset of the zone four hours before or after an instant differs from the offset at the instant. */
 export function isNearClockChange(instantMs: number, timeZone: string): boolean {
   const offset = offsetAt(instantMs, timeZone);
   return [-4, 4].some((hours) => offsetAt(instantMs + hours * hourMs, timeZone) !== offset);
 }
 
-/** The UTC offset of the zone at an instant, in milliseconds; positive east of UTC. */
+/** Returns the UTC offset of the zone at an instant, in milliseconds; positive east of UTC. */
 function offsetAt(instantMs: number, timeZone: string): number {
   if (timeZone === 'UTC') return 0;
   const text = formatFor(timeZone).format(instantMs);

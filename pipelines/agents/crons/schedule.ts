@@ -4,9 +4,9 @@ import { findInstants, isNearClockChange, isTimeZone, localTimeAt } from './loca
 
 /**
  * A cron expression of five fields (minute, hour, day of month, month, day of week) in local time of a zone. If both
- * day fields are restricted, a day that matches either is enough. A local time that does not exist, because clocks are
- * set forward, fires later by the size of the gap. A local time that occurs twice fires once, at its first instant; if
- * the hour field matches every hour it fires twice.
+ * day fields are restricted, a day matches if it matches either field. If a local time does not exist because clocks
+ * are set forward, the cron fires later by the size of the gap. If a local time occurs twice, the cron fires once, at
+ * the first instant; if the hour field matches every hour, it fires twice.
  */
 export interface Schedule {
   /** The first fire time after an instant, in milliseconds since the epoch; undefined if there is none. */
@@ -18,13 +18,13 @@ export interface Schedule {
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 const hoursPerDay = 24;
-/** More than any change of clocks. */
+/** Longer than any change of clocks. */
 const changeMs = 4 * hourMs;
 
 /**
  * Parses a cron expression.
  *
- * @param timezone IANA time zone name; null: UTC.
+ * @param timezone IANA time zone name. If null, the time zone is UTC.
  * @throws CRON_SCHEDULE_INVALID, also if the schedule has no fire time after `nowMs`; CRON_TIMEZONE_UNKNOWN
  */
 export function readSchedule(schedule: string, timezone: string | null, nowMs: number): Schedule {
@@ -60,7 +60,7 @@ function nextTime(text: string, zone: string, isHourly: boolean, afterMs: number
   return first === undefined || last === undefined ? (first ?? last) : Math.min(first, last);
 }
 
-/** Iterates over the local times from `startMs` on. Returns the first one whose instant is after `afterMs`. */
+/** Iterates over the local times from `startMs` on. Returns the first time whose instant is after `afterMs`. */
 function firstAfter(
   text: string,
   startMs: number,
@@ -81,7 +81,10 @@ function firstAfter(
   }
 }
 
-/** Searches windows of increasing length back from `untilMs`, to avoid iterating over all fire times since `fromMs`. */
+/**
+ * Finds the last fire time. Searches windows of increasing length back from `untilMs`, to avoid iterating over all fire
+ * times since `fromMs`.
+ */
 function latestTime(schedule: Schedule, fromMs: number, untilMs: number): number {
   for (const spanMs of [hourMs, dayMs, 32 * dayMs, 400 * dayMs]) {
     if (untilMs - spanMs <= fromMs) break;

@@ -12,7 +12,7 @@ export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'u
 const countCronsSql = 'SELECT count(*) AS there FROM agents.crons WHERE deployment_id = $1';
 
 /**
- * Creates a cron. It fires for the first time at the next time of its schedule.
+ * Creates a cron. The cron fires for the first time at the next time of its schedule.
  *
  * @param maxCrons Maximum number of crons of the deployment.
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, CRON_LIMIT_REACHED, THREAD_NOT_FOUND, INVALID_REQUEST
@@ -27,7 +27,8 @@ export async function createCron(
   return database.transaction(async (tx) => {
     const next = nextRunDate(cron, await now(tx));
     if (cron.thread_id !== null) {
-      // Lock the thread, so that it is not deleted before the cron exists. Later, deleting the thread deletes the cron.
+      // Lock the thread, so that it is not deleted before the cron exists. Afterwards, deleting the thread also deletes
+      // the cron.
       const threads = await tx.query(
         `SELECT 1 FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR KEY SHARE`,
         [deploymentId, cron.thread_id],
@@ -63,14 +64,16 @@ export async function createCron(
   });
 }
 
-/** Absent fields do not change. `payload` and `metadata` are merged with the stored ones, field by field. */
+/**
+ * Changes of a cron. Absent fields do not change. `payload` and `metadata` are merged with the stored values by field.
+ */
 type CronChanges = Partial<
   Pick<Cron, 'schedule' | 'timezone' | 'end_time' | 'on_run_completed' | 'enabled' | 'payload' | 'metadata'>
 >;
 
 /**
- * Changes a cron. If the schedule, time zone, end time or `enabled` changes, it fires next at the first fire time after
- * now; times that it missed while it was disabled are skipped.
+ * Changes a cron. If the schedule, time zone, end time or `enabled` changes, the cron fires next at the first fire time
+ * after now; it skips fire times that it missed while it was disabled.
  *
  * @throws CRON_NOT_FOUND, CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, INVALID_REQUEST
  */
@@ -129,7 +132,8 @@ export async function deleteCron(sql: Sql, deploymentId: string, cronId: string)
 }
 
 /**
- * The next fire time of a cron after an instant, in ISO 8601; null if it is disabled or ends before.
+ * Returns the next fire time of a cron after an instant, in ISO 8601; null if the cron is disabled or ends before that
+ * time.
  *
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN
  */

@@ -70,7 +70,10 @@ export function isCompiledGraph(value: unknown): value is CompiledGraph {
   return typeof value === 'object' && value !== null && 'lg_is_pregel' in value && value.lg_is_pregel === true;
 }
 
-/** Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`: copies of the agent have no effect. */
+/**
+ * Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`, because copies of the agent have no
+ * effect.
+ */
 export function isGraphWrapper(value: unknown): value is { readonly graph: CompiledGraph } {
   return typeof value === 'object' && value !== null && 'graph' in value && isCompiledGraph(value.graph);
 }

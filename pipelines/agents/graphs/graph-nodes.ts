@@ -2,8 +2,8 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from './compiled-graph.ts';
 
 /**
- * Names of a graph's nodes, without the nodes of subgraphs: LangGraph resolves the node names of a run only in the root
- * graph.
+ * Names of a graph's nodes, without the nodes of subgraphs, because LangGraph resolves the node names of a run only in
+ * the root graph.
  */
 export interface GraphNodes {
   /** Nodes that a breakpoint may name, and that a `Send` may address. */
@@ -12,10 +12,10 @@ export interface GraphNodes {
   readonly targets: ReadonlySet<string>;
 }
 
-/** A command of a request, with the names on the wire. */
+/** The command of a request, with its field names on the wire. */
 export type NodeCommand = { readonly goto?: unknown; readonly resume?: unknown } | null | undefined;
 
-/** Breakpoints of a run, with the names on the wire. */
+/** Breakpoints of a run, with their field names on the wire. */
 interface Breakpoints {
   readonly interrupt_before?: '*' | readonly string[] | undefined;
   readonly interrupt_after?: '*' | readonly string[] | undefined;

@@ -9,7 +9,7 @@ import { findInvalidSetting, type HttpSettings, httpSchema } from './http-settin
 
 const names = Type.Record(Type.String(), Type.String());
 const minutes = Type.Number({ minimum: 0, maximum: 525_600_000 });
-/** From one second to the maximum delay of a Node timer. */
+/** Interval between one second and the maximum delay of a Node timer, in minutes. */
 const sweepMinutes = Type.Number({ minimum: 1 / 60, maximum: 35_000 });
 const reference = Type.String({ minLength: 1 });
 
@@ -77,7 +77,7 @@ const fileSchema = Type.Object({
   ),
 });
 
-/** Fields for UIs of graphs, which only the reference server serves. */
+/** Fields for the UIs of graphs. Only the reference server serves such UIs. */
 const unsupportedFields = ['ui', 'ui_config'];
 
 type FileContent = Static<typeof fileSchema>;
@@ -86,7 +86,7 @@ type FileContent = Static<typeof fileSchema>;
 export interface ExportReference {
   /** Absolute path of the module. */
   readonly path: string;
-  /** Name of the export; `default` if the reference has none. */
+  /** Name of the export; `default` if the reference contains no name. */
   readonly name: string;
 }
 
@@ -115,9 +115,9 @@ export interface GraphsFile {
 }
 
 /**
- * Reads and validates a langgraph.json. It does not check that the named modules exist: loading does that, and a
- * missing module makes only its graph unusable. Fields of other tools (`node_version`, `dependencies`,
- * `dockerfile_lines`, …) are ignored. Source: reference/agent-server.md §3.
+ * Reads and validates a langgraph.json. Does not check that the named modules exist, because a missing module makes
+ * only its graph unusable when it is loaded. Ignores fields of other tools (`node_version`, `dependencies`,
+ * `dockerfile_lines`, …). Source: reference/agent-server.md §3.
  *
  * @throws GRAPHS_FILE_INVALID with the file, the field and the reason.
  */
@@ -136,7 +136,7 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     throw invalid('the file', `it is not JSON: ${(error as Error).message}`);
   }
   if (!isValid(fileSchema, content)) {
-    // Each alternative of a union reports an error. Prefer the deepest one, and there a missing field.
+    // Each alternative of a union reports an error. Prefer the deepest error and, at the same depth, a missing field.
     const specificity = ({ instancePath, keyword }: { instancePath: string; keyword: string }) =>
       2 * instancePath.split('/').length + (keyword === 'required' ? 1 : 0);
     const [first] = Value.Errors(fileSchema, content).sort((a, b) => specificity(b) - specificity(a));

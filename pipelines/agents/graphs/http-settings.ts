@@ -81,7 +81,7 @@ function* listInvalidSettings(http: HttpSettings): Generator<InvalidSetting> {
   }
 }
 
-/** Source: Fetch standard, "CORS protocol and credentials". */
+/** Lists invalid CORS settings. Source: Fetch standard, "CORS protocol and credentials". */
 function* listInvalidCorsSettings(cors: CorsSettings): Generator<InvalidSetting> {
   const { allow_credentials: credentials, allow_origins: origins = [], expose_headers: exposed = [] } = cors;
   if (credentials && origins.includes('*')) {

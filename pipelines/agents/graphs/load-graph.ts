@@ -9,11 +9,13 @@ import type { ExportReference, GraphSource, GraphsFile } from './graphs-file.ts'
 /** A graph export of a module: a graph, or a function that creates one for a config. */
 export interface LoadedGraph {
   readonly graphId: string;
-  /** Undefined for a remote graph, and for a function, whose graph is unknown before it is called. */
+  /**
+   * Nodes of the graph. Undefined for a remote graph, and for a function, because its graph is unknown before the call.
+   */
   readonly nodes?: GraphNodes | undefined;
   /**
-   * Returns the graph for one run or query. Its checkpointer and store can be set without an effect on other instances.
-   * An exported function is called with `config` each time.
+   * Returns the graph for one run or query. The caller can set its checkpointer and store without an effect on other
+   * instances. If the export is a function, each call of `instance` calls it with `config`.
    *
    * @throws GRAPH_UNUSABLE if the function returns no graph; errors of the function.
    */
@@ -57,12 +59,13 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
 }
 
 /**
- * Imports a module and returns the export, awaited; undefined if the module does not have it. @throws errors of the import.
+ * Imports a module and returns the export, awaited; undefined if the module has no such export. @throws errors of the
+ * import.
  */
 export async function importExport({ path, name }: ExportReference): Promise<unknown> {
   const module: Record<string, unknown> = await import(pathToFileURL(path).href);
   if (name in module) return await module[name];
-  // Node does not detect all names of a CommonJS module; its default export has all of them.
+  // Node does not detect all export names of a CommonJS module; its default export contains all of them.
   const whole = module.default;
   return typeof whole === 'object' && whole !== null && name in whole
     ? await (whole as Record<string, unknown>)[name]
@@ -88,7 +91,7 @@ export const testedLibraries = '1.x from 1.4 on';
 
 const isTested = (version: string) => /^1\.(?:[4-9]|\d\d+)\./.test(version);
 
-/** Returns the distinct copies of LangGraph that graphs of the file load and that have an untested version. */
+/** Returns the distinct copies of LangGraph with an untested version that the graphs of the file load. */
 export async function untestedLibraries({ graphs }: GraphsFile): Promise<{ path: string; version: string }[]> {
   const found = new Map<string, string>();
   for (const folder of new Set(graphs.map(({ path }) => dirname(path)))) {
@@ -104,7 +107,7 @@ export async function libraryVersion({ graphs }: Pick<GraphsFile, 'graphs'>): Pr
   return first && (await findCopy(dirname(first.path)))?.version;
 }
 
-/** Resolves the package like Node: in this folder, then in each parent folder. */
+/** Finds the package as Node does: in this folder, then in each parent folder. */
 async function findCopy(folder: string): Promise<{ path: string; version: string } | undefined> {
   const path = join(folder, 'node_modules', library);
   const text = await readFile(join(path, 'package.json'), 'utf8').catch(() => undefined);

@@ -21,7 +21,7 @@ interface MessageContent {
 
 /** An encoded message of the protocol. */
 export interface ProtocolMessage {
-  /** Event id; stable across reads. */
+  /** Event id, which is the same in every read. */
   readonly id: string;
   readonly method: string;
   /** JSON text. */
@@ -71,7 +71,7 @@ function convert(event: StreamedEvent): MessageContent | undefined {
   return undefined;
 }
 
-/** Removes the interrupts that LangGraph adds to the values; undefined if nothing else remains. */
+/** Removes the interrupts that LangGraph adds to the values. Returns undefined if the values contain nothing else. */
 function convertValues(text: string): MessageContent | undefined {
   if (!text.includes(interruptKey)) return { method: 'values', rest: `"data":${text}}` };
   const values: unknown = JSON.parse(text);
@@ -95,7 +95,10 @@ function convertWithLibrary(mode: string, payload: unknown): MessageContent | un
   return { method: mode, rest, ...(mode === 'custom' && typeof data.name === 'string' && { name: data.name }) };
 }
 
-/** Converts a checkpoint event of a run that was not started through the protocol; such an event has the full checkpoint. */
+/**
+ * Converts a checkpoint event of a run that was not started through the protocol. Such an event contains the full
+ * checkpoint.
+ */
 function convertCheckpoint(payload: unknown): MessageContent | undefined {
   const { checkpoint, parent_checkpoint, metadata } = (payload ?? {}) as {
     readonly checkpoint?: { readonly checkpoint_id?: string } | null;

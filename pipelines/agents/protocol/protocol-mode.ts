@@ -1,6 +1,7 @@
 /**
- * The stream mode of runs that were started through the event-stream protocol, and of their events without an
- * equivalent in the older stream modes, whose readers skip them. Clients cannot request this mode by name.
+ * The stream mode of runs that were started through the event-stream protocol, and of those of their events that have
+ * no equivalent in the older stream modes. Readers of the older modes skip these events. Clients cannot request this
+ * mode by name.
  */
 export const protocolMode = 'v2';
 

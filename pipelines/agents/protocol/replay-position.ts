@@ -2,9 +2,9 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { beforeStart } from './protocol-event.ts';
 
 /**
- * Returns the position in a thread from which a reader without a position starts: the first running run, else the next
- * pending run, else the last run. Earlier runs are excluded: their result is the state of the thread, and clients would
- * take their ends for the end of the active run.
+ * Returns the position in a thread at which a reader without a position starts: the start of the running run, else of
+ * the next pending run, else of the last run. Excludes earlier runs, because their result is the state of the thread
+ * and clients would mistake their ends for the end of the active run.
  */
 export async function replayPosition(
   database: Sql,

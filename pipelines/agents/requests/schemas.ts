@@ -17,8 +17,8 @@ export interface GraphSchemas {
 }
 
 /**
- * Returns the JSON schemas that a graph has at run time, from zod or from LangGraph's state schemas. Null if a schema
- * exists only as a TypeScript type.
+ * Returns the JSON schemas that a graph has at run time, from zod or from LangGraph's state schemas. A schema that
+ * exists only as a TypeScript type is null.
  */
 export function readSchemas(graph: CompiledGraph): GraphSchemas {
   // The metadata of `withLangGraph` is in the registry of the project's copy of LangGraph, which may differ from ours.

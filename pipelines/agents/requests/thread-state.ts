@@ -36,7 +36,7 @@ function toThreadTask({ id, name, path, error, interrupts = [], result, state }:
   };
 }
 
-/** Converts a config to the checkpoint of the API; null if it addresses no stored checkpoint. */
+/** Converts a config to the checkpoint of the API; null if the config addresses no stored checkpoint. */
 export function toCheckpoint(config: CheckpointConfig | undefined): ThreadCheckpoint | null {
   const { thread_id, checkpoint_id, checkpoint_ns = '', checkpoint_map } = config?.configurable ?? {};
   if (thread_id === undefined || (checkpoint_id === undefined && checkpoint_ns === '')) return null;

@@ -8,8 +8,8 @@ export interface GraphKnowledge {
 }
 
 /**
- * Returns the schemas of an assistant's graph: from the graph at run time, else from its TypeScript types, else null.
- * Waits at most `maxWaitMs` while the types are being read.
+ * Returns the schemas of an assistant's graph. A schema comes from the graph at run time, else from its TypeScript
+ * types; otherwise it is null. Waits at most `maxWaitMs` while the types are being read.
  *
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, GRAPH_WORKER_BUSY, GRAPH_FAILED
  */
@@ -24,7 +24,7 @@ export async function describeGraph(
   return { graph_id: graphId, ...mergeSchemas(known, typed?.schemas) };
 }
 
-/** Returns the schemas of its subgraphs, by namespace. @throws the same errors as {@link describeGraph}. */
+/** Returns the schemas of a graph's subgraphs, by namespace. @throws the same errors as {@link describeGraph}. */
 export async function describeSubgraphs(
   { pool, types }: GraphKnowledge,
   graphId: string,

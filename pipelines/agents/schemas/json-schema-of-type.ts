@@ -6,7 +6,7 @@ export type JsonSchema = { [keyword: string]: unknown };
 export interface TypeReading {
   readonly ts: typeof ts;
   readonly checker: ts.TypeChecker;
-  /** Node that types are resolved at. */
+  /** Source-code node at which types are resolved. */
   readonly location: ts.Node;
 }
 
@@ -66,7 +66,7 @@ class TypeReader {
     this.#reading = reading;
   }
 
-  /** Undefined for types without a JSON form, such as functions. */
+  /** Returns the schema of a type; undefined for types without a JSON form, such as functions. */
   readType(type: ts.Type): JsonSchema | undefined {
     if (this.#depth >= maxDepth) return {};
     this.#depth += 1;
@@ -106,7 +106,7 @@ class TypeReader {
     // Omit `Overwrite`: only nodes use it, to bypass the reducer.
     const members = type.types.filter((each) => each.getProperty('__overwrite__') === undefined);
     const isList = (each: ts.Type) => checker.isArrayType(each);
-    // Alternatives to a message, such as a string or a pair, are shown as a message.
+    // If one alternative of the union is a message, the schema omits the others, such as a string or a pair.
     const message = members.find((each) => this.#isMessage(isList(each) ? this.#elementOf(each) : each));
     if (message !== undefined) {
       const isOf = (each: ts.Type) => this.#isMessage(each) || (each.isUnion() && each.types.some(isOf));

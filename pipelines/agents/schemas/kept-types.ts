@@ -10,10 +10,13 @@ export interface CachedTypes {
   readonly typed: TypedGraph;
 }
 
-/** Format version; part of the file name, so that files of older versions are ignored. */
+/** Format version. It is part of the file name, so that files of older versions are ignored. */
 const formatVersion = 2;
 
-/** Reads the cached types of an export; undefined if there are none. They may be outdated, see {@link isCurrent}. */
+/**
+ * Reads the cached types of an export; undefined if there are none. Cached types may be outdated, see {@link
+ * isCurrent}.
+ */
 export async function readCachedTypes(folder: string, source: ExportReference): Promise<CachedTypes | undefined> {
   try {
     return JSON.parse(await readFile(cachePath(folder, source), 'utf8')) as CachedTypes;
@@ -30,7 +33,7 @@ export async function cacheTypes(folder: string, source: ExportReference, kept: 
     await writeFile(`${location}.${process.pid}`, JSON.stringify(kept));
     await rename(`${location}.${process.pid}`, location);
   } catch {
-    // Without a cache the next start reads the types again.
+    // Ignore the error: without a cache, the next start reads the types again.
   }
 }
 

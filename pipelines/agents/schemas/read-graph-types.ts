@@ -55,7 +55,8 @@ function readSchemas(type: ts.Type, reading: TypeReading): GraphSchemas | undefi
   const output = graph && propertyType(graph, '~OutputType', reading);
   if (graph === undefined || input === undefined || output === undefined) return undefined;
   const builder = propertyType(graph, 'builder', reading);
-  // StateGraph<Definition, State, …>. A graph without a builder has no state type; its output type is used.
+  // The state is the second type argument of StateGraph<Definition, State, …>. A graph without a builder has no state
+  // type, so its output type is used.
   const state = builder && reading.checker.getTypeArguments(builder as ts.TypeReference)[1];
   const context = describeType(contextType(graph, reading), reading);
   return {
@@ -67,7 +68,7 @@ function readSchemas(type: ts.Type, reading: TypeReading): GraphSchemas | undefi
   };
 }
 
-/** Null for a missing type, and for a type without any constraint. */
+/** Returns the schema of a type; null for a missing type and for a type without any constraint. */
 function describeType(type: ts.Type | undefined, reading: TypeReading): JsonSchema | null {
   if (type === undefined) return null;
   const { $schema, ...schema } = jsonSchemaOfType(type, reading);

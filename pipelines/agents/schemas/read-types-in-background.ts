@@ -1,11 +1,12 @@
 /**
  * Reads the schemas of graphs whose state is a TypeScript type, in the background.
  *
- * Invariant: only requests for schemas wait for the reading, for a bounded time. A failure affects only the schemas.
+ * Invariant: only requests for schemas wait until types are read, for a bounded time. A failure affects only schemas.
  *
  *   1. Graphs in TypeScript that have their schemas at run time are skipped.
- *   2. A child process reads the others sequentially and announces each graph before it reads it. If a graph ends the
- *      process or takes too long, that graph is skipped, and a new process reads the remaining graphs.
+ *   2. A child process reads the types of the remaining graphs one after the other, and announces each graph before
+ *      reading it. If a graph ends the process or takes too long, that graph is skipped, and a new process reads the
+ *      remaining graphs.
  *   3. The reason for each skipped graph is logged once.
  */
 import { EventEmitter, once } from 'node:events';
@@ -30,7 +31,7 @@ export interface TypesOptions {
   readonly pool: Pick<WorkerPool, 'ask'>;
   /** Folder of the cache of types. */
   readonly cacheFolder: string;
-  /** Timeout for one graph. 0: types are not read. */
+  /** Timeout for one graph. If 0, types are not read. */
   readonly limitMs: number;
   readonly heapMegabytes: number;
   readonly accounts?: AccountSource | undefined;
@@ -38,7 +39,7 @@ export interface TypesOptions {
 }
 
 export interface GraphTypes {
-  /** Undefined until the graph was read, and if reading failed. */
+  /** Returns the types of a graph; undefined until they are read, and if reading failed. */
   of(graphId: string): TypedGraph | undefined;
   /** Like `of`, but waits until the graph was read or skipped, or `maxWaitMs` have passed. */
   waitFor(graphId: string, maxWaitMs: number): Promise<TypedGraph | undefined>;
@@ -78,7 +79,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     while (rest.length > 0 && !stopped) rest = await readInProcess(rest);
   }
 
-  /** Reads graphs in one process. @returns the remaining graphs; always fewer than before. */
+  /** Reads graphs in one process. @returns the remaining graphs, which are always fewer than `sources`. */
   async function readInProcess(sources: readonly GraphSource[]): Promise<readonly GraphSource[]> {
     const remaining = new Set(sources);
     const kept = await readCached(options.cacheFolder, sources);

@@ -2,8 +2,8 @@ import type * as ts from 'typescript';
 import type { TypeReading } from './json-schema-of-type.ts';
 
 /**
- * Finds the subgraphs of an exported graph, by namespace, from the `addNode` calls in the source code. Nested subgraphs
- * are found if they are declared in modules of the project.
+ * Finds the subgraphs of an exported graph, by namespace, from the `addNode` calls in the source code. Finds nested
+ * subgraphs only if modules of the project declare them.
  */
 export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<string, ts.Type> {
   const found = new Map<string, ts.Type>();
@@ -11,7 +11,7 @@ export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<stri
   return found;
 }
 
-/** Returns the declarations of a symbol; for an imported symbol those of its module. */
+/** Returns the declarations of a symbol or, for an imported symbol, the declarations in its module. */
 function getDeclarations(symbol: ts.Symbol | undefined, { ts, checker }: TypeReading): readonly ts.Node[] {
   const isImport = symbol !== undefined && (symbol.flags & ts.SymbolFlags.Alias) !== 0;
   return (isImport ? checker.getAliasedSymbol(symbol) : symbol)?.declarations ?? [];
@@ -22,7 +22,10 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
   const seen = new Set<ts.Symbol>();
   for (const node of nodes) visit(node);
 
-  /** Visits the expressions of a declaration: `const graph = builder.compile()` leads to `builder`. */
+  /**
+   * Visits the expressions of a declaration and the declarations that they name, such as `builder` in
+   * `builder.compile()`.
+   */
   function visit(node: ts.Node): void {
     if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
       const isAddNode = node.expression.name.text === 'addNode';
@@ -86,7 +89,7 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
     collect(creationNodes(value), namespace, reading, found);
   }
 
-  /** Returns the nodes that create a graph: the declarations of a name or a called function, else the expression itself. */
+  /** Returns the nodes that create a graph: the declarations of a name or of a called function, else the expression. */
   function creationNodes(value: ts.Expression): readonly ts.Node[] {
     if (ts.isAwaitExpression(value)) return creationNodes(value.expression);
     const name = ts.isCallExpression(value) ? value.expression : value;

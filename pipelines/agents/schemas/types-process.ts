@@ -22,7 +22,7 @@ export interface TypesTask {
 
 export type FromTypesProcess =
   | { readonly kind: 'reading'; readonly graphId: string }
-  /** `files`: hashes of the files that the types depend on; absent if the types came from the cache. */
+  /** `files` contains hashes of the files that the types depend on; it is absent if the types came from the cache. */
   | {
       readonly kind: 'read';
       readonly graphId: string;

@@ -80,7 +80,7 @@ function parseOperators(wanted: unknown): Readonly<Record<string, unknown>> | un
 }
 
 interface ItemSearch {
-  /** Empty: all namespaces. */
+  /** Prefix of the namespaces to search. If empty, all namespaces are searched. */
   readonly namespacePrefix: readonly string[];
   readonly filter?: Readonly<Record<string, unknown>> | undefined;
   /** Filter of custom authentication. */
@@ -95,12 +95,12 @@ interface ItemSearch {
   readonly limitBytes?: number;
 }
 
-/** Limits the cost of a search, which compares the query with every candidate vector to be exact. */
+/** Maximum number of vectors that a search compares with the query. It compares all candidates, so that it is exact. */
 const maxVectors = 10_000;
 
 /**
- * Searches the items below a namespace prefix. Sorts by similarity if there is a query and an index, otherwise last
- * updated first.
+ * Searches the items below a namespace prefix. Sorts them by similarity if there is a query and an index, otherwise by
+ * the time of their last update, newest first.
  *
  * @throws STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE, ANSWER_TOO_LARGE
  */
@@ -173,7 +173,7 @@ interface NamespaceSearch {
   readonly matches: readonly { readonly side: 'prefix' | 'suffix'; readonly labels: readonly string[] }[];
   /** Maximum number of labels; longer namespaces are truncated. */
   readonly maxDepth?: number | undefined;
-  /** Filter of custom authentication. Returns only namespaces that have an item which matches it. */
+  /** Filter of custom authentication. Only namespaces with an item that matches the filter are returned. */
   readonly required?: RequiredMetadata | undefined;
   readonly limit: number;
   readonly offset: number;

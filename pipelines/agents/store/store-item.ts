@@ -26,14 +26,14 @@ export type Embed = (texts: readonly string[]) => Promise<readonly (readonly num
 
 /** Settings of a deployment's store, from `store` of its langgraph.json. */
 export interface StoreRules {
-  /** Absent: no similarity search. */
+  /** Settings of similarity search. If absent, the store has no similarity search. */
   readonly index?: {
     readonly embed: Embed;
     readonly dims: number;
     /** Paths of the indexed texts in values; `$` is the whole value. */
     readonly fields: readonly string[];
   };
-  /** TTL in minutes of items that set none. Absent: they do not expire. */
+  /** TTL in minutes of items without their own TTL. If absent, such items do not expire. */
   readonly defaultTtlMinutes?: number;
   /** Default of `refresh_ttl`: whether reads restart the TTL of an item. */
   readonly refreshOnRead: boolean;
@@ -65,8 +65,8 @@ export function checkKey(key: unknown): void {
 }
 
 /**
- * Builds the rules from `store` of a langgraph.json. They have an index only if it is configured and `embed` is given.
- * Source: SPEC 2.10.
+ * Builds the rules from `store` of a langgraph.json. The rules have an index only if the file configures one and
+ * `embed` is given. Source: SPEC 2.10.
  */
 export function storeRules({ index, ttl = {} }: GraphsFile['store'], embed: Embed | undefined): StoreRules {
   const { default_ttl: defaultTtlMinutes, refresh_on_read: refreshOnRead = true } = ttl;
@@ -118,7 +118,9 @@ export class Conditions {
     this.#texts.push(text);
   }
 
-  /** Restricts the items to those whose value, namespace and key contain `required`. Undefined: no restriction. */
+  /**
+   * Restricts the items to those whose value, namespace and key contain `required`. No restriction if it is undefined.
+   */
   holding(required: RequiredMetadata | undefined): void {
     if (required === undefined) return;
     const item = "(searchable || jsonb_build_object('namespace', to_jsonb(namespace), 'key', key))";
@@ -131,7 +133,7 @@ export class Conditions {
 
   /**
    * Restricts the items to namespaces below `prefix`. The range on the text uses the index. The array condition rejects
-   * false matches: a prefix may contain a label with a dot, a stored namespace may not.
+   * false matches, because a label in `prefix` may contain a dot and a label of a stored namespace may not.
    */
   under(prefix: readonly string[]): void {
     if (prefix.length === 0) return;

@@ -4,15 +4,15 @@ import { jsonbText } from '../checkpoints/stored-tuples.ts';
 import { checkKey, checkNamespace, labels, namespacePath, type StoreKey, type StoreRules } from './store-item.ts';
 
 interface TextAtPath {
-  /** Ends with the index of the text if the path leads to several texts. */
+  /** Path of the text. If the path matches several texts, it ends with the index of the text. */
   readonly path: string;
   readonly text: string;
 }
 
 /**
- * Returns the texts of a value to index: those at `paths`, or by default at `fields`; none if `paths` is false or there
- * is no index. A path consists of field names separated by dots; `[2]`, `[-1]` and `[*]` select elements of a list; `$`
- * is the whole value as JSON. Values that are not text are ignored.
+ * Returns the texts of a value that are indexed: the texts at `paths` or, by default, at `fields`. Returns no texts if
+ * `paths` is false or there is no index. A path consists of field names separated by dots; `[2]`, `[-1]` and `[*]`
+ * select elements of a list; `$` is the whole value as JSON. Values that are not text are ignored.
  */
 function textsOfItem(
   value: Readonly<Record<string, unknown>>,
@@ -40,8 +40,8 @@ function follow(from: readonly unknown[], steps: readonly string[]): readonly un
 }
 
 /**
- * Embeds texts as unit vectors, so that the dot product of two vectors is their cosine similarity. Without an index
- * returns none.
+ * Embeds texts as unit vectors, so that the dot product of two vectors is their cosine similarity. Returns no vectors
+ * if there is no index.
  *
  * @throws STORE_EMBEDDER_UNUSABLE if the embedder throws or returns vectors of the wrong number or length; errors of
  *   the worker.
@@ -69,15 +69,15 @@ function unit(vector: readonly number[], dims: number, unusable: (reason: string
 
 interface NewItem extends StoreKey {
   readonly value: Readonly<Record<string, unknown>>;
-  /** Paths to index instead of the default ones; false: do not index the item. */
+  /** Paths to index instead of the default paths. If false, the item is not indexed. */
   readonly index?: false | readonly string[] | undefined;
-  /** Minutes until it expires. Null: never. Undefined: the default of the rules. */
+  /** Minutes until the item expires. If null, it never expires; if undefined, the default of the rules applies. */
   readonly ttl?: number | null | undefined;
 }
 
 /**
- * Stores items in one statement; each replaces an item with the same key. If `items` contains a key twice, the last one
- * is stored.
+ * Stores items in one statement; each replaces an item with the same key. If `items` contains a key twice, the last
+ * item is stored.
  *
  * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_EMBEDDER_UNUSABLE
  */
@@ -118,7 +118,7 @@ export async function putItems(
   );
 }
 
-/** Deletes only vectors that it does not replace, because two CTEs of one statement must not change the same row. */
+/** Deletes only vectors that the statement does not replace, because two of its CTEs must not change the same row. */
 const putSql = `
 WITH given AS MATERIALIZED (
   SELECT ordinality, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
@@ -163,7 +163,9 @@ export async function deleteItems(sql: Sql, deploymentId: string, keys: readonly
   );
 }
 
-/** Deletes up to 1,000 expired items, which reads already ignore. @returns how many; call it again until this is 0. */
+/**
+ * Deletes up to 1,000 expired items, which reads already ignore. @returns how many; call it again until it returns 0.
+ */
 export function deleteExpiredItems(sql: Sql, deploymentId: string): Promise<number> {
   return sql.execute(
     `DELETE FROM agents.store_items WHERE deployment_id = $1 AND (namespace, key) IN (
@@ -175,8 +177,8 @@ export function deleteExpiredItems(sql: Sql, deploymentId: string): Promise<numb
 }
 
 /**
- * Returns the length of any stored vector that does not have `dims` dimensions; undefined if all have. Searches ignore
- * such vectors.
+ * Returns the length of any stored vector that does not have `dims` dimensions; undefined if there is none. Searches
+ * ignore such vectors.
  */
 export async function misfitVectors(sql: Sql, deploymentId: string, dims: number): Promise<number | undefined> {
   const [found] = await sql.query<{ numbers: number }>(

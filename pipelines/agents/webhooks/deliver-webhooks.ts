@@ -1,17 +1,18 @@
 /**
  * Delivers webhooks that are due, by the clock of Postgres.
  *
- * Invariant: a recorded webhook is delivered at least once, unless it is refused for good or all attempts fail; no
- * crash loses it.
+ * Invariant: a recorded webhook is delivered at least once, unless it is refused permanently or all attempts fail. A
+ * crash does not lose it.
  *
  *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP LOCKED).
- *      It increments `attempts` and moves `due_at` beyond the time that sending can take.
- *   2. Send each webhook.
- *   3. Delete a delivered webhook. After a failure set the next due time, or give it up. Both change the row only if
- *      `attempts` still has the value of step 1, so a slow attempt cannot overwrite a later one.
+ *      It increments `attempts` and sets `due_at` to a time after the longest possible attempt.
+ *   2. Each webhook is sent.
+ *   3. The row of a delivered webhook is deleted. After a failure, the row gets its next due time or is marked as given
+ *      up. Both statements change the row only if `attempts` still has the value of step 1, so a slow attempt cannot
+ *      overwrite the result of a later attempt.
  *
- * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that were given up are
- * deleted a day later.
+ * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that are marked as given up
+ * are deleted a day later.
  */
 
 import { createHmac, hkdfSync } from 'node:crypto';
@@ -32,7 +33,7 @@ interface SendDeps {
   readonly timeoutMs: number;
 }
 
-/** Result of one attempt. `final`: a retry cannot succeed. */
+/** Result of one attempt. If `final` is true, a retry cannot succeed. */
 type SendResult = { readonly ok: true } | { readonly ok: false; readonly final: boolean; readonly reason: string };
 
 /**
@@ -125,7 +126,7 @@ interface ClaimedWebhook {
   readonly claimedAtMs: number;
 }
 
-/** Pauses after the failed attempts. The tenth and last attempt is an hour after the first. */
+/** Pauses after the failed attempts. The tenth and last attempt is an hour after the first attempt. */
 const pausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
 const maxAttempts = pausesSeconds.length + 1;
 const retentionMs = 24 * 3_600_000;
@@ -172,7 +173,7 @@ export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook
 
 async function attempt(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
   const { rules, secret } = deps;
-  // The process crashed during the last attempt, which was counted but has no result.
+  // The process crashed during the last attempt, so `attempts` includes it although it has no result.
   if (attempts > maxAttempts) return { ok: false, final: true, reason: 'the last attempt did not complete' } as const;
   try {
     // The rules may have changed since the run was created.
@@ -225,8 +226,9 @@ const maxInFlight = 16;
 const timeoutMs = 10_000;
 
 /**
- * Delivers webhooks when they are due. The caller wakes it on NOTIFY agent_webhooks. Several processes can do so at
- * once. `stop` claims no more webhooks, and resolves when those in flight are finished.
+ * Delivers webhooks when they are due. The caller wakes the clock on NOTIFY agent_webhooks. Several processes can
+ * deliver webhooks at the same time. After `stop`, no more webhooks are claimed; it resolves when those in flight are
+ * finished.
  */
 export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): DueClock {
   const agents = openGuardedAgents({
@@ -244,7 +246,7 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
     async () => {
       await claimAndSend();
       await deleteOldWebhooks(deps);
-      // If webhooks are due already, all slots are in use; the next delivery that finishes wakes the clock.
+      // If webhooks are already due, all slots are in use, and the next delivery that finishes wakes the clock.
       return (await msToNextWebhook(deps)) || undefined;
     },
     (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),

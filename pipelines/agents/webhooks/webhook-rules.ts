@@ -21,7 +21,9 @@ export interface WebhookSettings {
 }
 
 export interface WebhookRules {
-  /** Checks a webhook without resolving its host name; the address is checked when it is called. @throws WEBHOOK_INVALID */
+  /**
+   * Checks a webhook without resolving its host name; its address is checked when it is sent. @throws WEBHOOK_INVALID
+   */
   check(webhook: string): void;
   /** Headers of each request, by lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
@@ -58,7 +60,7 @@ export function webhookRules(options: WebhookRuleOptions): WebhookRules {
   };
 }
 
-/** Returns the reason to refuse a webhook; undefined if it passes all checks that need no name resolution. */
+/** Returns the reason to refuse a webhook; undefined if the webhook passes all checks that need no name resolution. */
 function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleOptions): string | undefined {
   const limits = settings.url ?? {};
   const maxLength = limits.max_url_length ?? defaultMaxUrlLength;
@@ -82,7 +84,7 @@ function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleO
   return range === undefined || (allowPrivate && range.isAllowable) ? undefined : `${host} is ${range.about}`;
 }
 
-/** Whether a path stays on this server; `//host`, for example, would change the host. */
+/** Whether a URL path refers to this server; `//host`, for example, would refer to another host. */
 function isOwnPath(path: string): boolean {
   return new URL(path, 'http://own.invalid').origin === 'http://own.invalid';
 }
@@ -100,7 +102,7 @@ function redactUrl(webhook: string): string {
 interface EndedWithWebhook {
   readonly deploymentId: string;
   readonly runId: string;
-  /** `kwargs.webhook`; undefined: nothing is recorded. */
+  /** `kwargs.webhook`. If undefined, nothing is recorded. */
   readonly webhook: string | undefined;
   /** Final values of the run, as JSON text. */
   readonly values?: string | undefined;
@@ -109,8 +111,8 @@ interface EndedWithWebhook {
 }
 
 /**
- * Records a webhook for the end of a run. Call it in the transaction that ends the run, after the update of its row and
- * before a deletion of the row, so that a crash cannot lose the webhook. Repeating it changes nothing.
+ * Records a webhook for the end of a run. Call it in the transaction that ends the run, after its row is updated and
+ * before the row may be deleted, so that a crash cannot lose the webhook. Repeating the call changes nothing.
  */
 export async function recordWebhook(sql: Sql, ended: EndedWithWebhook): Promise<void> {
   if (ended.webhook === undefined) return;
