@@ -1,6 +1,6 @@
 -- State of threads: the tables that setup() of @langchain/langgraph-checkpoint-postgres 1.0.5 creates. Runlake never
--- calls it, because concurrent calls fail. `thread_id` is `<deployment_id>:<thread_id>`. The primary keys serve all
--- reads: every query for the state of a run reads the whole thread.
+-- calls setup(), because concurrent calls fail. `thread_id` is `<deployment_id>:<thread_id>`. The primary keys are the
+-- only indexes, because every query for the state of a run reads the whole thread.
 CREATE TABLE agents.checkpoint_migrations (
   v integer PRIMARY KEY
 );
@@ -14,7 +14,7 @@ CREATE TABLE agents.checkpoints (
   type text,
   checkpoint jsonb NOT NULL,
   metadata jsonb NOT NULL DEFAULT '{}',
-  -- Added by Runlake: checkpoint and metadata as another run left them, if a run wrote the row again.
+  -- Added by Runlake: the former checkpoint and metadata, if a run replaced a row that another run had written.
   replaced jsonb,
   PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 );
@@ -38,8 +38,8 @@ CREATE TABLE agents.checkpoint_writes (
   channel text NOT NULL,
   type text,
   blob bytea NOT NULL,
-  -- Added by Runlake: a run that resumes writes on the checkpoint of the run before it and replaces rows there. A
-  -- rollback needs the run that wrote the row, and the former contents.
+  -- Added by Runlake for rollbacks: the run that wrote the row, and the former contents of the row. A run that resumes
+  -- an interrupted thread adds writes to the checkpoint of the earlier run, and replaces some of its rows.
   run_id text,
   replaced_run_id text,
   replaced_type text,
@@ -47,18 +47,19 @@ CREATE TABLE agents.checkpoint_writes (
   PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 );
 
--- The namespace of an item as text, for indexes: labels have no dots. Row-level security keeps conditions on arrays
--- from using an index, because comparing arrays is not leakproof.
+-- Returns the namespace of an item as text, for indexes. The text is unambiguous, because labels contain no dots. An
+-- index on the array would not work: under row-level security, Postgres does not use an index for conditions on arrays,
+-- because comparing arrays is not leakproof.
 CREATE FUNCTION agents.namespace_path(text[]) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT array_to_string($1, '.') || '.' $$;
 
 -- Items that graphs and clients store across threads.
 CREATE TABLE agents.store_items (
   deployment_id uuid NOT NULL REFERENCES agents.deployments,
-  -- Ordered by bytes, so that all namespaces under a prefix are adjacent.
+  -- Compared by bytes, so that all namespaces with a common prefix are adjacent.
   namespace text[] COLLATE "C" NOT NULL,
   key text COLLATE "C" NOT NULL,
-  -- As received; and for filters, without NUL characters.
+  -- The value as received, and a copy without NUL characters for filters.
   value json NOT NULL,
   searchable jsonb NOT NULL,
   ttl_minutes double precision,
@@ -78,7 +79,7 @@ CREATE TABLE agents.store_vectors (
   deployment_id uuid NOT NULL,
   namespace text[] COLLATE "C" NOT NULL,
   key text COLLATE "C" NOT NULL,
-  -- The path of the text in the value, and which one if several texts match.
+  -- The path of the text in the value, with the index of the text if several texts match.
   path text NOT NULL,
   embedding real[] NOT NULL,
   namespace_path text COLLATE "C" GENERATED ALWAYS AS (agents.namespace_path(namespace)) STORED,
@@ -87,16 +88,16 @@ CREATE TABLE agents.store_vectors (
 );
 CREATE INDEX store_vectors_by_path ON agents.store_vectors (deployment_id, namespace_path, key);
 
--- Accounts of processes that run graph code can access rows of one deployment only. Accounts that are not listed here,
--- and the owner of the tables, are not restricted to one deployment. The row of an account is written in the
--- transaction that creates the account.
+-- Accounts of processes that run graph code, with the only deployment whose rows they can access. Accounts that are not
+-- listed here, and the owner of the tables, are not restricted to one deployment. The row of an account is written in
+-- the transaction that creates the account.
 CREATE TABLE agents.graph_accounts (
   account name PRIMARY KEY,
   deployment_id uuid NOT NULL
 );
 
--- The deployment of the connected account, or NULL. SECURITY DEFINER: the account itself has no right to the table.
--- The account is that of the connection; SET ROLE does not change it.
+-- Returns the deployment of the account of the connection, or NULL. SET ROLE does not change this account. The function
+-- is SECURITY DEFINER because the account itself has no privileges on the table.
 CREATE FUNCTION agents.own_deployment() RETURNS uuid
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -108,7 +109,7 @@ ALTER TABLE agents.checkpoint_blobs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE agents.checkpoint_writes ENABLE ROW LEVEL SECURITY;
 ALTER TABLE agents.store_items ENABLE ROW LEVEL SECURITY;
 ALTER TABLE agents.store_vectors ENABLE ROW LEVEL SECURITY;
--- The sub-selects run once for each statement.
+-- The function calls are in sub-selects, so that Postgres executes them once for each statement and not for each row.
 CREATE POLICY own_deployment ON agents.checkpoints
   USING (starts_with(thread_id, coalesce((SELECT agents.own_deployment() || ':'), '')));
 CREATE POLICY own_deployment ON agents.checkpoint_blobs

@@ -1,12 +1,14 @@
--- Transitions of graph runs and their threads, each in one call: a round trip per statement would cost more than the
--- statements do. A function is one transaction if it is called alone, and each statement in it sees what was
--- committed before the statement began, so what is read after the lock of the thread is current. Except for
--- `lease_is_valid`, the functions run with the rights of the caller. They notify with the id of the deployment as
--- payload, and only if a process has to look at the thread: transactions that NOTIFY commit one after the other.
+-- Transitions of graph runs and their threads. Each transition is one function call, because a round trip per statement
+-- would cost more than the statements do. A call outside of a transaction is one transaction. Each statement in a
+-- function sees what was committed before that statement began, so reads after the lock of the thread are current.
+-- Except for `lease_is_valid`, the functions run with the privileges of the caller. The payload of a NOTIFY is the id
+-- of the deployment. The functions notify only if a process has to look at the thread, because transactions that NOTIFY
+-- commit one after the other.
 
--- Whether state of the thread may be written under the token: the lease of its running run, or the lock of a request
--- that writes state. Locks the row until the transaction ends, so that nothing takes the run or the thread over
--- before the commit. SECURITY DEFINER: graph code can test a token that it has, but cannot read any.
+-- Whether the token allows writes to the state of the thread. It must be the lease of the thread's running run, or the
+-- write lease of a state update. Locks the row with the token until the transaction ends, so that no other process
+-- takes over the run or the thread before the commit. The function is SECURITY DEFINER so that graph code can check a
+-- token that it has but cannot read tokens.
 CREATE FUNCTION agents.lease_is_valid(deployment uuid, thread uuid, token uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -21,8 +23,8 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- When the first pending run of a thread is due, and its caller if it is due already. Runs without a caller belong to
--- the deployment itself. Nulls: none is pending.
+-- Returns when the first pending run of a thread is due and, if it is already due, its caller. The caller of a run
+-- without `caller_id` is the deployment itself. Returns nulls if no run is pending.
 CREATE FUNCTION agents.next_of_thread(deployment uuid, thread uuid, OUT due timestamptz, OUT caller uuid)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -31,9 +33,9 @@ BEGIN
   ORDER BY due_at, queue_position LIMIT 1;
 END $$;
 
--- Recomputes the row of a thread from its runs: `busy` while one is pending or running, when the next one is due and
--- which caller waits for it; merges `about` into its metadata and restarts its TTL. Called last under the lock of the
--- thread.
+-- Recomputes the row of a thread from its runs: the status, which is `busy` while a run is pending or running, the due
+-- time of the next run and its caller. Also merges `about` into the metadata of the thread and restarts its TTL. Call
+-- it last under the lock of the thread.
 CREATE FUNCTION agents.update_thread_status(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -54,10 +56,11 @@ BEGIN
   WHERE deployment_id = deployment AND thread_id = thread;
 END $$;
 
--- Adds a run to a thread. `outcome` is 'made', or 'started' if a lease was requested and the run need not wait: it is
--- then created as running, so that one commit is enough and the rows of run and thread are written once. If nothing
--- is written it is 'thread-exists' (a thread was to be created), 'no-thread', 'not-yours' (the metadata of the thread
--- does not contain `required`), or 'going' (another run of the thread is pending or running and NOT `beside_others`).
+-- Adds a run to a thread. `outcome` is 'made', or 'started' if a lease was requested and the run need not wait. A
+-- started run is inserted as running, so that one commit is enough and the rows of run and thread are written once. If
+-- no run is added, `outcome` is 'thread-exists' (a thread was to be created), 'no-thread', 'not-yours' (the metadata of
+-- the thread does not contain `required`), or 'going' (another run of the thread is pending or running and NOT
+-- `beside_others`).
 CREATE FUNCTION agents.add_run(
   deployment uuid, thread uuid, make_thread text, required jsonb, first_metadata jsonb, about jsonb,
   first_ttl_minutes float8, first_ttl_strategy text, beside_others boolean,
@@ -79,20 +82,20 @@ BEGIN
     SELECT * INTO found_thread FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
     IF NOT FOUND AND make_thread = 'where-missing' THEN
       IF NOT (first_metadata || about) @> required THEN outcome := 'not-yours'; RETURN NEXT; RETURN; END IF;
-      -- Another request may create it at the same time.
+      -- Another request may create the thread at the same time.
       INSERT INTO agents.threads (deployment_id, thread_id, metadata, ttl_minutes, ttl_strategy)
       VALUES (deployment, thread, first_metadata || about, first_ttl_minutes, first_ttl_strategy) ON CONFLICT DO NOTHING;
       SELECT * INTO found_thread FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
     END IF;
     IF found_thread.thread_id IS NULL OR found_thread.hidden THEN outcome := 'no-thread'; RETURN NEXT; RETURN; END IF;
     IF NOT found_thread.metadata @> required THEN outcome := 'not-yours'; RETURN NEXT; RETURN; END IF;
-    -- Two conditions, since each has a partial index of its own.
+    -- Use two conditions, because each has a partial index of its own.
     others_go :=
       EXISTS (SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'running')
       OR EXISTS (SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'pending');
     IF others_go AND NOT beside_others THEN outcome := 'going'; RETURN NEXT; RETURN; END IF;
   END IF;
-  -- Taken after the lock, so that runs of a thread are due in order of creation.
+  -- Read the clock after the lock, so that runs of a thread are due in the order of their creation.
   made_at := clock_timestamp();
   IF starts_now AND NOT others_go AND coalesce(found_thread.write_until <= made_at, true) THEN
     outcome := 'started';
@@ -126,7 +129,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Up to `max_callers` callers with a run that is due. If more callers wait, returns the ones that follow a random id.
+-- Returns up to `max_callers` callers with a run that is due. If more callers wait, returns those that follow a random
+-- id.
 CREATE FUNCTION agents.waiting_callers(deployment uuid, max_callers integer) RETURNS uuid[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -138,7 +142,7 @@ BEGIN
   WHILE cardinality(found_callers) < max_callers LOOP
     SELECT next_caller_id INTO found_caller FROM agents.threads
     WHERE deployment_id = deployment AND next_caller_id > next_from ORDER BY next_caller_id LIMIT 1;
-    -- Wraps around to the lowest id; the nil UUID stands for the operator.
+    -- After the highest id, continue at the lowest id. The nil UUID is the id of the operator.
     IF NOT FOUND AND next_from >= first_from THEN
       SELECT next_caller_id INTO found_caller FROM agents.threads
       WHERE deployment_id = deployment AND next_caller_id IS NOT NULL ORDER BY next_caller_id LIMIT 1;
@@ -150,16 +154,17 @@ BEGIN
   RETURN found_callers;
 END $$;
 
--- Starts the first pending runs of threads. The next run is one of the caller with the fewest running runs in all
--- processes, and of these the oldest. `slots` are for all callers. `extra_slots` are for callers that hold less than
--- their share, so that they need not wait for long runs of others; a share is the number of running runs divided by
--- the number of callers that have or wait for any. Skips locked threads. Postgres evaluates the condition again after
--- it has locked a row (`next_caller_id` changes under that lock), and the runs are read after all locks are held.
+-- Starts the first pending runs of threads. The next run to start is the oldest run of the caller with the fewest
+-- running runs in all processes. `slots` are for all callers. `extra_slots` are for callers with fewer running runs
+-- than their share, so that they need not wait for long runs of others. A share is the number of running runs divided
+-- by the number of callers that have a running run or wait for one. Skips locked threads. After Postgres has locked a
+-- thread, it evaluates the condition again (`next_caller_id` changes only under that lock). The runs are read after all
+-- locks are held.
 CREATE FUNCTION agents.claim_runs(deployment uuid, slots integer, extra_slots integer, process uuid)
 RETURNS SETOF agents.runs
 LANGUAGE plpgsql AS $$
 DECLARE
-  -- A variable, so that it can be the condition of an index.
+  -- A variable, because an index cannot be used for a condition with the volatile `clock_timestamp()`.
   claimed_at timestamptz := clock_timestamp();
   heads uuid[];
   callers uuid[];
@@ -181,7 +186,7 @@ BEGIN
       SELECT coalesce(caller_id, deployment_id) AS caller_id, count(*) AS runs FROM agents.runs
       WHERE deployment_id = deployment AND status = 'running' GROUP BY 1
     ),
-    -- `held`: running runs of the caller when this one is started after those before it.
+    -- `held` is the number of running runs that the caller has when this run is started after the runs before it.
     candidate AS (
       SELECT caller.id, due.next_due_at,
         coalesce(running.runs, 0) + row_number() OVER (PARTITION BY caller.id ORDER BY due.next_due_at) - 1 AS held
@@ -240,12 +245,12 @@ BEGIN
 END $$;
 
 -- Deletes what a run wrote to its thread, in all namespaces: its checkpoints and writes, and blobs that no other
--- checkpoint refers to. Restores rows of earlier runs that it replaced. Call it only for the last run of a thread, in
--- the transaction that ends the run.
+-- checkpoint refers to. Restores rows of earlier runs that the run replaced. Call it only for the last run of a thread,
+-- in the transaction that ends the run.
 CREATE FUNCTION agents.rollback_checkpoints(of_thread text, of_run text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  -- One after the other: parts of one statement do not see what the other parts changed.
+  -- Execute separate statements, because the parts of one statement do not see what the other parts changed.
   UPDATE agents.checkpoint_writes
   SET run_id = replaced_run_id, type = replaced_type, blob = replaced_blob,
     replaced_run_id = NULL, replaced_type = NULL, replaced_blob = NULL
@@ -294,11 +299,11 @@ BEGIN
     AND b.version = unused.version;
 END $$;
 
--- Ends the run if the token is its lease; otherwise returns no row. `outcome` is the status if no cancel was
--- requested. If a rollback was requested, the run is removed with what it stored, and the thread stays as it was. If
--- an interrupt was requested, the run ends as interrupted, unless it failed. Decided here, under the lock of the
+-- Ends the run if the token is its lease; otherwise returns no row. `outcome` is the status if no cancel was requested.
+-- If a rollback was requested, the run is removed with what it stored, and the thread stays as it was. If an interrupt
+-- was requested, the run ends as interrupted, unless it failed. The status is decided here, under the lock of the
 -- thread, so that a cancel that was acknowledged while the run was running always takes effect, even if the run's
--- process has not seen it. No other run of the thread is running, so the next one due is the first pending one.
+-- process has not seen it. No other run of the thread is running, so the next run is the first pending run.
 CREATE FUNCTION agents.end_run(
   deployment uuid, thread uuid, run uuid, token uuid, outcome text, failure json,
   resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean
