@@ -44,9 +44,9 @@ export type AuthVerdict =
 export type AuthIdentity = { readonly user: AgentUser } | { readonly refusal: AuthRefusal; readonly reason?: string };
 
 /**
- * Returns the stable id that identifies a user of custom authentication in usage, and stores the user's identity for
- * usage reports. Identities that differ only in NUL characters or lone surrogates get the same id, because Postgres
- * cannot store these characters.
+ * Returns the stable id under which the usage of a user of custom authentication is counted, and stores the user's
+ * identity for usage reports. Identities that differ only in NUL characters or lone surrogates get the same id, because
+ * Postgres cannot store these characters.
  */
 export async function endUserId(sql: Sql, organizationId: string, identity: string): Promise<string> {
   const name = identity.replace(/[\0\p{Surrogate}]/gu, '\u{fffd}');

@@ -81,7 +81,9 @@ async function skipFireTime(deps: FiringDeps, cronId: string): Promise<void> {
   });
 }
 
-/** Milliseconds until the next cron is due, 0 if one is due now; undefined if no cron has a fire time. */
+/**
+ * Returns the milliseconds until the next cron is due: 0 if a cron is due now, undefined if no cron has a fire time.
+ */
 export async function msToNextCron(deps: FiringDeps): Promise<number | undefined> {
   const { database, deploymentId } = deps;
   const [row] = await database.query<{ next: string | null }>(

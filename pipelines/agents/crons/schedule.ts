@@ -9,9 +9,9 @@ import { findInstants, isNearClockChange, isTimeZone, localTimeAt } from './loca
  * the first instant; if the hour field matches every hour, it fires twice.
  */
 export interface Schedule {
-  /** The first fire time after an instant, in milliseconds since the epoch; undefined if there is none. */
+  /** Returns the first fire time after an instant, in milliseconds since the epoch; undefined if there is none. */
   next(afterMs: number): number | undefined;
-  /** The last fire time in the range from `fromMs` to `untilMs`, both included. `fromMs` must be a fire time. */
+  /** Returns the last fire time from `fromMs` to `untilMs`, both inclusive. `fromMs` must be a fire time. */
   latest(fromMs: number, untilMs: number): number;
 }
 

@@ -33,7 +33,8 @@ import type { Leases } from './leases.ts';
 import { publishEnd } from './publish-end.ts';
 
 /**
- * The first event of each attempt. Newer SDKs read `thread_id`; a temporary thread is not shown to clients. Source: SPEC 6.
+ * Creates the first event of each attempt. Newer SDKs read `thread_id`. The event of a temporary run omits it, because
+ * its thread is not shown to clients. Source: SPEC 6.
  */
 function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun): Chunk {
   return createChunk('metadata', {
@@ -44,7 +45,7 @@ function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun
   });
 }
 
-/** The last event of a failed attempt before the end event. */
+/** Creates the last event of a failed attempt before the end event. */
 function errorChunk(failure: RunFailure): Chunk {
   return createChunk('error', failure);
 }
@@ -56,8 +57,8 @@ function createChunk(name: string, value: object): Chunk {
 /**
  * Decides where an attempt starts. The first attempt passes the input of the request. A later attempt continues from
  * the head of the thread only if this run wrote that checkpoint. Otherwise nothing of the run was stored, and the
- * attempt starts where the first one started: continuing from a head of another run would silently return the state of
- * that run.
+ * attempt starts where the first attempt started, because continuing from a head of another run would silently return
+ * the state of that run.
  */
 async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
@@ -96,7 +97,7 @@ export async function attemptRun(
   const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
   let cancelled = false;
   let lost = false;
-  /** This attempt has ended or requeued the run. */
+  /** Whether this attempt has ended or requeued the run. */
   let over = false;
   let cancel = (): void => undefined;
   const releaseLease = leases.keep(run, claimedAtMs, {
@@ -263,7 +264,7 @@ export function traceRuns(deps: TraceDeps): TraceRun {
     const accepted = pause(untilNextFlushMs()).then(async () => {
       batches.delete(key);
       for (const { runId } of await writeTraceRecords(sender, records, deps.accept)) {
-        // Do not retry: a run that ingest always rejects would block the publication of all other ends.
+        // Do not retry, because a run that ingest always rejects would block the publication of all other ends.
         deps.logger.error({ runId }, 'trace of a run rejected; not retried');
       }
     });

@@ -88,7 +88,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   let extraDue = false;
   /** Number of slots reserved for runs that the worker pool has not accepted yet. */
   let reservedSlots = 0;
-  /** All slots were used at the last claim, so due runs may be waiting. */
+  /** Whether all slots were used at the last claim, so that due runs may be waiting. */
   let isFull = false;
   const countFreeSlots = () => (leases.alive ? pool.freeSlots - reservedSlots : 0);
   const countExtraSlots = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, countFreeSlots())) : 0);

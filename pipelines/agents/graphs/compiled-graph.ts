@@ -12,7 +12,7 @@ export interface CompiledGraph {
   /** Default breakpoints; a run may override them. */
   readonly interruptBefore?: '*' | readonly string[];
   readonly interruptAfter?: '*' | readonly string[];
-  /** Present if a builder made the graph. */
+  /** The builder of the graph; absent if no builder created it. */
   readonly builder?: unknown;
   /** Returns a copy. Properties set on it do not change this graph. */
   withConfig(config: object): CompiledGraph;

@@ -7,7 +7,7 @@ const maybe = <const S extends Parameters<typeof Type.Union>[0][number]>(schema:
 const token = Type.String({ pattern: "^[\\w!#$%&'*+.^`|~-]+$" });
 const tokens = Type.Optional(Type.Array(token));
 const patterns = maybe(Type.Array(token));
-/** `include` and `exclude` are legacy names. */
+/** `include` and `exclude` are legacy names of `includes` and `excludes`. */
 const headerChoice = maybe(
   Type.Object({ includes: patterns, excludes: patterns, include: patterns, exclude: patterns }),
 );

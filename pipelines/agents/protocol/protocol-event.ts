@@ -132,7 +132,7 @@ function convertEnd({ status, interrupted, interrupts, error }: RunEnd): {
   readonly event: string;
   readonly error?: string;
 } {
-  // Large interrupts are omitted from the end event, so undefined means that there may be some.
+  // The end event omits large interrupts, so undefined means that there may be interrupts.
   const hasInterrupt = interrupts === undefined || Object.values(interrupts).some((list) => list.length > 0);
   if (interrupted && hasInterrupt) return { event: 'interrupted' };
   if (status === 'success' || status === 'interrupted') return { event: 'completed' };

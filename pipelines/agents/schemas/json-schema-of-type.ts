@@ -103,10 +103,10 @@ class TypeReader {
 
   #union(type: ts.UnionType): JsonSchema | undefined {
     const { checker } = this.#reading;
-    // Omit `Overwrite`: only nodes use it, to bypass the reducer.
+    // Omit `Overwrite`, which only nodes use, to bypass the reducer.
     const members = type.types.filter((each) => each.getProperty('__overwrite__') === undefined);
     const isList = (each: ts.Type) => checker.isArrayType(each);
-    // If one alternative of the union is a message, the schema omits the others, such as a string or a pair.
+    // If one alternative of the union is a message, omit all other alternatives, such as a string or a pair.
     const message = members.find((each) => this.#isMessage(isList(each) ? this.#elementOf(each) : each));
     if (message !== undefined) {
       const isOf = (each: ts.Type) => this.#isMessage(each) || (each.isUnion() && each.types.some(isOf));

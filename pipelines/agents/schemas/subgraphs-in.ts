@@ -33,7 +33,7 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
       const made = checker.getSymbolAtLocation(rootExpression(node.expression.expression));
       if (made !== undefined) visitDeclarations(made);
       if (isAddNode) {
-        // Do not visit the arguments: graphs that are created there have their own nodes.
+        // Do not visit the arguments, because graphs that are created there have their own nodes.
         visit(node.expression);
         return;
       }

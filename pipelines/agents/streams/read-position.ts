@@ -61,7 +61,7 @@ export class RunPosition implements ReadPosition {
   }
 }
 
-/** Maximum number of starts without an end that a reader remembers; more than one only if an end is late. */
+/** Maximum number of starts without an end that a reader remembers. There are several only if an end is late. */
 const maxOpenStarts = 16;
 
 /**

@@ -54,7 +54,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   const ownKeys = `${own}:`;
   const tail = await log.follow(streamEvents, {
     sinceMs: recentAgeMs,
-    // The topic has records of all deployments; records of other deployments must not evict ours.
+    // The topic contains records of all deployments. Records of other deployments must not evict those of this one.
     onRecords: (records) => ringBuffer.add(records.filter(({ key }) => key.startsWith(ownKeys))),
   });
   ringBuffer.beginAt(tail.from);

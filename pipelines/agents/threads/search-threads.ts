@@ -75,7 +75,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
 const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
 const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
 
-/** The fields of a thread that the paths start with. */
+/** Returns the fields of a thread that the paths start with. */
 export function listRootFields(paths: Readonly<Record<string, string>>): string[] {
   return Object.values(paths).flatMap((path) => parsePath(path)?.slice(0, 1).map(String) ?? []);
 }

@@ -21,7 +21,7 @@ import type { ChildRun, TracedRuns, TraceOrder } from './trace-order.ts';
 
 const flushIntervalMs = 1_000;
 const flushCharacters = 256 * 1024;
-/** Maximum characters of an error with its stack; the rest is truncated. */
+/** Maximum characters of an error with its stack. Longer errors are truncated. */
 const maxErrorCharacters = 64 * 1024;
 
 /** The start of a run, as its callback reports it. */
@@ -50,7 +50,7 @@ export interface RunEnding {
   readonly extra?: object | undefined;
 }
 
-/** A run that has begun and not ended. */
+/** A run that has begun but has not ended. */
 export type OpenRun = Pick<BegunRun, 'id' | 'name' | 'type' | 'tags' | 'metadata'> & { readonly order: string };
 
 interface CollectedRun extends BegunRun {

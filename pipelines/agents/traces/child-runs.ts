@@ -38,13 +38,13 @@ export interface TracedAttempt {
   /** Instructions for the worker. */
   readonly order: TraceOrder;
   take(batch: TracedRuns): void;
-  /** Completes the attempt: child runs that the worker has not ended end with the error `reason`. */
+  /** Completes the attempt. Child runs that are still open end with the error `reason`. */
   ended(reason: string): void;
   readonly marks: TraceMarks;
 }
 
 export interface ChildRuns {
-  /** Undefined if child runs are not traced. */
+  /** Starts the tracing of an attempt. Returns undefined if child runs are not traced. */
   open(run: ClaimedRun): TracedAttempt | undefined;
   /** Makes a last attempt to write the buffered runs. */
   close(): Promise<void>;

@@ -19,7 +19,7 @@ export interface TraceOptions {
   readonly asked: boolean;
 }
 
-/** Values that the environment variables of the project hide. */
+/** Whether environment variables of the project hide the inputs and outputs of runs. */
 export type HiddenValues = Pick<GraphTracing, 'hidesInputs' | 'hidesOutputs'>;
 
 export function chooseTraceOptions(values: boolean, hidden: HiddenValues | undefined): TraceOptions {

@@ -239,7 +239,7 @@ class LocalClient {
   }
 
   async createRun({ id, parent_run_id, trace_id, ...run }: RunTreeRun): Promise<void> {
-    // Ignore runs of a separate trace that project code starts inside this one.
+    // Ignore runs of a separate trace that project code starts inside this trace.
     if (trace_id !== this.#collector.rootId) return;
     const { metadata = {}, ...extra } = run.extra ?? {};
     this.#collector.begin({

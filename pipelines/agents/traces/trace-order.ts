@@ -8,7 +8,7 @@ export interface TraceOrder {
   readonly values: boolean;
   /** Whether to include the thread id; false for stateless runs, whose thread is internal. */
   readonly thread: boolean;
-  /** Maximum number of child runs; further ones are counted and dropped. */
+  /** Maximum number of child runs; further child runs are counted and dropped. */
   readonly maxRuns: number;
   /** Maximum characters of inputs and outputs of all child runs; further values are counted and dropped. */
   readonly maxCharacters: number;

@@ -190,7 +190,7 @@ async function attempt(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }:
   return sendWebhook(deps, url, headers, sent);
 }
 
-/** Milliseconds until the next webhook is due, 0 if one is due now; undefined if there is none. */
+/** Returns the milliseconds until the next webhook is due: 0 if a webhook is due now, undefined if there is none. */
 export async function msToNextWebhook({
   database,
   deploymentId,

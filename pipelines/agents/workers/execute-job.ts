@@ -13,7 +13,7 @@ import { streamGraph } from './stream-graph.ts';
 import { ThreadSaver } from './thread-saver.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
-/** Checkpoint writes within this time are batched. A crash loses at most the state of this time. */
+/** Checkpoint writes within this time are batched. A crash loses at most the writes of this time. */
 const batchMs = 10;
 
 export interface JobDeps {
@@ -80,7 +80,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     const state = graph.checkpointer ? await readStoredState(graph, threadId) : toStreamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
-    // If state could not be written, report that error: it caused the error of the graph.
+    // If state could not be written, report that error, because it caused the error of the graph.
     const unwritten = await storedSaver.settled?.().then(
       () => undefined,
       (reason: unknown) => reason,
@@ -113,7 +113,9 @@ function hasCause(error: unknown, matches: (each: unknown) => boolean, depth = 0
 
 const isCausedByLostLease = (error: unknown) => hasCause(error, isLeaseLost);
 
-/** A failed database write is not an error of the graph: the run is requeued for another attempt. */
+/**
+ * Whether a write failed because the database was unavailable. The graph did not cause this, so the run is requeued.
+ */
 const isDatabaseUnavailable = (error: unknown) => isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE';
 const databaseUnavailableMessage = 'The database for the state of the run was unavailable for too long.';
 

@@ -51,7 +51,7 @@ export interface WorkerExit {
 
 /** Signals that come from outside the process; the process itself causes all others. */
 const externalSignals = new Set(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
-/** Maximum messages between two checks (at most one second), without `chunks`, which the send window limits. */
+/** Maximum messages between two checks (at most one second). Excludes `chunks`, because the send window limits them. */
 const maxMessages = 20_000;
 
 export class GraphWorker {

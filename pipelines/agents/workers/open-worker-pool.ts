@@ -63,12 +63,13 @@ const windowBytes = 4 * 1024 * 1024;
 /** Maximum bytes of an event's mode, name and namespace, which are part of its cost. */
 const maxNameBytes = 16 * 1024;
 const heartbeatMs = 1_000;
-/** Maximum number of consecutive processes that end before they are ready for a reason other than a graph. */
+/** Maximum number of consecutive processes that end before they are ready, for a reason other than a graph. */
 const maxFailedStarts = 3;
 const stopping = 'the agent server stops';
 
 /**
- * Starts the workers and resolves when all are ready. An unusable graph does not fail the pool; `loadErrors` holds its reason.
+ * Starts the workers and resolves when all are ready. If a graph is unusable, the pool opens without it, and
+ * `loadErrors` contains the reason.
  *
  * @throws STORE_EMBEDDER_UNUSABLE, or GRAPH_WORKER_START_FAILED if the processes do not become ready for another reason.
  */

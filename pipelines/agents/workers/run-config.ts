@@ -32,8 +32,8 @@ function withoutInternals(configurable: object = {}): object {
 }
 
 /**
- * Converts the command of a request. A `goto` may be `{node, input}`, as the API defines it, or `{node, args,
- * timeout}`, as LangGraph serialises it.
+ * Converts the command of a request. A `goto` may have the form of the API, `{node, input}`, or the form that LangGraph
+ * serialises, `{node, args, timeout}`.
  */
 export function toLibraryCommand({ update, resume, goto }: RunCommand): Command {
   return new Command({

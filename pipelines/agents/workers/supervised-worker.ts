@@ -65,7 +65,7 @@ export class SupervisedWorker {
     this.#worker?.kill(blame, reason);
   }
 
-  /** Kills the process and starts no new one. Resolves when the process has ended. */
+  /** Kills the process and does not restart it. Resolves when the process has ended. */
   stop(reason: string): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#restartTimer);

@@ -74,7 +74,7 @@ export class WorkerChild {
         stdio: ['ignore', output, output, 'pipe'],
       });
     } catch (error) {
-      // Depending on the error code, Node throws a failed spawn here or emits it as 'error' below.
+      // Depending on its code, Node throws the error of a failed spawn here or emits it as 'error' below.
       this.#gone = true;
       account?.release();
       setImmediate(() => onExit({ code: null, signal: null, error: error as Error }));

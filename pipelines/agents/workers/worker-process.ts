@@ -155,7 +155,8 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     windowBytes: setup.windowBytes,
     send: (chunk) => {
       outbox.putChunk(key, chunk);
-      // Send the first event at once: if this is the only run, the event loop may not turn before the last event.
+      // Send the first event at once. If this is the only run, the outbox might otherwise not flush before the last
+      // event.
       if (first && runs.size === 1) outbox.flush();
       first = false;
     },
