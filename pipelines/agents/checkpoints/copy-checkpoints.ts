@@ -3,8 +3,8 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 const keyPattern = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
 
 /**
- * Returns the `thread_id` of a thread in the checkpoint tables. It includes the deployment id, which has no other
- * column.
+ * Returns the `thread_id` of a thread in the checkpoint tables. It includes the deployment id, because LangGraph has no
+ * field for the deployment.
  */
 export function threadKey(deploymentId: string, threadId: string): string {
   return `${deploymentId}:${threadId}`;

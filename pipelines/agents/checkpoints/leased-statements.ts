@@ -1,6 +1,6 @@
 /**
- * Statements that write under a lease. Every statement takes deployment, thread and token as $1 to $3, writes only if
- * the lease is valid, and returns one row with `holds`, which is whether the lease is valid.
+ * Statements that write under a lease. Each of them takes deployment, thread and token as $1 to $3, writes only if
+ * the lease is valid, and returns one row whose column `holds` is true if the lease is valid.
  */
 const lease = `lease AS MATERIALIZED (SELECT agents.lease_is_valid($1, $2, $3) AS holds)`;
 const threadId = `$1::uuid::text || ':' || $2::uuid::text`;

@@ -55,7 +55,7 @@ export interface Executor {
   wake(): void;
   /** Checks the leases at once. Call it after a cancel request for a run that may be active in this process. */
   checkLeases(): void;
-  /** Publishes missing ends at once. Call it after a run ended that no process was executing. */
+  /** Publishes missing ends at once. Call it after a run has ended while no process was executing it. */
   publishMissingEnds(): void;
   /** Reserves a free slot. Returns undefined if no slot is free or other runs wait for one. */
   reserveWorkerSlot(): WorkerSlot | undefined;

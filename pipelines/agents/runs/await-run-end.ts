@@ -12,9 +12,9 @@ import type { Run } from './run.ts';
  * Invariant: no end is missed, and the database is not polled.
  *
  *   1. Attach a reader to the events of the run, either before the run is created or when the wait begins.
- *   2. If the reader was attached after the run was created, read the row of the run afterwards. If the run has ended
- *      by then, its end is committed. If the run ends later, its end is published after the commit, so the reader
- *      receives the end.
+ *   2. If the reader was attached after the run was created, read the row of the run afterwards. If the run has already
+ *      ended, its outcome is committed and can be read. If the run ends later, it publishes its end after the commit,
+ *      so the reader receives the end.
  *   3. The end event contains the outcome, unless the values are large. Read large values from `agents.final_values`,
  *      which keeps them for some minutes, or, if they are missing there, from the row of the thread.
  *   4. If the reader was closed as too slow or misses events, continue at step 1.

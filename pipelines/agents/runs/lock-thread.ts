@@ -21,8 +21,8 @@ export async function lockThread(
 }
 
 /**
- * Updates the status and due time of a thread from its runs. Call it at the end of a transaction with {@link
- * lockThread}.
+ * Updates the status and due time of a thread from its runs. Call it last in a transaction that holds the lock of
+ * {@link lockThread}.
  */
 export async function updateThreadStatus(tx: Sql, deploymentId: string, threadId: string): Promise<void> {
   await tx.query('SELECT agents.update_thread_status($1, $2)', [deploymentId, threadId], {

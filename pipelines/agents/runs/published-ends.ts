@@ -155,7 +155,8 @@ const maxEventChars = 1024 * 1024;
 const retentionMinutes = 5;
 
 /**
- * Whether the end event contains `json`. It always does for a temporary run, whose rows are deleted when the run ends.
+ * Whether the end event contains `json`. The end event of a temporary run always contains it, because the rows of the
+ * run are deleted when the run ends.
  */
 export function fitsEndEvent({ temporary }: EndedRun['kwargs'], json: string | undefined): boolean {
   return temporary || json === undefined || json.length <= maxEventChars;

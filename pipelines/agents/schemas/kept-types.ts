@@ -14,8 +14,8 @@ export interface CachedTypes {
 const formatVersion = 2;
 
 /**
- * Reads the cached types of an export; undefined if there are none. Cached types may be outdated, see {@link
- * isCurrent}.
+ * Reads the cached types of an export; undefined if there are none. Cached types may be outdated; check them with
+ * {@link isCurrent}.
  */
 export async function readCachedTypes(folder: string, source: ExportReference): Promise<CachedTypes | undefined> {
   try {
