@@ -4,7 +4,7 @@
  *
  * Invariant: a write succeeds only with the latest fencing token and before the run has ended, so that a worker that
  * lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded in
- * one transaction: the recorded files always contain exactly the members up to the cursor.
+ * one transaction, so the recorded files always contain exactly the members up to the cursor.
  */
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
@@ -23,7 +23,7 @@ export interface ExportRunRecord {
   readonly status: ExportStatus;
   readonly fence: number;
   readonly retryNumber: number;
-  /** `retry_0`, `retry_1`, …: the error of each failed attempt. */
+  /** The error of each failed attempt, under the keys `retry_0`, `retry_1`, … */
   readonly errors: Readonly<Record<string, string>> | null;
   readonly rowsTotal: number | null;
   readonly rowsWritten: number;
@@ -41,12 +41,12 @@ export interface ExportRunRecord {
 /** A part that is about to be written, or was written but not recorded. */
 export interface PendingUpload {
   readonly part: number;
-  /** Null: from the start of the window. */
+  /** Cursor before the chunk; null if the chunk begins at the start of the window. */
   readonly after: ExportCursor | null;
   readonly last: ExportCursor;
   readonly rows: number;
   readonly bytes: number;
-  /** Including the bucket. */
+  /** Path of the object, including the bucket. */
   readonly path: string;
   /** Id of the multipart upload, if one was started. */
   readonly uploadId: string | null;
@@ -60,11 +60,11 @@ export const runColumns = `r.id, r.bulk_export_id AS "exportId", r.workspace_id 
   r.attempt_started_at AS "attemptStartedAt", r.next_attempt_at AS "nextAttemptAt", r.created_at AS "createdAt",
   r.updated_at AS "updatedAt", r.finished_at AS "finishedAt"`;
 
-/** A claimed export run, with the export it belongs to. */
+/** A claimed export run and its export. */
 export interface ClaimedExportRun {
   readonly run: ExportRunRecord;
   readonly of: ExportRecord;
-  /** Number of the part after those that are recorded. */
+  /** Number of the part that follows the recorded parts. */
   readonly nextPart: number;
 }
 
@@ -74,8 +74,8 @@ export interface ClaimedExportRun {
  * Steps, in one transaction that locks the row of the export, so that claims for one export are serialised:
  *   1. Return undefined if the run is not due: the export is not RUNNING, the run has ended, another worker has a
  *      lease, or the run waits for a retry.
- *   2. Return undefined if as many runs of the export have a lease as `exportRunsAtOnce` allows.
- *   3. Set the fence and the lease. A claim after a crashed attempt costs no retry.
+ *   2. Return undefined if `exportRunsAtOnce` runs of the export have a lease already.
+ *   3. Set the fence and the lease. A claim after a crashed attempt does not use up a retry.
  *
  * Leases use only the clock of the database.
  *
@@ -128,7 +128,7 @@ interface WrittenPart {
   readonly rows: number;
   readonly bytes: number;
   readonly sha256: string;
-  /** Null if the store returns none. */
+  /** Null if the store returns no ETag. */
   readonly etag: string | null;
 }
 
@@ -144,8 +144,8 @@ export class Checkpoint {
   }
 
   /**
-   * Resolves while this attempt owns the run. Like all methods here it throws EXPORT_ATTEMPT_OVER otherwise, and errors
-   * of the database.
+   * Checks that this attempt still owns the run. Like all methods of this class it throws EXPORT_ATTEMPT_OVER if the
+   * attempt no longer owns the run, and errors of the database.
    */
   async confirm(): Promise<void> {
     await this.#write(this.#database, 'fence = fence', []);
@@ -215,15 +215,16 @@ type EndDeps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits
 export type AttemptEnd = 'retried' | 'failed' | 'over' | 'released';
 
 /**
- * Records how an attempt that did not complete its export run ended, and what follows. Every write checks the fencing token.
+ * Records how an attempt that did not complete its export run ended, and whether a retry follows. Every write checks
+ * the fencing token.
  *
- * - The attempt is over because its export ended or another worker claimed the run: no write.
- * - The process stops: the run is released and can be claimed at once, without a retry.
- * - The caller caused the error (for example a missing bucket), or the retries are used up: the run and its export
+ * - If the attempt is over because its export ended or another worker claimed the run, nothing is written.
+ * - If the process stops, the run is released and can be claimed at once; this does not use up a retry.
+ * - If the caller caused the error (for example a missing bucket) or the retries are used up, the run and its export
  *   become FAILED in one transaction.
- * - Any other error may be transient: the run waits for its next attempt.
+ * - After any other error, which may be transient, the run waits for its next attempt.
  *
- * @throws errors of the database; the lease then expires, and the run is claimed again without a retry.
+ * @throws errors of the database; the lease then expires, and the run is claimed again without using up a retry.
  */
 export async function endAttempt(deps: EndDeps, run: ExportRunRecord, reason: unknown): Promise<AttemptEnd> {
   const error = isRunlakeError(reason) ? reason : runlakeError('INTERNAL', {}, { cause: reason });
@@ -284,7 +285,7 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
   return 'failed';
 }
 
-/** An entry of `errors`. Only texts of the catalogue: causes may contain secrets. */
+/** An entry of `errors`. It contains only texts of the error catalogue, because causes may contain secrets. */
 function errorEntry({ retryNumber }: ExportRunRecord, error: RunlakeError): Record<string, string> {
   return { [`retry_${retryNumber}`]: formatError(error) };
 }

@@ -7,11 +7,14 @@ import type { ExportFormat } from './record.ts';
 
 /** How a field is derived from the merged row of a run. */
 export interface ChunkColumn {
-  /** Expression over `runs FINAL`; undefined if nothing fills the field. Same value as in `pipelines/runs/run-fields.ts`. */
+  /**
+   * Expression over `runs FINAL`; undefined if the table has no value for the field. The value is the same as in
+   * `pipelines/runs/run-fields.ts`.
+   */
   readonly sql: string | undefined;
   /** Meaning of the value; its form in the file also depends on the format version. */
   readonly kind: 'text' | 'integer' | 'boolean' | 'micros' | 'json-text' | 'list';
-  /** What `derived-values.ts` adds if the row does not contain the value. */
+  /** Kind of value that `derived-values.ts` adds if the row does not contain the value. */
   readonly derived?: 'ancestry' | 'feedback' | 'figures';
 }
 
@@ -80,9 +83,12 @@ const sourceTypes = {
   list: 'Nullable(String)',
 } as const satisfies Record<ChunkColumn['kind'], string>;
 
-/** Columns of a chunk's file beyond the fields, for `derived-values.ts`. */
+/** Additional column in the file of a chunk, read by `derived-values.ts`: the id of the run. */
 export const idColumn = 'beside_id';
-/** For a run sent without dotted_order: the data to derive it from, see {@link readRunsWithoutDottedOrder}. Otherwise null. */
+/**
+ * Additional column: for a run that was sent without dotted_order, the data to derive it from (see {@link
+ * readRunsWithoutDottedOrder}); otherwise null.
+ */
 export const unplacedColumn = 'beside_unplaced';
 
 const unplaced = [

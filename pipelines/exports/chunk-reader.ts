@@ -22,7 +22,7 @@ export interface ExportCursor {
 
 /** Consecutive members of a scope: those after `after` up to and including `last`. */
 export interface ExportChunk {
-  /** Undefined: from the start of the window. */
+  /** Undefined if the chunk begins at the start of the window. */
   readonly after: ExportCursor | undefined;
   readonly last: ExportCursor;
   /** Number of members when the chunk was found; later deletions can only reduce it. */
@@ -32,8 +32,8 @@ export interface ExportChunk {
 }
 
 /**
- * Limits the total size of large runs in a chunk: the encoder may hold all of them at once, even if they are few among
- * many small ones.
+ * Runs above this size are large. Their total size in a chunk is limited by `maxHeavyBytes`, because the encoder may
+ * hold all of them in memory at once, even if the chunk consists mostly of small runs.
  */
 const heavyRunBytes = 256 * 1024;
 const maxHeavyBytes = 48 * 1024 * 1024;
@@ -41,22 +41,23 @@ const maxHeavyBytes = 48 * 1024 * 1024;
 export interface ChunkLimits {
   /** At least 1. */
   readonly rows: number;
-  /** Total size of the JSON columns. One run always fits. */
+  /** Total size of the JSON columns. A chunk may exceed it if it consists of one run. */
   readonly bytes: number;
 }
 
 /**
- * Finds the next chunk: the members of `scope` after `after`, as many as the limits allow; without `after`, from the
- * start of the window. Reads keys and sizes only.
+ * Finds the next chunk: as many members of `scope` after `after` as the limits allow. If `after` is undefined, the
+ * chunk begins at the start of the window. Reads keys and sizes only.
  *
  * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the
  * chunk is full:
  *
- *   1. A probe without `FINAL` reads start times after the last key in key order, as many as runs are missing, and
- *      stops. The time range up to the last of them contains at most that many runs, plus all ties of its last
- *      timestamp.
+ *   1. A probe without `FINAL` reads the start times after the last key in key order, and stops after as many rows as
+ *      the chunk still lacks. The time range up to the last of these times contains at most that many runs, plus
+ *      further runs with the same last timestamp.
  *   2. Keys and sizes in that range are read with `FINAL`; the chunk ends at the last run that fits.
- *   3. If rows merged or are not members, the chunk is still below its limit, and the search continues after the range.
+ *   3. If some rows were merged or are not members, the chunk is still below its limits, and the search continues after
+ *      the range.
  *
  * @returns undefined if no member is left.
  * @throws errors of ClickHouse, or the reason of `signal`.
@@ -94,7 +95,10 @@ export async function findChunk(
   return chunk;
 }
 
-/** Exclusive end of the time range that contains the next `rows` stored rows; undefined if there are none. */
+/**
+ * Finds the exclusive end of the time range that contains the next `rows` stored rows. Returns undefined if no rows
+ * follow.
+ */
 async function probe(
   clickhouse: ClickHouse,
   scope: ExportScope,
@@ -127,7 +131,10 @@ interface EndRow {
 }
 
 interface Filled {
-  /** The last run that fits, its position in the range, and the bytes up to it. If none fits, the first run. */
+  /**
+   * The last run that fits, its position in the range, and the bytes up to it; the first run if no run fits; undefined
+   * if the range contains no members.
+   */
   readonly end:
     | (ExportCursor & { readonly ordinal: number; readonly total: number; readonly heavy: number })
     | undefined;
@@ -157,7 +164,7 @@ async function findEnd(
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
           WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {wanted:UInt64})
           ORDER BY ordinal DESC LIMIT 1`,
-    // One row more than fits shows whether the range is exhausted.
+    // The query asks for one row more than fits, which shows whether the range is exhausted.
     params: {
       ...params,
       wanted: limits.rows + 1,
@@ -179,9 +186,10 @@ const maxBlockBytes = 8 * 1024 * 1024;
 const maxBlockRows = 1_024;
 
 /**
- * Number of rows that ClickHouse may process as one block when it writes the selected runs. The rows of a block go into
- * one row group of the file, and DuckDB holds a whole group in memory. Blocks must therefore be small if large runs are
- * close together; otherwise small blocks only cost time. Unmerged rows only make the result smaller.
+ * Returns the number of rows that ClickHouse may process as one block when it writes the selected runs. The rows of a
+ * block go into one row group of the file, and DuckDB holds a whole group in memory. Blocks must therefore be small if
+ * large runs are close together; otherwise small blocks only cost time. The query reads without `FINAL`; rows that are
+ * not merged yet only make the result smaller.
  */
 async function blockRows(
   clickhouse: ClickHouse,
@@ -209,21 +217,24 @@ export interface ChunkRequest {
   readonly scope: ExportScope;
   readonly chunk: ExportChunk;
   readonly format: ExportFormat;
-  /** Absolute path of an existing folder that only this chunk uses: files of an earlier chunk in it would be overwritten. */
+  /**
+   * Absolute path of an existing folder that only this chunk uses, because files of another chunk in it would be
+   * overwritten.
+   */
   readonly folder: string;
 }
 
-/** A chunk as files in its folder. */
+/** The files that a chunk was read into. File names are relative to the folder of the chunk. */
 export interface ChunkFiles {
   readonly source: string;
   readonly derived: DerivedFile | undefined;
   readonly rows: number;
-  /** Row groups of the source. */
+  /** Row groups of the source file. */
   readonly groups: ParquetFacts['groups'];
 }
 
 const source = 'chunk.parquet';
-/** A chunk may have gigabytes. */
+/** Reading may be slow: a chunk may have gigabytes. */
 const readTimeoutMs = 3_600_000;
 /** DuckDB holds 2,048 rows or one row group of its source in memory, whichever is less. */
 const sourceGroupBytes = 8 * 1024 * 1024;
@@ -232,9 +243,9 @@ const maxSourceGroupRows = 16_384;
 const otherRowBytes = 600;
 
 /**
- * Reads a chunk with current values into `<folder>/chunk.parquet`: the runs after `chunk.after` up to `chunk.last` that
- * still belong to the scope, in order. If the fields need it, a second file holds the values that the rows do not
- * contain.
+ * Reads a chunk into `<folder>/chunk.parquet`: the runs after `chunk.after` up to `chunk.last` that are still members
+ * of the scope, in order and with their current values. If the rows do not contain all values of the fields, a second
+ * file contains the derived values.
  *
  * @returns the file names, and the row counts from the file's own footer.
  * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.

@@ -13,8 +13,8 @@ import { type ExportFormat, resolveFields } from './record.ts';
 import { enqueueExport, finishExport } from './states.ts';
 
 /**
- * Allowance for clocks of processes that differ: an export includes runs that are received up to this long after its
- * request.
+ * An export includes runs that are received up to this long after its creation, because the clocks of processes may
+ * differ.
  */
 const clockSkewMs = 1_000;
 
@@ -36,7 +36,7 @@ interface ExportToInsert {
 }
 
 /**
- * Inserts the row of an export as CREATED, or of a schedule as RUNNING.
+ * Inserts the row of an export with status CREATED, or the row of a schedule with status RUNNING.
  *
  * @returns whether the row was inserted; false if the schedule has already spawned this interval.
  */
@@ -80,7 +80,8 @@ const unfinished = `SELECT count(*) AS there FROM bulk_exports AS e JOIN workspa
   WHERE w.organization_id = $1 AND e.finished_at IS NULL`;
 
 /**
- * Rolls back the transaction that inserted an export or a schedule if the organisation is then above its limit.
+ * Throws if the inserted export or schedule puts the organisation above its limit, so that the transaction is rolled
+ * back.
  *
  * @throws LIMIT_REACHED
  */
@@ -120,22 +121,23 @@ export interface NewExport {
   readonly intervalHours: number | undefined;
   readonly formatVersion: ExportFormat['version'];
   readonly compression: ExportFormat['compression'];
-  /** Undefined: all fields. */
+  /** If undefined, all fields are exported. */
   readonly exportFields: readonly string[] | undefined;
 }
 
 const dayMicros = 86_400_000_000;
 /** Maximum time range of one export: ten years, which is more than the tables keep. */
 const maxDays = 3_660;
-/** Unknown fields that an error names. */
+/** Maximum number of unknown fields that an error names. */
 const maxNamedFields = 5;
 
 /**
- * Creates an export, or a schedule if `intervalHours` is given. Membership is frozen now: the runs first received until
- * the creation time plus the allowed clock skew. The log-end offsets are read after that time, so that they cover every
- * run accepted before it. An export is queued at once.
+ * Creates an export, or a schedule if `intervalHours` is given. The members are fixed at creation: the runs that were
+ * first received up to the creation time plus the allowed clock skew. The log-end offsets are read after the creation
+ * time, so that the export waits for every run accepted before its creation. An export is queued at once; a schedule is
+ * not queued.
  *
- * @throws INVALID_REQUEST with the invalid fields; LIMIT_REACHED; NOT_FOUND if the workspace lacks the project or the
+ * @throws INVALID_REQUEST with the invalid fields; LIMIT_REACHED; NOT_FOUND if the workspace has no such project or
  *   destination; errors of the log and the database.
  */
 export async function createExport(
@@ -155,7 +157,7 @@ export async function createExport(
   const schedule = request.intervalHours !== undefined;
   const logPosition = schedule ? null : await readLogEndOffsets(deps);
   await database.transaction(async (tx) => {
-    // The lock keeps a concurrent deletion of the destination waiting.
+    // The lock makes a concurrent deletion of the destination wait.
     const [destination] = await tx.query(
       `SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR SHARE`,
       [request.destinationId, workspaceId],
@@ -183,7 +185,7 @@ export async function createExport(
   return readExport(database, workspaceId, id);
 }
 
-/** Log-end offsets of the topics whose events an export contains, by topic. */
+/** Reads the log-end offsets of the topics whose events an export contains, keyed by topic name. */
 export async function readLogEndOffsets({ log }: Pick<ExportDeps, 'log'>) {
   const topics = [runEvents, feedbackEvents];
   const ends = await Promise.all(topics.map(async (topic) => [topic.name, await log.position(topic)] as const));

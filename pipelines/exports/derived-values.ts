@@ -1,11 +1,11 @@
 /**
- * Reads the values of a chunk that its rows do not contain: tokens and costs of runs with model calls below them,
- * dotted orders of runs that were sent without one, and feedback statistics.
+ * Reads the values of a chunk that its rows do not contain: tokens and costs of runs that have model calls among their
+ * descendants, dotted orders of runs that were sent without one, and feedback statistics.
  *
  * The values go into a CSV file with one line for each row of the chunk, in the same order, so that the encoder can
- * read both files in parallel. Usually there are no such values and no file. Lines are written in batches, so that
- * memory does not grow with the chunk, except for the ids of runs with feedback and the figures of runs with model
- * calls below them.
+ * read both files in parallel. Usually a chunk needs no such values, and there is no file. Lines are written in
+ * batches, so that memory does not grow with the chunk, except for the ids of runs with feedback and the tokens and
+ * costs of runs with model calls among their descendants.
  */
 
 import { createReadStream } from 'node:fs';
@@ -85,7 +85,7 @@ async function* readLines(path: string): AsyncGenerator<string> {
 
 interface DerivedRequest {
   readonly scope: ExportScope;
-  /** Keys of the chunk. */
+  /** Condition for the keys of the chunk. */
   readonly condition: MembersCondition;
   readonly fields: readonly ExportField[];
   readonly folder: string;
@@ -101,19 +101,22 @@ interface Deps {
 
 const listing = 'rows.csv';
 const file = 'derived.csv';
-/** First column of each line: a line with a single empty value would be blank. */
+/** Value of the first column of each line. Without this column, a line with a single empty value would be blank. */
 const there = '1';
 const figuresTimeoutMs = 900_000;
 /** Rows per batch. */
 const batchRows = 1_000;
 
-/** One row of the chunk: its run, and the data to derive its dotted order if it has none. */
+/** One row of the chunk: the id of its run and, if the run has no dotted order, the data to derive one. */
 interface ChunkRow {
   readonly runId: string;
   readonly unplaced: RunWithoutDottedOrder | undefined;
 }
 
-/** @returns the file, or undefined if no row needs one. @throws as `readChunk`; then it leaves no file. */
+/**
+ * @returns the file, or undefined if no row needs derived values. @throws the errors of `readChunk`; then it leaves no
+ *   file.
+ */
 export async function readDerivedValues(
   deps: Deps,
   request: DerivedRequest,
@@ -166,7 +169,7 @@ export async function readDerivedValues(
 
 const none: ReadonlySet<string> = new Set();
 
-/** Runs of the chunk that have feedback. If the workspace has no feedback, the runs are not queried. */
+/** Finds the runs of the chunk that have feedback. If the workspace has no feedback, the runs are not queried. */
 async function findRunsWithFeedback(
   clickhouse: ClickHouse,
   { condition: { sql, params } }: DerivedRequest,
@@ -220,7 +223,7 @@ async function deriveAncestries(
   );
 }
 
-/** Tokens and costs of the runs of the chunk that have model calls below them. */
+/** Reads the tokens and costs of the runs of the chunk that have model calls among their descendants. */
 function sumChunkFigures(
   clickhouse: ClickHouse,
   { scope: { tenantId, projectId }, condition: { sql, params } }: DerivedRequest,

@@ -1,17 +1,18 @@
 /**
- * The loop of one attempt at an export run: from the members of a day to files in the bucket.
+ * The loop of one attempt at an export run: it reads the members of one day and uploads them as files to the bucket.
  *
- * Invariant: the recorded files contain exactly the members up to the recorded cursor, each once. At most one part can
- * be in the bucket without being recorded; the checkpoint holds its number, both ends of its chunk, and its path.
+ * Invariant: the recorded files contain exactly the members up to the recorded cursor, each exactly once. At most one
+ * part can be in the bucket without being recorded; the checkpoint then holds the number of this part, its path, and
+ * the cursors at both ends of its chunk.
  *
- *   1. When the run is claimed for the first time, its members are counted.
- *   2. A part that is pending but not recorded comes first: its uploads are aborted, and exactly its chunk is read
- *      again under its number, so that it overwrites whatever is in the bucket.
- *   3. The reader finds the chunk after the last one and reads it into a folder of its own.
- *   4. The encoder makes a Parquet file of the chunk, which is verified against what was read.
+ *   1. The members are counted, unless an earlier attempt has recorded their number.
+ *   2. If an earlier attempt left a part pending (step 5), this part comes first. Its uploads are aborted, and exactly
+ *      its chunk is read again under the same part number, so that the new file overwrites whatever is in the bucket.
+ *   3. The reader finds the next chunk and reads it into its own folder.
+ *   4. The encoder writes the chunk as a Parquet file. The footer of this file is verified against what was read.
  *   5. The checkpoint records the part and its chunk as pending. Then the file is uploaded; the id of a multipart
  *      upload is recorded before its first byte. Then one transaction records the file and moves the cursor. The folder
- *      is removed.
+ *      of the chunk is removed.
  *   6. When no chunk is left, the runs received too late to be members are counted, and the run becomes COMPLETED.
  *
  * Steps 3, 4 and 5 run concurrently for three consecutive chunks, each at most one chunk ahead of the next step, so
@@ -41,8 +42,9 @@ const stageSeconds = histogram(
 );
 
 /**
- * Prefetches one item of `source` while the consumer uses the previous one. Ending early waits for the item in flight,
- * so that nothing of the source runs afterwards: abort its work first.
+ * Prefetches one item of `source` while the consumer uses the previous one. A consumer that stops early waits for the
+ * item in flight, so that the source does no work afterwards; abort the work of the source first to keep this wait
+ * short.
  */
 async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
   const fetchNext = () => {
@@ -69,13 +71,16 @@ async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Ite
 export interface ChunkSource<Read> {
   /** Counts the members, and the runs of the window that were received too late. */
   count(signal: AbortSignal): Promise<{ readonly members: number; readonly late: number }>;
-  /** The chunk after `after`, or the first of the window; undefined if no member is left. */
+  /**
+   * Finds the chunk after `after`, or the first chunk of the window if `after` is undefined. Returns undefined if no
+   * member is left.
+   */
   find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportChunk | undefined>;
   /** Reads a chunk into `folder`, which no other chunk uses. */
   read(chunk: ExportChunk, folder: string, signal: AbortSignal): Promise<Read>;
-  /** Makes the file to upload, in the same folder; undefined if no run of the chunk is left. */
+  /** Writes the file to upload into the same folder. Returns undefined if all runs of the chunk have been deleted. */
   encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart | undefined>;
-  /** Releases its resources. */
+  /** Releases the resources of the source. */
   close(): void;
 }
 
@@ -89,7 +94,7 @@ interface RunToExport<Read> {
   readonly source: ChunkSource<Read>;
   readonly store: Pick<ObjectStore, 'pathOf' | 'upload' | 'abortUploads' | 'delete'>;
   readonly checkpoint: Checkpoint;
-  /** Used by this attempt only; the caller removes it. */
+  /** Folder that only this attempt uses; the caller removes it. */
   readonly folder: string;
   /** Object key of a part. */
   readonly keyOf: (part: number) => string;
@@ -106,7 +111,7 @@ interface RunToExport<Read> {
 interface PartToMake {
   readonly part: number;
   readonly chunk: ExportChunk;
-  /** Whether an earlier attempt may have written an object under its key. */
+  /** Whether an earlier attempt may have written an object under the key of this part. */
   readonly repeated: boolean;
 }
 
@@ -123,7 +128,7 @@ export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSigna
     await checkpoint.recordTotal(members);
   }
   let rowsWritten = at.rowsWritten;
-  // If one step fails, the others stop at once: their chunks will not be used.
+  // If one step fails, the other steps stop at once, because their chunks will not be used.
   const failed = new AbortController();
   const steps = AbortSignal.any([signal, failed.signal]);
   for await (const part of prefetch(encodeChunks(run, prefetch(read(run, steps)), steps))) {
@@ -136,11 +141,11 @@ export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSigna
     }
   }
   const { members, late } = await source.count(signal);
-  // Counts each run of the window that is in no file, including runs that became members behind the cursor.
+  // The late runs are all runs of the window that are in no file, including runs that became members behind the cursor.
   await checkpoint.complete({ lateRuns: Math.max(late, members + late - rowsWritten) });
 }
 
-/** Steps 2 and 3. */
+/** Steps 2 and 3 of the header comment: reads each chunk into its own folder. */
 async function* read<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartOnDisk<Read>> {
   for await (const next of listParts(run, signal)) {
     const folder = join(run.folder, `part-${next.part}`);
@@ -171,7 +176,7 @@ async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): As
   }
 }
 
-/** Step 4. */
+/** Step 4 of the header comment: encodes each chunk as a Parquet file. */
 async function* encodeChunks<Read>(
   run: RunToExport<Read>,
   chunks: AsyncGenerator<PartOnDisk<Read>>,
@@ -182,7 +187,7 @@ async function* encodeChunks<Read>(
   }
 }
 
-/** Step 5. @returns the number of rows added. */
+/** Step 5 of the header comment: uploads a part and records it. @returns the number of rows recorded. */
 async function writePart<Read>(
   { store, checkpoint, keyOf }: RunToExport<Read>,
   { part, chunk, repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
@@ -191,8 +196,8 @@ async function writePart<Read>(
   const { after, last, rows: found, bytes: chunkBytes } = chunk;
   const key = keyOf(part);
   if (made === undefined) {
-    // All runs of the chunk were deleted since it was found. An earlier attempt may have left an unrecorded object,
-    // which is deleted if permitted.
+    // All runs of the chunk have been deleted since the chunk was found. An earlier attempt may have left an unrecorded
+    // object; deleting it is best effort, because exports do not need the permission to delete.
     if (repeated) await store.delete(key, { signal }).catch(() => undefined);
     await checkpoint.skipTo(last);
   } else {
@@ -203,7 +208,7 @@ async function writePart<Read>(
     const mayReplace = () => checkpoint.confirm();
     const options = { signal, recordUpload, mayReplace };
     const { bytes, sha256, etag = null } = await timed('upload', () => store.upload(key, made.path, options));
-    // Aborts uploads of an earlier attempt that reached the store after step 2 had aborted the known ones.
+    // Aborts multipart uploads that an earlier attempt started and that reached the store only after step 2.
     if (repeated) await store.abortUploads(key, [], { signal });
     await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256, etag }, last);
     exportedRows.inc(made.rows);
@@ -229,11 +234,11 @@ async function timed<Result>(
 const tidyTimeoutMs = 5_000;
 
 /**
- * Removes from the bucket what a run that did not complete has written but not recorded: a multipart upload, or an
- * object that no file list contains. Missing permissions are ignored: the run then counts as tidy. Does nothing while a
- * worker may still be writing. After a transient error or a timeout, a later call tries again.
+ * Removes what an ended export run has written to the bucket but not recorded: a multipart upload, or an object that no
+ * file list contains. Does nothing while a worker may still be writing. After a transient error or a timeout, a later
+ * call tries again. After any other error, for example a missing permission, no later call tries again.
  *
- * @param run With `fence` when the run's last worker calls; this call then ends its lease.
+ * @param run The run's last worker also passes its `fence`; the call then ends the lease of this worker.
  * @throws errors of the database.
  */
 export async function tidyRun(

@@ -1,16 +1,17 @@
 /**
- * The attempts of this process, and the signal that aborts each of them.
+ * The attempts that run in this process, and the signal that aborts each of them.
  *
- * Invariant: while an attempt runs, its lease is renewed well before it expires. If renewal does not succeed in time,
- * or the attempt no longer owns a run that is to be exported, its signal is aborted.
+ * Invariant: while an attempt runs, its lease is renewed well before it expires. The signal of an attempt is aborted if
+ * its lease cannot be renewed in time, if it no longer owns its run, or if the run is no longer to be exported.
  *
- *   1. Every second one statement renews the leases of all attempts in this process, whose fencing token and status are
- *      still valid, and returns the renewed ones. The others were cancelled, timed out or claimed by another worker,
- *      and are aborted. A cancellation in any process therefore reaches every worker in little more than a second.
- *   2. If the database does not answer, the next second tries again. An attempt whose lease must have expired meanwhile
- *      is aborted.
+ *   1. Every second one statement renews the leases of all attempts in this process whose fencing token and status are
+ *      still valid, and returns their runs. Attempts whose runs are not returned are aborted: these runs were
+ *      cancelled, timed out or claimed by another worker. A cancellation in any process therefore reaches every worker
+ *      in little more than a second.
+ *   2. If the database does not answer, the next try follows after a second. An attempt whose lease has expired, or
+ *      expires within a second, is aborted.
  *   3. An attempt that exceeds its timeout is aborted.
- *   4. Stopping aborts all attempts.
+ *   4. `stop` aborts all attempts.
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
@@ -48,7 +49,10 @@ export class LiveAttempts {
     return this.#stopping;
   }
 
-  /** Runs `work` as the attempt with this fence, under a signal whose reason is the error that ends the attempt. */
+  /**
+   * Runs `work` as the attempt with the fencing token of `run`. If the attempt must end early, the signal is aborted
+   * with the error that ends the attempt as its reason.
+   */
   async during<Result>(
     run: { readonly id: string; readonly fence: number },
     work: (signal: AbortSignal) => Promise<Result>,
@@ -68,7 +72,7 @@ export class LiveAttempts {
     }
   }
 
-  /** Aborts every attempt, now and later, with DRAINING. */
+  /** Aborts all attempts with DRAINING, including those that start later. */
   stop(): void {
     this.#stopping = true;
     for (const { controller } of this.#attempts.values()) controller.abort(runlakeError('DRAINING'));

@@ -37,8 +37,8 @@ export async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: 
 }
 
 /**
- * A lost file cannot be made again, so there is no retry. The export becomes FAILED. The export run stays COMPLETED,
- * and its `errors` names the cause too.
+ * Ends an export as FAILED because one of its files is missing. A lost file cannot be made again, so there is no retry.
+ * The export run stays COMPLETED, and the cause is added to its `errors`.
  */
 async function failExport(
   deps: WorkDeps,
@@ -132,7 +132,8 @@ async function buildManifest(database: Database, of: ExportRecord, uncheckedFile
     fields,
     rows: sum(files.map(({ rows }) => rows)),
     bytes: sum(files.map(({ bytes }) => bytes)),
-    // Files that the destination denies reading. All others were checked shortly before the manifest was written.
+    // Number of files that the destination does not allow to be read. All other files were checked shortly before the
+    // manifest was written.
     unchecked_files: uncheckedFiles,
     late_runs: sum(runs.map(({ lateRuns }) => lateRuns)),
     runs: runs.map(({ id, startTime, endTime, rows, lateRuns }) => ({
@@ -171,17 +172,17 @@ interface RecordedFile {
   readonly etag: string | null;
 }
 
-/** Result of the check: `unchecked` is the number of files that the destination denies reading. */
+/** Result of the check: `unchecked` is the number of files that the destination does not allow to be read. */
 type FilesCheck =
   | { readonly kind: 'present'; readonly unchecked: number }
   | { readonly kind: 'gone'; readonly runId: string; readonly error: RunlakeError };
 
 /**
- * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was
- * emptied, or deleted and created again, accepts writes without an error.
+ * Checks that every recorded file of an export is in its destination before the manifest is written. The check is
+ * needed because a bucket that was emptied, or deleted and created again, accepts writes without an error.
  *
- * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a
- * few minutes are checked again, because they may have been deleted meanwhile.
+ * The time of each successful check is stored, so that the next call can continue an interrupted check. Files whose
+ * last check is older than `checkedForMinutes` are checked again, because they may have been deleted meanwhile.
  *
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
@@ -236,8 +237,8 @@ async function checkFile(
       : 'it has other content';
   } catch (error) {
     if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED') throw error;
-    // Without permission to list, a store also denies access to missing objects. An ETag means that this file was
-    // readable when it was written.
+    // Without permission to list, a store also denies access to missing objects. A recorded ETag means that this file
+    // was readable when it was written.
     return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';
   }
 }
@@ -265,7 +266,7 @@ export async function forEachConcurrently<Item>(
   signal?: AbortSignal,
 ): Promise<void> {
   const errors: unknown[] = [];
-  // All workers share one iterator, so that each item is taken once.
+  // All workers share one iterator, so that each item is processed once.
   const remaining = items.values();
   const worker = async () => {
     for (const item of remaining) {

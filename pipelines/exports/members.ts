@@ -1,10 +1,10 @@
 /**
- * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first
- * event was received in time.
+ * SQL conditions for the members of an export. A run is a member if its key is in the window of the export, it is not
+ * deleted, and its first event was received no later than `members_until`.
  *
- * The time of the first event is compared only on merged rows: merging keeps the minimum, so that a run that is patched
- * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
- * merges them.
+ * The time of the first event is compared on merged rows only. Merging keeps the minimum, so a run that is patched
+ * later stays a member. The setting `optimize_move_to_prewhere_if_final = 0` of every query prevents ClickHouse from
+ * applying the condition to single rows before it merges them.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
@@ -12,7 +12,7 @@ import { scopeCondition } from '../runs/run-scope.ts';
 import type { ExportCursor } from './chunk-reader.ts';
 import type { ExportScope } from './record.ts';
 
-/** Order of an export; within one project it equals the order of the table's sorting key. */
+/** Order of the rows in an export. Within one project it is the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';
 
 export const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
@@ -27,13 +27,13 @@ interface MemberRange {
   readonly after?: ExportCursor | undefined;
   /** Inclusive. */
   readonly last?: ExportCursor | undefined;
-  /** Must lie in the window of the scope. */
+  /** Must lie within the window of the scope. */
   readonly window?: TimeWindow;
 }
 
 /**
- * Condition for the keys of a scope after `after` up to `last`. The plain bounds on time let ClickHouse prune parts;
- * the tuple comparisons do not.
+ * Builds the condition for the keys of a scope that follow `after`, up to and including `last`. The separate bounds on
+ * the time let ClickHouse prune parts; the tuple comparisons alone do not.
  */
 export function membersCondition(
   scope: ExportScope,
@@ -68,11 +68,11 @@ export function membersCondition(
 interface MemberCount {
   /** Members of the scope. */
   readonly members: number;
-  /** Runs of its window that were received too late to be members. */
+  /** Runs in the window of the scope that were received too late to be members. */
   readonly late: number;
 }
 
-/** A day may hold a hundred million runs. */
+/** Counting may be slow: one day may contain a hundred million runs. */
 const countTimeoutMs = 900_000;
 
 /**

@@ -19,7 +19,7 @@ import type { ExportFormat } from './record.ts';
 export interface ParquetPart {
   /** `<folder>/part.parquet`; the caller removes it. */
   readonly path: string;
-  /** At least 1. */
+  /** Number of rows, at least 1. */
   readonly rows: number;
   /** Size of the file. */
   readonly bytes: number;
@@ -87,8 +87,9 @@ function buildRequest(
 }
 
 /**
- * Rows per group: as many as make 32 MB at the average row size of the chunk. If large runs are close together, that
- * could be far more in one place; the number is then reduced so that no group gets much larger than 32 MB.
+ * Chooses the number of rows per row group, so that a group of average rows has 32 MB. Where large runs are close
+ * together, a group of that many rows could be far larger; the number is then reduced so that no group gets much larger
+ * than 32 MB.
  */
 function chooseGroupRows(source: ParquetFacts['groups']): number {
   let maxRows = maxGroupRows;
@@ -111,7 +112,7 @@ function chooseGroupRows(source: ParquetFacts['groups']): number {
   return Math.max(1, Math.min(maxRows, Math.floor((maxGroupBytes * allRows) / Math.max(allBytes, 1))));
 }
 
-/** How a footer differs from what was expected; undefined if it matches. */
+/** Describes how the footer of a file differs from the expected footer. Returns undefined if it matches. */
 function findMismatch(facts: ParquetFacts, files: ChunkFiles, format: ExportFormat): string | undefined {
   if (facts.rows !== files.rows) return `it has ${facts.rows} rows, and ${files.rows} were read`;
   const types = new Map(runParquetColumns.map(({ name, type }) => [name as string, type[format.version]]));
@@ -123,12 +124,15 @@ function findMismatch(facts: ParquetFacts, files: ChunkFiles, format: ExportForm
   return undefined;
 }
 
-/** Size of JSON after which an export starts another file. The work folder holds a few times this for each export run. */
+/**
+ * Total size of the JSON columns after which an export starts another file. The work folder needs a few times this size
+ * for each export run.
+ */
 const chunkBytes = 256 * 1024 ** 2;
 
 /**
- * Creates chunk sources that read members from ClickHouse and make files with an encoder that each export run borrows
- * for one attempt.
+ * Creates chunk sources that read members from ClickHouse and encode them as files. Each attempt at an export run
+ * borrows an encoder.
  */
 export function chunkSources(
   { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },

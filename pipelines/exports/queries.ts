@@ -14,10 +14,10 @@ interface ExportProgress {
   readonly rowsWritten: number;
   readonly bytesWritten: number;
   readonly files: number;
-  /** Total members of the export runs that are already counted. */
+  /** Total number of members of the export runs whose members have been counted. */
   readonly rowsCounted: number;
   readonly runsCounted: number;
-  /** Done share of each export run in millionths, summed over all runs. */
+  /** Completed share of each export run in millionths, summed over all export runs. */
   readonly millionthsDone: number;
   readonly lateRuns: number;
   readonly retries: number;
@@ -61,17 +61,17 @@ export async function readExport(
 
 /**
  * Progress of an export from 0 to 1; below 1 until it is COMPLETED. Each export run (one day) has the same weight,
- * whatever its number of rows: rows are only counted when a run is claimed, so a share of all rows counted so far would
- * fall with each new count. This value never falls, because another attempt neither removes rows that a run has written
- * nor counts its rows again.
+ * whatever its number of rows. Rows are counted only after an export run is claimed, so a share of the rows counted so
+ * far would fall with each new count. The progress never falls, because another attempt neither removes rows that a run
+ * has written nor counts its rows again.
  */
 export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
   if (status === 'COMPLETED') return 1;
-  // The manifest is still missing.
+  // The progress stays below 1, because the manifest is still missing.
   return runsTotal === 0 ? 0 : Math.min(millionthsDone / (runsTotal * million), 0.99);
 }
 
-/** Rows per second and estimated remaining time. Both undefined if nothing is written yet. */
+/** Rows per second and estimated remaining time. Both are undefined if no rows are written yet. */
 export function estimateRate(
   { startedAt, finishedAt, runsTotal, runsCounted, rowsCounted, rowsWritten }: ExportWithProgress,
   now: Date,
@@ -92,7 +92,7 @@ interface ExportFilter {
   readonly projectId?: string | undefined;
   /** Only exports that this schedule spawned. */
   readonly sourceExportId?: string | undefined;
-  /** True: only schedules. False: only other exports. */
+  /** If true, only schedules; if false, only exports that are not schedules. */
   readonly scheduled?: boolean | undefined;
   readonly limit: number;
   readonly offset: number;

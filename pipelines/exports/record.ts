@@ -20,12 +20,12 @@ export interface ExportRecord {
   readonly format: string;
   readonly formatVersion: ExportFormat['version'];
   readonly compression: ExportFormat['compression'];
-  /** Null: all fields. */
+  /** Null if all fields are exported. */
   readonly exportFields: readonly string[] | null;
   readonly filter: string | null;
   readonly status: ExportStatus;
   readonly statusReason: string | null;
-  /** The schedule that spawned it. */
+  /** Id of the schedule that spawned this export; otherwise null. */
   readonly sourceExportId: string | null;
   readonly nextStartTime: string | null;
   /** Log-end offsets at creation, by topic. Null for schedules. */
@@ -51,17 +51,20 @@ export function parseMicros(time: string): number {
   return parseTime(time) as number;
 }
 
-/** Which runs belong to one export run, frozen when the export was created. Every query of an export is bound to it. */
+/**
+ * Defines the members of one export run. Every query of an export run uses this scope, which is fixed when the export
+ * is created.
+ */
 export interface ExportScope {
   readonly tenantId: string;
   readonly projectId: string;
-  /** By key time, half-open. */
+  /** Half-open range of key times. */
   readonly window: TimeWindow;
   /** Runs whose first event was received later are not members. */
   readonly membersUntilMicros: number;
 }
 
-/** The scope of an export run: which runs belong to it. */
+/** Builds the scope that selects the members of an export run. */
 export function buildScope(of: ExportRecord, run: Pick<ExportRunRecord, 'startTime' | 'endTime'>): ExportScope {
   return {
     tenantId: of.workspaceId,
@@ -79,7 +82,9 @@ export interface ExportFormat {
   readonly fields: readonly string[];
 }
 
-/** The requested fields, and those of them that are unknown. All fields if none are requested. */
+/**
+ * Returns the requested fields, and which of them are unknown. If `requested` is null or undefined, returns all fields.
+ */
 export function resolveFields(requested: readonly string[] | null | undefined): {
   readonly fields: readonly string[];
   readonly unknown: readonly string[];
@@ -92,14 +97,15 @@ export function toExportFormat({ formatVersion, compression, exportFields }: Exp
   return { version: formatVersion, compression, fields: resolveFields(exportFields).fields };
 }
 
-/** With more digits keys stay unique but no longer sort by part. */
+/** Minimum number of digits of a part number in a key. Keys with more digits stay unique but no longer sort by part. */
 const partDigits = 6;
 
 type Located = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
 
 /**
- * Object key of a part of an export run, relative to the prefix of its destination. Keys sort by part, and writing a
- * part again uses the same key. Source: SPEC 4.3 rule 2; in v2_beta all folders are `name=value`, the Hive layout.
+ * Object key of a part of an export run, relative to the prefix of its destination. Keys sort by part, and a part that
+ * is written again gets the same key. Source: SPEC 4.3 rule 2; in v2_beta all folders are `name=value`, the Hive
+ * layout.
  */
 export function keyOfPart(
   of: Located & Pick<ExportRecord, 'formatVersion'>,
@@ -112,7 +118,7 @@ export function keyOfPart(
   return `${folderOf(of)}/${resource}/year=${year}/month=${month}/day=${day}/${file}`;
 }
 
-/** Object key of the manifest: in the folder of the export's files, under a name that Hive readers skip. */
+/** Object key of the manifest. It is in the folder of the export's files, under a name that Hive readers skip. */
 export function keyOfManifest(of: Located): string {
   return `${folderOf(of)}/_manifest.json`;
 }

@@ -1,5 +1,6 @@
 /**
- * The scheduler of bulk exports: starts exports, queues their export runs, ends them, and spawns those of schedules.
+ * The scheduler of bulk exports: starts exports, queues their export runs, ends exports, and spawns the exports of
+ * schedules.
  *
  * A job calls {@link coordinateExport} for a new export, a worker calls {@link advanceExport} when an export run has
  * ended, and {@link sweepExports} does both for all exports, periodically. All are idempotent, and any number of
@@ -8,8 +9,8 @@
  * Invariants:
  *   - At most `exportsPerWorkspace` exports of a workspace are RUNNING.
  *   - An export gets its export runs exactly once, in the transaction that makes it RUNNING.
- *   - The intervals of a schedule follow each other without a gap, and each is spawned exactly once, also after crashes:
- *     one transaction that locks the schedule's row inserts the new export and advances the schedule.
+ *   - The intervals of a schedule follow each other without a gap, and each interval is spawned exactly once, even
+ *     after a crash: one transaction locks the schedule's row, inserts the new export and advances the schedule.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -22,34 +23,34 @@ import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
 import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
 
-/** Runs that ended earlier are no longer tidied: their bucket probably stays unreachable. */
+/** Export runs that ended earlier are no longer tidied, because their bucket will probably stay unreachable. */
 const maxTidyAgeHours = 24;
 const maxConcurrentTidies = 20;
-/** Each manifest is held in memory. */
+/** The limit exists because each manifest is held in memory. */
 const maxConcurrentManifests = 8;
-/** Maximum number of buckets per sweep, for each of the two kinds of work. */
+/** Maximum number of exports that a sweep ends, and of export runs that it tidies. */
 const maxBucketsPerSweep = 200;
 /** A sweep starts no work on a bucket after this time. */
 const bucketDeadlineMs = 15_000;
 
 /**
- * Sweeps all exports, periodically and after a start. The content of the queues can be derived from the rows alone, so
- * that the sweep rebuilds a lost queue and continues what a crash interrupted between two steps.
+ * Sweeps all exports, periodically and after a start. The sweep derives the due work from the rows alone, so it
+ * rebuilds a lost queue and continues work that a crash interrupted.
  *
  *   1. Exports and schedules of deleted workspaces become CANCELLED, because no caller can cancel them any more.
- *   2. Exports past their timeout become TIMEDOUT, with their export runs.
+ *   2. Exports past their timeout become TIMEDOUT, and so do their unfinished export runs.
  *   3. Schedules spawn their due exports.
  *   4. CREATED exports are started, for each workspace up to its limit.
  *   5. Export runs that a worker can claim are queued.
  *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of ended
  *      runs are removed.
  *
- * None of this runs as a job, because it rebuilds the queues. Job ids keep jobs that are already queued from being added
- * again. An error in one step does not keep the others from running.
+ * The sweep does not run as a job, because it must work after the queues are lost. Job ids prevent a queued job from
+ * being added again. If one step fails, the remaining steps still run.
  *
- * Buckets may be slow, or hang until their client times out. They therefore come last: a sweep processes a random part
- * of them with limited concurrency, and starts none after a deadline, so that no bucket delays the next sweep for long,
- * or another bucket for ever.
+ * Buckets may be slow, or hang until their client times out. The work on buckets therefore comes last. A sweep
+ * processes a random selection with limited concurrency and starts no work on a bucket after a deadline, so that a slow
+ * bucket neither delays the next sweep for long nor starves another bucket.
  *
  * @param signal If aborted, no further bucket is processed, and writing manifests stops.
  */
@@ -127,22 +128,23 @@ function bucketDeadline(signal?: AbortSignal): AbortSignal {
 }
 
 const pollIntervalMs = 100;
-/** How long one call waits for the log; later calls try again. */
+/** How long one call waits until the log is stored; later calls try again. */
 const defaultLogTimeoutMs = 10_000;
 
 /**
  * Starts an export when its preconditions hold.
  *
- *   1. Everything that the log accepted before the export was created must be stored. If it is not stored within the
- *      timeout, the sweep tries again.
+ *   1. Everything that the log accepted before the export was created must be stored. If this does not happen within
+ *      the timeout, the sweep tries again.
  *   2. The workspace must be below its limit, which is checked under a lock on the workspace row. Otherwise the export
  *      waits until another export of the workspace ends.
  *   3. One export run is created for each UTC day of the range, and the export becomes RUNNING.
  *   4. The first export runs are queued.
  *
- * For an export that is already RUNNING, only step 4 is done, and the export is ended if no export run is left.
+ * For an export that is already RUNNING, the function does only step 4, and ends the export if no unfinished export run
+ * is left.
  *
- * @throws errors of the log, the database and the object store; the sweep then calls this again.
+ * @throws errors of the log, the database and the object store; the sweep then calls this function again.
  */
 export async function coordinateExport(
   deps: WorkDeps,
@@ -189,7 +191,7 @@ async function startExport({ database, limits, now }: ExportDeps, of: ExportReco
   const windows = dayWindows(of.startTime, of.endTime as string);
   const at = now().toISOString();
   return database.transaction(async (tx) => {
-    // Every start of an export locks this row, so that starts in one workspace are counted one after the other.
+    // Every start of an export locks this row, so that concurrent starts in one workspace are serialised.
     await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [of.workspaceId]);
     const [{ running } = { running: 0 }] = await tx.query<{ running: number }>(
       `SELECT count(*) AS running FROM bulk_exports
@@ -229,7 +231,7 @@ async function startExport({ database, limits, now }: ExportDeps, of: ExportReco
   });
 }
 
-/** One UTC day of a range, clipped to the range, half-open. ISO 8601 with microseconds. */
+/** The part of one UTC day that lies in a range, as a half-open range. Times are ISO 8601 with microseconds. */
 interface DayWindow {
   readonly start: string;
   readonly end: string;
@@ -253,17 +255,20 @@ export function dayWindows(start: string, end: string): DayWindow[] {
   return windows;
 }
 
-/** Two export runs may end at the same time. If more than two end at once, the sweep queues the remaining runs. */
+/**
+ * Maximum number of export runs to queue after one has ended, because two may end at the same time. If more than two
+ * end at once, the sweep queues the remaining runs.
+ */
 const maxNewRuns = 2;
 
 /**
  * Advances an export after one of its export runs has ended: queues the next runs or, when none is left, writes the
- * manifest and marks the export COMPLETED. It then spawns the next interval of its schedule, which may have waited for
- * this export.
+ * manifest and marks the export COMPLETED. Once the export has ended, the next interval of its schedule is spawned if
+ * it is due, because this interval may have waited for the export.
  *
  * @param signal If aborted, checking the files and writing the manifest stop.
  * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then
- *   calls this again.
+ *   calls this function again.
  */
 export async function advanceExport(deps: WorkDeps, exportId: string, signal?: AbortSignal): Promise<void> {
   const { database, limits } = deps;
@@ -274,7 +279,7 @@ export async function advanceExport(deps: WorkDeps, exportId: string, signal?: A
   );
   if (at === undefined) return;
   if (at.open > 0) {
-    // Below the limit all unfinished export runs are queued already.
+    // If fewer export runs than the limit are unfinished, all of them are queued already.
     if (at.open >= limits.exportRunsAtOnce) await queueDueRuns(deps, { exportId, newest: maxNewRuns });
     return;
   }
@@ -291,7 +296,8 @@ export async function advanceExport(deps: WorkDeps, exportId: string, signal?: A
  * Queues the export runs that a worker can claim now: the first unfinished runs of each RUNNING export, up to the limit
  * of concurrent runs, except those that have a lease or wait for a retry.
  *
- * @param choice.newest If given, returns only the last `newest` of these runs: those that just became claimable.
+ * @param choice.newest If given, only the last `newest` runs within the limit are queued, because only these have just
+ *   become claimable.
  */
 async function queueDueRuns(
   deps: ExportDeps,
@@ -319,9 +325,10 @@ const hourMicros = 3_600_000_000;
  * Spawns all due exports of one schedule, or of all schedules.
  *
  *   1. An interval is due a fixed delay after its end (SPEC 4.3 rule 4).
- *   2. On time: the export is spawned even if the previous one is unfinished.
- *   3. Behind (the following interval is due as well): the export is spawned only if no other export of the schedule is
- *      unfinished. After a downtime the intervals are therefore caught up one at a time, oldest first.
+ *   2. If the schedule is on time, the export is spawned even if the previous export is unfinished.
+ *   3. If the schedule is behind (the following interval is due as well), the export is spawned only if no other export
+ *      of the schedule is unfinished. After a downtime the schedule therefore catches up one interval at a time, oldest
+ *      first.
  *   4. If the project is deleted, the schedule becomes FAILED.
  *
  * @throws errors of the log and the database.

@@ -1,8 +1,8 @@
 /**
  * The states of exports and export runs, and how an export ends.
  *
- * Invariant: the rows alone say what is to be done. Queues only wake workers, so a failure to queue is logged, and the
- * sweep (`scheduler.ts`) queues what is due.
+ * Invariant: the rows alone determine which work is due. Queues only wake workers, so a failure to queue is only
+ * logged, and the sweep (`scheduler.ts`) queues the due work.
  */
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { ExportDeps } from './export-deps.ts';
@@ -13,8 +13,8 @@ export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CAN
 export type ExportStatus = (typeof exportStatuses)[number];
 
 /**
- * What has a state. A schedule is an export that spawns others: it is RUNNING from its creation and has no export runs
- * of its own.
+ * The kinds of objects that have a state. A schedule is an export that spawns others: it is RUNNING from its creation
+ * and has no export runs of its own.
  */
 export type StatefulObject = 'export' | 'schedule' | 'run';
 
@@ -50,7 +50,7 @@ export const transitions: readonly Transition[] = [
   { what: 'run', from: 'RUNNING', to: 'TIMEDOUT', when: 'its export is out of time' },
 ];
 
-/** The states from which `what` may change to `to`; empty if no transition leads there. */
+/** The states from which `what` may change to `to`; empty if there is no such transition. */
 export function statesBefore(what: StatefulObject, to: ExportStatus): ExportStatus[] {
   return transitions.filter((move) => move.what === what && move.to === to).map((move) => move.from);
 }
@@ -66,14 +66,14 @@ interface ExportEnd {
   readonly reason: string | null;
 }
 
-/** State that the unfinished export runs get, by the final state of the export. */
+/** State that the unfinished export runs of an ended export get, by the final state of the export. */
 const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIMEDOUT', COMPLETED: undefined } as const;
 
 /**
  * Ends an export and its unfinished export runs if the transition table allows it, and queues the exports that wait for
  * its slot in the workspace.
  *
- * @returns whether this call ended it.
+ * @returns whether this call ended the export.
  */
 export async function finishExport(
   deps: Pick<ExportDeps, 'database' | 'now' | 'jobs' | 'logger'>,
@@ -86,8 +86,8 @@ export async function finishExport(
 }
 
 /**
- * {@link finishExport} inside a transaction, without queueing. @returns the workspace id; undefined if the transition
- * is not allowed.
+ * Does the same as {@link finishExport} inside the caller's transaction, but queues nothing. @returns the workspace id;
+ * undefined if the transition is not allowed.
  */
 export async function endExport(
   tx: Sql,

@@ -29,7 +29,10 @@ const unfinishedExports = scrapedGauge(
 );
 
 interface ExportWorkers {
-  /** Releases the export runs; resolves when no work is left. Jobs are still taken from the queue, but do nothing. */
+  /**
+   * Releases the export runs, and resolves when no work is left. Afterwards jobs are still taken from the queue, but do
+   * nothing.
+   */
   stop(): Promise<void>;
 }
 
@@ -60,7 +63,7 @@ export async function startExportWorkers(
   );
   const fair = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
   jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
-  // The first sweep starts at once and continues what was interrupted when the last process ended.
+  // The first sweep starts at once and continues exports that were interrupted when the previous process ended.
   let nextSweep: NodeJS.Timeout | undefined;
   const stopped = new AbortController();
   const sweep = async () => {
@@ -87,25 +90,26 @@ export async function startExportWorkers(
 }
 
 const pollIntervalMs = 1_000;
-/** Lost races for a run before a job gives up; the sweep queues what is due. */
+/** Number of lost races for a run after which a job gives up; the sweep queues the runs that are still due. */
 const maxLostRaces = 5;
 
 /**
  * Chooses the next export run of this process, so that organisations share the workers fairly.
  *
- * Invariant: at most `concurrency` attempts run here, plus one for an organisation that has none running here. Among
- * the organisations with due runs, the one with the fewest leases over all processes is next.
+ * Invariant: at most `concurrency` attempts run in this process, plus one for an organisation without an attempt in
+ * this process. Among the organisations with due runs, the one with the fewest leases over all processes is next.
  *
- *   1. A job only signals that some run is due. The run is chosen from the rows: the first due run of each organisation.
- *   2. The additional attempt keeps long runs of one organisation, which are not interrupted, from delaying the first
- *      run of another.
+ *   1. A job only signals that some run is due. The run is chosen from the rows, among the first due runs of each
+ *      organisation.
+ *   2. The additional attempt prevents long export runs of one organisation from delaying the first export run of
+ *      another, because attempts are not interrupted.
  *   3. If all slots are in use, the job waits until an attempt ends. It also checks again each second, because jobs of
- *      other organisations that become due are behind it in the queue.
+ *      other organisations may be behind it in the queue.
  */
 export class FairAttempts {
   readonly #deps: AttemptDeps;
   readonly #concurrency: number;
-  /** Attempts in this process, by organisation. */
+  /** Number of attempts in this process, by organisation. */
   readonly #running = new Map<string, number>();
   /** Sequence number of the last start, by organisation. */
   readonly #lastStart = new Map<string, number>();
@@ -194,7 +198,9 @@ interface NextRun {
   readonly leases: number;
 }
 
-/** For each organisation the first of the export runs that the scheduler queues. */
+/**
+ * Returns the first due export run of each organisation. Uses the same condition as `queueDueRuns` in `scheduler.ts`.
+ */
 async function nextRuns(
   sql: Sql,
   { exportRunsAtOnce }: { readonly exportRunsAtOnce: number },
@@ -230,11 +236,11 @@ export interface AttemptDeps extends WorkDeps {
  * One attempt at an export run, from claiming its row to ending the attempt.
  *
  *   1. Claim the run (`checkpoint.ts`), or return if it is not due.
- *   2. Make its files (`export-run.ts`) in a folder of its own, under a signal that aborts on loss of the lease, on
+ *   2. Make its files (`export-run.ts`) in a separate folder. A signal aborts this work on loss of the lease, on
  *      timeout and on shutdown (`live-attempts.ts`).
- *   3. If the run is not completed, record the outcome and what follows (`checkpoint.ts`).
+ *   3. If the run is not completed, record the outcome and whether a retry follows (`checkpoint.ts`).
  *   4. Remove the folder and close the store; if the run has ended, remove its unrecorded objects from the bucket.
- *   5. Advance its export: further export runs, or its end (`scheduler.ts`).
+ *   5. If the run is completed, advance its export: queue further export runs, or end the export (`scheduler.ts`).
  *
  * @returns false if the run is not due.
  * @throws errors of the database; a later job then claims the run again.
@@ -248,7 +254,8 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
       await makeFiles(deps, claimed, signal);
       return 'completed';
     } catch (error) {
-      // After an abort, the reason of the abort counts, whatever error the aborted step threw.
+      // After an abort, the recorded outcome is the reason of the abort and not the error that the aborted step threw,
+      // unless that error is EXPORT_ATTEMPT_OVER.
       return await endAttempt(deps, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
     }
   });
@@ -292,9 +299,9 @@ function isOver(error: unknown): boolean {
 }
 
 /**
- * Folders for files before their upload: one below `root` for this process, with one subfolder for each attempt. Their
- * content is not needed after an attempt or a crash; the folders of crashed processes are removed when another process
- * starts.
+ * Folders for files that are not uploaded yet: one folder below `root` for this process, with one subfolder for each
+ * attempt. Their content is not needed after an attempt or a crash. The folders of crashed processes are removed when
+ * another process starts.
  */
 export interface WorkFolders {
   /** Runs `work` with a new folder, and removes the folder afterwards. */

@@ -6,7 +6,7 @@ import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { DestinationCredentials, DestinationDeps } from './destination.ts';
 import { connectDestination, type DestinationSettings } from './open-destination.ts';
 
-/** Timeouts for a check: the caller is waiting on this request. */
+/** Timeouts for a check. They are short, because the caller waits for the response. */
 const checkLimits: S3Limits = { attempts: 2, connectMs: 3_000, silenceMs: 5_000, callMs: 6_000 };
 
 const purpose = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';

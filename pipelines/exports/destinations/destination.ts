@@ -19,7 +19,7 @@ export interface DestinationConfig {
 export type DestinationType = 's3' | 'local';
 export type AddressingStyle = 'virtual' | 'path' | 'auto';
 
-/** As sent in requests and as sealed. */
+/** Credentials as sent in requests and, encrypted, as stored. */
 export interface DestinationCredentials {
   readonly access_key_id: string;
   readonly secret_access_key: string;
@@ -42,7 +42,7 @@ export interface DestinationRecord {
 export const destinationColumns =
   'id, workspace_id AS tenant_id, destination_type, display_name, config, credentials_keys, created_at, updated_at';
 
-/** Seals the given credentials for the row `id`. Returns the sealed text and the names of the fields. */
+/** Encrypts (seals) the given credentials for the row `id`. Returns the encrypted text and the names of the fields. */
 export function sealCredentials(sealer: Sealer, id: string, given: DestinationCredentials) {
   const { access_key_id, secret_access_key, session_token } = given;
   const values = { access_key_id, secret_access_key, ...(session_token == null ? {} : { session_token }) };
@@ -86,7 +86,7 @@ export interface DestinationDeps {
   readonly checks: CheckLimiter;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities: readonly string[] | undefined;
-  /** Timeouts and attempts for object stores. Undefined: the defaults of `infra/objects`. */
+  /** Timeouts and attempts for object stores. If undefined, the defaults of `infra/objects` apply. */
   readonly limits?: S3Limits | undefined;
 }
 

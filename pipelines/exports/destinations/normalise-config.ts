@@ -2,7 +2,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { destinationError } from '../../../infra/objects/object-store.ts';
 import type { AddressingStyle, DestinationConfig, DestinationType } from './destination.ts';
 
-/** Configuration as a caller gives it. `null` counts as absent. */
+/** Configuration as a caller gives it. `null` means the same as an absent field. */
 export interface GivenConfig {
   readonly bucket_name?: string | null | undefined;
   readonly prefix?: string | null | undefined;
@@ -94,7 +94,7 @@ function refuseUnsupported(given: GivenConfig): void {
   }
   for (const [name, value] of Object.entries(given.config_kwargs_s3 ?? {})) {
     if (name === 'addressing_style' || isEmpty(value)) continue;
-    // The name comes from the caller and may be of any length.
+    // The name comes from the caller and may have any length, so only a short plain name is quoted.
     const known = /^\w{1,64}$/.test(name) ? `.${name}` : '';
     throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: `config.config_kwargs_s3${known}` });
   }

@@ -17,7 +17,7 @@ export interface DestinationSettings {
 }
 
 /**
- * The object store of a destination, subject to the operator's current settings. Connects at the first call.
+ * Creates the object store of a destination with the operator's current settings. The store connects at its first call.
  *
  * @throws DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED.
  */
@@ -60,7 +60,7 @@ interface Row {
 }
 
 /**
- * Opens the object store of a destination; the caller closes it. Connects at the first call.
+ * Opens the object store of a destination; the caller closes it. The store connects at its first call.
  *
  * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and errors
  *   of the database.

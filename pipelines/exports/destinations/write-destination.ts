@@ -28,7 +28,7 @@ const countDestinations = `SELECT count(*) AS there FROM bulk_export_destination
   WHERE w.organization_id = $1 AND d.deleted_at IS NULL AND w.deleted_at IS NULL`;
 
 /**
- * Creates a destination after writing a test object to it. Credentials are stored sealed.
+ * Creates a destination after writing a test object to it. The credentials are stored encrypted.
  *
  * @throws errors of {@link normaliseConfig} and {@link tryDestination}, BAD_REQUEST, LIMIT_REACHED.
  */
@@ -89,7 +89,7 @@ export async function updateDestination(
     }
     await tryDestination(deps, workspaceId, destination, credentials);
   }
-  // Sealed for the id as stored; the caller may have written it in capitals.
+  // The encryption is bound to the id as stored, because the caller may have sent the id in capitals.
   const stored = credentials && sealCredentials(deps.sealer, destination.id, credentials);
   const [changed] = await deps.database.query<DestinationRecord>(
     `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),
@@ -103,8 +103,8 @@ export async function updateDestination(
 }
 
 /**
- * Deletes a destination and its credentials; objects in the bucket stay. It locks the row first, as the creation of an
- * export does, so that no export is left without its destination.
+ * Deletes a destination and its credentials; objects in the bucket stay. The row is locked first, as in the creation of
+ * an export, so that no unfinished export loses its destination.
  *
  * @throws NOT_FOUND; DESTINATION_IN_USE while an unfinished export or schedule uses it.
  */
@@ -129,10 +129,10 @@ export async function deleteDestination(database: Database, workspaceId: string,
 }
 
 /**
- * Seals credentials that are sealed under a former key again under the current key, so that the former key can be
- * retired. Credentials that cannot be opened stay unchanged and are logged.
+ * Encrypts credentials again that were encrypted with a former key, so that the former key can be retired. Credentials
+ * that cannot be decrypted stay unchanged, and a warning is logged.
  *
- * @returns the number of credentials sealed again.
+ * @returns the number of destinations whose credentials were encrypted again.
  */
 export async function resealDestinations(
   { database, sealer }: Pick<DestinationDeps, 'database' | 'sealer'>,
@@ -146,7 +146,7 @@ export async function resealDestinations(
     try {
       const { text, isUnderFormerKey } = sealer.open(sealed, id);
       if (!isUnderFormerKey) continue;
-      // A concurrent request may have replaced them meanwhile.
+      // A concurrent request may have replaced the credentials meanwhile.
       resealed += await database.execute(
         'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',
         [id, sealer.seal(text, id), sealed],
