@@ -9,9 +9,9 @@ export interface DeletedProject {
 }
 
 /**
- * Deletes projects, all or none: their names become available at once, and a job deletes their runs. The rows stay,
- * because usage shows the names. A crash before the job is queued leaves `purged_at` empty; `requeueDeletions` then
- * queues it.
+ * Deletes either all given projects or none. Their names become available at once, and a job deletes their runs. The
+ * rows stay, because usage shows the names. A crash before the job is queued leaves `purged_at` empty;
+ * `requeueDeletions` then queues the job.
  *
  * @throws NOT_FOUND if the workspace has no project with one of the ids, or it is deleted.
  */
@@ -44,7 +44,7 @@ export async function deleteProjects(
 const runsOfProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 const ofItsRuns = `tenant_id = {tenant:UUID} AND run_id IN (SELECT id FROM runs WHERE ${runsOfProject})`;
 
-/** Runs are deleted last: until then, a repeated call still finds their attachments and feedback. */
+/** Runs are deleted last, because a repeated call needs them to find their attachments and feedback. */
 const deletions = [
   { table: 'attachments', condition: ofItsRuns },
   { table: 'feedback', condition: `${ofItsRuns} OR ${runsOfProject}` },
@@ -52,9 +52,9 @@ const deletions = [
 ] as const;
 
 /**
- * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays:
- * traces are billing facts. Idempotent. Before it ran, and for events received later, reads leave out runs of deleted
- * projects. Does nothing if the project is not deleted.
+ * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays,
+ * because traces are billing facts. Reads leave out runs of deleted projects, both before this call and for events that
+ * are received later. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
 export async function deleteProjectRuns(
   { clickhouse, database }: { clickhouse: ClickHouse; database: Database },

@@ -27,7 +27,7 @@ export function toProjectRecord(row: ProjectRow): ProjectRecord {
   return { ...row, extra: row.extra === null ? null : JSON.parse(row.extra) };
 }
 
-/** Values of the columns `extra` and `metadata` for a given `extra`; null for both if it is absent. */
+/** Values of the columns `extra` and `metadata` for a given `extra`; null for both if `extra` is absent. */
 export function extraColumns(
   extra: Readonly<Record<string, unknown>> | null | undefined,
 ): [string | null, string | null] {
@@ -36,7 +36,7 @@ export function extraColumns(
   return [JSON.stringify(extra), asJsonb(isObject(metadata) ? metadata : {})];
 }
 
-/** JSON that `jsonb` accepts: NUL characters and lone surrogates, which it rejects, become U+FFFD. */
+/** Formats JSON that `jsonb` accepts: NUL characters and lone surrogates, which `jsonb` rejects, become U+FFFD. */
 function asJsonb(value: object): string {
   return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi, '$1\ufffd');
 }
@@ -45,7 +45,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Project of runs that name none. */
+/** Name of the project for runs that name no project. */
 export const DEFAULT_PROJECT = 'default';
 
 /** Longer names could exceed the maximum size of an index entry in Postgres. */
@@ -85,7 +85,7 @@ interface ProjectQuery {
   readonly nameContains?: string | undefined;
   /** Pairs that `extra.metadata` must contain. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
-  /** true: only projects that are not experiments; false: only experiments. */
+  /** If true, only projects that are not experiments; if false, only experiments. */
   readonly referenceFree?: boolean | undefined;
   readonly referenceDatasetIds?: readonly string[] | undefined;
   readonly sortBy: 'name' | 'start_time';

@@ -6,7 +6,7 @@ import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project.ts';
 import { requireProjectQuota } from './write-project.ts';
 
-/** The project reference of a run event. Empty names count as absent. */
+/** The project reference of a run event. An empty name means the same as an absent name. */
 export interface ProjectReference {
   readonly workspaceId: string;
   /** A UUID; takes precedence over the name. */
@@ -24,13 +24,13 @@ export interface ProjectReference {
  */
 export interface ProjectResolver {
   /**
-   * Returns the nil UUID for a patch that names no project: the patch belongs to the project of its trace.
+   * Returns the nil UUID for a patch that names no project: such a patch gets the project of its trace.
    *
    * @throws PROJECT_UNKNOWN if the workspace has no project with this id, or it is deleted; BAD_REQUEST for an invalid
    *   name; LIMIT_REACHED if a new project exceeds the limit.
    */
   resolve(reference: ProjectReference): Promise<string>;
-  /** Clears the cache; call it after renaming or deleting a project. */
+  /** Clears the cache. Call this method after renaming or deleting a project. */
   forget(): void;
 }
 
@@ -69,8 +69,8 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
 }
 
 /**
- * The project of that name that is not deleted; for patches, otherwise the last project that had the name; otherwise a
- * new one. Concurrent calls create only one.
+ * Returns the project with this name that is not deleted. If there is none, a patch gets the last project that had the
+ * name; otherwise a new project is created. Concurrent calls create only one project.
  */
 async function findOrCreate(
   database: Database,

@@ -10,7 +10,7 @@ import type { ProjectResolver } from './resolve-project.ts';
 const countProjects = `SELECT count(*) AS there FROM projects AS p JOIN workspaces AS w ON w.id = p.workspace_id
   WHERE w.organization_id = $1 AND p.deleted_at IS NULL AND w.deleted_at IS NULL`;
 
-/** Rolls back the transaction that inserted a project if the organisation is then above its limit. @throws LIMIT_REACHED */
+/** Rolls back the transaction if the inserted project puts the organisation above its limit. @throws LIMIT_REACHED */
 export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: number): Promise<void> {
   return enforceLimit(tx, { workspaceId }, { most: maxProjects, count: countProjects }, () =>
     runlakeError('LIMIT_REACHED', {
@@ -37,8 +37,8 @@ interface NewProject {
 }
 
 /**
- * Creates a project. With `upsert`, an existing project of that name is changed instead: given fields replace its own;
- * an empty `extra` counts as absent.
+ * Creates a project. With `upsert`, an existing project with this name is changed instead: the given fields replace its
+ * fields, except for an empty `extra`.
  *
  * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED.
  */
@@ -110,7 +110,7 @@ interface ProjectChange {
 }
 
 /**
- * Changes a project. Its former name is stored, so that patches that still contain it find the project.
+ * Changes a project. Its former name is stored, so that patches that still contain the former name find the project.
  *
  * @throws NOT_FOUND if the workspace has no project with this id, or it is deleted, CONFLICT if the new name is taken.
  */

@@ -26,7 +26,7 @@ export interface Authenticator {
   /** @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation. */
   authenticate(credentials: Credentials): Promise<Caller>;
   forgetKey(hash: Buffer): void;
-  /** Clears the cache; call it after creating or deleting workspaces. */
+  /** Clears the cache. Call this method after creating or deleting workspaces. */
   forgetAll(): void;
   /** Waits for pending writes of `last_used_at`. */
   close(): Promise<void>;
@@ -98,7 +98,10 @@ export function createAuthenticator({ database, logger }: { database: Database; 
   };
 }
 
-/** The workspace named by the header, else the key's default, else its only one. */
+/**
+ * Chooses the workspace named by the header, otherwise the default workspace of the key, otherwise its only workspace.
+ * Returns undefined if the key has several workspaces or is for the whole organisation.
+ */
 function chooseWorkspace(
   { caller, liveWorkspaceIds, defaultWorkspaceId }: KnownKey,
   named?: string,

@@ -6,17 +6,21 @@ import { handleFrom, insertAdminKey, insertOrganization } from './organizations.
 
 export type BootstrapOutcome =
   /**
-   * First start: created an organisation, a workspace, a user and this admin key. `chosen`: the key comes from the setting.
+   * First start: an organisation, a workspace, a user and this admin key were created. `chosen` is true if the key
+   * comes from the setting.
    */
   | { readonly kind: 'created'; readonly key: string; readonly chosen: boolean }
   /** RUNLAKE_BOOTSTRAP_API_KEY contained a new key, which is now a further admin key of the first organisation. */
   | { readonly kind: 'key-added' }
   /** Everything already existed. */
   | { readonly kind: 'present' }
-  /** RUNLAKE_BOOTSTRAP_API_KEY contains a revoked key. It stays revoked; set another one. */
+  /** RUNLAKE_BOOTSTRAP_API_KEY contains a revoked key. The key stays revoked; set another key. */
   | { readonly kind: 'key-revoked' };
 
-/** Names of what the first start creates. The workspace can be renamed; the email address only identifies the first user. */
+/**
+ * Names of the objects that the first start creates. The workspace can be renamed; the email address only identifies
+ * the first user.
+ */
 const firstName = 'Default';
 const firstEmail = 'admin@runlake.local';
 
@@ -25,9 +29,10 @@ const keyDescription = 'Bootstrap admin key';
 /**
  * Creates what the first start needs, exactly once, however many processes start concurrently.
  *
- * Invariant: there is at most one first organisation. Steps in one transaction: 1. take the advisory lock, which is
- * held until the commit;
- * 2. read the first organisation; 3. create what is missing. A process that waits in step 1 finds the organisation in step 2.
+ * Invariant: there is at most one first organisation. Steps, in one transaction:
+ *   1. Take the advisory lock, which is held until the commit.
+ *   2. Read the first organisation. A process that waited in step 1 finds the one that another process created.
+ *   3. Create what is missing.
  */
 export function bootstrap(database: Database, settings: Pick<Config, 'bootstrapApiKey'>): Promise<BootstrapOutcome> {
   return database.transaction(async (tx) => {

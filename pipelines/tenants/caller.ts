@@ -14,7 +14,7 @@ export interface Caller {
   readonly organizationWide: boolean;
   /** Every workspace that the key has access to, including deleted ones, whose usage stays readable. */
   readonly readableWorkspaceIds: ReadonlySet<string>;
-  /** Read-only flag of the key, which keys created with it inherit. */
+  /** Whether the key is read-only. Keys created with a read-only key are read-only too. */
   readonly readOnly: boolean;
   readonly storedPermissions: readonly string[];
   readonly expiresAt: Date | undefined;

@@ -1,21 +1,21 @@
 /**
- * Deletes all data of a deleted workspace. Usage stays, with the names that reports show: organisation, workspaces,
- * users, keys and projects keep their rows, and `traces` and the roll-ups are billing facts.
+ * Deletes all data of a deleted workspace. Usage stays, because `traces` and the roll-ups are billing facts. The rows
+ * of the organisation, workspaces, users, keys and projects also stay, because reports show their names.
  *
- * Invariant: rows are only deleted if their workspace has `deleted_at`, which is never cleared.
+ * Invariant: rows are deleted only if `deleted_at` of their workspace is set; it is never cleared.
  *
  *   1. Cancel exports and delete the credentials of destinations.
  *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them
- *      time to end their runs. Then delete their rows: runs and threads first, because state is written only under
- *      their locks.
+ *      time to end their runs. Then delete the rows of the deployments: runs and threads before state, because state is
+ *      written only under the locks of runs and threads.
  *   3. Delete deferred events, and dead-letter records of the embedded log.
  *   4. Delete rows in ClickHouse.
  *   5. Set `purged_at`.
  *
  * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. A second purge, an
  * hour after the deletion, deletes events that were still in the log during the first one. Only the second purge
- * deletes the locators of runs and traces: until then a late event of a stored trace keeps its time, so that the trace
- * is not counted in another hour again.
+ * deletes the locators of runs and traces: until then, a late event of a stored trace gets the stored time of the
+ * trace, so that the trace is not counted again in another hour.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -47,17 +47,23 @@ const agentDeletions = [
   ...['store_items', 'assistants'].map(deleteDeploymentRowsSql),
 ];
 
-/** Locks the rows first. See `agents.require_open_deployment`. */
+/** The statement locks the rows before it changes them, see `agents.require_open_deployment`. */
 const closing = `
 UPDATE agents.deployments SET closed_at = coalesce(closed_at, now())
 FROM (SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = ANY ($1::uuid[]) FOR UPDATE) locked
 WHERE deployment_id = locked.id`;
 
-/** Processes that still run after this time are fenced in Postgres; the second purge deletes what they log. */
+/**
+ * Processes that still run after this time are fenced in Postgres; the second purge deletes the events that they
+ * publish.
+ */
 const processTimeoutMs = 30_000;
 const pollIntervalMs = 250;
 
-/** Does nothing if the workspace is not deleted. @throws errors of the stores. */
+/**
+ * Runs the steps of the header comment. Leaves a workspace without `deleted_at` unchanged. @throws errors of the
+ * stores.
+ */
 export async function deleteWorkspaceData(
   deps: WorkspaceDeletionDeps,
   { workspaceId, signal }: { readonly workspaceId: string; readonly signal?: AbortSignal },
@@ -103,7 +109,7 @@ export async function deleteWorkspaceData(
       ...(signal && { signal }),
     });
   }
-  // Uses the decision made at the start: a first purge that ends after the hour must not count as the second one.
+  // Uses the decision made at the start, because a first purge that ends after the hour is not the second purge.
   await database.execute(
     `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
     [workspaceId, isSecond],
@@ -148,8 +154,8 @@ async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, wor
 }
 
 /**
- * Queues the deletion of workspaces that were not purged, or are due for the second purge. A workspace that was created
- * while its organisation was deleted is deleted first.
+ * Queues the deletion of workspaces that were not purged, or are due for the second purge. Before that, workspaces that
+ * were created while their organisation was being deleted are marked as deleted.
  */
 export async function requeueWorkspaceDeletions({
   database,

@@ -2,7 +2,7 @@ import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 
 export interface Limit {
-  /** Maximum number that an owner may have. */
+  /** Maximum number of objects that an owner may have. */
   readonly most: number;
   /** SQL that counts the objects of the organisation or deployment `$1`; the column is named `there`. */
   readonly count: string;
@@ -18,17 +18,18 @@ const lockOwner = {
 } as const;
 
 /**
- * Enforces a limit: rolls back a transaction that exceeds it, by throwing the error of `refuse`.
+ * Enforces a limit. If the transaction exceeds it, throws the error of `refuse`, so that the transaction is rolled
+ * back.
  *
- * Invariant: transactions that create objects of one owner count one after the other, and each sees what the previous
- * ones committed, so that two concurrent transactions cannot exceed a limit together.
+ * Invariant: transactions that create objects of one owner count them one after the other, and each count includes the
+ * objects that earlier transactions committed, so that two concurrent transactions cannot exceed a limit together.
  *
  *   1. The caller inserts the object.
  *   2. This function locks the row of the organisation or deployment until the end of the transaction.
- *   3. A further statement counts, and sees everything committed before.
+ *   3. A separate statement counts the objects, so it sees everything that was committed before it started.
  *
- * Call it last in the transaction, so that the lock is held briefly and no other lock is awaited under it. Objects
- * created before a limit was lowered stay.
+ * Call this function last in the transaction, so that the lock is held briefly and the transaction does not wait for
+ * other locks meanwhile. Objects created before a limit was lowered stay.
  *
  * @param owner An organisation, a workspace that stands for its organisation, or a deployment.
  */

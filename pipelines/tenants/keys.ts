@@ -19,7 +19,7 @@ export function hashKey(key: string): Buffer {
   return createHash('sha256').update(key).digest();
 }
 
-/** The short form that is shown of a stored key: its first and last characters, fewer for a short key. */
+/** Returns the short form of a key that is stored and shown: its first and last characters, fewer for a short key. */
 export function shortKey(key: string): string {
   return key.length < 40
     ? `${key.slice(0, 2)}...${key.slice(-2)}`
@@ -35,7 +35,7 @@ export interface KeyRecord {
   readonly created_at: string;
   readonly last_used_at: string | null;
   readonly expires_at: string | null;
-  /** null: every workspace of the organisation. */
+  /** Null if the key is valid for every workspace of the organisation. */
   readonly workspace_names: string[] | null;
   readonly default_workspace_name: string | null;
   readonly permissions: string[];
@@ -64,7 +64,7 @@ export interface NewKey {
   readonly defaultWorkspaceId?: string | null | undefined;
   /** Default: the permissions of the caller. */
   readonly permissions?: readonly Permission[] | null | undefined;
-  /** Default: the caller. An unknown email becomes a new user of the organisation. */
+  /** Email of the key's user. Default: the caller. For an unknown email, a new user of the organisation is created. */
   readonly userEmail?: string | null | undefined;
 }
 
@@ -124,7 +124,7 @@ export async function createKey(
   });
 }
 
-/** null: the whole organisation. */
+/** Returns the workspaces that the new key is for; null means the whole organisation. */
 function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
   const named = wanted.workspaceIds?.map((id) => id.toLowerCase()) ?? [];
   for (const id of named) {
@@ -152,7 +152,10 @@ function allowedExpiry(caller: Caller, wanted: string | null | undefined): strin
   return at.toISOString();
 }
 
-/** The user with this email, created if there is none. Creating keys for another user requires a permission. */
+/**
+ * Returns the id of the user with this email; creates the user if there is none. Only a caller with a certain
+ * permission may create keys for another user.
+ */
 async function findOrCreateUser(
   tx: Sql,
   caller: Caller,
@@ -181,8 +184,8 @@ async function findOrCreateUser(
 }
 
 /**
- * Lists keys that are not revoked, newest first: those of `workspaceId`, or if null, all keys whose workspaces the
- * caller has access to. Keys of the whole organisation are not listed under a workspace.
+ * Lists keys that are not revoked, newest first: the keys of `workspaceId` or, if this is null, all keys whose
+ * workspaces the caller has access to. Keys of the whole organisation are not listed under a workspace.
  */
 export function listKeys(database: Database, caller: Caller, workspaceId: string | null): Promise<KeyRecord[]> {
   return database.query<KeyRecord>(
@@ -196,20 +199,22 @@ export function listKeys(database: Database, caller: Caller, workspaceId: string
 }
 
 /**
- * Parameters: key, organisation, whether the caller has access to the whole organisation, workspaces of the caller,
- * workspace.
+ * Condition for a key that the caller may revoke. Parameters: key, organisation, whether the caller has access to the
+ * whole organisation, workspaces of the caller, workspace.
  */
 const isRevocable = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
   AND ($3 OR workspace_ids <@ $4::uuid[])
   AND ($5::uuid IS NULL OR workspace_ids @> ARRAY[$5::uuid])`;
 
 /**
- * Revokes a key, at once in this process. Its row stays, because usage shows its name. `workspaceId` as in `listKeys`.
+ * Revokes a key, which takes effect at once in this process. The row of the key stays, because usage shows its name.
+ * `workspaceId` has the same meaning as in {@link listKeys}.
  *
  * A caller cannot revoke a key that has a permission the caller lacks. Otherwise a key created to rotate other keys
  * could lock out the owner.
  *
- * @throws FORBIDDEN with such a permission; NOT_FOUND if the caller has no access to such a key, or it is already revoked.
+ * @throws FORBIDDEN with the permission that the caller lacks; NOT_FOUND if the caller has no access to a key with this
+ *   id, or the key is already revoked.
  */
 export async function revokeKey(
   { database, authenticator }: { database: Database; authenticator: Authenticator },

@@ -28,7 +28,7 @@ export function listMembers(database: Database, caller: Caller): Promise<MemberR
 /** Limits of an organisation. */
 export type TenantLimits = Pick<Config, 'maxApiKeys' | 'maxMembers'>;
 
-/** Rolls back the transaction that inserted a user if the organisation is then above its limit. @throws LIMIT_REACHED */
+/** Rolls back the transaction if the inserted user puts the organisation above its limit. @throws LIMIT_REACHED */
 export function requireMemberQuota(
   tx: Sql,
   owner: { readonly organizationId: string },
@@ -65,9 +65,9 @@ export async function createMember(
 }
 
 /**
- * Removes a user from the organisation of the caller and revokes their keys, at once in this process. The rows stay,
- * because usage and feedback show the names. As with single keys, a caller cannot revoke a key that has a permission
- * the caller lacks.
+ * Removes a user from the organisation of the caller and revokes the user's keys, which takes effect at once in this
+ * process. The rows stay, because usage and feedback show the names. As with single keys, a caller cannot revoke a key
+ * that has a permission the caller lacks.
  *
  * @throws NOT_FOUND if the organisation has no such user, FORBIDDEN with the permission that the caller lacks, CONFLICT
  *   if no other user has a key that manages the organisation.

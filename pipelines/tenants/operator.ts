@@ -12,8 +12,8 @@ interface FirstRow {
 }
 
 /**
- * The caller for the command line, which has direct access to the stores and therefore all permissions: the first user
- * of an organisation, by default of the first one.
+ * Returns the caller for the command line, which has direct access to the stores and therefore all permissions. The
+ * caller is the first user of the given organisation, or of the first organisation if none is given.
  *
  * @throws NOT_FOUND before the first start, or if no organisation has this id.
  */

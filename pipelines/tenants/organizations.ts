@@ -18,10 +18,10 @@ export interface OrganizationRecord {
 }
 
 export interface ListedOrganization extends OrganizationRecord {
-  /** Null: not deleted. */
+  /** Null if the organisation is not deleted. */
   readonly deleted_at: string | null;
   readonly workspaces: number;
-  /** Deleted workspaces whose data was deleted. */
+  /** Number of workspaces of a deleted organisation whose data has been deleted. */
   readonly purged_workspaces: number;
 }
 
@@ -61,7 +61,7 @@ interface NewOrganization {
   readonly workspaceName?: string | undefined;
   /** Default: derived from the name of the organisation. */
   readonly handle?: string | null | undefined;
-  /** Email of the first user, who has all permissions. Default: that of the caller. */
+  /** Email of the first user, who has all permissions. Default: the email of the caller. */
   readonly adminEmail?: string | undefined;
 }
 
@@ -97,7 +97,7 @@ export async function createOrganization(
 ): Promise<CreatedOrganization> {
   const { displayName, workspaceName = 'Default', adminEmail = caller.userEmail } = wanted;
   const key = generateKey();
-  // Handles are unique in the installation; the random suffix keeps a default handle from causing a conflict.
+  // Handles are unique in the installation; the random suffix prevents conflicts between default handles.
   const derived = `${handleFrom(displayName).slice(0, maxHandleLength - 9)}-${randomBytes(4).toString('hex')}`;
   const tenantHandle = wanted.handle ?? derived;
   try {
@@ -108,7 +108,8 @@ export async function createOrganization(
         ...{ organizationId: wanted.id ?? randomUUID(), keyDescription: 'First admin key' },
       });
       const limit = config.maxOrganizations;
-      // All organisations are created by callers of the operator's organisation, so locking its row serialises them.
+      // All organisations are created by callers of the operator's organisation, so locking the row of that
+      // organisation serialises the creations.
       await enforceLimit(tx, caller, { most: limit, count: countOrganizations }, () =>
         runlakeError('ORGANIZATION_LIMIT_REACHED', { limit }),
       );
@@ -176,8 +177,8 @@ export async function insertAdminKey(
 }
 
 /**
- * Derives a handle from a name: lower case, without accents; every other character becomes a dash. Clients need one for
- * prompts.
+ * Derives a handle from a name: lower case, without accents; every other character becomes a dash. Clients need a
+ * handle for prompts.
  */
 export function handleFrom(displayName: string): string {
   const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
@@ -197,12 +198,13 @@ export function handleFrom(displayName: string): string {
  *   1. One transaction sets `deleted_at` of the organisation and its workspaces, revokes its keys and removes its users.
  *   2. A job is queued for each workspace.
  *
- * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` then queues them, as
- * does a repeated request.
+ * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` or a repeated request
+ * then queues these workspaces.
  */
 
 /**
- * Idempotent; a repeated call queues again the workspaces that are not purged yet.
+ * Deletes one organisation in the steps above. Idempotent; a repeated call queues the deletion of workspaces that are
+ * not purged yet.
  *
  * @throws FORBIDDEN, OPERATOR_ONLY, NOT_FOUND, CONFLICT for the organisation of the operator.
  */

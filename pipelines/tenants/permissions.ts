@@ -51,7 +51,7 @@ export const permissions: readonly PermissionEntry[] = (Object.keys(permissionTa
   return { name, about, scope, reads };
 });
 
-/** Stored with a key that has every permission, including those that later releases add. */
+/** Stored for a key that has every permission, including permissions that later releases add. */
 export const EVERYTHING = '*';
 
 export function isPermission(name: string): name is Permission {

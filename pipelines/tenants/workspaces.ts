@@ -22,7 +22,7 @@ export const maxHandleLength = 64;
 const workspaceColumns =
   'id, organization_id, created_at, display_name, tenant_handle, deleted_at IS NOT NULL AS is_deleted';
 
-/** Whether the workspace exists and is not deleted. For links, which contain no API key. */
+/** Whether the workspace exists and is not deleted. Used for links, which contain no API key. */
 export async function isLiveWorkspace(database: Database, workspaceId: string): Promise<boolean> {
   const rows = await database.query('SELECT FROM workspaces WHERE id = $1 AND deleted_at IS NULL', [workspaceId]);
   return rows.length > 0;
@@ -98,8 +98,8 @@ export async function createWorkspace(
 }
 
 /**
- * The CONFLICT error for a statement that failed because the id or the handle of a workspace is taken; undefined for
- * other errors.
+ * Returns the CONFLICT error for a statement that failed because the id or the handle of a workspace is taken;
+ * undefined for other errors.
  */
 export function workspaceConflict(error: unknown): RunlakeError | undefined {
   switch (violatedConstraint(error)) {
@@ -151,10 +151,10 @@ export async function updateWorkspace(
 
 /**
  * Deletes a workspace: requests to it fail at once, and a job deletes its data. Its row and its usage stay. A crash
- * before the job is queued leaves `purged_at` empty; the job `requeue-deletions` then queues it.
+ * before the job is queued leaves `purged_at` empty; the job `requeue-deletions` then queues the deletion.
  *
  * @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if it is the
- *   last one.
+ *   last workspace of the organisation.
  */
 export async function deleteWorkspace(
   {
