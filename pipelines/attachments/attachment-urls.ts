@@ -8,7 +8,7 @@ interface AttachmentKey {
   readonly name: string;
 }
 
-/** Lifetime of a link, from the response that contains it. */
+/** Lifetime of a link, measured from the response that contains it. */
 const linkSeconds = 3_600;
 
 /** Signs a token that allows reading this one attachment for an hour. */

@@ -15,7 +15,7 @@ import { encodeAttachment } from './encode-attachment.ts';
 interface NewAttachment {
   readonly runId: string;
   readonly name: string;
-  /** As sent, without parameters. */
+  /** MIME type as sent, without parameters. */
   readonly mimeType: string;
   readonly content: Buffer;
 }

@@ -77,7 +77,8 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
 }
 
 /**
- * Encodes a feedback as a log message, keyed by workspace and run (or project), so that one sink stores all its events.
+ * Encodes a feedback as a log message, keyed by workspace and run (or project), so that one sink stores all events of
+ * the feedback.
  *
  * @throws RUN_TOO_LARGE
  */

@@ -78,7 +78,10 @@ export async function feedbackStats(
   return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
 }
 
-/** Counts of labels by run and key. Equal labels may be stored with and without escapes. */
+/**
+ * Counts the labels by run and key. The labels are parsed first, because equal labels may be stored with and without
+ * escapes.
+ */
 function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
   const counts = new Map<string, Map<string, number>>();
   for (const { run_id, key, value, n } of rows) {
@@ -90,7 +93,10 @@ function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>
   return counts;
 }
 
-/** Formats JSON without an object, because a label may be any string, including `__proto__`. */
+/**
+ * Formats the statistics as JSON text. The labels are not put into a JavaScript object, because a label may be any
+ * string, including `__proto__`.
+ */
 function formatStats(
   { comments, run_id: _run, key: _key, ...figures }: FiguresRow,
   labels: Map<string, number>,

@@ -20,7 +20,7 @@ export function feedbackSigner(secretKey: string): TokenSigner {
   return createTokenSigner(secretKey, 'feedback');
 }
 
-/** @param expiresAtSeconds Since 1970. The same grant and time give the same token. */
+/** @param expiresAtSeconds Seconds since 1970. The same grant and time give the same token. */
 export function feedbackToken(signer: TokenSigner, grant: FeedbackGrant, expiresAtSeconds: number): string {
   const { workspaceId, userId, runId, key } = grant;
   return signer.sign(JSON.stringify([workspaceId, userId, runId, key]), expiresAtSeconds);
@@ -33,9 +33,12 @@ export function openFeedbackToken(signer: TokenSigner, token: string): OpenedFee
   return { kind: 'valid', grant: { workspaceId, userId, runId, key } };
 }
 
-/** The id of the feedback of a grant. It is the same for every submission, so that they all replace one feedback. */
+/**
+ * The id of the feedback of a grant. It is the same for every submission, so that each submission replaces the previous
+ * one.
+ */
 export function grantedFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
-  // Bytes, because the package throws for the text of a lone surrogate.
+  // The name is passed as bytes, because the package throws for text with a lone surrogate.
   return uuidv5(Buffer.from(`${workspaceId}:${runId}:${key}`), grantNamespace);
 }
 

@@ -70,7 +70,7 @@ export function nameOf({ id }: FeedbackMembers): string | undefined {
 
 type Reader = MemberReader<FeedbackKey>;
 
-/** Longer numbers are rejected. */
+/** Scores with more characters are rejected. */
 const maxScoreCharacters = 400;
 
 const readers = {
@@ -87,7 +87,10 @@ export function readFeedbackValues(reader: Reader): FeedbackValues {
   return Object.fromEntries(names.map((name) => [name, readers[name](reader)]));
 }
 
-/** Reads only the values present in `members`: null removes a value, an absent one stays. @throws INVALID_FEEDBACK */
+/**
+ * Reads only the values present in `members`: null removes a value, an absent value stays unchanged. @throws
+ * INVALID_FEEDBACK
+ */
 export function readChangedValues(reader: Reader, members: FeedbackMembers): FeedbackValues {
   const present = names.filter((name) => members[name] !== undefined);
   return Object.fromEntries(present.map((name) => [name, readers[name](reader)]));

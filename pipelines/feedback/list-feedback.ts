@@ -46,8 +46,8 @@ interface FeedbackConditions {
 }
 
 /**
- * Feedback of a workspace that is not deleted, newest first. The inner query selects the ids from narrow columns; the
- * wide columns are then read only for those.
+ * Finds the feedback of a workspace, newest first, without deleted feedback. The inner query selects the ids from
+ * narrow columns, so that the wide columns are read only for these ids.
  */
 async function findFeedback(
   clickhouse: ClickHouse,
@@ -69,7 +69,7 @@ async function findFeedback(
   return decodeEvents(answer);
 }
 
-/** The last event of one feedback, which may be its deletion; undefined if there is none. */
+/** Reads the last event of one feedback, which may be a deletion; undefined if there is no event. */
 export async function findLastEvent(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -160,7 +160,8 @@ export async function listFeedback(deps: ShowDeps, query: FeedbackQuery): Promis
 }
 
 /**
- * Feedback without a project belongs to the project of its run. The inner list restricts the lookup to the runs concerned.
+ * Feedback without a project belongs to the project of its run. The inner list restricts the lookup to runs that have
+ * such feedback.
  */
 const inProjects = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
   SELECT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND session_id IN {projects:Array(UUID)}

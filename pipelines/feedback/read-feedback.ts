@@ -47,7 +47,8 @@ export function readFeedbackPart(
 }
 
 /**
- * Reads one feedback from its JSON, received now. Score, value, comment, correction, extra and source stay unchanged bytes.
+ * Reads one feedback from its JSON; the current time becomes the time of receipt. The bytes of score, value, comment,
+ * correction, extra and source stay unchanged.
  *
  * @param newId Generates the id of a feedback that has none; without it, a missing id is an error.
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.

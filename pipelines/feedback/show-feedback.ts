@@ -12,15 +12,15 @@ export interface ShowDeps {
   readonly database: Database;
 }
 
-/** Data in addition to the events: their runs, if stored, and the names of users, if requested. */
+/** Data that is read in addition to the events: the runs that are stored and, if requested, the names of users. */
 interface RelatedData {
   readonly runs: ReadonlyMap<string, LocatedRun>;
   readonly userNames: ReadonlyMap<string, string>;
 }
 
 /**
- * Formats feedback as JSON objects. Values as sent are returned byte for byte. Trace, project and start time default to
- * those of the run, once it is stored.
+ * Formats feedback as JSON objects. Values are returned byte for byte as they were sent. Trace, project and start time
+ * default to those of the run, once the run is stored.
  */
 export async function showFeedback(
   { clickhouse, database }: ShowDeps,

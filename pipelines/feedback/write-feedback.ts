@@ -18,8 +18,8 @@ import { showFeedback } from './show-feedback.ts';
  * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. Across processes
  * there is no such guarantee: the later write of a feedback wins as a whole.
  *
- *   1. An operation waits until the previous one for its key has ended, also with an error.
- *   2. The last operation removes the key.
+ *   1. An operation waits until the previous operation for its key has succeeded or failed.
+ *   2. The last operation for a key removes the key.
  */
 const lastByKey = new Map<string, Promise<unknown>>();
 
@@ -35,12 +35,15 @@ export async function runExclusive<T>(key: string, work: () => Promise<T>): Prom
   }
 }
 
-/** Longer than an event usually takes from the log to ClickHouse. */
+/** Retention of recent feedback. It is longer than an event usually takes from the log to ClickHouse. */
 const retentionMs = 120_000;
 const maxBytes = 32 * 1024 * 1024;
 const pollIntervalMs = 50;
 
-/** Feedback that this process sent recently: it may not be stored yet, and the next change is based on it. */
+/**
+ * Feedback events that this process sent recently. They may not be stored yet, but the next change must be based on
+ * them.
+ */
 export class RecentFeedback {
   readonly #events = new LRUCache<string, FeedbackEvent>({
     ttl: retentionMs,
@@ -48,7 +51,7 @@ export class RecentFeedback {
     sizeCalculation: estimateBytes,
   });
 
-  /** Call it once the log has accepted the event. */
+  /** Call this method once the log has accepted the event. */
   remember(event: FeedbackEvent): void {
     this.#events.set(cacheKey(event.tenantId, event.id), event);
   }
@@ -64,8 +67,8 @@ interface LastEventDeps {
 }
 
 /**
- * The last event of one feedback, stored or recently sent by this process; it may be a deletion. If there is none,
- * another process may have sent it, so this polls for up to `waitMs`.
+ * Returns the last event of one feedback, either stored or recently sent by this process; it may be a deletion. If
+ * there is no event, another process may have just sent one, so this function polls for up to `waitMs`.
  */
 async function readLastEvent(
   { clickhouse, recent }: LastEventDeps,
@@ -104,7 +107,7 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
   });
 }
 
-/** The event that deletes the feedback of `last`. It keeps only ids, user and creation time. */
+/** Builds the event that deletes the feedback of `last`. The event keeps only ids, user and creation time. */
 function buildDeletion(last: FeedbackEvent): FeedbackEvent {
   const { tenantId, runId, id, projectId, userId, createdAtMicros } = last;
   const receivedAtMicros = versionAfter(last);
@@ -124,8 +127,8 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
 }
 
 /**
- * Creates one feedback and returns it as JSON once it is durable. Its run may not be stored yet. Feedback with the same
- * id replaces the previous one, even if it refers to another run.
+ * Creates one feedback and returns it as JSON once it is durable. The run need not be stored yet. Feedback with the
+ * same id replaces the previous one, even if it refers to another run.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;
  *   PROJECT_UNKNOWN for feedback on a missing project; errors of the log and the stores.
@@ -153,7 +156,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
 }
 
 /**
- * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the
+ * Changes score, value, comment and correction, as far as the body contains them; null removes a value. Returns the
  * complete feedback as JSON once it is durable.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP,

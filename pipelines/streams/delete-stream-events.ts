@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
-/** Keeps a list within the size limit of a parameter. */
+/** Maximum number of ids per statement. It keeps a list within the size limit of a parameter. */
 const maxIdsPerStatement = 1_000;
 
 export interface DeletedStreams {
@@ -12,10 +12,10 @@ export interface DeletedStreams {
 }
 
 /**
- * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when they are deleted.
- * Events that are still in the log are stored later: callers delete a run only after its producers have stopped, and
- * then either call this again or let the rest expire. A deletion rewrites data parts, so pass many ids in one call.
- * Idempotent.
+ * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when the events are
+ * deleted. Events that are still in the log are stored after the deletion. Callers therefore delete a run only after
+ * its producers have stopped, and then either call this function again or let the remaining events expire. A deletion
+ * rewrites data parts, so pass many ids in one call. Idempotent.
  *
  * @throws errors of ClickHouse.
  */

@@ -1,7 +1,7 @@
 import { AvroWriter } from '../../infra/event-log/avro.ts';
 import { isNamedAlike, type StreamEvent, type StreamEventName } from './stream-event.ts';
 
-/** Placeholder for partition and offset, which the sink fills in; the producer does not have them. */
+/** Placeholder for partition and offset, which the sink fills in, because the producer does not know them. */
 const noPosition = Buffer.alloc(8);
 
 /** The leading fields, which are equal for all events of one attempt that are published together. */
@@ -25,8 +25,8 @@ export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void 
 }
 
 /**
- * Encodes many events, each framed by `prefix`. The common fields are encoded once and copied: for small events they
- * are most of the bytes and nearly all of the time.
+ * Encodes many events, each framed by `prefix`. The common fields are encoded once and copied, because for small events
+ * they make up most of the bytes and nearly all of the encoding time.
  */
 export function encodeStreamEvents(
   prefix: Uint8Array,

@@ -14,7 +14,7 @@ export interface StreamRow {
   readonly data: Buffer;
   readonly isEnd: boolean;
   readonly createdAtMicros: number;
-  /** Log position; for redelivered events that of the first delivery. */
+  /** Log position of the event; for a redelivered event, the position of the first delivery. */
   readonly partition: number;
   readonly offset: number;
 }
@@ -35,7 +35,7 @@ interface StreamLimits {
   readonly signal?: AbortSignal;
 }
 
-/** Which events to read, in which order. SQL over the columns of `stream_events`. */
+/** The events to read and their order, as SQL over the columns of `stream_events`. */
 interface StreamRead {
   readonly name: string;
   /** Condition on deployment, thread and, for a single run, the run: a prefix of the sorting key. */
@@ -66,10 +66,11 @@ const columns = [
 ];
 
 /**
- * Reads a page in two steps: keys and sizes until the page is full, then the events of exactly those keys, so that it
- * reads no more data than fits. Redelivered events count as one event, wherever they are stored. An event that follows
- * the first event of a higher attempt of its run is left out, because its worker had lost the run. Positions are
- * compared within a log partition; if the number of partitions was changed in between, both attempts are read.
+ * Reads a page in two steps: first keys and sizes until the page is full, then the events with exactly these keys. It
+ * therefore reads no more data than fits. A redelivered event is returned once, wherever its copies are stored. An
+ * event is left out if it follows the first event of a higher attempt of its run in the log, because its worker had
+ * already lost the run. Log positions are compared only within a partition; if the number of partitions was changed
+ * between two attempts, the events of both are returned.
  *
  * @throws errors of ClickHouse.
  */
@@ -147,7 +148,8 @@ export interface RunStreamQuery extends StreamLimits {
 }
 
 /**
- * Reads a page of the stored events of a run, ordered by attempt and sequence number. Empty for a run of another deployment.
+ * Reads a page of the stored events of a run, ordered by attempt and sequence number. The page is empty for a run of
+ * another deployment.
  *
  * @throws errors of ClickHouse.
  */
@@ -178,7 +180,7 @@ interface ThreadStreamQuery extends StreamLimits {
 
 /**
  * Reads a page of the stored events of all runs of a thread, ordered by their number in the thread. If two events have
- * the same number, the one that is first in the log is read. Empty for a thread of another deployment.
+ * the same number, the one that is first in the log is read. The page is empty for a thread of another deployment.
  *
  * @throws errors of ClickHouse.
  */

@@ -3,18 +3,20 @@
  * 1970. A redelivered event must be equal in every field.
  */
 export interface StreamEvent {
-  /** Named `organization_id` in topic and table, from when each organisation had one deployment. */
+  /**
+   * The topic and the table call this field `organization_id`, because each organisation used to have one deployment.
+   */
   readonly deploymentId: string;
-  /** For a run without a thread, its hidden thread. */
+  /** Id of the thread; for a run without a thread, the id of its hidden thread. */
   readonly threadId: string;
   readonly runId: string;
-  /** Starts at 1. */
+  /** Number of the attempt, starting at 1. */
   readonly attempt: number;
   /** Sequence number within the attempt, increasing along the log. */
   readonly seq: number;
   /** Sequence number within the thread, increasing along the log over all runs and attempts. */
   readonly threadSeq: number;
-  /** Stream mode of the event; for events of every mode, their own name. */
+  /** Stream mode of the event; for an event that is sent in every mode, the name of the event. */
   readonly mode: string;
   /** Event name on the wire, without the namespace. */
   readonly event: string;
@@ -22,7 +24,7 @@ export interface StreamEvent {
   readonly namespace: string;
   /** JSON text, unchanged. */
   readonly data: Uint8Array;
-  /** No event of the run follows, and its final state is committed. */
+  /** Whether this is the last event of the run, sent after the run's final state is committed. */
   readonly isEnd: boolean;
   /** Whether the event is stored for subscriptions that start later. */
   readonly kept: boolean;

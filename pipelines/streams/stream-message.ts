@@ -5,8 +5,8 @@ import { encodeStreamEvent } from './encode-stream-event.ts';
 import type { StreamEvent } from './stream-event.ts';
 
 /**
- * Encodes a stream event as a log message. Streams of a thread span its runs, so that all events of a thread have the
- * same key.
+ * Encodes a stream event as a log message. All events of a thread have the same key, because the stream of a thread
+ * contains the events of all its runs.
  */
 export function streamMessage(event: StreamEvent, log: Pick<EventLog, 'schemaId'>): LogMessage {
   const writer = new AvroWriter(event.data.length + 512);

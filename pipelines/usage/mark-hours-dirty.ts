@@ -2,9 +2,9 @@ import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 
 /**
- * Marks the hours of inserted traces dirty (rows of `usage_dirty_hours`), so that the roll-up counts them again. Call it
- * after the insert into ClickHouse and before the offsets are committed, or in the transaction that commits them.
- * Marking an hour twice only costs a second count; a missing mark leaves usage wrong.
+ * Marks the hours of inserted traces dirty (rows of `usage_dirty_hours`), so that the roll-up counts them again. Call
+ * this function after the insert into ClickHouse and before the offsets are committed, or in the transaction that
+ * commits them. Marking an hour twice only costs a second count; a missing mark leaves usage wrong.
  *
  * Uses one statement for any number of hours. Hours may repeat; an empty list does nothing.
  */

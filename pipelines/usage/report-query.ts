@@ -5,7 +5,7 @@ import type { BucketPlan } from './stride.ts';
 export const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
 export type Grouping = (typeof groupings)[number];
 
-/** Counts of one bucket; if the query did not have to sum, a bucket may have several rows. Unordered. */
+/** Counts of one bucket, in no particular order. If the query does not sum, a bucket may have several rows. */
 export interface UsageCounts {
   /** Index of the bucket. */
   readonly bucket: number;
@@ -25,11 +25,11 @@ const lastHourSeconds = 4_294_965_600;
 const maxInlineIds = 2_000;
 
 /**
- * Builds the query of every usage report, with {@link UsageCounts} as rows; undefined if nothing can match.
+ * Builds the query of every usage report, with {@link UsageCounts} as rows; undefined if there can be no rows.
  *
- * Whole UTC days of the range are read from `usage_daily`; the hours before and after them, and all of an hourly
- * report, from `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so no day
- * has to be divided.
+ * Whole UTC days of the range are read from `usage_daily`; the hours before and after them, and all hours of an hourly
+ * report, are read from `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so
+ * no day has to be divided.
  */
 export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): Query | undefined {
   const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
@@ -78,7 +78,7 @@ function workspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'param
   return { sql: 'tenant_id IN workspaces', params: {}, external };
 }
 
-/** Empty for a report by hour. */
+/** Returns the range of whole UTC days to read from `usage_daily`. The range is empty for an hourly report. */
 function wholeDays({ stride, startInclusiveSeconds: start }: BucketPlan, end: number): { from: number; to: number } {
   if (stride.days === 0) return { from: 0, to: 0 };
   return { from: Math.ceil(start / daySeconds) * daySeconds, to: Math.floor(end / daySeconds) * daySeconds };

@@ -16,14 +16,17 @@ const sources: Readonly<Record<Grouping, string>> = {
 };
 
 /**
- * Up to this number, all names of an organisation are read while the usage is still being counted. Above it, only the
- * names that the report needs.
+ * If an organisation has at most this many names, all of them are read while ClickHouse counts the usage. Otherwise
+ * only the names that the report needs are read, after the count.
  */
 export const maxPrefetchedNames = 1_000;
 
 type Names = ReadonlyMap<string, string>;
 
-/** All names that a grouping can have in the organisation, or undefined if there are more than {@link maxPrefetchedNames}. */
+/**
+ * Reads all names that a grouping can have in the organisation. Returns undefined if there are more than {@link
+ * maxPrefetchedNames}.
+ */
 export async function allNames(
   database: Pick<Database, 'query'>,
   organizationId: string,
@@ -35,7 +38,7 @@ export async function allNames(
   return rows.length > maxPrefetchedNames ? undefined : toNames(rows);
 }
 
-/** The names of `ids`. Ids without a name are absent from the map. */
+/** Reads the names of `ids`. Ids without a name are absent from the map. */
 async function readNames(
   database: Pick<Database, 'query'>,
   organizationId: string,
@@ -74,7 +77,7 @@ interface UsageReportDeps {
 /** The keys of `dimensions` that SPEC.md 4.2 lists for the grouping; null if unknown or deleted. */
 type Dimensions = Readonly<Record<string, string | null>>;
 
-/** Half-open, in seconds since 1970, UTC. */
+/** One bucket of a report: a half-open time range, in seconds since 1970, UTC. */
 interface UsageBucket extends BucketBounds {
   /** Traces for each entry of the report's `dimensions`, in that order; zero if there are none. */
   readonly traces: Float64Array;
@@ -127,7 +130,7 @@ export async function granularUsage(
   };
 }
 
-/** The non-zero cells of a report, by bucket, then by dimension. */
+/** Generates the non-zero cells of a report, ordered by bucket, then by dimension. */
 export function* usageRows({ buckets, dimensions }: GranularUsage): Generator<UsageRow> {
   for (const { startSeconds, endSeconds, traces } of buckets) {
     for (const [index, dimension] of dimensions.entries()) {
@@ -150,7 +153,7 @@ function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, n
   return buckets;
 }
 
-/** The distinct labels in order, and the index of its label by id. */
+/** Returns the distinct labels in order, and for each id the index of its label. */
 function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
   const labelOf = ids.map((id) => {
@@ -190,7 +193,7 @@ interface OrganizationUsage {
 }
 
 /**
- * Traces of a whole range, by workspace. Equal to the sum over the buckets of {@link granularUsage}.
+ * Counts the traces of a whole range by workspace. The result equals the sum over the buckets of {@link granularUsage}.
  *
  * @throws errors of ClickHouse and Postgres.
  */

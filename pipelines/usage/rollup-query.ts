@@ -5,20 +5,24 @@ import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 function dirtyHours(hours: readonly DirtyHour[]): ExternalTable {
   return {
     name: 'dirty_hours',
-    // Not a DateTime: ClickHouse parses short numbers in a DateTime column as other formats.
+    // The column is not a DateTime, because ClickHouse parses short numbers in a DateTime column as other formats.
     structure: 'tenant_id UUID, hour_seconds UInt32',
     rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
   };
 }
 
-/** ClickHouse can use the sorting key only for the first two conditions, each on one column. */
+/**
+ * The third condition selects the dirty hours. The first two are added because ClickHouse can use the sorting key only
+ * for conditions on one column.
+ */
 const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM dirty_hours)
       AND ${column} IN (SELECT ${ofSeconds} FROM dirty_hours)
       AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM dirty_hours)`;
 
 /**
- * Step 4. Reads the facts once for all dimensions. The second half of the UNION gives empty lists to an hour that has
- * no traces any more. `pick` is read by position, because under FINAL a subcolumn read by name returns unmerged rows.
+ * Step 4 of a roll-up run (`rollup.ts`): counts the dirty hours. Reads the facts once for all dimensions. The second
+ * half of the UNION gives empty lists to an hour that has no traces any more. `pick` is read by position, because under
+ * FINAL a subcolumn read by name returns unmerged rows.
  */
 export function countHours(hours: readonly DirtyHour[], rollUp: number): Command {
   return {
@@ -45,7 +49,7 @@ ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_us
   };
 }
 
-/** Step 5. */
+/** Step 5 of a roll-up run (`rollup.ts`): sums the days of the dirty hours. */
 export function sumDays(hours: readonly DirtyHour[], rollUp: number): Command {
   return {
     name: 'sum-usage-days',

@@ -1,21 +1,22 @@
 /**
  * One roll-up run: counts every dirty hour again from all its traces.
  *
- * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_dirty_hours`). After a
- * crash at any step, the remaining rows lead the next roll-up run to the same hours, and counting an hour twice changes
- * nothing.
+ * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_dirty_hours`). After
+ * a crash at any step, the next roll-up run finds the remaining rows and counts the same hours again; counting an hour
+ * twice changes nothing.
  *
  * All steps are in one Postgres transaction:
  *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not
  *      get the lock returns `busy`.
- *   2. Take the run's number from a sequence, under the lock: a later run always has a higher number, and its
- *      rows win.
- *   3. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
+ *   2. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
+ *   3. Take the run's number from a sequence, under the lock, so that a later run always has a higher number and its
+ *      rows replace the rows of earlier runs.
  *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in
  *      this step the hours are still dirty; rows already written are correct and are written again. If a count outlives
- *      its process, the rows it writes later have a lower `roll_up` and lose.
- *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done,
- *      reports by day differ from reports by hour.
+ *      its process, the rows that it writes later have a lower `roll_up` than the rows of the next run, and do not
+ *      replace them.
+ *   5. Sum the days of those hours again from all their hours. A crash in this step has the same effect as in step 4.
+ *      Until this step is done, reports by day differ from reports by hour.
  *   6. Delete exactly the `usage_dirty_hours` rows that were read, by their sequence numbers, and commit. After a crash
  *      before the commit, the hours are counted again.
  *
@@ -24,13 +25,13 @@
  * Invariant: while dirty hours exist and the engines answer, roll-up runs continue; never two at a time in this process
  * (the advisory lock of a run excludes other processes).
  *
- *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. This check is the whole
- *      cost of idling.
+ *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. An idle loop does nothing
+ *      but this check.
  *   2. Execute a roll-up run. After a failure the hours stay dirty: back off exponentially and continue with 1.
  *   3. Pause, so that a stream of wakes causes few runs with many hours each.
  *   4. Sleep until the loop is woken or the interval is over; if a limit left dirty hours, do not sleep.
  *
- * Stopping lets a running roll-up run finish and starts no other.
+ * On stop, a running roll-up run finishes, and no other starts.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -65,7 +66,7 @@ export const oldestDirtyHourAge = scrapedGauge(
   [],
 );
 
-/** Costs one index lookup. */
+/** Returns the age in seconds. The query costs one index lookup. */
 export async function ageOfOldestDirtyHour(database: Pick<Database, 'query'>): Promise<number> {
   const [oldest] = await database.query<{ seconds: number }>(
     `SELECT greatest(0, extract(epoch FROM clock_timestamp() - marked_at))::float8 AS seconds
@@ -80,7 +81,7 @@ export interface RollUpDeps {
 }
 
 export interface RollUpLimits {
-  /** Maximum number of distinct hours per run; the others stay dirty. Default {@link defaultMaxHours}. */
+  /** Maximum number of distinct hours per run; further hours stay dirty. Default {@link defaultMaxHours}. */
   readonly hours?: number;
   /** Maximum number of `usage_dirty_hours` rows read. Default 200,000. */
   readonly dirtyHours?: number;
@@ -112,7 +113,7 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
   const startedAtMs = performance.now();
   let maxWaitSeconds = 0;
   const outcome = await deps.database.transaction<RollUpOutcome>(async (transaction) => {
-    // The transaction is idle while ClickHouse counts, and must not be ended for that.
+    // The transaction is idle while ClickHouse counts; Postgres must not end it for that reason.
     await transaction.query('SET LOCAL idle_in_transaction_session_timeout = 0');
     const [lock] = await transaction.query<{ held: boolean }>('SELECT pg_try_advisory_xact_lock($1) AS held', [
       lockKey,
@@ -177,8 +178,8 @@ export interface RollUp {
    */
   wake(): void;
   /**
-   * Executes a roll-up run after any running one. When it resolves, all hours marked dirty before the call are counted,
-   * unless the outcome is `busy` or `more` is set.
+   * Waits until a running roll-up run has ended, then executes one. When it resolves, all hours marked dirty before the
+   * call are counted, unless the outcome is `busy` or `more` is set.
    *
    * @throws errors of {@link runRollUp}.
    */
@@ -191,7 +192,10 @@ export interface RollUp {
 
 /** One or two failures in a row are expected when an engine restarts. */
 const minReportedFailures = 3;
-/** The pause is three times the duration of a run: while traces stream in, each run counts a growing hour again. */
+/**
+ * The pause after a run is three times the duration of the run, because each run counts the current hour again while
+ * traces arrive.
+ */
 const pauseFactor = 3;
 const minPauseMs = 400;
 const maxPauseMs = 5_000;
@@ -245,7 +249,7 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
       try {
         if (woken || (await hasDirtyHours(database))) {
           woken = false;
-          // A failed run may have been too large for the memory of ClickHouse.
+          // A failed run may have been too large for the memory of ClickHouse, so the next run counts fewer hours.
           const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
           woken = (await runNow({ ...limits, hours })).more || woken;
           const tookMs = performance.now() - startedMs;

@@ -10,11 +10,11 @@ export interface UsageRange {
   readonly endMs: number;
 }
 
-/** How a range is divided into buckets. All fields in seconds since 1970, UTC. */
+/** How a range is divided into buckets. Times are in seconds since 1970, UTC. */
 export interface BucketPlan {
   readonly stride: Stride;
   readonly strideSeconds: number;
-  /** First counted hour, and the first hour after the counted ones: floor(start) and ceil(end). */
+  /** The counted hours: the start of the range rounded down, and the end of the range rounded up to whole hours. */
   readonly startInclusiveSeconds: number;
   readonly endExclusiveSeconds: number;
   /** Start of bucket 0: the hour of the start for hourly buckets, the UTC day of the start for larger ones. */
@@ -31,8 +31,8 @@ const daySeconds = 86_400;
 const dayMs = daySeconds * 1_000;
 
 /**
- * Largest unrounded range of each stride except the last; exclusive for hourly buckets, inclusive for the others.
- * SPEC.md 4.2.
+ * The strides and the ranges that they are used for, by unrounded length: less than a day for hourly buckets, otherwise
+ * up to and including the given number of days. Longer ranges use {@link yearly}. SPEC.md 4.2.
  */
 const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; readonly stride: Stride }> = [
   { fits: (rangeMs) => rangeMs < dayMs, stride: { days: 0, hours: 1 } },
