@@ -1,13 +1,14 @@
 /**
- * Sums tokens and costs of the model calls below runs.
+ * Sums the tokens and costs of the model calls among the descendants of runs.
  *
  * A figure is a token count, a cost, or one key of their details. The value for a run is the sum over its descendants
- * that report the figure, counting only the innermost ones; a run without such descendants has its own value. A model
- * call inside another call that states the same usage is therefore counted once. Sums are computed on read from merged
- * rows of model calls, so that arrival order, redelivery and patches cannot make them wrong.
+ * that report the figure and have no descendants that report it; a run without such descendants has its own value. A
+ * model call inside another call that states the same usage is therefore counted once. Sums are computed on read from
+ * merged rows of model calls, so that arrival order, redelivery and patches cannot make them wrong.
  *
  *   1. `trace_spans` gives the time ranges that contain the runs of the traces.
- *   2. One query over these ranges sums what the model calls state, by ancestor. Ancestors are the ids in dotted_order.
+ *   2. One query over these ranges sums the figures that the model calls report, by ancestor. Ancestors are the ids in
+ *      dotted_order.
  *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the
  *      traces, and the query is repeated with them.
  */
@@ -35,12 +36,18 @@ export const detailNames = [
   'completion_cost_details',
 ] as const;
 
-/** Sums by figure: a name of {@link figureColumns}, or one of {@link detailNames}, a dot and a key. Decimals as text. */
+/**
+ * Sums by figure, as decimals in text form. A figure is a name of {@link figureColumns}, or one of {@link detailNames},
+ * a dot and a key.
+ */
 export type Figures = ReadonlyMap<string, string>;
 
 export interface FigureRequest {
   readonly scope: RunScope;
-  /** Right sides of `IN`, lists or subqueries: the traces, and the runs whose figures are requested. */
+  /**
+   * Right side of `IN` for the traces, a list or a subquery; likewise `targets` for the runs whose figures are
+   * requested.
+   */
   readonly traces: string;
   readonly targets: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
@@ -54,11 +61,11 @@ const maxRanges = 100;
 /** Maximum number of traces that are walked at once, and of runs walked in one trace. */
 const maxWalkedTraces = 1_000;
 const maxWalkedRuns = 100_000;
-/** Marker target in the sums: some model call has no dotted_order, so its ancestors have to be walked. */
+/** Target in the sums which marks that some model call has no dotted_order, so that its ancestors have to be walked. */
 const unwalkedMarker = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Sums of the descendants, by requested run. Runs without descendants that state a figure are left out.
+ * Returns the sums over the descendants, by requested run. Runs without descendants that report a figure are left out.
  *
  * @throws errors of ClickHouse.
  */
@@ -79,7 +86,7 @@ interface TimeRange {
   readonly to: number;
 }
 
-/** Time ranges that contain the runs of the traces; a few, in order. */
+/** Finds at most {@link maxRanges} time ranges that contain the runs of the traces, in order. */
 async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): Promise<TimeRange[]> {
   const rows = await clickhouse.query<TimeRange>({
     ...bindRequest(request),
@@ -154,7 +161,10 @@ async function sumCalls(
   return new Map(rows.map(({ target, figures }) => [target, new Map(figures)]));
 }
 
-/** Ancestors of runs without dotted_order, joined by dots. For runs above the limit, only the parent counts. */
+/**
+ * Finds the ancestors of runs without dotted_order, joined by dots. A run beyond the limit is left out, so that the
+ * query uses only its parent as an ancestor.
+ */
 async function walkAncestors(
   clickhouse: ClickHouse,
   request: FigureRequest,

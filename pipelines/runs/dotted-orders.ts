@@ -16,9 +16,9 @@ const maxDepth = 1_000;
 export type RunWithoutDottedOrder = TraceMember & { readonly traceTimeMicros: number };
 
 /**
- * Returns the dotted_order of a run: its own, or one built from its parents in the trace up to the first that has one,
- * or up to the root. If a parent is not stored yet, or the parents form a cycle or are too many, the run becomes a
- * child of the root.
+ * Returns the dotted_order of a run: its own, or one built from its parents in the trace up to the first parent that
+ * has one, or up to the root. If a parent is not stored yet, or the parents form a cycle or are too many, the run
+ * becomes a child of the root.
  */
 export function buildDottedOrder(run: RunWithoutDottedOrder, members: ReadonlyMap<string, TraceMember>): string {
   if (run.dottedOrder !== undefined) return run.dottedOrder;

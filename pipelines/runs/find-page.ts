@@ -3,9 +3,9 @@
  *
  * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
  *
- *   1. Windows follow each other from the start of reading, each wider than the one before. A probe without `FINAL`
- *      reads the start times of a window in key order, stops after a few thousand rows and returns the time range that
- *      they cover: this is the slice. A window with fewer rows is one slice; an empty window is skipped.
+ *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
+ *      reads the start times of a window in key order, stops after a few thousand rows and returns the time range of
+ *      these rows: this is the slice. A window with fewer rows is one slice; an empty window is skipped.
  *   2. A slice is read with `FINAL`: keys and filter columns only, with the conditions on values.
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
  *      as wide as the one before.
@@ -37,7 +37,7 @@ export interface PageRequest {
 }
 
 export interface FoundRun extends RunKey {
-  /** Size of its JSON columns. */
+  /** Size of the JSON columns of the run. */
   readonly bytes: number;
 }
 
@@ -46,7 +46,7 @@ const sliceGrowth = 8;
 const minSliceMicros = 1_000_000;
 
 /**
- * Finds the keys of the runs of a page, in order; one more than requested if there are more.
+ * Finds the keys of the runs of a page, in order; one key more than requested if more runs follow.
  *
  * @throws errors of ClickHouse.
  */
@@ -85,7 +85,7 @@ async function* slices(clickhouse: ClickHouse, request: PageRequest, range: Time
   }
 }
 
-/** The wider slice after `slice`; undefined at the end of `range`. */
+/** Returns the slice after `slice`, which is wider; undefined at the end of `range`. */
 function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWindow | undefined {
   const { fromMicros, untilMicrosExclusive } = slice;
   const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * sliceGrowth;
@@ -99,7 +99,7 @@ function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWind
   return next.fromMicros < next.untilMicrosExclusive ? next : undefined;
 }
 
-/** Time range that contains all matching runs. */
+/** Returns the time range that contains all matching runs. */
 function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
   let { fromMicros, untilMicrosExclusive } = allTimes;
   if (filter.startedFromMicros !== undefined)
@@ -109,7 +109,10 @@ function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
   return { fromMicros, untilMicrosExclusive };
 }
 
-/** `range`, starting at the oldest run of the whole table, which ClickHouse reads from partition metadata. */
+/**
+ * Returns `range` without the time before the oldest run of the whole table. ClickHouse reads this minimum from
+ * partition metadata.
+ */
 async function startAtOldest(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
   const [row] = await clickhouse.query<{ micros: number }>({
     name: 'oldest-run',
@@ -173,7 +176,10 @@ async function findKeys(
   }));
 }
 
-/** Compared in ClickHouse, whose order of UUIDs differs from the order of their text. */
+/**
+ * Builds the condition for the runs after the cursor. ClickHouse compares the ids, because its order of UUIDs differs
+ * from the order of their text.
+ */
 function afterCursor({ order, after }: PageCursor) {
   return {
     sql: [

@@ -54,7 +54,7 @@ export async function locateRun(
   return (await locateRuns(clickhouse, tenantId, [runId]))[0];
 }
 
-/** The project of a trace; empty if it is not stored (yet). */
+/** Finds the project of a trace. The list is empty if the trace is not stored (yet). */
 export async function locateTrace(clickhouse: ClickHouse, tenantId: string, traceId: string): Promise<string[]> {
   const rows = await clickhouse.query<{ session_id: string }>({
     name: 'locate-trace',
@@ -66,7 +66,7 @@ export async function locateTrace(clickhouse: ClickHouse, tenantId: string, trac
 }
 
 /**
- * Ids of the projects of a workspace that are not deleted; restricted to `among` if given.
+ * Reads the ids of the projects of a workspace that are not deleted, restricted to `among` if it is given.
  *
  * @throws errors of the database.
  */

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { allTimes, type Order, type RunKey, type TimeWindow } from './run-columns.ts';
 
-/** The last run of a page. The next page begins after it, whatever was stored since. */
+/** The last run of a page. The next page begins after this run, even if other runs were stored meanwhile. */
 export interface PageCursor {
   readonly order: Order;
   readonly after: RunKey;
@@ -25,7 +25,7 @@ export function writeCursor({ order, after }: PageCursor): string {
   return bytes.toString('base64url');
 }
 
-/** @throws BAD_REQUEST if `text` is not a valid cursor, or belongs to a query in another order. */
+/** @throws BAD_REQUEST if `text` is not a valid cursor, or was issued for a query in another order. */
 export function readCursor(text: string, order: Order): PageCursor {
   const bytes = Buffer.from(text, 'base64url');
   // The decoder ignores invalid characters; encoding again detects them.
@@ -59,15 +59,15 @@ function readUuid(bytes: Buffer, at: number): string {
 
 const dayMicros = 86_400_000_000;
 
-/** Width of each window except the last, which takes the rest: at most five windows cover all times. */
+/** Widths of the first four windows. The fifth window contains all remaining times. */
 const widthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
 
 /**
  * Divides `range` into consecutive windows in `order`, each wider than the one before. This bounds both the work of one
  * query and the number of queries.
  *
- * @param nowMicros For newest first, the window widths are measured from this time if the range is open; the first
- *   window also contains later times.
+ * @param nowMicros If the order is `desc` and the range ends after this time, the windows are measured back from this
+ *   time; the first window also contains the later times.
  */
 export function* timeWindows(range: TimeWindow, order: Order, nowMicros: number): Generator<TimeWindow> {
   let { fromMicros, untilMicrosExclusive } = range;

@@ -21,7 +21,7 @@ export interface RunQuery {
   readonly tenantId: string;
   /** If present, only these runs; `projectIds` and `filter` are ignored. */
   readonly runIds?: readonly string[] | undefined;
-  /** Absent or empty: all projects of the workspace that are not deleted. */
+  /** If absent or empty, all projects of the workspace that are not deleted. */
   readonly projectIds?: readonly string[] | undefined;
   readonly filter: RunFilter;
   readonly select?: readonly SelectName[] | undefined;
@@ -35,8 +35,8 @@ export interface RunQuery {
 
 /**
  * Reads a page of runs as JSON: `{"runs":[…],"cursors":{"next":…},…}`. The page ends early, with a cursor, when the
- * JSON of its runs exceeds `maxPageBytes`; one run always fits. A page with a cursor is never empty, because clients
- * would stop there.
+ * JSON of its runs exceeds `maxPageBytes`, but not before the first run. A page with a cursor is never empty, because
+ * clients would stop at an empty page.
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of the stores.
  */
@@ -60,7 +60,7 @@ export async function queryRuns(deps: ReadDeps, query: RunQuery): Promise<Buffer
   return json.toBuffer();
 }
 
-/** Narrows the scope of the query as far as ids allow. */
+/** Builds the request for a page, with a scope as narrow as the ids in the query allow. */
 async function pageRequest({ clickhouse, database }: ReadDeps, query: RunQuery): Promise<PageRequest> {
   const { tenantId, runIds, order, limitRows, cursor, filter } = query;
   const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
@@ -78,7 +78,10 @@ async function pageRequest({ clickhouse, database }: ReadDeps, query: RunQuery):
   return { ...paging, scope, filter: { ...filter, traceId } };
 }
 
-/** Children are in the trace of their parent. A parent that is not stored does not narrow the query. */
+/**
+ * Finds the trace of a parent run, which contains all its children. If the parent is not stored, returns undefined, and
+ * the query is not narrowed.
+ */
 async function locateParentTrace(clickhouse: ClickHouse, tenantId: string, parentRunId: string | undefined) {
   return parentRunId === undefined ? undefined : (await locateRun(clickhouse, tenantId, parentRunId))?.traceId;
 }
@@ -89,7 +92,7 @@ function distinctProjects(keys: readonly RunKey[]): string[] {
 
 interface Page {
   readonly rows: readonly TracedRunRow[];
-  /** The last run considered, if more follow. */
+  /** The last run that was considered for the page, if more runs follow. */
   readonly last: RunKey | undefined;
 }
 
@@ -103,13 +106,13 @@ async function readPage(
     const keys = truncateToSize(found.slice(0, request.limitRows), config.maxPageBytes);
     const last = keys.length < found.length ? keys.at(-1) : undefined;
     const rows = await read(keys);
-    // All runs of the page may have been deleted between the two steps.
+    // All runs of the page may have been deleted after they were found.
     if (rows.length > 0 || last === undefined) return { rows, last };
     after = last;
   }
 }
 
-/** The longest prefix of `found` whose JSON fits; at least one run. */
+/** Returns the longest prefix of `found` whose JSON fits into `maxBytes`, but at least one run. */
 function truncateToSize(found: readonly FoundRun[], maxBytes: number): FoundRun[] {
   let bytes = 0;
   return found.filter((run, index) => {

@@ -1,18 +1,18 @@
 /**
- * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over that of a post, whichever was
- * received last. Merged columns are read whole: a subcolumn would skip the merging.
+ * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over the value of a post,
+ * whichever was received last. Merged columns are read whole, because reading a subcolumn would skip the merging.
  */
 const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
-/** A patch may omit the run type, so the type is checked here: usage counts only for model calls. */
+/** Only model calls have usage. The type is checked on read, because a patch may omit it. */
 const forModelCalls = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
 
-/** Maximum characters of a preview. One more is read to detect truncation. */
+/** Maximum characters of a preview. One more character is read to detect truncation. */
 export const previewCharacters = 250;
 const preview = (name: string) => `substringUTF8(${merged(name)}, 1, ${previewCharacters + 1})`;
 
-/** Bytes sent for a run, in post and patch. */
+/** Number of bytes sent for a run, in post and patch. */
 export const runBytes = 'coalesce(post_bytes, 0) + coalesce(patch_bytes, 0)';
 
 export const runColumns = {

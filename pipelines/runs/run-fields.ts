@@ -14,11 +14,11 @@ export interface RelatedData {
   /** By run, as JSON; runs without values are absent. */
   readonly feedbackStats: ReadonlyMap<string, string>;
   readonly attachmentUrls: ReadonlyMap<string, string>;
-  /** By run: tokens and costs of the model calls below it. */
+  /** By run: tokens and costs of the model calls among its descendants. */
   readonly figures: ReadonlyMap<string, Figures>;
   /** By run: all its descendants, and its direct children. */
   readonly children: ReadonlyMap<string, { readonly all: readonly string[]; readonly direct: readonly string[] }>;
-  /** By trace. */
+  /** By trace: time at which its first event was accepted, in microseconds since 1970. */
   readonly firstReceived: ReadonlyMap<string, number>;
   readonly spans: ReadonlyMap<string, TraceSpan>;
 }
@@ -137,7 +137,7 @@ export const runFields = {
 
 export type RunFieldName = keyof typeof runFields;
 
-/** Derived on read, so that late events cannot contradict it. */
+/** The status is derived on read, so that late events cannot contradict it. */
 function deriveStatus(run: TracedRunRow): string {
   if (run.bytes('failed') !== undefined) return 'error';
   return run.bytes('endedAtMicros') === undefined ? 'pending' : 'success';

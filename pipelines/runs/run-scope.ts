@@ -3,7 +3,7 @@ import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
 import { allTimes, type RunKey, type TimeWindow } from './run-columns.ts';
 
-/** Tenant and projects that a query is restricted to. Every query on runs has one. */
+/** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
 export interface RunScope {
   readonly tenantId: string;
   /** At least one. */
@@ -53,7 +53,8 @@ export function scopeCondition({ tenantId, projectIds }: RunScope, window: TimeW
 }
 
 /**
- * Restricts a query to exactly these runs, at least one. Both the plain bounds on time and the set of tuples prune granules.
+ * Restricts a query to exactly these runs; `keys` must not be empty. Both the plain bounds on time and the set of
+ * tuples prune granules.
  */
 export function keysCondition(tenantId: string, keys: readonly RunKey[]): KeyCondition {
   let earliest = Number.POSITIVE_INFINITY;
@@ -96,7 +97,7 @@ interface Conditions {
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
-/** Type of a run for which no event has stated one yet. */
+/** Type of a run for which no event has stated a type yet. */
 export const defaultRunType: RunType = 'chain';
 
 /** Conditions on the key. They have the same value for all stored rows of a run, so they are valid without `FINAL`. */

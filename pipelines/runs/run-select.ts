@@ -45,7 +45,9 @@ const alwaysFields: ReadonlySet<RunFieldName> = new Set([
   'app_path',
 ]);
 
-/** Left out if nothing is selected: fields that need additional queries or repeat other fields. */
+/**
+ * Fields that are left out if the request selects nothing, because they need additional queries or repeat other fields.
+ */
 const omittedByDefault: ReadonlySet<RunFieldName> = new Set([
   'inputs_preview',
   'outputs_preview',
@@ -64,7 +66,7 @@ export interface Selection {
   readonly relatedKinds: ReadonlySet<RelatedKind>;
 }
 
-/** The requested selection; an empty list counts as absent. */
+/** Returns the selection for the given names. An empty list means the same as undefined. */
 export function selectFields(names: readonly SelectName[] | undefined): Selection {
   if (names === undefined || names.length === 0) return selection((field) => !omittedByDefault.has(field));
   const wanted = new Set<string>(

@@ -35,7 +35,7 @@ export interface TraceSpan {
   readonly lastMicros: number;
 }
 
-/** Reads the span of each trace, by trace. */
+/** Reads the span of each trace. The map is keyed by trace id. */
 export async function readTraceSpans(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -62,8 +62,8 @@ export interface TraceMember {
 }
 
 /**
- * Maximum number of members read for one trace; further children are left out of lists of ids. A query for the trace
- * returns all of them.
+ * Maximum number of members read for one trace; further children are left out of lists of ids. A query for the runs of
+ * the trace returns all of them.
  */
 const maxMembersOfTrace = 10_000;
 const maxMembers = 100_000;
@@ -84,7 +84,7 @@ interface MemberLimits {
 }
 
 /**
- * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all of them, the traces
+ * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all members, the traces
  * are divided over several queries.
  */
 export async function readMembersOfTraces(
