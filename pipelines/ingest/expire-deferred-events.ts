@@ -7,12 +7,12 @@ import { deleteDeferredOffsets, deleteExpiredEvents } from './sink/deferred-even
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const eventsPerRound = 500;
-/** Longer than any process can be suspended and still resume. */
+/** How long deferred offsets are kept: longer than any process can be suspended and still resume. */
 const keepOffsetsMs = 7 * 86_400_000;
 
 /**
- * Moves events that were deferred longer than `hours` to the dead-letter queue, both sides in one transaction, so that
- * an event whose trace appears at the same moment is either stored or a dead-letter record, not both.
+ * Moves events that were deferred longer than `hours` to the dead-letter queue. One transaction deletes and adds them,
+ * so that an event whose trace appears at the same moment is either stored or a dead-letter record, not both.
  *
  * @returns the number of moved events.
  */

@@ -31,8 +31,8 @@ interface Item {
 
 /**
  * `POST /runs/batch`: `{"post": [run, …], "patch": [run, …]}`; either list may be missing.
- * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and what
- *   `acceptDrafts` throws.
+ * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and the errors
+ *   of `acceptDrafts`.
  */
 export async function acceptBatch(sender: Sender, body: Buffer, deps: AcceptDeps): Promise<Acceptance> {
   const rejected: Rejection[] = [];
@@ -67,7 +67,8 @@ function readItemId(body: Buffer, item: Item): JsonValue | undefined {
 }
 
 /**
- * Validates the whole body and finds the runs in it: all posts, then all patches. If a list is repeated, the last one counts.
+ * Validates the whole body and finds the runs in it: all posts, then all patches. If a list is repeated, the last one
+ * wins.
  */
 function* findItems(
   body: Buffer,
@@ -126,9 +127,10 @@ const lists = new KeySet(['post', 'patch']);
 
 /**
  * `POST /runs` and `PATCH /runs/{id}`: one run, which may omit trace_id and dotted_order. A post without dotted_order
- * gets one. A patch with only an id takes the location of its run and waits up to `patchWaitMs` for the run to appear.
+ * gets one. A patch with only an id gets the location of its run; the request waits up to `patchWaitMs` for the run to
+ * appear.
  *
- * @throws INVALID_RUN, RUN_UNKNOWN and what `acceptDrafts` throws.
+ * @throws INVALID_RUN, RUN_UNKNOWN and the errors of `acceptDrafts`.
  */
 export async function acceptSingle(
   sender: Sender,
@@ -155,7 +157,7 @@ async function draftOfSingle(sender: Sender, run: ReadRun, deps: AcceptDeps): Pr
   return newDraft(sender, run, deps);
 }
 
-/** A known run keeps its key, whatever the request states about its start. */
+/** Builds the draft of a known run, which keeps its key, whatever start time the request states. */
 function draftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunLocation): RunDraft {
   if (run.traceId !== undefined && run.traceId !== location.traceId) {
     throw runlakeError('INVALID_RUN', {
@@ -168,8 +170,9 @@ function draftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunL
 }
 
 /**
- * A first post without dotted_order. A root starts its own trace; a child takes the trace that it names, or its parent's.
- * The key time is the start time. Without one it is the time in a version 7 id, so that a repeat has the same key.
+ * Builds the draft of a run's first post, without dotted_order. A root starts its own trace; a child gets the trace
+ * that the request names, or the trace of its parent. The key time is the start time. If that is absent, the key time
+ * is the time in a version 7 id, so that a repeated request has the same key.
  */
 async function newDraft(sender: Sender, { dottedOrder: _none, ...run }: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
   const { parentRunId, startedAtMicros } = run.values;
@@ -194,13 +197,13 @@ async function newDraft(sender: Sender, { dottedOrder: _none, ...run }: ReadRun,
 interface OtlpBody {
   readonly body: Buffer;
   readonly contentType: string | undefined;
-  /** The header Langsmith-Project: project of the spans that name none. */
+  /** Value of the header Langsmith-Project: name of the project for spans that name no project. */
   readonly projectName: string | undefined;
 }
 
 /**
  * `POST /otel/v1/traces`: an OTLP ExportTraceServiceRequest; each span becomes a run.
- * @throws what `readOtlp` and `acceptDrafts` throw.
+ * @throws the errors of `readOtlp` and `acceptDrafts`.
  */
 export async function acceptOtlp(
   sender: Sender,

@@ -26,8 +26,8 @@ interface ProjectDraft {
 }
 
 /**
- * Finds or creates the project of every draft, each distinct project once. A post that names none belongs to `default`.
- * A patch that names none gets the nil UUID: the sink assigns the project of its trace.
+ * Finds or creates the project of every draft, each distinct project once. A post that names no project gets the
+ * project `default`. A patch that names no project gets the nil UUID, and the sink assigns the project of its trace.
  */
 async function assignProjects(
   workspaceId: string,
@@ -124,11 +124,14 @@ export interface AcceptDeps {
   readonly projects: ProjectResolver;
   readonly runLocations: RunLocations;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'>;
-  /** Counts accepted runs, and rejected ones by error code. */
+  /** Counts accepted runs, and rejected runs by error code. */
   readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
 }
 
-/** An attachment or a feedback of the same request. If the request's events of its run are rejected, so is the companion. */
+/**
+ * An attachment or a feedback in a request. If the same request has events of its run and all of them are rejected, the
+ * companion is rejected too.
+ */
 export interface Companion {
   readonly topic: Topic;
   readonly runId: string;
@@ -169,7 +172,7 @@ export async function acceptDrafts(
     else ofTopic.push(message);
   }
   const published = [...topics].map(([topic, events]) => deps.log.publish(topic, events));
-  // Answer a failure only when no event of the request is in flight any more.
+  // A failure is reported only when no event of the request is in flight any more.
   const outcomes = await Promise.allSettled(published);
   for (const outcome of outcomes) {
     if (outcome.status !== 'rejected') continue;
@@ -185,8 +188,9 @@ export async function acceptDrafts(
 }
 
 /**
- * Adds the companions of rejected runs to `rejected`, each with the error of its run, and returns the others. A run
- * counts as accepted if any of its events was: if only the patch of a run was rejected, its companions are accepted.
+ * Adds the companions of rejected runs to `rejected`, each with the error of its run, and returns the remaining
+ * companions. A run is accepted if any of its events was accepted: if only the patch of a run was rejected, the
+ * companions of the run are accepted.
  */
 function rejectCompanionsOfRejectedRuns(
   companions: readonly Companion[],

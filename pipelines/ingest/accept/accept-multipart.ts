@@ -28,7 +28,7 @@ interface SortedParts {
 
 /**
  * `POST /runs/multipart`: runs, their large fields, feedback and attachments as parts, in any order.
- * @throws INVALID_MULTIPART or TOO_MANY_PARTS for the body as a whole, and what `acceptDrafts` throws.
+ * @throws INVALID_MULTIPART or TOO_MANY_PARTS for the body as a whole, and the errors of `acceptDrafts`.
  */
 export async function acceptMultipart(
   sender: Sender,
@@ -83,7 +83,9 @@ function* readParts(
   return { drafts, companions: [...feedback, ...attachments] };
 }
 
-/** Applies `read` to each item. An item for which it throws an error of class `caller` is rejected by name. */
+/**
+ * Applies `read` to each item. If `read` throws an error of class `caller`, the item is rejected under its display id.
+ */
 function* collect<Item, Result>(
   items: Iterable<Item>,
   rejected: Rejection[],

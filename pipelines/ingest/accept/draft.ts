@@ -4,7 +4,7 @@ import { earliestKeyTimeMicros } from '../../../infra/event-log/avro.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { formatTime } from '../run-event/times.ts';
 
-/** A post or patch that is valid in itself. Its project is still a name, or unknown. */
+/** A post or patch that was validated by itself. Its project has not been looked up yet. */
 export interface RunDraft {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
@@ -20,7 +20,7 @@ export interface RunDraft {
 
 /** A run that was rejected; the other runs of its request are not affected. */
 export interface Rejection {
-  /** Id of the run as in the request; without one, its part or position. */
+  /** Id of the run as in the request; without an id, the name of its part or its position. */
   readonly run: string;
   /** An error of class `caller`. */
   readonly error: RunlakeError;
@@ -46,7 +46,7 @@ export function inconsistent(run: string, reason: string): Rejection {
   return { run, error: runlakeError('INVALID_RUN', { run, reason }) };
 }
 
-/** The error of a request with a single run: the error of the run. */
+/** Returns the error of a request with a single run, which is the error of the run. */
 export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
   return (rejected[0] as Rejection).error;
 }
@@ -55,8 +55,9 @@ export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
 export const listedRejections = 100;
 
 /**
- * The error of a request of which nothing was accepted. If all runs have the same error code other than INVALID_RUN, it
- * is the error of the first run (413, 422); otherwise ALL_RUNS_INVALID with status 400, which lists them.
+ * Returns the error of a request of which nothing was accepted. If all runs have the same error code other than
+ * INVALID_RUN, this is the error of the first run (413, 422); otherwise it is ALL_RUNS_INVALID with status 400, which
+ * lists the errors.
  */
 export function allRejectedError(rejected: readonly Rejection[]): RunlakeError {
   const { error: first } = rejected[0] as Rejection;
@@ -80,13 +81,13 @@ export function requireRunSize(run: string, bytes: number, maxRunBytes: number):
 
 export type TimeLimits = Pick<Config, 'maxRunAgeDays'>;
 
-/** How far in the future an accepted start time may lie: clients with wrong time zones are at most this far off. */
+/** How far in the future an accepted start time may lie. Clients with wrong time zones are off by at most this much. */
 export const maxRunAheadHours = 24;
 
 /** Stock SDKs write the end of a run with milliseconds and its start with microseconds. */
 const roundingMicros = 1_000;
 
-/** Latest time that the tables can hold; the range starts in 1970 and ends in 2261. */
+/** Latest time that the tables can hold; the range starts in 1970 and ends in 2260. */
 export const latestStorableMicros = 9_180_000_000_000_000;
 
 /** Returns which time of a run is out of range or out of order, or undefined. */
@@ -94,8 +95,8 @@ export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimit
   const earliest = nowMicros - limits.maxRunAgeDays * 86_400_000_000;
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
-  // start_time decides the age of a run. Times in dotted_order may be older: some clients write them by hand, and a
-  // patch often has no other time.
+  // start_time decides the age of a run. Times in dotted_order may be older, because some clients write them by hand,
+  // and a patch often has no other time.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? earliestKeyTimeMicros : earliest;
   for (const [name, micros, from] of [
     ['start time', draft.startTimeMicros, earliestKey],

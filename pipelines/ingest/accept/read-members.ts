@@ -12,7 +12,7 @@ export type Invalid = (name: string, reason: string) => Error;
 const invalidRun: Invalid = (run, reason) => runlakeError('INVALID_RUN', { run, reason });
 
 /**
- * Reads single members as their types; returns `undefined` if a member is absent or null.
+ * Reads single members and checks their types. The methods return `undefined` if a member is absent or null.
  * @throws INVALID_RUN that names the member, or the error that `invalid` builds.
  */
 export class MemberReader<K extends string = RunKey> {
@@ -52,7 +52,7 @@ export class MemberReader<K extends string = RunKey> {
     return micros;
   }
 
-  /** The bytes of the value unchanged, if it is of one of `kinds`. */
+  /** Returns the unchanged bytes of the value, which must be of one of `kinds` if any are given. */
   json(key: K, ...kinds: JsonValue['kind'][]): Buffer | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;

@@ -39,7 +39,7 @@ const runKeys = [
 ] as const;
 export type RunKey = (typeof runKeys)[number];
 
-/** Members that may be parts of their own in a multipart body. */
+/** Members that a multipart body may contain as separate parts. */
 export const partKeys = [
   'inputs',
   'outputs',
@@ -56,14 +56,17 @@ interface RunSource {
   readonly kind: 'post' | 'patch';
   /** Name of the run in errors: its id, part or index. */
   readonly run: string;
-  /** The id outside the body, from the path or the name of a part. */
+  /** Id of the run from outside the body: from the path or the name of a part. */
   readonly idOutside?: string | undefined;
   readonly members: RunMembers;
-  /** Creates the id of a run that has none; without it, a missing id is an error. */
+  /** Creates the id of a run that has none. If this function is absent, a missing id is an error. */
   readonly newId?: (reader: MemberReader) => string;
 }
 
-/** A run as read from a request, before any lookup. Without dotted_order the caller may have to look up its location. */
+/**
+ * A run as read from a request, before any lookup. Without dotted_order the caller may have to look up the location of
+ * the run.
+ */
 export interface ReadRun {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
@@ -81,7 +84,8 @@ interface DottedOrderKey {
 }
 
 /**
- * Reads and validates one post or patch by itself: types, and ids that agree with each other and with dotted_order.
+ * Reads and validates one post or patch by itself: checks the types, and that ids agree with each other and with
+ * dotted_order.
  * @throws INVALID_RUN that names the invalid member.
  */
 export function readRun(source: RunSource): ReadRun {
@@ -173,7 +177,7 @@ export function draftOfBatch(run: ReadRun): RunDraft {
 
 const known = new KeySet(runKeys);
 
-/** The known members of the run object in `body[start, end)`; if a key is repeated, the last one counts. */
+/** Reads the known members of the run object in `body[start, end)`. If a key is repeated, the last member wins. */
 export function runMembers(body: Buffer, start: number, end: number, options: ScanOptions): RunMembers {
   const ranges = scanObject(body, start, end, known, options);
   const members: RunMembers = {};
@@ -185,8 +189,8 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
 }
 
 /**
- * Reads the run in a JSON body. A post without an id gets one. @throws RUN_TOO_LARGE before parsing, and what `readRun`
- * throws.
+ * Reads the run in a JSON body. A post without an id gets one. @throws RUN_TOO_LARGE before parsing, and the errors of
+ * `readRun`.
  */
 export function readJsonRun(
   request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
@@ -200,8 +204,8 @@ export function readJsonRun(
 }
 
 /**
- * Takes the id at the end of dotted_order, or the trace id for a root run; otherwise a new id, and a repeat creates a
- * second run.
+ * Returns the id at the end of dotted_order, or the trace id for a root run. Otherwise returns a new id, in which case
+ * a repeated request creates a second run.
  */
 function deriveRunId(reader: MemberReader): string {
   const order = parseDottedOrder(reader.text('dotted_order') ?? '');
@@ -210,7 +214,9 @@ function deriveRunId(reader: MemberReader): string {
   return rootId ?? uuidv7();
 }
 
-/** The id as given in the body, to name the run in an error; truncated, because it may be any string. */
+/**
+ * Returns the id as given in the body, to name the run in an error. The id is truncated, because it may be any string.
+ */
 export function displayId({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }

@@ -8,7 +8,7 @@ export interface RunLocation {
   readonly traceTimeMicros: number;
 }
 
-/** Finds stored runs of a workspace by id; runs that are not stored are missing. */
+/** Finds stored runs of a workspace by id; runs that are not stored are missing from the result. */
 export type LocateRuns = (
   workspaceId: string,
   runIds: readonly string[],
@@ -25,8 +25,8 @@ const rememberedRuns = 100_000;
 const pollMs = 50;
 
 /**
- * Finds the key of a run by its id: among recent posts, then in ClickHouse, waiting for the run to appear. Lookups of
- * one workspace in one turn of the event loop share a query.
+ * Finds the key of a run by its id, first among recent posts, then in ClickHouse, and waits for the run to appear.
+ * Lookups of one workspace in one turn of the event loop share a query.
  */
 export class RunLocations {
   readonly #recent = new LRUCache<string, RunLocation>({ max: rememberedRuns });

@@ -13,7 +13,7 @@ const usagePaths = [
   ['outputs', 'usage'],
 ] as const;
 
-/** Maximum size of a usage object; a larger value is not one. */
+/** Maximum size of a usage object; a larger value is ignored. */
 export const maxUsageBytes = 64 * 1024;
 
 /**
@@ -28,7 +28,7 @@ export function readUsage(values: RunValues): void {
   if (firstToken !== undefined) values.firstTokenTimeMicros = firstToken;
 }
 
-/** Adds the values of one usage object to `values`; for callers that have the object already. */
+/** Adds the values of one usage object to `values`; for callers that have already parsed the object. */
 export function assignUsage(values: RunValues, usage: Readonly<Record<string, unknown>>): void {
   assignCount(values, 'promptTokens', usage.input_tokens ?? usage.prompt_tokens);
   assignCount(values, 'completionTokens', usage.output_tokens ?? usage.completion_tokens);
@@ -98,7 +98,7 @@ function scaled(text: string, digits: number): bigint {
   return BigInt(`${whole}${part.padEnd(digits, '0')}`);
 }
 
-/** Member names of details: as sent, and as a run returns them. */
+/** Names of the details, each as clients send it and as the API returns it. */
 const detailNames = [
   ['input_token_details', 'prompt_token_details'],
   ['output_token_details', 'completion_token_details'],
@@ -134,7 +134,10 @@ function firstTokenTime(events: Uint8Array | undefined): number | undefined {
   return undefined;
 }
 
-/** The member `key` of the JSON at `start` to `end`; undefined if it is absent or too long for a name or a time. */
+/**
+ * Returns the member `key` of the JSON in `json[start, end)`; undefined if it is absent or too long for a name or a
+ * time.
+ */
 function smallMember(json: Buffer, start: number, end: number, key: string): unknown {
   const range = findPath(json, start, end, [key]);
   return range && range.end - range.start <= 64 ? parseRange(json, range.start, range.end) : undefined;

@@ -4,13 +4,15 @@
  * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided
  * by the number of organisations that hold any) is refused only if the additional quarter is used up as well.
  *
- *   1. While there is room, every request gets it: an organisation alone may use all of it. While an organisation holds
- *      more than half, its arriving bodies are read slowly. This applies backpressure before requests are refused and
- *      leaves time for others.
- *   2. Without room, an organisation that would exceed its share is refused.
- *   3. An organisation below its share gets room from the others: their arriving bodies end with OVERLOADED, largest
- *      first, starting with the organisation that holds most, while it holds more than its share.
- *   4. Bodies that have arrived are not ended, because they are processed quickly. Until then the additional quarter is used.
+ *   1. While the budget is not used up, every request gets memory, and a single organisation may use the whole budget.
+ *      While an organisation holds more than half of the budget, its arriving bodies are read slowly. This applies
+ *      backpressure before requests are refused, and leaves time for other organisations.
+ *   2. If the budget is used up, a request is refused if its organisation would exceed its share.
+ *   3. Otherwise the request gets memory from organisations above their share. Their arriving bodies end with
+ *      OVERLOADED, largest body first, starting with the organisation that holds most, until that organisation is down
+ *      to its share.
+ *   4. Bodies that have arrived completely are not ended, because they are processed quickly. The additional quarter is
+ *      used until their memory is released.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { counter, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
@@ -36,7 +38,7 @@ export class BodyShare {
   readonly #tenantId: string;
   readonly #onDisplaced: (error: Error) => void;
   bytes = 0;
-  /** True while the client is sending, and so decides how long the memory is held. */
+  /** True while the client is still sending the body and thus determines how long the memory is held. */
   isArriving = true;
   #closed = false;
 
@@ -47,7 +49,7 @@ export class BodyShare {
     this.#onDisplaced = onDisplaced;
   }
 
-  /** Reserves `bytes` more. @throws OVERLOADED */
+  /** Reserves `bytes` of additional memory. @throws OVERLOADED */
   take(bytes: number): void {
     if (this.#closed) throw overloaded();
     this.#budget.take(this, this.#tenantId, bytes);
@@ -62,7 +64,7 @@ export class BodyShare {
     if (!this.#closed) this.#budget.giveBack(this, this.#tenantId, bytes);
   }
 
-  /** Releases everything. Idempotent. */
+  /** Releases all memory of the body. Idempotent. */
   close(): void {
     this.giveBack(this.bytes);
     this.#closed = true;

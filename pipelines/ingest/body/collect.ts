@@ -4,7 +4,7 @@ import { type BodyShare, endedBodies } from './body-budget.ts';
 import { createDecoder, type Decoder, parseEncodings } from './decoders.ts';
 
 export interface CollectOptions {
-  /** The header Content-Encoding. */
+  /** Value of the header Content-Encoding. */
   readonly contentEncoding: string | undefined;
   /** Limits the bytes on the wire, and the bytes after each decoder. */
   readonly maxBytes: number;
@@ -14,7 +14,7 @@ export interface CollectOptions {
   readonly timeoutMs: number;
   /** Budget from which bytes are reserved before they are kept. */
   readonly share?: BodyShare;
-  /** When it is aborted, reading ends with its reason. */
+  /** If aborted, reading ends with the reason of the signal. */
   readonly signal?: AbortSignal;
   /** Default: {@link minProgress}. */
   readonly progress?: Progress;
@@ -32,9 +32,9 @@ const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
 /**
  * Reads the whole body of a request and decompresses it.
  *
- *   1. Keep the bytes on the wire as they arrive, so that a client that withholds the end of its body holds no more
- *      memory than it has sent. A client slower than `progress` gets BODY_TOO_SLOW. While its organisation holds much
- *      memory, reading pauses in between.
+ *   1. Keep the bytes on the wire as they arrive, so that a client that withholds the end of its body occupies no more
+ *      memory than it has sent. A client slower than `progress` gets BODY_TOO_SLOW. While the organisation holds much
+ *      memory, reading pauses after each chunk.
  *   2. When all bytes have arrived, decompress them chunk by chunk and release each chunk after decoding. From here on
  *      the duration does not depend on the client. The limit applies to every chunk, so a decompression bomb stops at
  *      the limit.
@@ -42,10 +42,11 @@ const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
  * After an error the rest of the body is read and discarded, so that the client receives the answer; the caller closes
  * the connection.
  *
- * The promise settles once. After that, the only listener left on `stream` swallows errors, and no decoder is running.
+ * The promise settles once. After it has settled, the only listener left on `stream` swallows errors, and no decoder is
+ * running.
  *
  * @throws UNSUPPORTED_ENCODING, BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_COMPRESSION (also for a stream that ends early),
- *   REQUEST_TIMEOUT; what `share` throws; the reason of `signal`; BAD_REQUEST if the client disconnected.
+ *   REQUEST_TIMEOUT; the errors of `share`; the reason of `signal`; BAD_REQUEST if the client disconnected.
  */
 export async function collectBody(stream: Readable, options: CollectOptions): Promise<Buffer> {
   const { timeoutMs, signal } = options;
@@ -77,7 +78,7 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
   }
 }
 
-/** Step 1. */
+/** Step 1 of {@link collectBody}: collects the bytes on the wire. */
 async function readWire(
   stream: Readable,
   { maxBytes, limitName, share, progress = minProgress }: CollectOptions,
@@ -128,7 +129,7 @@ async function readWire(
   });
 }
 
-/** Step 2. */
+/** Step 2 of {@link collectBody}: decompresses the bytes. */
 async function decode(
   wire: Buffer[],
   decoders: readonly Decoder[],

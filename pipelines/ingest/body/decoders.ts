@@ -7,7 +7,7 @@ export type Encoding = 'gzip' | 'deflate' | 'zstd';
 export interface DecoderOutput {
   data(chunk: Buffer): void;
   end(): void;
-  /** Called at most once, and last. */
+  /** Called at most once; no other call follows. */
   error(error: RunlakeError): void;
 }
 

@@ -5,7 +5,7 @@ import { type PartHeaders, parseParameters, readPartHeaders } from './part-heade
 /** A part of a multipart body: its headers and position. */
 export interface FormPart extends PartHeaders {
   readonly headersStart: number;
-  /** Its content is `body[start, end)`. */
+  /** The content of the part is `body[start, end)`. */
   readonly start: number;
   readonly end: number;
 }
@@ -20,8 +20,8 @@ const carriageReturn = 0x0d;
 const lineFeed = 0x0a;
 
 /**
- * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores what stands before the first
- * boundary and after the closing one. Source: RFC 7578, RFC 2046.
+ * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores text before the first boundary
+ * and after the closing boundary. Source: RFC 7578, RFC 2046.
  *
  * @throws INVALID_MULTIPART with the offset of the error, also if a name is repeated; TOO_MANY_PARTS before reading the
  *   parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
@@ -38,7 +38,7 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
       throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'the limit of one request' });
     const headersEnd = findHeadersEnd(body, headersStart);
     const start = headersEnd === headersStart ? headersStart + 2 : headersEnd + 4;
-    // The boundary of an empty part may begin with the line end of its headers.
+    // The delimiter after an empty part may begin with the line end of the part's headers.
     const found = body.indexOf(delimiter, start - 2);
     if (found < 0) throw broken(body.length, 'the body ends before the closing boundary');
     const end = Math.max(start, found);
@@ -69,7 +69,7 @@ function afterFirstDelimiter(body: Buffer, delimiter: Buffer): number {
   return at + delimiter.length;
 }
 
-/** The position after the line end at `at`; spaces and tabs may precede it. */
+/** Returns the position after the line end at `at`; spaces and tabs may precede the line end. */
 function afterLineEnd(body: Buffer, at: number): number {
   let position = at;
   while (body[position] === 0x20 || body[position] === 0x09) position++;
@@ -78,7 +78,7 @@ function afterLineEnd(body: Buffer, at: number): number {
   throw broken(position, 'a line end is expected after the boundary');
 }
 
-/** The end of the headers that begin at `start`, before the empty line. */
+/** Returns the end of the headers that begin at `start`, before the empty line. */
 function findHeadersEnd(body: Buffer, start: number): number {
   if (body[start] === carriageReturn && body[start + 1] === lineFeed) return start;
   const head = body.subarray(start, start + maxHeaderBytes + endOfHeaders.length);

@@ -3,7 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 export interface PartHeaders {
   readonly name: string;
-  /** In lower case, with the type's own parameters; empty if the part has no Content-Type. */
+  /** In lower case, with the parameters of the type except `length`; empty if the part has no Content-Type. */
   readonly contentType: string;
   readonly filename: string | undefined;
 }
@@ -11,7 +11,7 @@ export interface PartHeaders {
 const maxHeaders = 16;
 const maxNameCharacters = 1_024;
 
-/** The form that stock SDKs write: matches name, type and length at once, for nearly every part. */
+/** Matches name, type and length at once in the form that stock SDKs write, which nearly every part has. */
 const stockPattern =
   /^Content-Disposition: form-data; name="([ !#$&-[\]-~]+)"\r\nContent-Type: ([ -:<-~]+)(?:; ?length=(\d{1,15}))?(?:\r\nContent-Length: (\d{1,15}))?$/i;
 
@@ -20,8 +20,9 @@ const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
 const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
 
 /**
- * Reads the headers of a part at `start` to `end`, without the empty line that ends them. If they state the length of
- * the content, it must equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the SDKs.
+ * Reads the headers of a part, `body[start, end)`, without the empty line that ends them. If they state the length of
+ * the content, this length must equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the
+ * SDKs.
  *
  * @throws INVALID_MULTIPART
  */

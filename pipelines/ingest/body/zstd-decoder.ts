@@ -6,7 +6,7 @@ const maxWindowBytes = 8 * 1024 * 1024;
 /** Maximum size of a frame header. A complete frame may be shorter. */
 const maxHeaderBytes = 18;
 
-/** Maximum input and output of one call, which bound its time: a block yields at most 128 KiB. */
+/** Maximum input and output of one call. They bound the duration of the call. A block yields at most 128 KiB. */
 const maxInputBytes = 16 * 1024;
 const maxOutputBytes = 128 * 1024;
 
@@ -24,7 +24,7 @@ interface LibZstd {
 }
 
 const memoryAllocationError = 64;
-/** Reasons that help a client; every other error of libzstd means damage. Source: zstd_errors.h. */
+/** Reasons that help a client, by error code of libzstd; every other code means damaged data. Source: zstd_errors.h. */
 const errorReasons = new Map([
   [22, 'its checksum is wrong'],
   [32, 'it needs a dictionary'],
@@ -34,7 +34,10 @@ const errorReasons = new Map([
 class Instance {
   readonly lib: LibZstd;
   openContexts = 0;
-  /** Address of ZSTD_inBuffer and ZSTD_outBuffer, each a pointer, a size and a position, and of the bytes after them. */
+  /**
+   * Address of ZSTD_inBuffer and ZSTD_outBuffer (each a pointer, a size and a position), which the input and output
+   * bytes follow.
+   */
   readonly #input: number;
 
   constructor(lib: LibZstd) {
@@ -61,7 +64,7 @@ class Instance {
   }
 }
 
-/** The types of Node 20 do not declare it. */
+/** The types of Node 20 do not declare `WebAssembly`. */
 declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
 };
@@ -76,7 +79,10 @@ export async function loadZstd(): Promise<void> {
   module = await compiled;
 }
 
-/** The streaming API of `zstddec` ignores errors and never frees the memory of a failed stream; this uses its exports. */
+/**
+ * The streaming API of `zstddec` ignores errors and never frees the memory of a failed stream, so this module uses the
+ * exports of its WebAssembly module directly.
+ */
 async function compile(): Promise<object> {
   const { ZSTDDecoder } = await import('zstddec/stream');
   return new Promise((resolve, reject) => {
@@ -97,8 +103,8 @@ function openInstance(): Instance {
 }
 
 /**
- * Decodes consecutive Zstandard frames in steps. Memory is bounded by the window of a frame, work by input and output.
- * Close it after use.
+ * Decodes consecutive Zstandard frames in steps. Memory is bounded by the window of a frame, and work is bounded by the
+ * size of input and output. Call `close` after use.
  */
 export class ZstdDecoder {
   readonly #input: Buffer[] = [];
@@ -113,7 +119,7 @@ export class ZstdDecoder {
   }
 
   /**
-   * Makes one step and returns its output, possibly empty; returns `undefined` if it needs more input.
+   * Makes one step and returns its output, possibly empty; returns `undefined` if the decoder needs more input.
    * @throws INVALID_COMPRESSION, OVERLOADED
    */
   next(): Buffer | undefined {
@@ -130,7 +136,7 @@ export class ZstdDecoder {
     return output;
   }
 
-  /** Ends the input. @throws INVALID_COMPRESSION if it did not end with a complete frame, or was empty. */
+  /** Ends the input. @throws INVALID_COMPRESSION if the input does not end with a complete frame, or is empty. */
   finish(): void {
     if (this.#isInFrame || this.#input.length > 0) throw corrupt('the stream ends early');
     if (this.#frames === 0) throw corrupt('the stream is empty');
@@ -152,7 +158,10 @@ export class ZstdDecoder {
     return instance;
   }
 
-  /** Checks the window of the next frame, which the library would reserve; returns false if the header is incomplete. */
+  /**
+   * Checks the window of the next frame, because the library reserves that much memory. Returns false if the header is
+   * incomplete.
+   */
   #beginFrame(): boolean {
     const starts = this.#input.slice(0, maxHeaderBytes).map((chunk) => chunk.subarray(0, maxHeaderBytes));
     const windowBytes = readWindowBytes(Buffer.concat(starts));

@@ -11,12 +11,12 @@ const maxWaitingBytes = 1024 * 1024;
 /**
  * A Zstandard decoder for one stage of a body's decoding.
  *
- * Invariant: at most one time slice is running or scheduled, and only it uses the decoder. The first one is scheduled when
- * the library is loaded.
+ * Invariant: at most one time slice is running or scheduled, and only it uses the decoder. The first time slice is
+ * scheduled when the library is loaded.
  *   1. `write` and `end` store the input and schedule a time slice unless one is scheduled.
  *   2. A time slice decodes step by step until its time is over, the input is used up, or the stream was destroyed.
- *   3. When its time is over it schedules the next one. When the input is used up it calls the drain callback or, after
- *      `end`, finishes.
+ *   3. If its time is over, it schedules the next time slice. If the input is used up, it calls the drain callback or,
+ *      after `end`, finishes.
  */
 export class ZstdStream implements Decoder {
   readonly #decoder = new ZstdDecoder();

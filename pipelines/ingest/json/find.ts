@@ -4,9 +4,9 @@ import { skipColon, skipString, skipValue } from './skip.ts';
 import { textOfString } from './text.ts';
 
 /**
- * Finds the value at `path` in the validated JSON at `start` to `end`. The path leads through objects only. If a key is
- * repeated, the last member counts, as in `JSON.parse`. Returns `undefined` if the path does not exist. Skips values
- * off the path.
+ * Finds the value at `path` in the validated JSON text `bytes[start, end)`. Every value on the path except the last
+ * must be an object. If a key is repeated, the last member wins, as in `JSON.parse`. Returns `undefined` if the path
+ * does not exist. Skips values that are not on the path.
  */
 export function findPath(bytes: Buffer, start: number, end: number, path: readonly string[]): JsonRange | undefined {
   let from = skipSpace(bytes, start, end);
@@ -21,7 +21,7 @@ export function findPath(bytes: Buffer, start: number, end: number, path: readon
   return { kind: classifyByte(bytes[from]!), start: from, end: to };
 }
 
-/** The index of the value of `key` in the object at `from`; -1 if it has none. */
+/** Returns the index of the value of `key` in the object at `from`; -1 if the object has no such key. */
 function findMember(bytes: Buffer, from: number, end: number, key: string): number {
   let found = -1;
   let index = skipSpace(bytes, from + 1, end);
@@ -36,7 +36,7 @@ function findMember(bytes: Buffer, from: number, end: number, key: string): numb
   return found;
 }
 
-/** Whether the string at `start` to `end`, including its quotes, equals `key`. */
+/** Whether the string in `bytes[start, end)`, which includes its quotes, equals `key`. */
 function isKey(bytes: Buffer, start: number, end: number, key: string): boolean {
   const length = end - start - 2;
   // Escapes and UTF-8 never use fewer bytes than the text has UTF-16 units.

@@ -20,7 +20,10 @@ export class KeySet<K extends string = string> {
     }
   }
 
-  /** The position in {@link keys} of the key at `start` to `end`, without its quotes; -1 if it is not in the set. */
+  /**
+   * Returns the position in {@link keys} of the key in `bytes[start, end)`, without its quotes; -1 if it is not in the
+   * set.
+   */
   find(bytes: Buffer, start: number, end: number): number {
     const positions = this.#byLength.get(end - start);
     if (positions !== undefined) {

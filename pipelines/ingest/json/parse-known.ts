@@ -4,19 +4,19 @@ import { skipColon, skipString, skipValue } from './skip.ts';
 import { textOfString } from './text.ts';
 
 export interface KnownLimits {
-  /** Values nested deeper are read as null. */
+  /** Maximum nesting; values that are nested deeper are read as null. */
   readonly maxDepth: number;
   /** Called for each member of an object with the number of members so far; may throw to limit them. */
   readonly onMember: (count: number) => void;
 }
 
-/** Integers that a double may round: 16 to 20 digits, the maximum of 64 bits. */
+/** Integers that a double may round: 16 to 20 digits. No 64-bit integer has more than 20 digits. */
 const longInteger = /^-?\d{16,20}$/;
 
 /**
- * Parses the validated JSON at `start` to `end`. Skips the members whose keys are not in `keys`, so that the cost is
- * bounded by the length of the text, whatever its keys. Otherwise like `JSON.parse`, except that integers of 16 to 20
- * digits become bigints.
+ * Parses the validated JSON text `bytes[start, end)`. Skips members whose keys are not in `keys`, so that the cost is
+ * bounded by the length of the text, whatever keys it contains. The result is otherwise that of `JSON.parse`, except
+ * that integers of 16 to 20 digits become bigints.
  */
 export function parseKnown(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits): unknown {
   return new KnownReader(bytes, start, end, keys, limits).value(0);

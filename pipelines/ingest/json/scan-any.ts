@@ -1,10 +1,13 @@
 import type { ScanOrigin } from './scan-origin.ts';
 import { scanString } from './scan-string.ts';
 
-/** Kind of container at each open level: 1 for an object. Shared between scans: a scan is synchronous and never nested. */
+/**
+ * Kind of container at each open level: 1 for an object. All scans share this array, because a scan is synchronous and
+ * never nested.
+ */
 let levels = new Uint8Array(1_024);
 
-/** The first index from `from` on that is not white space; `end` if all are. */
+/** Returns the index of the first byte from `from` on that is not white space; `end` if there is none. */
 export function skipSpace(bytes: Uint8Array, from: number, end: number): number {
   let index = from;
   while (index < end) {
@@ -16,8 +19,8 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
 }
 
 /**
- * Validates the JSON value that begins at `from`, at nesting depth `depth`; returns the index after it. Iterative: each
- * nesting level costs one byte.
+ * Validates the JSON value that begins at `from`, at nesting depth `depth`; returns the index after it. The scan is
+ * iterative and needs one byte for each nesting level.
  *
  * @throws INVALID_JSON with the offset and the reason, TOO_DEEP.
  */

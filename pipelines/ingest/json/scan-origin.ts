@@ -11,7 +11,8 @@ export interface ScanOptions {
   /** The value of that setting, if it differs from `maxDepth`. */
   readonly limitDepth?: number | undefined;
   /**
-   * Called for each comma, object and array, which counts the values below the outermost one. What it throws ends the scan.
+   * Its `add` is called for each comma, object and array, and so counts the values below the outermost one. An error
+   * that it throws ends the scan.
    */
   readonly values?: { add(): void } | undefined;
 }
@@ -43,7 +44,7 @@ export class ScanOrigin {
     }
   }
 
-  /** The memory behind `bytes` in words of four bytes; created on first use. */
+  /** The memory behind `bytes` as words of four bytes; created on first use. */
   get words(): Int32Array {
     this.#words ??= new Int32Array(this.bytes.buffer, 0, this.bytes.buffer.byteLength >>> 2);
     return this.#words;
@@ -72,8 +73,9 @@ function nameByte(byte: number): string {
 }
 
 /**
- * The index of the first byte of the first ill-formed sequence between `start` and `end`; `end` if there is none.
- * Slow and exact; call it only after `isUtf8` returned false. Source: the Unicode standard, table of well-formed sequences.
+ * Returns the index of the first byte of the first ill-formed sequence between `start` and `end`; `end` if there is
+ * none. The search is exact but slow, so call it only after `isUtf8` has returned false. Source: the Unicode standard,
+ * table of well-formed sequences.
  */
 export function invalidUtf8Offset(bytes: Uint8Array, start: number, end: number): number {
   let index = start;

@@ -16,7 +16,7 @@ escapeKind[0x75] = 2;
 const isHex = new Uint8Array(256);
 for (const byte of Buffer.from('0123456789abcdefABCDEF')) isHex[byte] = 1;
 
-/** Number of plain bytes to read one by one before reading words: most strings are shorter. */
+/** Number of plain bytes to read one by one before reading words, because most strings are shorter. */
 const shortBytes = 24;
 
 /**

@@ -37,8 +37,8 @@ export function scanValue(bytes: Buffer, start: number, end: number, options: Sc
 }
 
 /**
- * Like {@link scanValue}, but calls `onValue` for each child of the outermost object or array during the scan. Later
- * text may still be invalid then.
+ * Like {@link scanValue}, but calls `onValue` for each child of the outermost object or array during the scan. At the
+ * time of a call, later text may still be invalid.
  */
 export function scanJson(
   bytes: Buffer,
@@ -66,7 +66,7 @@ export function scanJson(
 /**
  * Like {@link scanValue}, but requires an object and returns the ranges of the members named in `keys`, each at the
  * position of its key in `keys`. Validates other members without allocating strings for their keys. If a key is
- * repeated, the last member counts.
+ * repeated, the last member wins.
  *
  * @throws INVALID_UTF8 and INVALID_JSON (also if the value is not an object) with the offset from `start`, TOO_DEEP.
  */
@@ -123,7 +123,7 @@ export function classifyByte(byte: number): JsonKind {
   }
 }
 
-/** The index of `bracket`, which must be the first byte of the text after white space. @throws INVALID_JSON */
+/** Returns the index of `bracket`, which must be the first byte of the text after white space. @throws INVALID_JSON */
 export function requireOpening(origin: ScanOrigin, bracket: number, expected: string): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
   if (first >= origin.end || origin.bytes[first] !== bracket) origin.unexpected(first, expected);

@@ -3,10 +3,13 @@ import { skipSpace } from './scan-any.ts';
 const quote = 0x22;
 const backslash = 0x5c;
 
-/** Number of bytes of a string to read one by one before the native search, whose call costs as much as about 50 bytes. */
+/**
+ * Number of bytes of a string to read one by one before the native search. Calling the search costs as much as reading
+ * about 50 bytes.
+ */
 const shortBytes = 64;
 
-/** The index after the string whose opening quote is at `from`, in validated JSON. */
+/** Returns the index after the string whose opening quote is at `from`, in validated JSON. */
 export function skipString(bytes: Buffer, from: number): number {
   let index = from + 1;
   for (;;) {
@@ -23,8 +26,8 @@ export function skipString(bytes: Buffer, from: number): number {
 }
 
 /**
- * The first quote from `index` on, or the end. A quote at `index` itself is not escaped, because the caller skips whole
- * escapes.
+ * Returns the index of the first quote from `index` on, or the end of `bytes`. A quote at `index` itself is not
+ * escaped, because the caller skips whole escapes.
  */
 function nextQuote(bytes: Buffer, index: number): number {
   const found = bytes.indexOf(quote, index);
@@ -38,7 +41,7 @@ function isEscaped(bytes: Buffer, index: number, from: number): boolean {
   return ((index - before) & 1) === 1;
 }
 
-/** The index after the value that begins at `from`, in validated JSON that ends at `end`. */
+/** Returns the index after the value that begins at `from`, in validated JSON that ends at `end`. */
 export function skipValue(bytes: Buffer, from: number, end: number): number {
   const first = bytes[from]!;
   if (first === quote) return skipString(bytes, from);
@@ -69,7 +72,7 @@ function skipScalar(bytes: Buffer, from: number, end: number): number {
   return index;
 }
 
-/** The index of the value after the key that ends at `keyEnd`, in validated JSON. */
+/** Returns the index of the value after the key that ends at `keyEnd`, in validated JSON. */
 export function skipColon(bytes: Buffer, keyEnd: number, end: number): number {
   return skipSpace(bytes, skipSpace(bytes, keyEnd, end) + 1, end);
 }

@@ -7,7 +7,7 @@ export type ValueKind = 'absent' | 'string' | 'bool' | 'int' | 'double' | 'array
 
 /**
  * The kind of an AnyValue, with the range or the value of its content. If a message sets several fields of the oneof,
- * the last one counts. Source: opentelemetry/proto/common/v1/common.proto.
+ * the last one wins. Source: opentelemetry/proto/common/v1/common.proto.
  */
 export interface ValueHead {
   kind: ValueKind;
@@ -69,7 +69,8 @@ function delimited(reader: ProtobufReader, kind: ValueKind): void {
 
 /**
  * Writes an AnyValue as JSON: integers with all their digits, NaN and infinities as strings, bytes in base64, absent
- * values as null. `depth` is the number of levels above; a value nested deeper than the limit rejects the span.
+ * values as null. `depth` is the number of levels above the value. If a value is nested deeper than the limit, the span
+ * is rejected.
  */
 export function writeValue(context: SpanContext, start: number, end: number, depth = 0): void {
   const { reader, out } = context;
@@ -102,7 +103,7 @@ export function writeValue(context: SpanContext, start: number, end: number, dep
   }
 }
 
-/** Like {@link writeValue}, but writes a text that is a JSON object or array as that JSON. */
+/** Like {@link writeValue}, but writes text that contains a JSON object or array as this JSON. */
 export function writeUnwrapped(context: SpanContext, start: number, end: number): void {
   const { source } = context.reader;
   const value = readHead(context.reader, start, end);

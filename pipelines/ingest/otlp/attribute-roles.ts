@@ -258,17 +258,20 @@ function isDigit(code: number): boolean {
 
 /** The name of an attribute and its role. */
 export interface AttributeName {
-  /** Latin-1, which is exact for every known name and differs if the bytes differ. */
+  /** Name in Latin-1. This is exact for every known name, and two names are equal only if their bytes are equal. */
   readonly text: string;
   readonly role: AttributeRole;
 }
 
 const slots = 4096;
 const maxCachedBytes = 64;
-/** Cache of recent names by hash: spans repeat a few dozen names, and other names only replace each other. */
+/**
+ * Cache of recent names by hash. Spans repeat a few dozen names, and a name with the same slot only replaces another in
+ * the cache.
+ */
 const recent: Array<AttributeName | undefined> = new Array(slots).fill(undefined);
 
-/** The name in `source[start, end)`; does not allocate a string if the name is cached. */
+/** Returns the name in `source[start, end)`; does not allocate a string if the name is cached. */
 export function attributeName(source: Buffer, start: number, end: number): AttributeName {
   const length = end - start;
   if (length > maxCachedBytes) return internName(source, start, end);

@@ -2,12 +2,12 @@ import type { OtlpDraft } from './map-span.ts';
 import { overrideKey } from './span-context.ts';
 
 /**
- * Completes the drafts of one request with what its spans state about each other. Time and project of a trace come from
- * its root span if that is in the request, otherwise from its earliest span and from the first span that names a
- * project. A parent span that sets its own run id is resolved to that id.
+ * Completes the drafts of one request with data of other spans in the request. The time and the project of a trace come
+ * from its root span if the request contains it; otherwise the time comes from the earliest span, and the project from
+ * the first span that names one. A parent span that sets its own run id is resolved to that id.
  *
- * Another split of the spans over requests does no harm: this changes no run id or trace id, and the sink keeps the
- * location that the first event of a trace decides.
+ * The drafts may depend on how spans are split over requests. This does no harm, because run ids and trace ids do not
+ * change, and the sink keeps the location that the first event of a trace determines.
  */
 export function completeDrafts(
   mapped: ReadonlyArray<{ readonly draft: OtlpDraft; readonly isParentDerived: boolean }>,

@@ -11,7 +11,7 @@ import { valueDepth } from './span-context.ts';
 /** An OTLP/JSON request converted to protobuf, so that one reader maps both encodings. */
 export interface TranscodedRequest {
   readonly body: Buffer;
-  /** Reasons of the spans that could not be converted, by index among all spans; each is an empty message in `body`. */
+  /** Why spans could not be converted, by index among all spans. Each of these spans is an empty message in `body`. */
   readonly refused: ReadonlyMap<number, string>;
 }
 
@@ -111,7 +111,7 @@ function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject,
   if (flags !== 0) writer.fixed32(0x85, flags);
 }
 
-/** The messages in a list of a span; an element that is not an object rejects the span. */
+/** Returns the messages in a list of a span. If an element is not an object, the span is rejected. */
 function nested(fields: JsonFields, span: JsonObject, name: string): JsonObject[] {
   const list = fields.list(span, name);
   requireCapacity(list.length - 1);

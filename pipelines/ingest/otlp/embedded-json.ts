@@ -6,8 +6,8 @@ const openBrace = 0x7b;
 const openBracket = 0x5b;
 
 /**
- * The kind of JSON in a string of the request: a complete object or array, nested at most `maxDepth` deep; otherwise
- * undefined.
+ * Returns the kind of JSON in a string of the request if it is a complete object or array, nested at most `maxDepth`
+ * deep; otherwise undefined.
  */
 export function embeddedJson(
   source: Buffer,
@@ -32,8 +32,8 @@ export function embeddedJson(
 const maxMembers = 10_000;
 
 /**
- * The ranges of the members of a JSON object in a string; if a name is repeated, the last one counts. Returns undefined
- * if the string is not an object or has more than {@link maxMembers}.
+ * Finds the ranges of the members of a JSON object in a string. If a name is repeated, the last member wins. Returns
+ * undefined if the string is not an object or has more than {@link maxMembers}.
  */
 export function embeddedMembers(
   source: Buffer,

@@ -9,9 +9,10 @@ const statusError = 2;
 /**
  * Writes the run's error as a JSON string; returns undefined if the span did not fail.
  *
- * A span failed if its status is ERROR, or if it recorded an exception and its status is not OK. The text is the last
- * exception with its stack trace, else the status message, else `Error`. Spans of the LangSmith SDK differ: the SDK
- * sets OK before the outcome is known, and its exception message is the complete error, with the SDK's own stack trace.
+ * A span failed if its status is ERROR, or if it recorded an exception and its status is not OK. The text is the
+ * message of the last exception, otherwise the status message, the exception type or `Error`; the stack trace of the
+ * exception follows. Spans of the LangSmith SDK differ: the SDK sets OK before the outcome is known, and its exception
+ * message is the complete error, with the SDK's own stack trace.
  */
 export function writeFailure(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   const { span, out } = context;

@@ -46,7 +46,7 @@ class SpanFinder {
   readonly #resourceCount: PartLimit;
   readonly #scopeCount: PartLimit;
   readonly #spanCount: PartLimit;
-  /** The first field of a wrong type; reported only after the whole JSON proved valid. */
+  /** The first field of a wrong type. It is reported only after the whole JSON has been validated. */
   #misfit: string | undefined;
   /** End of the value that was read last. */
   #end = 0;
@@ -114,8 +114,8 @@ class SpanFinder {
   }
 
   /**
-   * Reads an object with one single message and one list of messages. If a name is repeated, the last one counts. Of
-   * the two forms of a name, the camelCase one counts unless it is null.
+   * Reads an object with one single message and one list of messages. If a name is repeated, the last member wins. If
+   * both forms of a name occur, the camelCase form wins unless it is null.
    */
   *#message<T>(
     first: number,
@@ -134,7 +134,7 @@ class SpanFinder {
       requireMemberLimit(members, this.#maxParts);
       this.#ownValues.reset();
       const { keyStart, keyEnd, at } = cursor;
-      // A longer key matches none of the names, unless it is written with escapes.
+      // A longer key matches no name, unless it is written with escapes; such a key is ignored.
       const key = keyEnd - keyStart > 100 ? '' : textOfString(origin.bytes, keyStart, keyEnd);
       if (key === listName) list = yield* this.#list(at, depth + 1, fields);
       else if (key === protoListName) protoList = yield* this.#list(at, depth + 1, fields);

@@ -10,19 +10,19 @@ import { findAttribute, type SpanEvent } from './span-events.ts';
 
 /** Sources of the inputs or outputs of a run, most specific first. */
 interface Side {
-  /** The member for a value that is not an object. */
+  /** Name of the member that holds a value that is not an object. */
   readonly key: 'input' | 'output';
   /** Attribute that is a list of messages. */
   readonly messages: RoleName;
   /** Families of attributes that flatten a list of messages into names. */
   readonly messageParts: readonly RoleName[];
-  /** Attributes that are the complete inputs or outputs. */
+  /** Attributes that contain the complete inputs or outputs. */
   readonly whole: readonly RoleName[];
   /** The attribute of `whole` in which OpenInference duplicates messages and documents. */
   readonly repeated: RoleName;
   readonly mimeType: RoleName;
   readonly fromEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;
-  /** Events that carry the complete inputs or outputs, with the attribute that does. */
+  /** Events that carry the complete inputs or outputs, each with the attribute that contains them. */
   readonly contentEvents: ReadonlyArray<readonly [event: string, attribute: string]>;
 }
 
@@ -56,12 +56,12 @@ const outputSide: Side = {
 
 const documentNames: Rename = { key: new Map([['content', 'page_content']]), json: new Set(['metadata']) };
 
-/** The run's inputs as a JSON object; undefined if the span has none. */
+/** Writes the run's inputs as a JSON object; returns undefined if the span has none. */
 export function writeInputs(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   return writeSide(context, inputSide, events);
 }
 
-/** The run's outputs as a JSON object; undefined if the span has none. */
+/** Writes the run's outputs as a JSON object; returns undefined if the span has none. */
 export function writeOutputs(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   return writeSide(context, outputSide, events);
 }
@@ -75,9 +75,9 @@ function writeSide(context: SpanContext, side: Side, events: readonly SpanEvent[
 }
 
 /**
- * Writes `{"messages":[…]}`, with the span's documents and instructions, and with the complete value unless it only
- * repeats them, as `input.value` and `output.value` of OpenInference do. Embedding vectors are outputs unless
- * `output.value` contains them.
+ * Writes `{"messages":[…]}`, with the span's documents and instructions. The complete value is added too, except
+ * `input.value` and `output.value` of OpenInference, which only repeat the messages and documents. Embedding vectors
+ * are added to the outputs, unless the span has `output.value`, which contains them.
  */
 function writeMessages(context: SpanContext, side: Side): boolean {
   const { span, out } = context;
@@ -140,8 +140,8 @@ function findWhole({ span }: SpanContext, side: Side): number {
 }
 
 /**
- * Writes the attribute that is the complete inputs or outputs: an object unchanged, any other value as the member
- * `input` or `output`.
+ * Writes the attribute that contains the complete inputs or outputs. An object is written unchanged, any other value as
+ * the member `input` or `output`.
  */
 function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   const { span } = context;

@@ -2,9 +2,9 @@
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
- * Reads fields of OTLP/JSON messages: names in camelCase or as in the .proto file, null as absent, 64-bit integers as
- * strings or numbers, ids in hex. Keeps the first error in `reason`. Source: OTLP specification, "JSON Protobuf
- * Encoding".
+ * Reads fields of OTLP/JSON messages. Names are in camelCase or as in the .proto file, null means absent, 64-bit
+ * integers are strings or numbers, and ids are in hex. `reason` keeps the first error. Source: OTLP specification,
+ * "JSON Protobuf Encoding".
  */
 export class JsonFields {
   reason: string | undefined;

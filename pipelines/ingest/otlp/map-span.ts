@@ -25,8 +25,8 @@ export interface OtlpDraft extends RunDraft {
 export type MappedSpan = { readonly draft: OtlpDraft; readonly isParentDerived: boolean } | { readonly reason: string };
 
 /**
- * Maps the span in the context. Every attribute ends in exactly one place: a field of the run, or its metadata.
- * The JSON of the draft consists of views of the context's text. @throws INVALID_PROTOBUF
+ * Maps the span in the context. Every attribute is stored in exactly one place: a field of the run, or the metadata of
+ * the run. The JSON of the draft consists of views of the context's text. @throws INVALID_PROTOBUF
  */
 export function mapSpan(context: SpanContext, shared: SharedMetadata, index: number): MappedSpan {
   const identity = readIdentity(context);
@@ -71,7 +71,10 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   return { draft, isParentDerived };
 }
 
-/** Reads tokens, costs and the time of the first token: from the usage that was just written, else as for other runs. */
+/**
+ * Reads tokens, costs and the time of the first token, from the usage that was just written if there is any, otherwise
+ * as for other runs.
+ */
 function readTokens(context: SpanContext, values: RunValues, events: readonly SpanEvent[]): void {
   if (context.usage === undefined) {
     readUsage(values);
@@ -100,7 +103,7 @@ function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boo
     span.take(runtime);
   }
   out.ascii(out.position === start + 1 ? '"metadata":' : ',"metadata":');
-  // Metadata comes after the other fields, because it contains the attributes that none of them took.
+  // Metadata comes after the other fields, because it contains the attributes that no other field took.
   writeMetadata(context, shared);
   writeOtel(context, hasOwnIds);
   out.byte(0x7d);

@@ -11,15 +11,15 @@ const messageRoles: ReadonlyMap<string, string> = new Map([
   ['gen_ai.tool.message', 'tool'],
 ]);
 
-/** Attributes of message events that do not belong to the message. */
+/** Attributes of message events that are not part of the message. */
 const ignored: ReadonlySet<string> = new Set(['gen_ai.system', 'gen_ai.provider.name']);
 const messageNames: Rename = { key: new Map(), json: new Set(['message', 'tool_calls']) };
 const toolMessageNames: Rename = { ...messageNames, key: new Map([['id', 'tool_call_id']]) };
 
 /**
- * Writes the messages of span events as `{"messages":[…]}`; returns false if there are none.
- * All of them are input of the model, earlier turns of the assistant included; its output is in `gen_ai.choice`.
- * Source: GenAI semantic conventions up to 1.36, events.
+ * Writes the messages of span events as `{"messages":[…]}`; returns false if there are none. All these messages are
+ * input of the model, including earlier turns of the assistant; the output of the model is in `gen_ai.choice`. Source:
+ * GenAI semantic conventions up to 1.36, events.
  */
 export function writeMessageEvents(context: SpanContext, events: readonly SpanEvent[]): boolean {
   return writeAll(context, events, 'messages', (name) => messageRoles.has(name));

@@ -8,7 +8,7 @@ import { writeUsage } from './usage-metadata.ts';
 /**
  * Writes the run's metadata as a JSON object with unique keys, in this order: attributes named as metadata, attributes
  * that a convention renames, all attributes that no other field took, then scope and resource. If a key is repeated,
- * the first one counts.
+ * the first value wins.
  */
 export function writeMetadata(context: SpanContext, shared: SharedMetadata): void {
   const { out } = context;
@@ -51,7 +51,10 @@ function writeRenamed(context: SpanContext, start: number): void {
   }
 }
 
-/** Writes the model that answered, else the requested one; prices are looked up by it. */
+/**
+ * Writes the name of the model, by which prices are looked up: the name that OpenInference states, otherwise the model
+ * that answered, otherwise the requested model.
+ */
 function writeModelName(context: SpanContext, start: number): void {
   const { span } = context;
   const own = span.find('modelName') >= 0 ? span.find('modelName') : span.find('embeddingModelName');

@@ -7,8 +7,8 @@ import type { SpanContext } from './span-context.ts';
 const spanKinds = ['', '', 'server', 'client', 'producer', 'consumer'];
 
 /**
- * Writes the member `otel`, the fields of a span that runs do not have: kind, trace state, links, what its SDK dropped,
- * and the OTel ids if the run has others. Writes nothing if the span has none of them.
+ * Writes the member `otel` with the fields of a span that runs do not have: kind, trace state, links, counts of dropped
+ * details, and the OTel ids if the run has other ids. Writes nothing if the span has none of these fields.
  */
 export function writeOtel(context: SpanContext, hasOwnIds: boolean): void {
   const { out, span } = context;

@@ -32,7 +32,10 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
   return protobuf(writer);
 }
 
-/** Builds the google.rpc.Status of a failed request, in the encoding of the request; in JSON if that is unknown. */
+/**
+ * Builds the google.rpc.Status of a failed request, in the encoding of the request, or in JSON if that encoding is
+ * unknown.
+ */
 export function otlpFailure(contentType: string | undefined, message: string): OtlpAnswer {
   if (parseEncoding(contentType) !== 'protobuf') return json({ message });
   const writer = new ProtobufWriter();

@@ -1,18 +1,27 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
-/** Maximum attributes, events and links of a request, for each part that a request may have. */
+/** Maximum number of attributes, events and links of a request, per part that the request may have. */
 const detailsPerPart = 50;
-/** Maximum JSON values of a request, for each part that it may have; an attribute of a span is four values. */
+/**
+ * Maximum number of JSON values of a request, per part that the request may have; an attribute of a span is four
+ * values.
+ */
 const valuesPerPart = 100;
-/** Members that every JSON object may have; the messages of OTLP have twenty fields. */
+/** Number of members that any JSON object may have; the messages of OTLP have twenty fields. */
 const minMembers = 1_000;
-/** Attributes, events and links that every request may have, however few parts it may have. */
+/**
+ * Number of attributes, events and links, and of JSON values, that any request may have, however few parts it may have.
+ */
 const minDetails = 100_000;
 
-/** Maximum JSON values of one span, resource or scope, because reading one is not interrupted. */
+/**
+ * Maximum number of JSON values of one span, resource or scope. The limit exists because reading one of them is not
+ * interrupted.
+ */
 const maxValuesOfOne = 1_000_000;
 /**
- * Maximum attributes, events or links of one span, resource or scope, and maximum attributes of one event or key-value list.
+ * Maximum number of attributes, events or links of one span, resource or scope, and of attributes of one event or
+ * key-value list.
  */
 const maxDetailsOfOne = 100_000;
 
@@ -45,7 +54,8 @@ export function partLimit(maxParts: number): PartLimit {
 }
 
 /**
- * Limits attributes, events and links. They count each time they are read, because the limit bounds work, not only content.
+ * Limits attributes, events and links. Each is counted every time it is read, because the limit bounds work, not only
+ * content.
  */
 export function detailLimit(maxParts: number): PartLimit {
   return perPart('attributes, events and links', maxParts, detailsPerPart);
@@ -61,7 +71,7 @@ export function ownValueLimit(): PartLimit {
   return new PartLimit(maxValuesOfOne, 'JSON values of one span, resource or scope');
 }
 
-/** Limits the members of one JSON object, unknown ones included. @throws TOO_MANY_PARTS if `count` is too high. */
+/** Limits the members of one JSON object, including unknown members. @throws TOO_MANY_PARTS if `count` is too high. */
 export function requireMemberLimit(count: number, maxParts: number): void {
   if (count <= minMembers || count <= maxParts) return;
   const limitParts = Math.max(minMembers, maxParts);

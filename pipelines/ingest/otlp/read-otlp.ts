@@ -16,7 +16,7 @@ export interface OtlpRequest {
   readonly contentType: string | undefined;
   /** Maximum nesting of attribute values. */
   readonly maxDepth: number;
-  /** Maximum number of spans, scopes and resources, each; the limits on their content derive from it. */
+  /** Maximum number of spans, of scopes and of resources; the limits on their content derive from it. */
   readonly maxParts: number;
 }
 

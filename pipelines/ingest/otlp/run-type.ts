@@ -5,7 +5,7 @@ import type { SpanContext } from './span-context.ts';
 
 const own = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
 
-/** Attributes that decide the run type, most specific first, with the meaning of their values (in lower case). */
+/** Attributes that decide the run type, most specific first, each with the run types for its values (in lower case). */
 const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; otherwise?: RunType }> = [
   { role: 'runType', types: toMap(own) },
   {

@@ -4,19 +4,19 @@ import type { SpanContext } from './span-context.ts';
 
 /** Metadata that all spans of one scope share, encoded once: attributes of the scope and of the resource. */
 export interface SharedMetadata {
-  /** In Latin-1, like attribute names; in the order of `members`. */
+  /** Keys in Latin-1, like attribute names, in the order of `members`. */
   readonly keys: readonly string[];
-  /** Each as `"key":value`. */
+  /** JSON members, each as `"key":value`. */
   readonly members: readonly Buffer[];
   /** All members, joined by commas. */
   readonly whole: Buffer;
-  /** Why every span with this metadata is rejected. */
+  /** Why every span with this metadata is rejected; undefined if the spans are not rejected. */
   readonly reason: string | undefined;
 }
 
 /**
- * Reads an InstrumentationScope and a Resource. If both have a key, the scope's value counts.
- * Source: opentelemetry/proto/common/v1/common.proto, resource/v1/resource.proto.
+ * Reads an InstrumentationScope and a Resource. If both have a key, the value of the scope wins. Source:
+ * opentelemetry/proto/common/v1/common.proto, resource/v1/resource.proto.
  */
 export function readShared(
   context: SpanContext,

@@ -4,7 +4,7 @@ import type { RoleName } from './attribute-roles.ts';
 import { consumeText, readAttributeHead, readText } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** The run's name: from an attribute, else the span's. */
+/** Returns the run's name: from an attribute, otherwise the name of the span. */
 export function readRunName(context: SpanContext, isTool: boolean): string {
   const own =
     consumeText(context, 'name') ?? consumeText(context, 'entityName') ?? (isTool && consumeText(context, 'toolName'));
@@ -55,7 +55,7 @@ export function writeSerialized(context: SpanContext): Buffer | undefined {
   return out.since(start);
 }
 
-/** Reads a UUID; an attribute that is not one stays metadata. */
+/** Reads a UUID; an attribute that is not a UUID stays in the metadata. */
 export function consumeOptionalUuid(context: SpanContext, role: RoleName): string | undefined {
   const index = context.span.find(role);
   if (index < 0) return undefined;

@@ -12,13 +12,13 @@ export class SpanContext {
   /** Maximum nesting of arrays and key-value lists, which are read recursively. */
   readonly maxDepth: number;
   readonly span = new Span();
-  /** Metadata keys that have a value already; the first value of a key counts. */
+  /** Metadata keys that have a value already; the first value of a key wins. */
   readonly written = new Set<string>();
   /** The usage object that was written, as JSON. */
   usage: Buffer | undefined;
-  /** Run ids of spans that set their own, by {@link overrideKey}. */
+  /** Run ids of spans that set their own run id, by {@link overrideKey}. */
   readonly overrides = new Map<string, string>();
-  /** Why the span is rejected; the first reason counts. */
+  /** Why the span is rejected; only the first reason is kept. */
   reason: string | undefined;
 
   constructor(reader: ProtobufReader, out: JsonText, maxJsonDepth: number) {

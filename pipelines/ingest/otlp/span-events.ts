@@ -6,7 +6,7 @@ import { microsOfNanos } from './span-identity.ts';
 
 /** One Event of a span. */
 export interface SpanEvent {
-  /** In Latin-1, like attribute names. */
+  /** Name in Latin-1, like attribute names. */
   readonly name: string;
   readonly nameStart: number;
   readonly nameEnd: number;

@@ -109,9 +109,10 @@ function refuse(context: SpanContext, reason: string): undefined {
 }
 
 /**
- * Run ids of spans. They depend on the span alone, so that every split of a trace over requests gives the same runs:
- * the trace id is the 16 bytes of the OTel trace id as a UUID, a run id the 8 bytes of the span id after 8 zero bytes.
- * Source: docs/decisions/0020-otlp-ids.md; stock SDKs rely on the same form.
+ * Converts an OTel trace id to the trace id of runs. Ids depend on the span alone, so that the runs are the same
+ * however a trace is split over requests: the trace id is the 16 bytes of the OTel trace id as a UUID, and a run id is
+ * 8 zero bytes and the 8 bytes of the span id. Source: docs/decisions/0020-otlp-ids.md; stock SDKs rely on the same
+ * form.
  */
 function traceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
   if (end - start !== 16) return undefined;
@@ -120,7 +121,7 @@ function traceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | 
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
-/** Undefined if the id is not 8 bytes long, or all zero. */
+/** Converts a span id to a run id. Returns undefined if the span id is not 8 bytes long, or all zero. */
 function spanUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
   if (end - start !== 8) return undefined;
   const hex = reader.source.toString('hex', start, end);

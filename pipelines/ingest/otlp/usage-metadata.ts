@@ -36,8 +36,9 @@ const details: ReadonlyArray<{ whole: RoleName; key: string; counts: ReadonlyArr
 const costs: ReadonlySet<RoleName> = new Set(['inputCost', 'outputCost', 'totalCost']);
 
 /**
- * Writes the usage of a model call as `{"input_tokens":…}`, in the form of the public run format: the SDK's own object
- * if the span has it, else an object of the counts in separate attributes. Returns false if the span has neither.
+ * Writes the usage of a model call as `{"input_tokens":…}`, in the form of the public run format. Writes the SDK's own
+ * object if the span has one, otherwise an object with the counts from separate attributes. Returns false if the span
+ * has neither.
  */
 export function writeUsage(context: SpanContext): boolean {
   const { span, out } = context;

@@ -16,7 +16,7 @@ export interface DottedOrder {
   readonly traceTimeMicros: number;
 }
 
-/** Deeper than any real trace, and small enough to bound the stored text. */
+/** Maximum number of segments: more than any real trace has, and few enough to bound the stored text. */
 const maxSegments = 1_000;
 
 const timeCharacters = 22;
@@ -74,12 +74,12 @@ function idAt(text: string, at: number): string {
   return text.slice(at + timeCharacters, at + segmentCharacters);
 }
 
-/** Changes A to F only, which occur in ids; the times contain T and Z. */
+/** Changes only A to F, which occur in ids, and so keeps the T and Z of the times. */
 function withLowerCaseIds(text: string): string {
   return text.replace(/[A-F]+/g, (capitals) => capitals.toLowerCase());
 }
 
-/** The time of the segment at `at`; `undefined` if it is invalid, also for hour 24 and second 60. */
+/** The time of the segment at `at`; `undefined` if the time is invalid, which includes hour 24 and second 60. */
 function timeAt(text: string, at: number): number | undefined {
   const days = daysSince1970(digitsAt(text, at, 4), digitsAt(text, at + 4, 2), digitsAt(text, at + 6, 2));
   const hour = digitsAt(text, at + 9, 2);

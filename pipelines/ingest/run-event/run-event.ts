@@ -58,10 +58,11 @@ export interface RunEvent {
   readonly runId: string;
   /** {@link nilUuid} if the event names no project: the sink assigns the project of the trace. */
   readonly projectId: string;
-  /** From the last segment of dotted_order; part of the key. */
+  /** Start time of the run, from the last segment of dotted_order; part of the key. */
   readonly startTimeMicros: number;
   /**
-   * From the first segment of dotted_order. Decides the billing hour unless an earlier event of the trace has another time.
+   * Start time of the trace, from the first segment of dotted_order. It determines the billing hour, unless an earlier
+   * event of the trace has another time.
    */
   readonly traceTimeMicros: number;
   readonly receivedAtMicros: number;
@@ -128,7 +129,7 @@ function encodeValues(writer: AvroWriter, values: RunValues): void {
   writer.optionalLong(jsonBytes(values));
 }
 
-/** Total size of the JSON columns, which exports use to size their slices. */
+/** Total size of the JSON columns, which exports use to size their chunks. */
 function jsonBytes({ inputs, outputs, error, events, extra, serialized }: RunValues): number {
   return (
     (inputs?.length ?? 0) +
@@ -173,7 +174,7 @@ export function readTraceTimeMicros(framed: Buffer): number {
   return timeMicrosAt(framed, traceTimeAt);
 }
 
-/** Acceptance time of the event, in microseconds since 1970; `undefined` if it cannot be read in place. */
+/** Acceptance time of the event, in microseconds since 1970; `undefined` if the time cannot be read in place. */
 export function readReceivedAtMicros(framed: Buffer): number | undefined {
   if (framed.length < receivedAt + 8 || !isEightByteLong(framed, receivedAt)) return undefined;
   return timeMicrosAt(framed, receivedAt);

@@ -4,7 +4,8 @@ const dayMs = 86_400_000;
 
 /**
  * Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` if the date does not exist. Years 1 to 9999.
- * Own arithmetic, because ingest calls this for every time of a run and `Date.UTC` takes about five times as long.
+ * The function does its own arithmetic, because ingest calls it for every time of a run and `Date.UTC` takes about five
+ * times as long.
  */
 export function daysSince1970(year: number, month: number, day: number): number | undefined {
   if (!(year >= 1 && year <= 9999 && month >= 1 && month <= 12 && day >= 1)) return undefined;
@@ -109,7 +110,7 @@ function offsetMinutes(text: string, at: number): number | undefined {
   return (sign === '-' ? -1 : 1) * (hours * 60 + minutes);
 }
 
-/** Caches the last formatted day: the times of a page or a batch are on few days. */
+/** Caches the last formatted day, because the times of a page or a batch are on few days. */
 let lastDays = 0;
 let lastDate = '1970-01-01';
 
