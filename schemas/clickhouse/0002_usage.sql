@@ -1,14 +1,15 @@
--- Traces per hour: one row per hour and dimension, with all ids in a list. An hour has four rows for any number of
--- projects, users and keys, so a report reads few rows. Each trace counts once in each dimension, so all four have the
--- same sum. A roll-up run counts a dirty hour again and replaces all its rows; the highest `roll_up` wins. Always read
--- with FINAL.
+-- Traces per hour: one row per workspace, hour and dimension, with all ids in a list. An hour of a workspace has four
+-- rows for any number of projects, users and keys, so a report reads few rows. Each trace is counted once in each
+-- dimension, so all four rows have the same sum. A roll-up run counts a dirty hour again and replaces all its rows; the
+-- highest `roll_up` wins. Queries must use FINAL.
 CREATE TABLE usage_hourly (
   tenant_id UUID,
   dimension Enum8('workspace' = 1, 'project' = 2, 'user' = 3, 'api_key' = 4),
   hour DateTime('UTC'),
-  -- Workspaces, projects, users or keys, without duplicates.
+  -- Ids of workspaces, projects, users or keys, without duplicates.
   ids Array(UUID),
-  -- Traces of each of `ids`, in the same order, none zero. An hour that lost all its traces has two empty lists.
+  -- Number of traces of each of `ids`, in the same order; never zero. An hour that lost all its traces has two empty
+  -- lists.
   traces Array(UInt64),
   roll_up UInt64
 )

@@ -2,15 +2,15 @@ import { type Static, type TObject, Type } from 'typebox';
 
 /**
  * All kinds of background jobs, with payload schema and execution rules. Producers and workers share this table.
- * Released payloads must stay readable: add only optional fields, never rename one.
+ * Released payloads must stay readable: add only optional fields, and never rename a field.
  */
 export interface JobEntry<Payload extends TObject = TObject> {
   readonly payload: Payload;
-  /** Timeout of one attempt; the handler's signal is then aborted and the attempt counts as failed. */
+  /** Timeout of one attempt. When it expires, the handler's signal is aborted and the attempt has failed. */
   readonly timeoutMs: number;
   /** Maximum number of attempts; after the last one the job is kept as failed for a week. */
   readonly attempts: number;
-  /** Delay before the second attempt; if `growing`, it doubles for each further one. */
+  /** Delay before the second attempt. If `growing` is true, the delay doubles for each further attempt. */
   readonly retryDelayMs: number;
   readonly growing: boolean;
   /** Maximum number of concurrent jobs of this kind in one process. */
@@ -39,7 +39,10 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 1,
   },
-  /** Finds deleted projects and workspaces whose data still exist and whose job was lost or never queued, and enqueues it. */
+  /**
+   * Queues the deletion job again for deleted projects and workspaces whose data still exists, because the job may be
+   * lost or was never queued.
+   */
   'requeue-deletions': {
     payload: Type.Object({}, closed),
     timeoutMs: 60_000,
@@ -75,7 +78,7 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 8,
   },
-  /** Processes one export run according to its row, which also defines retries, timeouts and concurrency. */
+  /** Processes one due export run. The exports module itself controls retries, timeouts and concurrency. */
   'export-run': {
     payload: Type.Object({ run_id: uuid }, closed),
     timeoutMs: 8 * 86_400_000,

@@ -16,7 +16,7 @@ export interface RunParquetColumn {
   readonly type: { readonly v1: RunColumnType; readonly v2_beta: RunColumnType };
   /** Unit of a number, or format of a text. */
   readonly unit: string;
-  /** When the value is null; absent if it never is. */
+  /** When the value is null; absent if the value is never null. */
   readonly nullWhen?: string;
   /** Example value, as DuckDB prints it in v2_beta. */
   readonly example: string;

@@ -1,4 +1,5 @@
--- Organisation → workspaces → users → API keys. Rows are marked as deleted, never removed: usage keeps their names.
+-- Organisation → workspaces → users → API keys. Rows are marked as deleted, never removed, because usage shows their
+-- names.
 CREATE TABLE organizations (
   id uuid PRIMARY KEY,
   display_name text NOT NULL,
@@ -16,9 +17,9 @@ CREATE TABLE workspaces (
   tenant_handle text,
   created_at timestamptz NOT NULL DEFAULT now(),
   deleted_at timestamptz,
-  -- Null until the data of a deleted workspace is deleted for the first time; then `deleted_at`. After the second
-  -- purge, which follows an hour after the deletion for events that were in flight: the time of that purge. Until then
-  -- the deletion has to be queued (again).
+  -- Progress of the deletion of the workspace's data: null before the first purge, equal to `deleted_at` after it, and
+  -- the time of the second purge after that. The second purge follows an hour after the deletion, for events that were
+  -- in flight. Until it is complete, the deletion has to be queued again.
   purged_at timestamptz
 );
 CREATE INDEX workspaces_of_organization ON workspaces (organization_id);
@@ -30,18 +31,19 @@ CREATE TABLE users (
   email text NOT NULL,
   full_name text,
   created_at timestamptz NOT NULL DEFAULT now(),
-  -- The row of a removed user stays, because usage and feedback keep its name.
+  -- The row of a removed user stays, because usage and feedback show the user's name.
   removed_at timestamptz
 );
--- A new user may have the email of a removed one.
+-- A new user may have the email of a removed user.
 CREATE UNIQUE INDEX users_by_email ON users (organization_id, lower(email)) WHERE removed_at IS NULL;
 
 CREATE TABLE api_keys (
   id uuid PRIMARY KEY,
   organization_id uuid NOT NULL REFERENCES organizations (id),
-  -- The workspaces that the key can access; null: all of the organisation. With exactly one, X-Tenant-Id is optional.
+  -- The workspaces that the key can access; null means all workspaces of the organisation. If there is exactly one,
+  -- X-Tenant-Id is optional.
   workspace_ids uuid[],
-  -- The workspace of a request without X-Tenant-Id, for keys that can access several.
+  -- The workspace of a request without X-Tenant-Id, for keys that can access several workspaces.
   default_workspace_id uuid REFERENCES workspaces (id),
   user_id uuid NOT NULL REFERENCES users (id),
   -- SHA-256 of the key. Keys have at least 192 random bits, so no salt or slow hash is needed.
@@ -68,7 +70,7 @@ CREATE TABLE end_users (
   PRIMARY KEY (organization_id, id)
 );
 
--- Tracing projects (called sessions on the wire). A deleted project keeps its row, because usage keeps its name.
+-- Tracing projects (called sessions on the wire). A deleted project keeps its row, because usage shows its name.
 CREATE TABLE projects (
   id uuid PRIMARY KEY,
   workspace_id uuid NOT NULL REFERENCES workspaces (id),
@@ -76,7 +78,7 @@ CREATE TABLE projects (
   description text,
   -- JSON as text: jsonb cannot hold every JSON text (NUL characters, lone surrogates).
   extra text,
-  -- extra.metadata for the filter of the list; characters that jsonb cannot hold are replaced.
+  -- Copy of extra.metadata, for filtering lists of projects. Characters that jsonb cannot hold are replaced.
   metadata jsonb NOT NULL DEFAULT '{}',
   start_time timestamptz NOT NULL DEFAULT now(),
   end_time timestamptz,
@@ -86,10 +88,10 @@ CREATE TABLE projects (
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
   deleted_at timestamptz,
-  -- When the deletion of the project's runs was complete. If null and `deleted_at` is set, it has to be started
-  -- again.
+  -- Time at which the deletion of the project's runs was complete. If this is null and `deleted_at` is set, the
+  -- deletion has to be started again.
   purged_at timestamptz,
-  -- Clients state these three when they create the project of an experiment.
+  -- Clients send the following three fields when they create the project of an experiment.
   num_examples integer,
   num_repetitions integer,
   evaluator_keys text[]
@@ -111,7 +113,7 @@ CREATE TABLE project_former_names (
 
 -- Requests of the current second by API key and by organisation. Used if RUNLAKE_RATE_LIMIT_PER_KEY or
 -- RUNLAKE_RATE_LIMIT_PER_ORGANIZATION is set and Redis is not. The package rate-limiter-flexible defines the columns.
--- Unlogged: a crash loses the counts, and then lets the requests of one second pass.
+-- The table is unlogged: a crash loses the counts, so that the limits are not enforced for up to one second.
 CREATE UNLOGGED TABLE rate_limits (
   key text PRIMARY KEY,
   points integer NOT NULL DEFAULT 0,

@@ -1,5 +1,5 @@
--- Destinations of exports. Credentials are sealed; `credentials_keys` names the ones that were sent. Without
--- credentials the storage client looks for its own.
+-- Destinations of exports. `sealed_credentials` contains the encrypted credentials, and `credentials_keys` the names of
+-- the fields that were sent. Without credentials, the storage client uses its default credential chain.
 CREATE TABLE bulk_export_destinations (
   id uuid PRIMARY KEY,
   workspace_id uuid NOT NULL REFERENCES workspaces (id),
@@ -32,16 +32,16 @@ CREATE TABLE bulk_exports (
   export_fields text[],
   filter text,
   status text NOT NULL,
-  -- Why the export has this status, for its owner.
+  -- Why the export has this status, as shown to its owner.
   status_reason text,
   source_bulk_export_id uuid REFERENCES bulk_exports (id),
-  -- Of a schedule: start of the next interval.
+  -- Start of the next interval of a schedule; null for other exports.
   next_start_time timestamptz,
-  -- Log-end offsets at creation; the events before them must be stored first. Null: nothing to wait for.
+  -- Log-end offsets at creation; the events before them must be stored before the export starts. Null for schedules.
   log_position jsonb,
   -- Runs that were first received later are not members.
   members_until timestamptz NOT NULL,
-  -- When the export left CREATED; its time limit counts from here.
+  -- Time at which the export left CREATED; its timeout is measured from this time.
   started_at timestamptz,
   -- Time at which the manifest was written. If still null when the export has ended, the set of files is incomplete.
   manifest_at timestamptz,
@@ -55,7 +55,8 @@ CREATE INDEX bulk_exports_by_destination ON bulk_exports (destination_id) WHERE 
 -- A schedule creates one export per interval.
 CREATE UNIQUE INDEX bulk_exports_by_source ON bulk_exports (source_bulk_export_id, start_time);
 
--- Export runs: one UTC day of an export, clipped to its range. The row decides the work; a job only wakes a worker.
+-- Export runs: each contains one UTC day of an export, clipped to the range of the export. The row determines the work;
+-- a job only wakes a worker.
 CREATE TABLE bulk_export_runs (
   id uuid PRIMARY KEY,
   bulk_export_id uuid NOT NULL REFERENCES bulk_exports (id),
@@ -73,18 +74,18 @@ CREATE TABLE bulk_export_runs (
   -- A pending export run is not claimed before this time.
   next_attempt_at timestamptz NOT NULL DEFAULT now(),
   retry_number integer NOT NULL DEFAULT 0,
-  -- retry_0, retry_1, …: the error of each attempt.
+  -- The error of each failed attempt, under the keys retry_0, retry_1, …
   errors jsonb,
   -- Number of members, counted at the first claim.
   rows_total bigint,
   rows_written bigint NOT NULL DEFAULT 0,
   bytes_written bigint NOT NULL DEFAULT 0,
-  -- Runs in the range that were received after the export was created.
+  -- Number of runs in the range that were received too late to be exported.
   late_runs bigint,
   -- Key of the last run of the last recorded file: {startTimeMicros, traceId, runId}.
   latest_cursor jsonb,
-  -- The part that is about to be written, or that was written and not recorded: {part, after, last, rows, bytes,
-  -- path, uploadId}.
+  -- The part that is about to be written, or that was written but not recorded: {part, after, last, rows, bytes, path,
+  -- uploadId}.
   pending_upload jsonb,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
@@ -92,7 +93,7 @@ CREATE TABLE bulk_export_runs (
   UNIQUE (bulk_export_id, start_time)
 );
 CREATE INDEX bulk_export_runs_live ON bulk_export_runs (bulk_export_id, start_time) WHERE finished_at IS NULL;
--- Uploads of finished export runs, to be aborted or deleted.
+-- Unrecorded uploads of finished export runs, which are to be aborted or deleted.
 CREATE INDEX bulk_export_runs_untidy ON bulk_export_runs (finished_at)
   WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL;
 
@@ -108,7 +109,7 @@ CREATE TABLE bulk_export_files (
   created_at timestamptz NOT NULL DEFAULT now(),
   -- ETag that the store returned for the file; null if it could not be read.
   etag text,
-  -- When the check before the manifest found the file in the bucket.
+  -- Time at which the check before the manifest last found the file in the bucket.
   checked_at timestamptz,
   PRIMARY KEY (bulk_export_run_id, part)
 );
