@@ -41,7 +41,7 @@ const maxHeavyBytes = 48 * 1024 * 1024;
 export interface ChunkLimits {
   /** At least 1. */
   readonly rows: number;
-  /** Total size of the JSON columns. A chunk may exceed it if it consists of one run. */
+  /** Total size of the JSON columns. A chunk that consists of one run may exceed this limit. */
   readonly bytes: number;
 }
 

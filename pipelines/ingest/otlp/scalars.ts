@@ -20,7 +20,7 @@ export function consumeText(
   return text;
 }
 
-/** Reads a boolean from a boolean or from text. */
+/** Reads a boolean from a boolean attribute or from text. */
 export function readFlag(context: SpanContext, index: number): boolean {
   const value = readAttributeHead(context, index);
   if (value.kind === 'bool') return value.number === 1;

@@ -48,8 +48,8 @@ export interface RunValues {
 }
 
 /**
- * One accepted post or patch of one run, with everything that decides where it is stored.
- * UUIDs are in lower case with dashes; times are microseconds since 1970, UTC.
+ * One accepted post or patch of one run, with everything that determines where it is stored. UUIDs are in lower case
+ * with dashes; times are microseconds since 1970, UTC.
  */
 export interface RunEvent {
   readonly kind: 'post' | 'patch';
