@@ -86,8 +86,8 @@ const sourceTypes = {
 /** Additional column in the file of a chunk, read by `derived-values.ts`: the id of the run. */
 export const idColumn = 'beside_id';
 /**
- * Additional column: for a run that was sent without dotted_order, the data to derive it from; otherwise null. {@link
- * readRunsWithoutDottedOrder} parses it.
+ * Additional column: for a run that was sent without dotted_order, the data to derive it from; otherwise null.
+ * {@link readRunsWithoutDottedOrder} parses it.
  */
 export const unplacedColumn = 'beside_unplaced';
 

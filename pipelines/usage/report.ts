@@ -24,8 +24,8 @@ export const maxPrefetchedNames = 1_000;
 type Names = ReadonlyMap<string, string>;
 
 /**
- * Reads all names that a grouping can have in the organisation. Returns undefined if there are more than {@link
- * maxPrefetchedNames}.
+ * Reads all names that a grouping can have in the organisation. Returns undefined if there are more than
+ * {@link maxPrefetchedNames}.
  */
 export async function allNames(
   database: Pick<Database, 'query'>,
