@@ -8,12 +8,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { avroContainer } from '../infra/event-log/avro.ts';
-import { runEvents } from '../schemas/topics.ts';
 import { startRole } from '../test/role-process.ts';
 import { median, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
-import { insertAvro } from './ingest-load/floor.ts';
+import { buildContainer, insertAvro } from './ingest-load/floor.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
 import { insertBatchesSoFar, visibleRuns } from './ingest-load/stored.ts';
@@ -43,7 +41,7 @@ await withStack(async (stack) => {
     let insertMs = 0;
     for (let done = 0; done < recordsPerTurn; done += insertBatchRows) {
       const records = encodeParsed(parsed(makeRuns(Math.min(insertBatchRows, recordsPerTurn - done))), floorOwner);
-      const body = avroContainer(runEvents.schema, records);
+      const body = buildContainer(records);
       const began = performance.now();
       await insertAvro(body, clickhouse);
       insertMs += performance.now() - began;

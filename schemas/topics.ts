@@ -44,13 +44,13 @@ export interface Handling {
   readonly tablePartition?: { readonly time: string; readonly days: number; readonly shiftDays: number };
 }
 
-/** A topic of the event log and the table that its events are stored in. To add a topic, add an entry and a schema. */
+/** A topic of the event log and the table that its events are inserted into. To add a topic, add an entry and a schema. */
 export interface Topic extends Handling {
   readonly name: string;
   readonly table: string;
   /** Avro schema of its records, as JSON text. Field names are column names. */
   readonly schema: string;
-  /** Columns of an insert, in the order of the schema. */
+  /** Fields of the schema, in order; the columns of an insert besides `version`. */
   readonly columns: readonly string[];
   /** The leading fields of the schema that have a fixed width. */
   readonly fixed: readonly FixedField[];
@@ -78,7 +78,7 @@ const avro = (file: string) => readFileSync(new URL(`./avro/${file}`, import.met
 
 export const runEvents = defineTopic({
   name: 'run-events',
-  table: 'runs',
+  table: 'run_events',
   schema: avro('run-event.avsc'),
   fixed: [
     ['tenant_id', 'uuid'],

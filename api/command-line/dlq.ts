@@ -82,7 +82,6 @@ export async function replayDeadLetters(
   await withDeadLetters(async (access) => {
     const wanted = ids.length > 0 ? ids : (await access.deadLetters.list(filter, limit)).map(({ id }) => id).reverse();
     if (wanted.length === 0) return console.log('No matching dead-letter records.');
-    console.log('Replayed events are appended to their topics, so their values overwrite those of earlier patches.');
     let left = 0;
     for (const id of wanted) if (!(await replayOne(id, access, choice.force === true))) left++;
     console.log(`${wanted.length - left} replayed, ${left} not replayed.`);
@@ -98,8 +97,8 @@ async function replayOne(id: string, access: DeadLetterAccess, force: boolean): 
     console.log(`${id}: not replayed: no such record.`);
     return false;
   }
-  const { database, clickhouse } = access.stores;
-  const replay = await replayDeadLetter(deadLetter, { ...access, database, clickhouse }, { force });
+  const { database } = access.stores;
+  const replay = await replayDeadLetter(deadLetter, { ...access, database }, { force });
   if (replay.outcome === 'replayed') console.log(`${id}: replayed.`);
   else console.log(`${id}: not replayed: ${replay.reason}. Use --force to replay it anyway.`);
   return replay.outcome === 'replayed';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { avroContainer } from '../../infra/event-log/avro.ts';
+import { avroContainer, containerColumns, containerSchema } from '../../infra/event-log/avro.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { LoadRun } from './bodies.ts';
 import { encodeParsed, parsed } from './records.ts';
@@ -19,9 +19,19 @@ export async function insertFloor(
   const began = performance.now();
   for (let at = 0; at < rows.length; at += insertBatchRows) {
     const records = encodeParsed(rows.slice(at, at + insertBatchRows), owner);
-    await insertAvro(avroContainer(runEvents.schema, records), clickhouse);
+    await insertAvro(buildContainer(records), clickhouse);
   }
   return (runs.length / (performance.now() - began)) * 1_000;
+}
+
+const schema = containerSchema(runEvents.schema);
+const version = BigInt(Date.now()) << 22n;
+
+export function buildContainer(records: readonly Buffer[]): Buffer {
+  return avroContainer(
+    schema,
+    records.map((value) => ({ value, version })),
+  );
 }
 
 /** One insert with the statement of the sink. */
@@ -29,9 +39,9 @@ export function insertAvro(body: Buffer, clickhouse: ClickHouse): Promise<void> 
   return clickhouse.insertBody({
     name: 'bench-floor',
     table: runEvents.table,
-    columns: runEvents.columns,
+    columns: containerColumns(runEvents.columns),
     format: 'Avro',
     body,
-    token: randomUUID(),
+    id: randomUUID(),
   });
 }

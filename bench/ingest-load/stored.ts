@@ -1,10 +1,12 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 
-/** Rows and number of inserts into `runs` so far, from the metrics of the process at `url`. */
+/** Rows and number of inserts of run events so far, from the metrics of the process at `url`. */
 export async function insertBatchesSoFar(url: string): Promise<{ rows: number; count: number }> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const value = (name: string) =>
-    Number(new RegExp(`^runlake_sink_insert_batch_rows_${name}\\{table="runs"\\} (\\S+)`, 'm').exec(text)?.[1] ?? 0);
+    Number(
+      new RegExp(`^runlake_sink_insert_batch_rows_${name}\\{table="run_events"\\} (\\S+)`, 'm').exec(text)?.[1] ?? 0,
+    );
   return { rows: value('sum'), count: value('count') };
 }
 

@@ -85,8 +85,8 @@ export interface InsertBody {
   readonly format: 'Avro' | 'JSONEachRow' | 'RowBinary';
   /** Sent with Content-Length, so that ClickHouse rejects a truncated body instead of storing a part of it. */
   readonly body: Uint8Array;
-  /** Deduplication token: inserts with the same token are stored once. They must have the same body. */
-  readonly token: string;
+  /** Marks the query on the server, so that `endInserts` finds it. */
+  readonly id: string;
   readonly settings?: ClickHouseSettings;
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;

@@ -9,7 +9,7 @@ import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
 import { clickhouseError, type Statement } from './clickhouse-error.ts';
 import { type Connection, encodeExternalTable, openConnection, type RequestBody } from './connection.ts';
 import { QuerySlots } from './query-slots.ts';
-import { newerInsertSettings, type Profile, profiles } from './settings.ts';
+import { type Profile, profiles } from './settings.ts';
 
 export type { ClickHouse } from './clickhouse.ts';
 
@@ -47,6 +47,8 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
   readonly body?: RequestBody | undefined;
+  /** Must be unique among the queries of the server. Default: random. */
+  readonly queryId?: string;
 }
 
 type ConsumeResponse<T> = (answer: HttpResponse, signal: AbortSignal) => Promise<T>;
@@ -83,7 +85,7 @@ export function openClickHouse({
   }
 
   async function send(connection: Connection, request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
-    const queryId = randomUUID();
+    const { queryId = randomUUID() } = request;
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const timeout = AbortSignal.timeout(allowedMs + graceMs);
     const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
@@ -144,35 +146,16 @@ export function openClickHouse({
     return new QuerySlots(Math.max(minSlots, slotsPerThread * row!.threads));
   }
 
-  let newerSettings: Promise<ClickHouseSettings> | undefined;
-
-  /** The subset of {@link newerInsertSettings} that the server supports. */
-  async function readNewerSettings(): Promise<ClickHouseSettings> {
-    const known = await query<{ name: string }>({
-      name: 'newer-settings',
-      sql: 'SELECT name FROM system.settings WHERE name IN {names:Array(String)}',
-      params: { names: Object.keys(newerInsertSettings) },
+  async function insertBody({ name, table, columns, format, body, id, ...rest }: InsertBody) {
+    await exchange({
+      ...rest,
+      name,
+      queryId: `${id}-${randomUUID()}`,
+      sql: `INSERT INTO ${table} (${columns.join(', ')}) FORMAT ${format}`,
+      body: { bytes: body, contentType: 'application/octet-stream' },
+      profile: 'insert',
+      statement: { kind: 'insert', table },
     });
-    return Object.fromEntries(known.map(({ name }) => [name, newerInsertSettings[name]]));
-  }
-
-  async function insertBody({ name, table, columns, format, body, token, settings, ...rest }: InsertBody) {
-    try {
-      newerSettings ??= readNewerSettings();
-      await exchange({
-        ...rest,
-        name,
-        sql: `INSERT INTO ${table} (${columns.join(', ')}) FORMAT ${format}`,
-        settings: { ...(await newerSettings), ...settings, insert_deduplication_token: token },
-        body: { bytes: body, contentType: 'application/octet-stream' },
-        profile: 'insert',
-        statement: { kind: 'insert', table },
-      });
-    } catch (error) {
-      // The server may have been replaced by another release, so the next insert reads its settings again.
-      newerSettings = undefined;
-      throw error;
-    }
   }
 
   const query = async <Row>(request: Query) => {

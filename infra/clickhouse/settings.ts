@@ -61,8 +61,8 @@ const insert = {
   // differently.
   async_insert: 0,
   optimize_on_insert: 1,
-  insert_deduplicate: 1,
-  deduplicate_blocks_in_dependent_materialized_views: 1,
+  // Repeated rows merge in every table. Deduplication would also drop rows that were deleted and are inserted again.
+  insert_deduplicate: 0,
   materialized_views_ignore_errors: 0,
   // A missing field, or a null in a column that is not nullable, is an error instead of a silent default.
   input_format_avro_allow_missing_fields: 0,
@@ -93,13 +93,6 @@ const intoFile = {
   output_format_parquet_compliant_nested_types: 1,
 } as const satisfies ClickHouseSettings;
 
-/**
- * Settings that inserts use if the server supports them. In releases that support it, `deduplicate_insert` overrides
- * `insert_deduplicate`: if it is off, inserts with the same token would be stored twice. Other releases reject
- * statements with it.
- */
-export const newerInsertSettings: ClickHouseSettings & Record<string, string> = { deduplicate_insert: 'enable' };
-
 const write = { ...read, ...insert } as const satisfies ClickHouseSettings;
 
 /** `read` is for queries, `insert` for inserted rows, the others for statements that may do both (INSERT … SELECT, DDL). */
@@ -111,15 +104,10 @@ export const profiles = {
   file: { ...read, ...queryOnly, ...intoFile },
   /** `ALTER TABLE … DELETE`: ClickHouse responds after the rows are deleted. */
   mutation: { ...write, mutations_sync: '1' },
-  /** Roll-up of usage. One roll-up run may contain hours of more than a hundred months, which is unusual but valid. */
-  recount: { ...write, max_partitions_per_insert_block: '0' },
-  /**
-   * Repairs from stored data. The same block may have been inserted earlier and deleted since, so it must not be
-   * deduplicated.
-   */
-  repair: { ...write, max_partitions_per_insert_block: '0', insert_deduplicate: 0 },
+  /** `INSERT … SELECT` into any number of table partitions, such as the roll-up of hours of more than a hundred months. */
+  bulk: { ...write, max_partitions_per_insert_block: '0' },
 } as const satisfies Record<string, ClickHouseSettings>;
 
 export type Profile = keyof typeof profiles;
 /** Profiles of statements that write. */
-export type CommandProfile = 'write' | 'mutation' | 'recount' | 'repair';
+export type CommandProfile = 'write' | 'mutation' | 'bulk';

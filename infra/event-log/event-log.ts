@@ -23,14 +23,12 @@ export interface LogRecord {
   readonly key: string;
   readonly value: Buffer;
   readonly headers: Readonly<Record<string, string>>;
-}
-
-/** Rows that go to ClickHouse in one INSERT with one deduplication token. */
-export interface InsertBatch {
-  /** Deduplication token: table, topic, partition, first and last offset, schema id and a digest of the body. */
-  readonly token: string;
-  /** Usage hours that the rows belong to. */
-  readonly hours: readonly DirtyHour[];
+  /**
+   * Orders the events of a key by acceptance: of two events that set the same value, the one with the higher version
+   * wins, whichever is stored first. A UInt64: milliseconds since 1970 in the upper 42 bits, then the lower bits of the
+   * offset. A replayed dead-letter record has the version that it had before, from the header {@link versionHeader}.
+   */
+  readonly version: bigint;
 }
 
 export interface DirtyHour {
@@ -44,23 +42,29 @@ export interface LogBatch {
   readonly topic: Topic;
   readonly partition: number;
   readonly records: readonly LogRecord[];
-  /**
-   * Present during a replay of older events. Every insert batch of the log batch must include it in its token, so that
-   * ClickHouse does not drop the rows as repeats of earlier inserts.
-   */
-  readonly tokenSalt?: string;
-  /**
-   * Persists an insert batch before its insert, so that after a crash its log batch is redelivered whole, or
-   * {@link EventLog.unfinishedInserts} returns it. Resolves when it is durable.
-   */
-  beginInsert(insertBatch: InsertBatch): Promise<void>;
 }
 
 /** A position in a topic: an offset per partition; empty if the log has no offsets. */
 export type LogPosition = Readonly<Record<string, number>>;
 
 /** Name of the consumer group that stores a topic. */
-export const storingGroup = (topic: Topic) => `sink-${topic.table}`;
+export const storingGroup = (topic: Topic) => `sink-${topic.name}`;
+
+/** Header that holds the version of a dead-letter record, as a decimal. */
+export const versionHeader = 'runlake-version';
+
+const offsetBits = 22n;
+const offsetMask = (1n << offsetBits) - 1n;
+
+/**
+ * Computes {@link LogRecord.version}. Of two events that were accepted in the same millisecond the one with the higher
+ * offset wins, unless a multiple of four million lies between their offsets.
+ */
+export function recordVersion(acceptedAtMs: number, offset: number, headers: LogRecord['headers']): bigint {
+  const given = headers[versionHeader];
+  if (given !== undefined && /^\d{1,20}$/.test(given)) return BigInt.asUintN(64, BigInt(given));
+  return (BigInt(acceptedAtMs) << offsetBits) | (BigInt(offset) & offsetMask);
+}
 
 export interface Subscription {
   readonly topic: Topic;
@@ -68,11 +72,6 @@ export interface Subscription {
   readonly group: string;
   /** Limits of a batch; a single event that exceeds them is delivered alone. */
   readonly limits: { readonly rows: number; readonly bytes: number };
-  /**
-   * Called when a partition is assigned to this process, before its first batch. Another process may have stored
-   * earlier events of it, so cached state may be out of date.
-   */
-  assigned?(partition: number): void;
   /**
    * Resolves when everything of the batch is durable.
    * If it rejects, the batch stays uncommitted: its publishers get an error, or the log redelivers it.
@@ -130,13 +129,8 @@ export interface EventLog {
    * partition and offset, which readers treat as one.
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
-  /**
-   * Insert batches that were begun and not completed: their inserts may have happened.
-   * Empty if the log redelivers uncommitted batches instead.
-   */
-  unfinishedInserts(): Promise<InsertBatch[]>;
-  /** Deletes a begun insert batch, in the transaction that marks its hours dirty. */
-  completeInsert(insertBatch: InsertBatch, transaction: Sql): Promise<void>;
+  /** Present if the log does not redeliver batches after a crash. */
+  readonly insertRecords?: InsertRecords;
   /**
    * Current log-end offsets of the topic; every event published before the call is below them. For {@link
    * EventLog.stored}.
@@ -153,6 +147,24 @@ export interface EventLog {
   check(): Promise<void>;
   /** Finishes what was accepted, then closes the log. */
   close(): Promise<void>;
+}
+
+/** An insert whose rows may be stored, although its publishers got no answer. */
+export interface InFlightInsert {
+  /** Id of its queries, without the number of the attempt. */
+  readonly id: string;
+  /** Usage hours that the rows belong to. */
+  readonly hours: readonly DirtyHour[];
+}
+
+/** Durable records of the inserts that are in flight. */
+export interface InsertRecords {
+  /** Resolves when the record is durable. */
+  begin(insert: InFlightInsert): Promise<void>;
+  /** Deletes the record, in the transaction that marks its hours dirty. */
+  complete(id: string, transaction: Sql): Promise<void>;
+  /** The inserts that were begun and not completed, oldest first. */
+  list(): Promise<InFlightInsert[]>;
 }
 
 /** For {@link EventLog.publish} and {@link EventLog.follow} after {@link EventLog.close}. */

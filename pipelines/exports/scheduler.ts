@@ -1,6 +1,5 @@
 /**
- * The scheduler of bulk exports: starts exports, queues their export runs, ends exports, and spawns the exports of
- * schedules.
+ * Starts bulk exports, queues their export runs, ends them, and spawns those of schedules.
  *
  * A job calls {@link coordinateExport} for a new export, a worker calls {@link advanceExport} when an export run has
  * ended, and {@link sweepExports} does both for all exports, periodically. All are idempotent, and any number of
@@ -9,8 +8,8 @@
  * Invariants:
  *   - At most `exportsPerWorkspace` exports of a workspace are RUNNING.
  *   - An export gets its export runs exactly once, in the transaction that makes it RUNNING.
- *   - The intervals of a schedule follow each other without a gap, and each interval is spawned exactly once, even
- *     after a crash: one transaction locks the schedule's row, inserts the new export and advances the schedule.
+ *   - The intervals of a schedule have no gaps, and each interval is spawned exactly once: one transaction locks the
+ *     schedule's row, inserts the new export and advances the schedule.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -23,7 +22,7 @@ import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
 import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
 
-/** Export runs that ended earlier are no longer tidied, because their bucket will probably stay unreachable. */
+/** Export runs that ended earlier are not tidied: their bucket will probably stay unreachable. */
 const maxTidyAgeHours = 24;
 const maxConcurrentTidies = 20;
 /** The limit exists because each manifest is held in memory. */
@@ -45,12 +44,10 @@ const bucketDeadlineMs = 15_000;
  *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of ended
  *      runs are removed.
  *
- * The sweep does not run as a job, because it must work after the queues are lost. Job ids prevent a queued job from
- * being added again. If one step fails, the remaining steps still run.
+ * The sweep is not a job, because it must work after the queues are lost. If one step fails, the others still run.
  *
- * Buckets may be slow, or hang until their client times out. The work on buckets therefore comes last. A sweep
- * processes a random selection with limited concurrency and starts no work on a bucket after a deadline, so that a slow
- * bucket neither delays the next sweep for long nor starves another bucket.
+ * Buckets may be slow or hang, so work on them comes last, on a random selection, with limited concurrency, and not
+ * after a deadline: a slow bucket neither delays the next sweep for long nor starves another bucket.
  *
  * @param signal If aborted, no further bucket is processed, and writing manifests stops.
  */

@@ -164,8 +164,9 @@ export async function listFeedback(deps: ShowDeps, query: FeedbackQuery): Promis
  * such feedback.
  */
 const inProjects = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
-  SELECT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND session_id IN {projects:Array(UUID)}
-  AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))))`;
+  SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
+  AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))
+  GROUP BY id HAVING min(pick).5 IN {projects:Array(UUID)}))`;
 
 function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   const sql: string[] = ['true'];

@@ -3,12 +3,10 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
-import { deleteDeferredOffsets, deleteExpiredEvents } from './sink/deferred-events.ts';
+import { deleteExpiredEvents } from './sink/deferred-events.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const eventsPerRound = 500;
-/** How long deferred offsets are kept: longer than any process can be suspended and still resume. */
-const keepOffsetsMs = 7 * 86_400_000;
 
 /**
  * Moves events that were deferred longer than `hours` to the dead-letter queue. One transaction deletes and adds them,
@@ -21,7 +19,6 @@ export async function expireDeferredEvents(
   { hours, signal }: { readonly hours: number; readonly signal?: AbortSignal },
 ): Promise<number> {
   let expired = 0;
-  await deleteDeferredOffsets(database, new Date(Date.now() - keepOffsetsMs));
   for (;;) {
     signal?.throwIfAborted();
     const before = new Date(Date.now() - hours * 3_600_000);

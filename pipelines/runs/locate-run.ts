@@ -29,10 +29,11 @@ export async function locateRuns(
   if (runIds.length === 0) return [];
   const rows = await clickhouse.query<LocatorRow>({
     name: 'locate-runs',
-    sql: `SELECT id, toUnixTimestamp64Micro(start_time) AS micros, trace_id,
-            toUnixTimestamp64Micro(trace_time) AS trace_micros, session_id
-          FROM run_locator FINAL
-          WHERE tenant_id = {tenant:UUID} AND id IN ids`,
+    sql: `SELECT id, (min(pick) AS first).3 AS trace_id, toUnixTimestamp64Micro(first.2) AS micros,
+            toUnixTimestamp64Micro(first.4) AS trace_micros, first.5 AS session_id
+          FROM run_locator
+          WHERE tenant_id = {tenant:UUID} AND id IN ids
+          GROUP BY id`,
     params: { tenant: tenantId },
     external: { name: 'ids', structure: 'id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
   });

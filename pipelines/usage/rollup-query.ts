@@ -45,7 +45,7 @@ FROM (
 ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry`,
     params: { rollUp },
     external: dirtyHours(hours),
-    profile: 'recount',
+    profile: 'bulk',
   };
 }
 
@@ -63,6 +63,6 @@ FROM (
 )`,
     params: { rollUp },
     external: dirtyHours(hours),
-    profile: 'recount',
+    profile: 'bulk',
   };
 }

@@ -1,5 +1,6 @@
--- One complete row per feedback event; the newest event of an id wins. JSON columns hold the text as received.
+-- One complete row per feedback event; of an id, the event with the highest version wins (`LogRecord.version`). JSON columns hold the text as received.
 CREATE TABLE feedback (
+  version UInt64,
   tenant_id UUID,
   run_id UUID,
   id UUID,
@@ -24,12 +25,13 @@ CREATE TABLE feedback (
   deleted_at Nullable(DateTime64(6, 'UTC')),
   INDEX by_id id TYPE bloom_filter(0.01) GRANULARITY 1
 )
-ENGINE = ReplacingMergeTree(received_at)
+ENGINE = ReplacingMergeTree(version)
 ORDER BY (tenant_id, run_id, id)
-SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 1024;
 
--- One complete row per attachment event; the newest event of a run and name wins.
+-- One complete row per attachment event; of a run and name, the event with the highest version wins.
 CREATE TABLE attachments (
+  version UInt64,
   tenant_id UUID,
   run_id UUID,
   name String,
@@ -37,6 +39,6 @@ CREATE TABLE attachments (
   mime_type String,
   content String CODEC(ZSTD(1))
 )
-ENGINE = ReplacingMergeTree(received_at)
+ENGINE = ReplacingMergeTree(version)
 ORDER BY (tenant_id, run_id, name)
-SETTINGS index_granularity = 64, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 64;

@@ -1,8 +1,9 @@
 -- Events that graph runs streamed, stored for clients that join later. Run, attempt and number identify an event. The
--- duplicate with the lowest offset wins, hence the decreasing version. Otherwise a duplicate could move an event
+-- duplicate that was accepted first wins, hence the decreasing version. Otherwise a duplicate could move an event
 -- behind the first event of a later attempt, where it would be ignored. Partitions are days of expiry, so that an
 -- expired day is dropped whole.
 CREATE TABLE stream_events (
+  version UInt64 CODEC(Delta, ZSTD(1)),
   organization_id UUID,
   thread_id UUID,
   run_id UUID,
@@ -22,11 +23,11 @@ CREATE TABLE stream_events (
   is_end Bool,
   -- Gives the size of a page without reading `data`.
   data_bytes UInt64 MATERIALIZED length(data),
-  falling_version UInt64 MATERIALIZED toUInt64(1000000000000000000 - log_offset),
+  falling_version UInt64 MATERIALIZED bitNot(version),
   INDEX by_thread_seq thread_seq TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(falling_version)
 PARTITION BY toDate(expires_at)
 ORDER BY (organization_id, thread_id, run_id, attempt, seq)
 TTL toDateTime(expires_at) DELETE
-SETTINGS index_granularity = 1024, ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 1024, ttl_only_drop_parts = 1;

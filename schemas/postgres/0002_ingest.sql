@@ -1,13 +1,11 @@
--- The insert batch that the sink is about to insert, with the in-process log. The row is written before the INSERT
--- and deleted in the transaction that marks the hours of the batch dirty. A row that is found at the start belongs to
--- an INSERT that may have happened.
+-- Inserts of the sink with the in-process log, which cannot redeliver events. A row is written before the INSERT and
+-- deleted in the transaction that marks its hours dirty. A row that is found at the start belongs to an INSERT that may
+-- have happened.
 CREATE TABLE in_flight_inserts (
-  topic text NOT NULL,
-  partition integer NOT NULL,
-  token text NOT NULL,
-  batch jsonb NOT NULL,
-  written_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (topic, partition, token)
+  id uuid PRIMARY KEY,
+  -- Objects with `tenantId` and `hourSeconds`.
+  hours jsonb NOT NULL,
+  written_at timestamptz NOT NULL DEFAULT now()
 );
 
 -- Events that name no project and whose trace is not known yet. Any event of the trace releases them.
@@ -16,6 +14,8 @@ CREATE TABLE deferred_events (
   topic text NOT NULL,
   partition integer NOT NULL,
   log_offset bigint NOT NULL,
+  -- Unsigned, as a decimal.
+  version numeric(20) NOT NULL,
   tenant_id uuid NOT NULL,
   trace_id uuid NOT NULL,
   key bytea NOT NULL,
@@ -25,18 +25,6 @@ CREATE TABLE deferred_events (
   UNIQUE (topic, partition, log_offset)
 );
 CREATE INDEX deferred_events_by_trace ON deferred_events (tenant_id, trace_id);
-
--- Offsets of deferred events. Kept for a while after the events were released, so that none is deferred twice.
-CREATE TABLE deferred_offsets (
-  topic text NOT NULL,
-  partition integer NOT NULL,
-  log_offset bigint NOT NULL,
-  -- Token salt of a replay, which inserts older events again; otherwise empty.
-  salt text NOT NULL,
-  deferred_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (topic, partition, log_offset, salt)
-);
-CREATE INDEX deferred_offsets_by_time ON deferred_offsets (deferred_at);
 
 -- The dead-letter queue of the in-process log: original bytes and headers, and the reason.
 CREATE TABLE dead_letters (

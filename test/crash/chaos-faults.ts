@@ -4,7 +4,7 @@ import { startRole } from '../role-process.ts';
 import type { GateAt } from './fault-proxy.ts';
 import type { OwnServers } from './own-servers.ts';
 import type { Pipeline, PipelineRole, Ways } from './pipeline.ts';
-import { isBatchBegun, isBatchCompleted, isProduce, says } from './protocol.ts';
+import { isCommit, isProduce, says } from './protocol.ts';
 
 /** An injected fault. `happen` resolves when everything is as before. */
 export interface ChaosFault {
@@ -66,10 +66,9 @@ function pickStep({ random, pipeline }: Scene) {
   const { topicPrefix } = pipeline;
   const steps: readonly (readonly [string, PipelineRole, keyof Ways, (message: Buffer) => boolean])[] = [
     ['a publish', 'api', 'kafka', isProduce(`${topicPrefix}run-events`)],
-    ['the begin of an insert batch', 'ingest', 'kafka', isBatchBegun],
-    ['an insert', 'ingest', 'clickhouse', says(/INSERT INTO runs /)],
+    ['an insert', 'ingest', 'clickhouse', says(/INSERT INTO run_events /)],
     ['an insert of dirty hours', 'ingest', 'postgres', says(/INSERT INTO usage_dirty_hours/)],
-    ['a commit', 'ingest', 'kafka', isBatchCompleted],
+    ['a commit', 'ingest', 'kafka', isCommit],
     ['a roll-up', 'ingest', 'clickhouse', says(/INSERT INTO usage_(hourly|daily)/)],
   ];
   return random.pick(steps);

@@ -67,7 +67,7 @@ test('no process outlives kill -9, and a second process on the data folder is re
   expect((await instance.send('POST', '/runs', rootRun())).status).toBe(202);
 });
 
-test('kill -9 between the begin of an insert batch and the insert: each run is stored or not, counted once; the retry completes it', async () => {
+test('kill -9 between the record of an insert and the insert: each run is stored or not, counted once; the retry completes it', async () => {
   const since = await instance.since();
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);

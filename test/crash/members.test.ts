@@ -20,7 +20,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('ingest processes', 
       more.push(joined);
       return joined;
     };
-    const stored = (of: RoleProcess) => metricOf(of, 'runlake_sink_insert_batch_rows_sum', 'runs');
+    const stored = (of: RoleProcess) => metricOf(of, 'runlake_sink_insert_batch_rows_sum', 'run_events');
     const untilAllStore = async (...members: RoleProcess[]) => {
       const before = await Promise.all(members.map(stored));
       for (const [index, member] of members.entries()) {

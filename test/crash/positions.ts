@@ -22,9 +22,9 @@ export function watchOffsets(brokers: string, prefix: string): CommittedOffsets 
   return {
     async atEnd() {
       await connect();
-      for (const { name, table } of topics) {
+      for (const { name } of topics) {
         const ends = await admin.fetchTopicOffsets(prefix + name);
-        const groups = await admin.fetchOffsets({ groupId: `${prefix}sink-${table}`, topics: [prefix + name] });
+        const groups = await admin.fetchOffsets({ groupId: `${prefix}sink-${name}`, topics: [prefix + name] });
         const committed = new Map(groups.flatMap((group) => group.partitions.map((at) => [at.partition, at.offset])));
         const isBehind = ({ partition, high }: { partition: number; high: string }) =>
           BigInt(high) > 0n && BigInt(committed.get(partition) ?? -1) < BigInt(high);

@@ -83,13 +83,8 @@ const offsetCommitKey = 8;
 export const isProduce = (topic: string) => (message: Buffer) =>
   message.readInt16BE(4) === produceKey && message.includes(topic);
 
-/** An offset commit whose metadata records an insert batch; the offset itself does not move. */
-export const isBatchBegun = (message: Buffer) =>
-  message.readInt16BE(4) === offsetCommitKey && message.includes('"batch":[');
-
-/** An offset commit after a completed batch. */
-export const isBatchCompleted = (message: Buffer) =>
-  message.readInt16BE(4) === offsetCommitKey && message.includes('"next":');
+/** An offset commit, after a batch. */
+export const isCommit = (message: Buffer) => message.readInt16BE(4) === offsetCommitKey;
 
 /** An SQL statement, in the body or the URL of a request. */
 export const says = (statement: RegExp) => (message: Buffer) =>

@@ -15,7 +15,7 @@ import { openPipelinePool } from './lanes.ts';
 import { type Entry, Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
 import { deadlineMs, type Pipeline, type PipelineRole, type Ways } from './pipeline.ts';
-import { isBatchCompleted, says } from './protocol.ts';
+import { isCommit, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000 });
 
@@ -118,8 +118,8 @@ const lostResponses: readonly {
   readonly way: keyof Ways;
   readonly recognises: (message: Buffer) => boolean;
 }[] = [
-  { name: 'a commit of the sink', way: 'kafka', recognises: isBatchCompleted },
-  { name: 'an insert of the sink', way: 'clickhouse', recognises: says(/INSERT INTO runs /) },
+  { name: 'a commit of the sink', way: 'kafka', recognises: isCommit },
+  { name: 'an insert of the sink', way: 'clickhouse', recognises: says(/INSERT INTO run_events /) },
   { name: 'an insert of dirty hours', way: 'postgres', recognises: says(/INSERT INTO usage_dirty_hours/) },
 ];
 /**

@@ -6,7 +6,7 @@ import { askPostgres } from '../infra/embedded/processes.ts';
 import { patch, post, untilAccepted } from './client.ts';
 import { openPipelinePool } from './lanes.ts';
 import { deadlineMs, type Pipeline, type PipelineRole } from './pipeline.ts';
-import { isBatchBegun, isBatchCompleted, isProduce, says } from './protocol.ts';
+import { isCommit, isProduce, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
@@ -61,38 +61,28 @@ const steps: readonly Step[] = [
     name: 'sink after it defers an event, before it commits the offset',
     role: 'ingest',
     sends: 'patches first',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isBatchCompleted),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isCommit),
     found: async (pipeline) => expect(await rowsOf(pipeline, 'deferred_events')).toBeGreaterThan(0),
   },
   {
-    name: 'sink before it begins an insert batch',
+    name: 'sink before the insert',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isBatchBegun),
-  },
-  {
-    name: 'sink after it begins an insert batch, before it receives the response',
-    role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isBatchBegun),
-  },
-  {
-    name: 'sink after it begins an insert batch, before the insert',
-    role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).clickhouse.hold('before', says(/INSERT INTO runs /)),
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('before', says(/INSERT INTO run_events /)),
   },
   {
     name: 'sink during the insert, half of it sent',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).clickhouse.hold('half', says(/INSERT INTO runs /)),
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('half', says(/INSERT INTO run_events /)),
   },
   {
     name: 'sink during the insert, all of it sent',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).clickhouse.hold('sent', says(/INSERT INTO runs /)),
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('sent', says(/INSERT INTO run_events /)),
   },
   {
     name: 'sink after the insert, before it receives the response',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).clickhouse.hold('answered', says(/INSERT INTO runs /)),
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('answered', says(/INSERT INTO run_events /)),
   },
   {
     name: 'sink after the insert, before it marks the hours dirty',
@@ -102,12 +92,12 @@ const steps: readonly Step[] = [
   {
     name: 'sink between the insert and the commit',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isBatchCompleted),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isCommit),
   },
   {
     name: 'sink after the commit, before it receives the response',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isBatchCompleted),
+    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isCommit),
   },
   {
     name: 'roll-up while it counts hours',

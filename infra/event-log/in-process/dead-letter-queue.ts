@@ -6,6 +6,7 @@ import {
   type DeadLetterRecord,
   type LogRecord,
   maxCounted,
+  versionHeader,
 } from '../event-log.ts';
 
 interface HeadRow {
@@ -74,20 +75,29 @@ function toHead(row: HeadRow): DeadLetterHead {
 }
 
 /**
- * Stores a record with its original bytes and headers; `topic` is the name of its topic. Repeats of the same offset are
- * stored once.
+ * Stores a record with its original bytes and headers, and its version as a header, so that a replay does not change its
+ * order; `topic` is the name of its topic. Repeats of the same offset are stored once.
  */
 export async function insertDeadLetter(
   database: Sql,
   topic: string,
-  { partition, offset, key, value, headers }: LogRecord,
+  { partition, offset, key, value, headers, version }: LogRecord,
   reason: string,
   step: string,
 ): Promise<void> {
   await database.query(
     `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
-    [topic, partition, offset, Buffer.from(key), value, headers, reason.slice(0, 2_000), step],
+    [
+      topic,
+      partition,
+      offset,
+      Buffer.from(key),
+      value,
+      { ...headers, [versionHeader]: String(version) },
+      reason.slice(0, 2_000),
+      step,
+    ],
   );
 }
 

@@ -11,9 +11,9 @@
  *      at the same time, so that a small request does not wait for a large batch of another organisation. While several
  *      publish, the organisations of a large batch pause for as long as the batch took, which leaves half of the time
  *      to the others.
- *   3. Each group handles the batch. It persists each insert batch in Postgres before the insert (3a), and deletes it
- *      in the transaction that marks the hours dirty (3b). After a crash in between, `unfinishedInserts`
- *      returns it at the next start.
+ *   3. Each group handles the batch. The sink records each insert in Postgres before it begins (3a), and deletes the
+ *      record in the transaction that marks the hours dirty (3b). After a crash in between, the next start finds the
+ *      record and marks the hours, because the publishers may have given up.
  *   4. When all groups are done, the log answers the requests. If one fails, it refuses all requests of the batch, and
  *      their senders retry; rows that are already stored merge with the repeats.
  */
@@ -25,16 +25,17 @@ import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { fieldOffset } from '../avro.ts';
 import {
-  type DirtyHour,
   drainingError,
   type EventLog,
   type FollowOptions,
-  type InsertBatch,
+  type InFlightInsert,
+  type InsertRecords,
   type LogBatch,
   type LogMessage,
   type LogPosition,
   type LogRecord,
   overloadedError,
+  recordVersion,
   type Subscription,
   type TopicFollower,
 } from '../event-log.ts';
@@ -97,6 +98,7 @@ export async function openInProcessLog(options: InProcessLogOptions): Promise<In
 }
 
 export class InProcessLog implements EventLog {
+  readonly insertRecords: InsertRecords;
   readonly #options: InProcessLogOptions;
   readonly #topics = new Map<string, TopicState>();
   readonly #hideMetrics: readonly (() => void)[];
@@ -109,6 +111,7 @@ export class InProcessLog implements EventLog {
   /** Use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
+    this.insertRecords = insertRecordsIn(options.database);
     for (const topic of options.topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
         topic,
@@ -195,15 +198,11 @@ export class InProcessLog implements EventLog {
 
   /** Step 1. */
   async #enqueue(partition: Partition, messages: readonly LogMessage[]): Promise<void> {
-    const appended = messages.map(
-      ({ key, value, headers = {} }): LogRecord => ({
-        partition: partition.number,
-        offset: partition.nextOffset++,
-        key,
-        value,
-        headers,
-      }),
-    );
+    const appended = messages.map(({ key, value, headers = {} }): LogRecord => {
+      const offset = partition.nextOffset++;
+      const version = recordVersion(Math.floor(offset / 1_000), offset % 1_000, headers);
+      return { partition: partition.number, offset, key, value, headers, version };
+    });
     this.#passToFollowers(partition.topic, appended);
     const records = toBeStored(partition.topic, appended);
     if (records.length === 0) return;
@@ -284,7 +283,6 @@ export class InProcessLog implements EventLog {
       topic: partition.topic,
       partition: partition.number,
       records: waiting.flatMap((request) => request.records),
-      beginInsert: (insertBatch) => this.#beginInsert(partition, insertBatch),
     };
     for (const subscription of this.#stateOf(partition.topic).subscriptions) await subscription.handle(batch);
   }
@@ -293,24 +291,6 @@ export class InProcessLog implements EventLog {
     this.#options.logger.error({ err: error, topic: partition.topic.name }, 'a batch could not be stored');
     const retryAfterSeconds = (isRunlakeError(error) && error.retryAfterSeconds) || 1;
     return runlakeError('EVENT_LOG_UNAVAILABLE', {}, { cause: error, retryAfterSeconds });
-  }
-
-  async #beginInsert(partition: Partition, { token, hours }: InsertBatch): Promise<void> {
-    await this.#options.database.query(
-      `INSERT INTO in_flight_inserts (topic, partition, token, batch) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-      [partition.topic.name, partition.number, token, { hours }],
-    );
-  }
-
-  async unfinishedInserts(): Promise<InsertBatch[]> {
-    const rows = await this.#options.database.query<{ token: string; batch: { hours: DirtyHour[] } }>(
-      'SELECT token, batch FROM in_flight_inserts ORDER BY written_at',
-    );
-    return rows.map(({ token, batch }) => ({ token, hours: batch.hours }));
-  }
-
-  async completeInsert({ token }: InsertBatch, transaction: Sql): Promise<void> {
-    await transaction.query('DELETE FROM in_flight_inserts WHERE token = $1', [token]);
   }
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
@@ -386,4 +366,17 @@ function toBeStored(topic: Topic, records: readonly LogRecord[]): readonly LogRe
   const at = fieldOffset(topic, topic.storedIf);
   // Keep records that are too short to have the flag: the sink sends them to the dead-letter queue.
   return records.filter(({ value }) => value[at] !== 0);
+}
+
+/** The table `in_flight_inserts`. */
+function insertRecordsIn(database: Database): InsertRecords {
+  return {
+    async begin({ id, hours }) {
+      await database.query('INSERT INTO in_flight_inserts (id, hours) VALUES ($1, $2)', [id, JSON.stringify(hours)]);
+    },
+    async complete(id, transaction) {
+      await transaction.query('DELETE FROM in_flight_inserts WHERE id = $1', [id]);
+    },
+    list: () => database.query<InFlightInsert>('SELECT id, hours FROM in_flight_inserts ORDER BY written_at'),
+  };
 }

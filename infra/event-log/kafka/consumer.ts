@@ -15,7 +15,6 @@
  *   5. On close, the partition consumers take no further batch, finish and commit the batch in progress, and the client
  *      leaves the group.
  */
-import { randomBytes } from 'node:crypto';
 import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
 import { counter } from '../../telemetry/metrics.ts';
@@ -23,8 +22,8 @@ import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
 import { type KafkaAddress, type KafkaAdmin, type KafkaClient, kafkaError, openKafkaClient } from './client.ts';
-import { findPositions, startingPoint } from './offset-metadata.ts';
 import { PartitionConsumer } from './partition-consumer.ts';
+import { findPositions, startingPoint } from './positions.ts';
 import type { ByteBudget } from './record-buffer.ts';
 
 const assignments = counter('runlake_event_log_assignments_total', 'Partitions assigned to this process, by topic.', [
@@ -192,8 +191,6 @@ interface GroupConsumerOptions {
 const minRebalanceTimeoutMs = 30_000;
 const maxFetchBytes = 16 * 1024 * 1024;
 
-const newSalt = () => randomBytes(9).toString('base64url');
-
 /** Consumes from its construction until {@link GroupConsumer.close}. */
 export class GroupConsumer {
   readonly #options: GroupConsumerOptions;
@@ -260,7 +257,7 @@ export class GroupConsumer {
   #accept({ batch, commitOffsetsIfNecessary }: EachBatchPayload): void {
     const partitionConsumer = this.#partitions.get(batch.partition);
     if (partitionConsumer === undefined) return;
-    partitionConsumer.accept(batch.messages, Number(batch.highWatermark), commitOffsetsIfNecessary);
+    partitionConsumer.accept(batch.messages, commitOffsetsIfNecessary);
     this.#balanceFetching();
   }
 
@@ -277,7 +274,6 @@ export class GroupConsumer {
         budget,
         logger: this.#logger,
         brokers: address.kafkaBrokers,
-        newSalt,
         seek: (offset) => this.#consumer?.seek({ topic: topicName, partition, offset: String(offset) }),
       });
       this.#partitions.set(partition, consumer);
@@ -301,7 +297,7 @@ export class GroupConsumer {
         const positions = await admin.call((client) => findPositions(client, group, topicName));
         for (const consumer of consumers) {
           const found = positions.get(consumer.partition);
-          if (found !== undefined) consumer.begin(startingPoint(found, newSalt), found.high);
+          if (found !== undefined) consumer.begin(startingPoint(found));
         }
         return;
       } catch (error) {

@@ -22,6 +22,7 @@ import {
   type DeadLetterRecord,
   type LogRecord,
   maxCounted,
+  versionHeader,
 } from '../event-log.ts';
 import { type KafkaAddress, KafkaAdmin, kafkaError, openKafkaClient } from './client.ts';
 import type { KafkaRecord } from './record-buffer.ts';
@@ -48,6 +49,7 @@ export function deadLetterMessage(topic: string, record: LogRecord, reason: stri
     value: record.value,
     headers: {
       ...(raw?.headers ?? record.headers),
+      [versionHeader]: String(record.version),
       [deadLetterHeaders.reason]: reason.slice(0, maxReasonCharacters),
       [deadLetterHeaders.step]: step,
       [deadLetterHeaders.topic]: topic,

@@ -8,7 +8,6 @@ import {
   drainingError,
   type EventLog,
   type FollowOptions,
-  type InsertBatch,
   type LogMessage,
   type LogPosition,
   type LogRecord,
@@ -21,7 +20,7 @@ import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { GroupConsumer } from './consumer.ts';
 import { deadLetterMessage } from './dead-letter-queue.ts';
 import { kafkaHealthChecks } from './health.ts';
-import { findPositions, isPast } from './offset-metadata.ts';
+import { findPositions, isPast } from './positions.ts';
 import { IdempotentProducer } from './producer.ts';
 import { Publisher } from './publisher.ts';
 import { ByteBudget } from './record-buffer.ts';
@@ -216,14 +215,6 @@ export class KafkaLog implements EventLog {
     const message = deadLetterMessage(names.of(topic), record, reason, step);
     await this.#publisher.publishAlways(names.deadLetterTopic(topic), [message]);
   }
-
-  /** Always empty: Kafka redelivers uncommitted batches. */
-  async unfinishedInserts(): Promise<InsertBatch[]> {
-    return [];
-  }
-
-  /** Does nothing: committing the offset after the batch completes its inserts. */
-  async completeInsert(): Promise<void> {}
 
   async position(topic: Topic): Promise<LogPosition> {
     const { admin, names } = this.#opened;

@@ -1,6 +1,6 @@
 /** Fetched records in memory: one partition's buffer of them, and the byte budget of all partitions. */
 import type { IHeaders, KafkaMessage } from 'kafkajs';
-import type { LogRecord, Subscription } from '../event-log.ts';
+import { type LogRecord, recordVersion, type Subscription } from '../event-log.ts';
 
 /** A record with its raw key and headers, which may be any bytes, besides the decoded ones that the rest of Runlake uses. */
 export interface KafkaRecord extends LogRecord {
@@ -24,9 +24,11 @@ export function recordOf(partition: number, message: KafkaMessage): KafkaRecord 
     texts[name] = one.toString();
     bytes += name.length + one.length;
   }
+  const offset = Number(message.offset);
   return {
     partition,
-    offset: Number(message.offset),
+    offset,
+    version: recordVersion(Number(message.timestamp), offset, texts),
     key: key?.toString() ?? '',
     value: value ?? empty,
     headers: texts,
@@ -93,19 +95,6 @@ export class RecordBuffer {
       rows++;
       bytes += value.length;
     }
-    return this.#remove(rows);
-  }
-
-  /**
-   * Takes exactly the records from offset `first` to `last`.
-   * @returns undefined if the buffer does not hold all of them; it then keeps its records.
-   */
-  dequeueRange(first: number, last: number): KafkaRecord[] | undefined {
-    const rows = this.#records.findIndex(({ offset }) => offset === last) + 1;
-    return rows > 0 && this.firstOffset === first ? this.#remove(rows) : undefined;
-  }
-
-  #remove(rows: number): KafkaRecord[] {
     const taken = this.#records.splice(0, rows);
     this.#bytes -= bytesOf(taken);
     return taken;

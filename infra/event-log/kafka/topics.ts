@@ -34,6 +34,8 @@ const deadLetterSlackBytes = 64 * 1024;
 /** Topics with at least this many replicas get `min.insync.replicas` 2. */
 const replicasWithQuorum = 3;
 const metadataAttempts = 50;
+const timestampType = 'message.timestamp.type';
+const appendTime = 'LogAppendTime';
 
 export interface RequiredTopic {
   readonly name: string;
@@ -92,6 +94,8 @@ async function create(admin: Admin, missing: readonly RequiredTopic[], config: T
         replicationFactor: kafkaReplication ?? -1,
         configEntries: [
           { name: 'max.message.bytes', value: String(maxMessageBytes(topic, config)) },
+          // Events are ordered by the time at which the broker appended them (`LogRecord.version`).
+          { name: timestampType, value: appendTime },
           ...(replicas >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
         ],
       })),
@@ -197,6 +201,12 @@ async function compare(
         `the topic does not have the configured ${config.kafkaReplication} replicas; Runlake does not alter it`,
       );
     }
+    if (!topic.deadLetters && (found.get(topic.name)?.timestampType ?? appendTime) !== appendTime) {
+      logger.warn(
+        differs,
+        `${timestampType} of the topic is not ${appendTime}: events are ordered by the clocks of the API processes`,
+      );
+    }
     const quorum = found.get(topic.name)?.minInsyncReplicas ?? 2;
     if (replicas >= replicasWithQuorum && quorum < 2) {
       logger.warn(differs, 'min.insync.replicas of the topic is 1: accepted events may be lost when a broker fails');
@@ -208,22 +218,28 @@ async function compare(
 export interface TopicSettings {
   readonly maxMessageBytes: number;
   readonly minInsyncReplicas: number;
+  readonly timestampType: string | undefined;
 }
 
 export async function fetchTopicSettings(
   admin: Admin,
   topics: readonly RequiredTopic[],
 ): Promise<Map<string, TopicSettings>> {
-  const configNames = ['max.message.bytes', 'min.insync.replicas'];
+  const configNames = ['max.message.bytes', 'min.insync.replicas', timestampType];
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
     resources: topics.map(({ name }) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name, configNames })),
   });
   return new Map(
     resources.map(({ resourceName, configEntries }) => {
-      const values = new Map(configEntries.map(({ configName, configValue }) => [configName, Number(configValue)]));
-      const [maxMessageBytes, minInsyncReplicas] = configNames.map((name) => values.get(name) ?? Number.NaN);
-      return [resourceName, { maxMessageBytes, minInsyncReplicas } as TopicSettings];
+      const values = new Map(configEntries.map(({ configName, configValue }) => [configName, configValue]));
+      const number = (name: string) => Number(values.get(name) ?? Number.NaN);
+      const settings: TopicSettings = {
+        maxMessageBytes: number('max.message.bytes'),
+        minInsyncReplicas: number('min.insync.replicas'),
+        timestampType: values.get(timestampType),
+      };
+      return [resourceName, settings];
     }),
   );
 }

@@ -1,24 +1,23 @@
 /**
- * Inserts one insert batch: rows that go to ClickHouse in one INSERT under one deduplication token.
+ * Inserts one insert batch: rows that go to ClickHouse in one INSERT.
  *
- * Invariant: after a crash at any step, merged reads return each row at most once, and the roll-up counts the affected hours
- * again after the last insert that touched them.
+ * Invariant: an insert may be repeated, in whole or in part, and in any order with others: merged reads return the same
+ * rows. The roll-up counts the affected hours again after the last insert that touched them.
  *
- *   1. Build the body and its token: table, topic, partition, first and last offset, schema id and digest.
- *   2. Persist the insert batch. After a crash before this step nothing is stored: Kafka redelivers the records, or the
- *      in-process log never acknowledged them.
- *   3. Insert. The insert is atomic only within one table partition; a retry under the same token completes the rest,
- *      materialised views included.
- *   4. In one transaction, mark the hours dirty and complete the insert batch. After a crash before this step,
- *      recovery finds the persisted insert batch and marks the same hours.
+ *   1. With a log that does not redeliver batches, record the insert and its hours (`EventLog.insertRecords`). After a
+ *      crash before this step nothing is stored.
+ *   2. Insert. If ClickHouse refuses the data, bisect the batch. An insert that fails for another reason may have stored
+ *      a part of its rows; the log redelivers the batch, or its publishers repeat it.
+ *   3. In one transaction, mark the hours dirty and delete the record of step 1. If the process crashes before this
+ *      step, the log redelivers the batch, or recovery finds the record and marks the same hours.
  */
-import { createHash } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { endInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { avroContainer, fieldOffset, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
-import type { DirtyHour, EventLog, InsertBatch, LogRecord } from '../../../infra/event-log/event-log.ts';
-import type { Database, Sql } from '../../../infra/postgres/pool.ts';
+import type { DirtyHour, EventLog, InsertRecords, LogRecord } from '../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
 import type { RecordSchema } from './prepare-records.ts';
@@ -45,16 +44,8 @@ interface BatchInsert {
   readonly topic: Topic;
   readonly partition: number;
   /** Schema that all of `records` were written under. */
-  readonly schema: Pick<RecordSchema, 'schema' | 'columns'>;
+  readonly schema: Pick<RecordSchema, 'containerSchema' | 'columns'>;
   readonly records: readonly ValidRecord[];
-  /** Token salt of the records' batch; part of the token. */
-  readonly tokenSalt?: string;
-  /** Step 2: resolves when the insert batch is durable. */
-  begin(insertBatch: InsertBatch): Promise<void>;
-  /** Runs in the transaction of step 4. */
-  also?(transaction: Sql): Promise<void>;
-  /** Set on the halves of a refused insert batch. */
-  readonly bisection?: Bisection;
 }
 
 /** Budget for isolating the refused records of one insert batch; shared by all its halves. */
@@ -75,13 +66,13 @@ interface InsertDeps {
   readonly log: EventLog;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
-  /** Tokens of insert batches between steps 2 and 4; recovery skips them. */
+  /** Ids of inserts between steps 1 and 3; recovery skips them. */
   readonly inFlight: Set<string>;
 }
 
 /**
  * Inserts one batch. If ClickHouse refuses its data, bisects it until the refused records are isolated, and writes
- * those to the dead-letter queue. The insert batch stays persisted until its halves are complete.
+ * those to the dead-letter queue.
  *
  * The number of inserts is bounded: if ClickHouse refuses many records, the rest is bisected down to small parts only,
  * and a refused part goes to the dead-letter queue whole, valid records included. A replay stores those.
@@ -91,40 +82,60 @@ interface InsertDeps {
  *   to retry it.
  */
 export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promise<LogRecord[]> {
-  const { topic, records } = insert;
-  const body = avroContainer(
-    insert.schema.schema,
-    records.map(({ record }) => record.value),
-  );
-  const batch: InsertBatch = { token: buildToken(insert, body), hours: dirtyHours(topic, records) };
-  deps.inFlight.add(batch.token);
+  const { database, inFlight, log } = deps;
+  const id = randomUUID();
+  const hours = dirtyHours(insert.topic, insert.records);
+  inFlight.add(id);
   try {
-    await insert.begin(batch);
-    const refusal = await insertBody(insert, body, batch.token, deps);
-    const refused = refusal === undefined ? [] : await insertHalves(insert, refusal, deps);
-    await deps.database.transaction(async (transaction) => {
-      await markHoursDirty(transaction, batch.hours);
-      await insert.also?.(transaction);
-      await deps.log.completeInsert(batch, transaction);
+    await log.insertRecords?.begin({ id, hours });
+    const bisection = { insertsLeft: exactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
+    const refused = await insertOrBisect(insert, insert.records, { ...deps, id, bisection });
+    await database.transaction(async (transaction) => {
+      await markHoursDirty(transaction, hours);
+      await log.insertRecords?.complete(id, transaction);
     });
     return refused;
   } finally {
-    deps.inFlight.delete(batch.token);
+    inFlight.delete(id);
   }
 }
 
-/** Step 3. @returns the error if ClickHouse refuses the data of the records. */
-async function insertBody(
-  { topic, schema, records }: BatchInsert,
-  body: Buffer,
-  token: string,
-  { clickhouse }: InsertDeps,
+interface PartDeps extends InsertDeps {
+  readonly id: string;
+  readonly bisection: Bisection;
+}
+
+/** Step 2 for a part of the batch. @returns the refused records. */
+async function insertOrBisect(
+  insert: BatchInsert,
+  records: readonly ValidRecord[],
+  deps: PartDeps,
+): Promise<LogRecord[]> {
+  const { bisection } = deps;
+  const refusal = await insertRecords(insert, records, deps);
+  if (refusal === undefined) return [];
+  const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
+  if (records.length <= minRecords) return sendToDeadLetters(insert.topic, records, refusal, deps);
+  bisection.insertsLeft -= 2;
+  const middle = Math.ceil(records.length / 2);
+  const refused = await insertOrBisect(insert, records.slice(0, middle), deps);
+  return refused.concat(await insertOrBisect(insert, records.slice(middle), deps));
+}
+
+/** @returns the error if ClickHouse refuses the data of the records. */
+async function insertRecords(
+  { topic, schema }: BatchInsert,
+  records: readonly ValidRecord[],
+  { clickhouse, id }: PartDeps,
 ): Promise<RunlakeError | undefined> {
   const { name, table } = topic;
-  const { columns } = schema;
+  const body = avroContainer(
+    schema.containerSchema,
+    records.map(({ record }) => record),
+  );
   const inserted = insertSeconds.startTimer({ table });
   try {
-    await clickhouse.insertBody({ name, table, columns, format: 'Avro', body, token });
+    await clickhouse.insertBody({ name, table, columns: schema.columns, format: 'Avro', body, id });
   } catch (error) {
     failedInserts.inc({ table, code: isRunlakeError(error) ? error.code : 'INTERNAL' });
     if (isRunlakeError(error) && error.code === 'INSERT_DATA_REFUSED') return error;
@@ -137,19 +148,12 @@ async function insertBody(
   return undefined;
 }
 
-async function insertHalves(insert: BatchInsert, refusal: RunlakeError, deps: InsertDeps): Promise<LogRecord[]> {
-  const { also: _runsWithTheWhole, ...half } = insert;
-  const { records } = insert;
-  const { bisection = { insertsLeft: exactInserts, minRecords: Math.ceil(records.length / maxParts) } } = insert;
-  const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
-  if (records.length <= minRecords) return sendToDeadLetters(insert, refusal, deps);
-  bisection.insertsLeft -= 2;
-  const middle = Math.ceil(records.length / 2);
-  const refused = await insertBatch({ ...half, bisection, records: records.slice(0, middle) }, deps);
-  return refused.concat(await insertBatch({ ...half, bisection, records: records.slice(middle) }, deps));
-}
-
-async function sendToDeadLetters({ topic, records }: BatchInsert, refusal: RunlakeError, { log }: InsertDeps) {
+async function sendToDeadLetters(
+  topic: Topic,
+  records: readonly ValidRecord[],
+  refusal: RunlakeError,
+  { log }: PartDeps,
+) {
   const originals = records.map(({ record, original = record }) => original);
   const cause = String(refusal.cause ?? refusal.message);
   const reason =
@@ -162,36 +166,26 @@ async function sendToDeadLetters({ topic, records }: BatchInsert, refusal: Runla
   return originals;
 }
 
-function buildToken({ topic, partition, records, tokenSalt }: BatchInsert, body: Buffer): string {
-  const first = records[0] as ValidRecord;
-  const last = records.at(-1) as ValidRecord;
-  const digest = createHash('sha256').update(body).digest('hex').slice(0, 32);
-  const salt = tokenSalt === undefined ? '' : `:${tokenSalt}`;
-  return `${topic.table}:${topic.name}:${partition}:${first.record.offset}-${last.record.offset}:${first.schemaId}:${digest}${salt}`;
-}
-
 /**
- * The SELECTs of the materialised views on `runs`, as in `schemas/clickhouse/0001_runs.sql`. An insert that was
- * interrupted may have reached `runs` but not the views. Repeated rows are harmless except in `traces`: a merged run
- * has its earliest time and its last sender, so the repair adds only missing traces.
+ * The SELECTs of the materialised views on `run_events`, as in `schemas/clickhouse/0001_runs.sql`, from the rows of
+ * `runs`. An insert that was interrupted may have reached `runs` but not the other tables. Repeated rows are harmless.
  */
 const views: Readonly<Record<string, string>> = {
-  traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_received_at, id, session_id, user_id, key_id)) AS pick
-    FROM found WHERE (tenant_id, toStartOfHour(trace_time), trace_id) NOT IN (
-      SELECT tenant_id, hour, trace_id FROM traces WHERE (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
-    ) GROUP BY tenant_id, hour, trace_id`,
-  run_locator: 'SELECT tenant_id, id, start_time, trace_id, trace_time, session_id FROM found',
-  trace_locations: `SELECT tenant_id, trace_id, min((first_received_at, trace_time, session_id)) AS pick FROM found
-    GROUP BY tenant_id, trace_id`,
+  traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((sender.1, id, session_id, sender.2, sender.3)) AS pick
+    FROM found GROUP BY tenant_id, hour, trace_id`,
+  run_locator: `SELECT tenant_id, id, min((sender.1, start_time, trace_id, trace_time, session_id)) AS pick
+    FROM found GROUP BY tenant_id, id`,
+  trace_locations: `SELECT tenant_id, trace_id, min((sender.1, trace_time, session_id)) AS pick
+    FROM found GROUP BY tenant_id, trace_id`,
   trace_spans: 'SELECT tenant_id, trace_id, min(start_time), max(start_time) FROM found GROUP BY tenant_id, trace_id',
 };
 
 /**
- * Inserts the traces of `hours` again from `runs` into the target tables of its materialised views.
+ * Inserts the traces of `hours` again from `runs` into the other tables that an insert of run events fills.
  *
  * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no
  * bound on `start_time` is safe. The four tables together take 0.5 s for a tenant with 2 million runs on two cores,
- * once for each insert batch that a crash left unfinished.
+ * once for each insert that a crash left unfinished.
  *
  * @throws the errors of ClickHouse; a retry completes the repair.
  */
@@ -201,7 +195,7 @@ async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]):
     await clickhouse.command({
       name: 'repair-views',
       sql: `INSERT INTO ${table} WITH found AS (
-          SELECT tenant_id, id, start_time, trace_id, trace_time, first_received_at, session_id, user_id, key_id FROM runs
+          SELECT tenant_id, id, start_time, trace_id, trace_time, sender, session_id FROM runs
           WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
             AND (tenant_id, toStartOfHour(trace_time)) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
         ) ${select}`,
@@ -210,35 +204,35 @@ async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]):
         structure: 'tenant_id UUID, hour_seconds UInt32',
         rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
       },
-      profile: 'repair',
+      profile: 'bulk',
       timeoutMs: 600_000,
     });
   }
 }
 
 interface RecoverDeps {
-  readonly log: EventLog;
+  readonly insertRecords: InsertRecords;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
 }
 
 /**
- * Completes insert batches that were begun and not completed. Their inserts may have happened, or may have reached
- * `runs` but not the views on it. Marks their hours dirty, because counting an hour again is harmless. Skips batches
- * that are in flight now.
+ * Completes the inserts that were begun and not completed, except those that are in flight now. Such an insert may have
+ * happened, or may have reached `runs` but not the other tables. Marks its hours dirty, because counting an hour again
+ * is harmless.
  */
 export async function recoverInserts(
-  { log, clickhouse, database }: RecoverDeps,
+  { insertRecords, clickhouse, database }: RecoverDeps,
   inFlight: ReadonlySet<string>,
 ): Promise<void> {
-  for (const batch of await log.unfinishedInserts()) {
-    if (inFlight.has(batch.token)) continue;
+  for (const { id, hours } of await insertRecords.list()) {
+    if (inFlight.has(id)) continue;
     // The insert may still be running; end it first, so that it writes no rows after the repair has read the table.
-    await endInserts(clickhouse, batch.token);
-    await repairViews(clickhouse, batch.hours);
+    await endInserts(clickhouse, id);
+    await repairViews(clickhouse, hours);
     await database.transaction(async (transaction) => {
-      await markHoursDirty(transaction, batch.hours);
-      await log.completeInsert(batch, transaction);
+      await markHoursDirty(transaction, hours);
+      await insertRecords.complete(id, transaction);
     });
   }
 }

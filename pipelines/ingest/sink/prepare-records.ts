@@ -1,4 +1,6 @@
 import {
+  containerColumns,
+  containerSchema,
   earliestKeyTimeMicros,
   fieldOffset,
   fixedFieldsError,
@@ -45,10 +47,10 @@ function stampPositions(topic: Topic, records: readonly ValidRecord[]): readonly
 
 /** Schema that records of a topic were written under, of this or another release. */
 export interface RecordSchema {
-  /** Schema as JSON text. */
-  readonly schema: string;
+  /** Schema of the containers of such records, as JSON text. */
+  readonly containerSchema: string;
   readonly walk: AvroWalk;
-  /** Fields of the schema, which are the columns of the insert; ClickHouse fills other columns with their defaults. */
+  /** Fields of a container, which are the columns of the insert; ClickHouse fills other columns with their defaults. */
   readonly columns: readonly string[];
 }
 
@@ -89,7 +91,12 @@ export class RecordSchemas {
 
 function compile(topic: Topic, schema: string): RecordSchema | undefined {
   const columns = listColumns(schema, topic);
-  return columns && { schema, columns, walk: compileAvroWalk(schema) };
+  if (columns === undefined) return undefined;
+  return {
+    containerSchema: containerSchema(schema),
+    columns: containerColumns(columns),
+    walk: compileAvroWalk(schema),
+  };
 }
 
 /** Result of the inspection: the sink can store the record, or it never can. */

@@ -1,40 +1,35 @@
 /**
  * The sink: stores batches of the event log in ClickHouse.
  *
- * Invariant: the sink handles one batch per partition at a time, in log order, because the order decides values. It
- * acknowledges a batch only after every record of it is stored, deferred or in the dead-letter queue.
+ * Invariant: the sink acknowledges a batch only after every record of it is stored, deferred or in the dead-letter queue.
+ * Batches may be repeated, divided in another way, and handled by several processes at once: the rows of an event have
+ * its version, and merging keeps the newest value (`schemas/clickhouse/0001_runs.sql`).
  *
  *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not
  *      to be stored; write partition and offset into the others if their table stores them (`prepare-records.ts`).
  *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
- *   3. Insert the deferred events of traces that this batch has events of, before the batch's own events, because they
- *      are older. Drop events of either kind that repeat stored ones (`recent-events.ts`).
- *   4. Split the batch into insert batches and insert them one after the other (`insert-batch.ts`).
+ *   3. Drop events that repeat stored ones (`recent-events.ts`). Split the others into insert batches and insert them
+ *      one after the other (`insert-batch.ts`).
+ *   4. Insert the deferred events of the traces that are known now. This comes after steps 2 and 3: if another process
+ *      handles an event of the same trace, at least one of the two finds what the other one has stored.
  *   5. Cache the locations of new traces and wake the usage roll-up.
  *   6. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
  *      redelivered while ClickHouse is down does not write a dead-letter record each time.
  *
- * After a failure the log redelivers the whole batch, or its publishers retry; rows that are already stored merge with
- * the repeats.
+ * After a failure the log redelivers the whole batch, or its publishers repeat it.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { readSchemaId } from '../../../infra/event-log/avro.ts';
-import {
-  type EventLog,
-  type InsertBatch,
-  type LogBatch,
-  type LogRecord,
-  storingGroup,
-} from '../../../infra/event-log/event-log.ts';
-import type { Database, Sql } from '../../../infra/postgres/pool.ts';
+import { type EventLog, type LogBatch, type LogRecord, storingGroup } from '../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { readTenantId, readTraceId, readTraceKey } from '../run-event/run-event.ts';
 import { assignTraceLocations, moveTo, type TraceLocation, TraceLocationCache } from './assign-trace-locations.ts';
-import { claimDeferredEvents, countDeferred, DeferredTopics, deferEvents, releaseEvents } from './deferred-events.ts';
+import { claimDeferredEvents, countDeferred, deferEvents, hasDeferred, releaseEvents } from './deferred-events.ts';
 import { insertBatch, recoverInserts } from './insert-batch.ts';
 import {
   acceptedTimes,
@@ -75,20 +70,15 @@ export class Sink {
   readonly #recent = new RecentEvents();
   readonly #schemas: RecordSchemas;
   readonly #inFlight = new Set<string>();
-  readonly #deferredTopics: DeferredTopics;
   #recovering: NodeJS.Timeout | undefined;
   #hideMetrics: (() => void)[] = [];
   #mismatch: RunlakeError | undefined;
-  /**
-   * True after a failure: `runs` may be ahead of the tables that hold trace locations, so recovery runs before the next
-   * batch.
-   */
+  /** True after a failure, if the log does not redeliver batches: recovery runs before the next batch. */
   #needsRecovery = false;
 
   constructor(options: SinkOptions) {
     this.#options = options;
     this.#known = new TraceLocationCache(cachedTraceLocations);
-    this.#deferredTopics = new DeferredTopics(options.database);
     this.#schemas = new RecordSchemas(options.log);
   }
 
@@ -105,7 +95,6 @@ export class Sink {
         topic,
         group: storingGroup(topic),
         limits: { rows: config.insertBatchRows, bytes: config.insertBatchBytes },
-        assigned: () => this.#deferredTopics.forget(topic.name),
         handle: (batch) => this.#handle(batch),
       });
     }
@@ -132,8 +121,7 @@ export class Sink {
       this.#mismatch = undefined;
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
-      this.#needsRecovery = true;
-      this.#recoverSoon();
+      if (this.#options.log.insertRecords !== undefined) this.#recoverSoon();
       throw error;
     }
   }
@@ -175,34 +163,33 @@ export class Sink {
     deferredEvents.inc(deferred.length);
     if (deferred.length > 0) {
       const records = deferred.map(({ record }) => record);
-      await deferEvents(database, { topic: batch.topic.name, salt: batch.tokenSalt ?? '' }, records);
-      this.#deferredTopics.add(batch.topic.name);
+      await deferEvents(database, batch.topic.name, records);
+      const unknown = new Set(records.map(({ value }) => readTraceKey(value)));
+      for (const [key, location] of await this.#known.locate(unknown, clickhouse)) locations.set(key, location);
     }
-    await this.#insertDeferred(batch, located, locations);
     await this.#insertOnce(located, (fresh) => this.#insert(batch, fresh));
+    await this.#insertDeferred(batch, [...located, ...deferred], locations);
     for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
     onHoursMarked();
   }
 
-  /** Step 3. Any event of a trace releases its deferred events, even if the trace was known before. */
+  /** Step 4. Any event of a trace releases its deferred events, even if the trace was known before. */
   async #insertDeferred(
     batch: LogBatch,
-    located: readonly ValidRecord[],
+    events: readonly ValidRecord[],
     locations: ReadonlyMap<string, TraceLocation>,
   ): Promise<void> {
     const { database } = this.#options;
     const topic = batch.topic.name;
-    if (located.length === 0) return;
-    if (!(await this.#deferredTopics.has(topic))) return;
-    const traces = new Map(
-      located.map(({ record: { value } }) => [
-        readTraceKey(value),
-        { tenantId: readTenantId(value), traceId: readTraceId(value) },
-      ]),
-    );
-    const events = await claimDeferredEvents(database, topic, [...traces.values()]);
-    if (events.length === 0) return;
-    const released = events.map(({ record }) => ({
+    if (!(await hasDeferred(database, topic))) return;
+    const traces = new Map<string, { tenantId: string; traceId: string }>();
+    for (const { value } of events.map(({ record }) => record)) {
+      const key = readTraceKey(value);
+      if (locations.has(key)) traces.set(key, { tenantId: readTenantId(value), traceId: readTraceId(value) });
+    }
+    const claimed = await claimDeferredEvents(database, topic, [...traces.values()]);
+    if (claimed.length === 0) return;
+    const released = claimed.map(({ record }) => ({
       record: moveTo(record, locations.get(readTraceKey(record.value)) as TraceLocation),
       original: record,
       schemaId: readSchemaId(record.value) as number,
@@ -212,10 +199,10 @@ export class Sink {
       released.map(({ record }) => record),
     );
     await this.#insertOnce(released, async (fresh) => {
-      if (fresh.length === 0) await releaseEvents(database, events);
-      return this.#insert(batch, fresh, (transaction) => releaseEvents(transaction, events));
+      const refused = await this.#insert(batch, fresh);
+      await releaseEvents(database, claimed);
+      return refused;
     });
-    await this.#deferredTopics.refresh(topic);
   }
 
   /** Inserts `events` except those that repeat stored ones, and remembers the inserted ones. */
@@ -229,29 +216,18 @@ export class Sink {
     repeatedEvents.inc(repeats);
   }
 
-  /**
-   * Step 4. `also` runs in the transaction that completes the last insert batch. @returns the refused records, as they
-   * were in the log.
-   */
-  async #insert(
-    batch: LogBatch,
-    records: readonly ValidRecord[],
-    also?: (transaction: Sql) => Promise<void>,
-  ): Promise<readonly LogRecord[]> {
+  /** Step 3. @returns the refused records, as they were in the log. */
+  async #insert(batch: LogBatch, records: readonly ValidRecord[]): Promise<readonly LogRecord[]> {
     const allRefused: LogRecord[] = [];
     const { config, logger } = this.#options;
     const limits = { rows: config.insertBatchRows, bytes: config.insertBatchBytes };
-    const insertBatches = splitIntoInsertBatches(batch.topic, records, limits);
-    for (const [index, batchRecords] of insertBatches.entries()) {
+    for (const batchRecords of splitIntoInsertBatches(batch.topic, records, limits)) {
       const schemaId = (batchRecords[0] as ValidRecord).schemaId;
       const insert = {
         topic: batch.topic,
         partition: batch.partition,
         schema: this.#schemas.get(batch.topic, schemaId) as RecordSchema,
         records: batchRecords,
-        begin: (begun: InsertBatch) => batch.beginInsert(begun),
-        ...(batch.tokenSalt === undefined ? {} : { tokenSalt: batch.tokenSalt }),
-        ...(also && index === insertBatches.length - 1 ? { also } : {}),
       };
       const deps = { ...this.#options, inFlight: this.#inFlight };
       const refused = await traceInsert(insert, () => insertBatch(insert, deps));
@@ -263,13 +239,16 @@ export class Sink {
   }
 
   async #recover(): Promise<void> {
-    await recoverInserts(this.#options, this.#inFlight);
+    const { log, clickhouse, database, onHoursMarked } = this.#options;
+    if (log.insertRecords === undefined) return;
+    await recoverInserts({ insertRecords: log.insertRecords, clickhouse, database }, this.#inFlight);
     this.#needsRecovery = false;
-    this.#options.onHoursMarked();
+    onHoursMarked();
   }
 
   /** Retries recovery every second after a failure, even if no further batch arrives. */
   #recoverSoon(): void {
+    this.#needsRecovery = true;
     this.#recovering ??= setTimeout(() => {
       this.#recovering = undefined;
       this.#recover().catch((error: unknown) => {

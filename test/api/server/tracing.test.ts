@@ -86,7 +86,7 @@ it('traces a request across the event log in one trace that continues the trace 
   });
   expect(process).toMatchObject({ traceId, parentSpanId: send?.spanId, kind: 5 });
   expect(process?.links).toEqual([{ traceId, spanId: send?.spanId }]);
-  expect(process?.attributes).toMatchObject({ 'runlake.table': 'runs', 'messaging.batch.message_count': 1 });
+  expect(process?.attributes).toMatchObject({ 'runlake.table': 'run_events', 'messaging.batch.message_count': 1 });
 });
 
 it('keeps the trace of a request whose body the server parses as JSON', async () => {

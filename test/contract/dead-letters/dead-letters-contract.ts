@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { DeadLetterQueue, LogRecord } from '../../../infra/event-log/event-log.ts';
+import { type DeadLetterQueue, type LogRecord, versionHeader } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 
 export interface DeadLettersUnderTest {
@@ -29,6 +29,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
           key: `key ${index}`,
           value: bytes,
           headers: { n: `${index}` },
+          version: BigInt(index + 1),
         };
         await under.store(topic, record, `reason ${index}`, index === 1 ? 'defer' : 'inspect');
         // Records of the same millisecond have no order across topics and partitions.
@@ -80,10 +81,10 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
       expect(await keys({ untilMs: beforeMs - 60_000 })).toEqual([]);
     });
 
-    it('finds one by its id, with the original bytes and headers', async () => {
+    it('finds one by its id, with the original bytes and headers, and its version as a header', async () => {
       const [newest] = await under.deadLetters.list(all, 1);
       const deadLetter = await under.deadLetters.find(String(newest?.id));
-      expect(deadLetter).toEqual({ ...newest, value: bytes, headers: { n: '3' } });
+      expect(deadLetter).toEqual({ ...newest, value: bytes, headers: { n: '3', [versionHeader]: '4' } });
     });
 
     it.each([

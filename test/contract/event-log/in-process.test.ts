@@ -119,7 +119,7 @@ test('requests that wait at the same moment form one batch', async () => {
 test('offsets continue after the stored ones, even if the clock was set back', async () => {
   const under = await open();
   const highest = Date.now() * 1_000 + 86_400_000_000;
-  const record = { partition: 0, offset: highest, key: 'key', value: message('one').value, headers: {} };
+  const record = { partition: 0, offset: highest, key: 'key', value: message('one').value, headers: {}, version: 1n };
   await under.log.deadLetter(runEvents, record, 'a reason', 'walk');
   const log = await under.reopened();
   const offsets: number[] = [];

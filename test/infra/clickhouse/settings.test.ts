@@ -4,7 +4,7 @@ import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
-import { newerInsertSettings, profiles } from '../../../infra/clickhouse/settings.ts';
+import { profiles } from '../../../infra/clickhouse/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 
@@ -50,8 +50,7 @@ const reading = {
 const inserting = {
   async_insert: 0,
   optimize_on_insert: 1,
-  insert_deduplicate: 1,
-  deduplicate_blocks_in_dependent_materialized_views: 1,
+  insert_deduplicate: 0,
   materialized_views_ignore_errors: 0,
   input_format_avro_allow_missing_fields: 0,
   input_format_null_as_default: 0,
@@ -80,10 +79,8 @@ it('the profiles contain exactly these settings', () => {
     write: { ...http, ...statement },
     file: { ...query, ...intoFile, wait_end_of_query: 0 },
     mutation: { ...http, ...statement, mutations_sync: '1' },
-    recount: { ...http, ...statement, max_partitions_per_insert_block: '0' },
-    repair: { ...http, ...statement, max_partitions_per_insert_block: '0', insert_deduplicate: 0 },
+    bulk: { ...http, ...statement, max_partitions_per_insert_block: '0' },
   });
-  expect(newerInsertSettings).toEqual({ deduplicate_insert: 'enable' });
 });
 
 /** An SQL expression that returns the effective settings as text by name. */
@@ -110,8 +107,7 @@ describe('settings that the client sends are effective', () => {
   it.each([
     ['write', statement],
     ['mutation', { ...statement, mutations_sync: '1' }],
-    ['recount', { ...statement, max_partitions_per_insert_block: '0' }],
-    ['repair', { ...statement, max_partitions_per_insert_block: '0', insert_deduplicate: 0 }],
+    ['bulk', { ...statement, max_partitions_per_insert_block: '0' }],
   ] as const)('in a statement of the profile %s', async (profile, settings) => {
     await clickhouse.command({
       name: 'test',
@@ -122,10 +118,10 @@ describe('settings that the client sends are effective', () => {
   });
 
   it('for an insert', async () => {
-    const insert = { ...both, ...inserting, ...(await newerSettings()) };
+    const insert = { ...both, ...inserting };
     await clickhouse.command({
       name: 'test',
-      sql: `CREATE TABLE settings_of_insert (n UInt8, v Map(String, String) DEFAULT ${inForce([...Object.keys(insert), 'insert_deduplication_token'])})
+      sql: `CREATE TABLE settings_of_insert (n UInt8, v Map(String, String) DEFAULT ${inForce(Object.keys(insert))})
         ENGINE = MergeTree ORDER BY n`,
     });
     await clickhouse.insertBody({
@@ -134,23 +130,14 @@ describe('settings that the client sends are effective', () => {
       columns: ['n'],
       format: 'JSONEachRow',
       body: Buffer.from('{"n":1}'),
-      token: 'the token',
+      id: randomUUID(),
     });
-    expect(await valuesOf('settings_of_insert')).toEqual([
-      expected({ ...insert, insert_deduplication_token: 'the token' }),
-    ]);
+    expect(await valuesOf('settings_of_insert')).toEqual([expected(insert)]);
   });
 });
 
 const valuesOf = async (table: string) =>
   (await clickhouse.query<{ v: object }>({ name: 'test', sql: `SELECT v FROM ${table}` })).map(({ v }) => v);
-
-/** The settings that the tested server version knows. */
-async function newerSettings(): Promise<object> {
-  const sql = "SELECT 1 FROM system.settings WHERE name = 'deduplicate_insert'";
-  const known = await clickhouse.query({ name: 'test', sql });
-  return known.length > 0 ? { deduplicate_insert: 'enable' } : {};
-}
 
 describe('settings of the server for its users are overridden', () => {
   /**
@@ -190,20 +177,5 @@ describe('settings of the server for its users are overridden', () => {
       own.query({ name: 'slow-sum', sql: 'SELECT sum(sleepEachRow(0.05) + 1) AS v FROM numbers(200)', timeoutMs: 300 }),
     );
     await expect(sum).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
-  });
-
-  it('a token deduplicates inserts', async () => {
-    await clickhouse.command({
-      name: 'test',
-      sql: 'CREATE TABLE once (n UInt64) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 100',
-    });
-    const defaults = Object.keys(await newerSettings()).map((name) => `, ${name} = 'disable'`);
-    await withDefaults(`insert_deduplicate = 0${defaults}`, async (own) => {
-      for (let time = 0; time < 2; time += 1) {
-        const body = Buffer.from('{"n":1}');
-        await own.insertBody({ name: 'test', table: 'once', columns: ['n'], format: 'JSONEachRow', body, token: 't' });
-      }
-    });
-    expect(await clickhouse.query({ name: 'test', sql: 'SELECT n FROM once' })).toEqual([{ n: 1 }]);
   });
 });

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { DeadLetterRecord } from '../../../infra/event-log/event-log.ts';
+import { type DeadLetterRecord, recordVersion } from '../../../infra/event-log/event-log.ts';
 import { postgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { countUnreplayed, readReplayTimes } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
+import { runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';
-import { noonMicros, runEvent } from '../runs/run-events.ts';
+import { json, noonMicros, runEvent } from '../runs/run-events.ts';
 
 let under: SinkUnderTest;
 let deps: ReplayDeps;
@@ -19,10 +19,9 @@ beforeAll(async () => {
 afterAll(() => under?.close());
 beforeEach(() => {
   published = [];
-  const { database, clickhouse } = under.stores;
+  const { database } = under.stores;
   deps = {
     database,
-    clickhouse,
     schemaOf: async (id) => topics[id - 1]?.schema,
     publish: async (deadLetter) => {
       published.push(deadLetter);
@@ -35,9 +34,13 @@ beforeEach(() => {
 let offset = 0;
 
 /** Stores bytes in the dead-letter queue as the sink does, and reads the record back. */
-async function deadLetterOf(value: Buffer, { topic = runEvents, step = 'insert' } = {}): Promise<DeadLetterRecord> {
+async function deadLetterOf(
+  value: Buffer,
+  { topic = runEvents, step = 'insert', acceptedAtMs = Date.now() } = {},
+): Promise<DeadLetterRecord> {
   offset += 1;
-  const record = { partition: 0, offset, key: 'the key', value, headers: { from: 'a test' } };
+  const version = recordVersion(acceptedAtMs, offset, {});
+  const record = { partition: 0, offset, key: 'the key', value, headers: { from: 'a test' }, version };
   await under.log.deadLetter(topic, record, 'a reason', step);
   const deadLetters = postgresDeadLetterQueue(under.stores.database);
   const [head] = await deadLetters.list({ topics: [topic] }, 1);
@@ -77,34 +80,26 @@ describe('a dead-letter record', () => {
     expect(published).toHaveLength(2);
   });
 
-  it.each(['insert', 'defer'])('of step %s is refused if its run has changed since', async (step) => {
-    const event = eventOf(at(10), { values: { name: 'older' } });
-    const deadLetter = await deadLetterOf(framed(event), { step });
+  it.each(['insert', 'defer'])('of step %s keeps its version: newer values of its run stay', async (step) => {
+    const event = eventOf(at(10));
+    const older = { ...event, values: { name: 'older', inputs: json('of the letter') } };
+    const deadLetter = await deadLetterOf(framed(older), { step, acceptedAtMs: Date.now() - 60_000 });
     await under.publish({ ...event, receivedAtMicros: at(20), values: { name: 'newer' } });
-    const refused = await replayDeadLetter(deadLetter, deps, { force: false });
-    const reason = expect.stringContaining(`run ${event.runId} has changed since`);
-    expect(refused).toEqual({ outcome: 'refused', reason });
-    expect(await nameOf(event.runId)).toBe('newer');
-
-    expect(await replayDeadLetter(deadLetter, deps, { force: true })).toEqual({ outcome: 'replayed' });
-    expect(await nameOf(event.runId)).toBe('older');
+    for (const force of [false, true]) {
+      expect(await replayDeadLetter(deadLetter, deps, { force })).toEqual({ outcome: 'replayed' });
+      expect(await nameOf(event.runId)).toBe('newer');
+    }
+    const [run] = await under.rows(`SELECT post_inputs FROM runs FINAL WHERE id = '${event.runId}'`);
+    expect(run).toEqual({ post_inputs: '"of the letter"' });
   });
 
-  it('is republished if only older events of its run are stored, also after they were merged', async () => {
+  it('replaces the older values of its run', async () => {
     const event = eventOf(at(30));
-    const deadLetter = await deadLetterOf(framed({ ...event, values: { name: 'of the letter' } }));
-    await under.publish({ ...event, receivedAtMicros: at(1) }, { ...event, receivedAtMicros: at(29) });
-    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL', profile: 'write' });
+    await under.publish({ ...event, values: { name: 'older' } });
+    const newer = { ...event, values: { name: 'of the letter' } };
+    const deadLetter = await deadLetterOf(framed(newer), { acceptedAtMs: Date.now() + 60_000 });
     expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
-  });
-
-  it('is refused because of a newer event that was merged with an older one', async () => {
-    const event = eventOf(at(30));
-    const deadLetter = await deadLetterOf(framed(event));
-    await under.publish({ ...event, receivedAtMicros: at(40) });
-    await under.publish({ ...event, receivedAtMicros: at(5) });
-    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL', profile: 'write' });
-    expect(await replayDeadLetter(deadLetter, deps, { force: false })).toMatchObject({ outcome: 'refused' });
+    expect(await nameOf(event.runId)).toBe('of the letter');
   });
 
   it.each<[string, Buffer]>([
@@ -143,9 +138,4 @@ describe('a dead-letter record', () => {
     const both = await Promise.all([1, 2].map(() => replayDeadLetter(deadLetter, deps, { force: false })));
     expect(both.map(({ outcome }) => outcome).sort()).toEqual(['refused', 'replayed']);
   });
-});
-
-it('dead-letter feedback is not compared with a run: each event has its own time, and the newest wins', async () => {
-  const deadLetter = await deadLetterOf(Buffer.alloc(0), { topic: feedbackEvents });
-  expect(await replayDeadLetter(deadLetter, deps, { force: false })).toMatchObject({ outcome: 'refused' });
 });

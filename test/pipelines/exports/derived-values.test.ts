@@ -66,7 +66,7 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
     ],
     format: 'JSONEachRow',
     body: Buffer.from(body.join('\n')),
-    token: randomUUID(),
+    id: randomUUID(),
   });
 }
 

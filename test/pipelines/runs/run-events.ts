@@ -1,6 +1,12 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { AvroWriter, avroContainer, wirePrefix } from '../../../infra/event-log/avro.ts';
+import {
+  AvroWriter,
+  avroContainer,
+  containerColumns,
+  containerSchema,
+  wirePrefix,
+} from '../../../infra/event-log/avro.ts';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import {
   encodeRunEvent,
@@ -48,22 +54,24 @@ export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {})
   };
 }
 
-/** Stores events as one insert batch, as the sink does. Events of later calls have later log positions. */
+let version = 0n;
+
+/** Stores events as one insert batch, as the sink does. Later events, also of later calls, have higher versions. */
 export async function insertEvents(clickhouse: ClickHouse, events: readonly RunEvent[]): Promise<void> {
   if (events.length === 0) return;
   const records = events.map((event) => {
     const writer = new AvroWriter(1_024);
     writer.raw(wirePrefix(1));
     encodeRunEvent(writer, event);
-    return Buffer.from(writer.since(0));
+    return { value: Buffer.from(writer.since(0)), version: ++version };
   });
   await clickhouse.insertBody({
     name: 'test',
     table: runEvents.table,
-    columns: runEvents.columns,
+    columns: containerColumns(runEvents.columns),
     format: 'Avro',
-    body: avroContainer(runEvents.schema, records),
-    token: randomUUID(),
+    body: avroContainer(containerSchema(runEvents.schema), records),
+    id: randomUUID(),
     // Unlike the sink's insert batches, the events of a test may lie years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });

@@ -4,7 +4,7 @@
  * the model.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { LogRecord } from '../../../infra/event-log/event-log.ts';
+import { type LogRecord, recordVersion } from '../../../infra/event-log/event-log.ts';
 import {
   readRunStream,
   readThreadStream,
@@ -115,6 +115,7 @@ async function deliver(log: readonly Logged[], random: Random): Promise<void> {
     ...streamMessage(event, under.log),
     partition,
     offset,
+    version: recordVersion(1, offset, {}),
   });
   let at = 0;
   while (at < log.length) {

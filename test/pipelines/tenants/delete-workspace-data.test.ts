@@ -64,11 +64,18 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
   expect((await api.server.inject({ method: 'POST', url: '/feedback', headers, payload })).statusCode).toBe(200);
 
   const { database, services } = api;
-  const record = { partition: 0, offset: Date.now(), key: `${id}:${run.id}`, value: Buffer.from('x'), headers: {} };
+  const record = {
+    partition: 0,
+    offset: Date.now(),
+    key: `${id}:${run.id}`,
+    value: Buffer.from('x'),
+    headers: {},
+    version: 1n,
+  };
   await insertDeadLetter(database, 'run-events', record, 'test', 'insert');
   await database.execute(
-    `INSERT INTO deferred_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
-     SELECT topic, partition, log_offset, $1, $2, key, value, headers FROM dead_letters WHERE key = $3`,
+    `INSERT INTO deferred_events (topic, partition, log_offset, version, tenant_id, trace_id, key, value, headers)
+     SELECT topic, partition, log_offset, 1, $1, $2, key, value, headers FROM dead_letters WHERE key = $3`,
     [id, run.id, Buffer.from(record.key)],
   );
   const [assistantId, threadId, runId, cronId] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];

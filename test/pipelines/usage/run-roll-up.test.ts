@@ -37,8 +37,8 @@ beforeEach(async () => {
   await database.query('DELETE FROM usage_dirty_hours');
 });
 
-async function ingest(rows: readonly RunRow[], token?: string): Promise<void> {
-  await insertRuns(clickhouse, rows, token);
+async function ingest(rows: readonly RunRow[]): Promise<void> {
+  await insertRuns(clickhouse, rows);
   await markHoursDirty(database, hoursOf(rows));
 }
 const rollUp = (limits = {}) => runRollUp({ database, clickhouse }, limits);
@@ -75,9 +75,9 @@ describe('a roll-up run', () => {
     await ingest([child]);
     await rollUp();
     expect(await tracesCounted(clickhouse)).toBe(1);
-    await ingest([root, child], 'a cut');
-    await ingest([root, child], 'a cut');
-    await ingest([child, root, root], 'another cut');
+    await ingest([root, child]);
+    await ingest([root, child]);
+    await ingest([child, root, root]);
     await rollUp();
     await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE traces FINAL' });
     await ingest([root]);

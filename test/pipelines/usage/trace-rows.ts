@@ -42,10 +42,11 @@ export function runRow(row: Partial<RunRow>): RunRow {
  * Inserts directly into `runs`; materialized views fill `traces`. A different token makes a separate insert of the
  * same rows.
  */
-export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[], token: string = randomUUID()) {
+export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]) {
   if (rows.length === 0) return;
   const lines = rows.map((row) =>
     JSON.stringify({
+      version: 1,
       tenant_id: row.tenantId,
       session_id: row.projectId,
       start_time: textOf(row.traceMicros),
@@ -59,11 +60,13 @@ export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]
   );
   await clickhouse.insertBody({
     name: 'test',
-    table: 'runs',
-    columns: 'tenant_id session_id start_time trace_id id trace_time first_received_at user_id key_id'.split(' '),
+    table: 'run_events',
+    columns: 'version tenant_id session_id start_time trace_id id trace_time first_received_at user_id key_id'.split(
+      ' ',
+    ),
     format: 'JSONEachRow',
     body: Buffer.from(lines.join('\n')),
-    token,
+    id: randomUUID(),
     // Unlike the sink's insert batches, the rows of a test may lie years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });

@@ -60,9 +60,9 @@ it('a run is counted in the metrics of every step', async () => {
   expect(await sample('runlake_event_log_publish_seconds_count{topic="run-events",outcome="taken"}')).toBe(1);
   expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
   expect(await sample(lag)).toBe(0);
-  expect(await sample('runlake_sink_insert_batch_rows_sum{table="runs"}')).toBe(1);
-  expect(await sample('runlake_sink_insert_batch_bytes_sum{table="runs"}')).toBeGreaterThan(100);
-  expect(await sample('runlake_sink_insert_seconds_count{table="runs"}')).toBe(1);
+  expect(await sample('runlake_sink_insert_batch_rows_sum{table="run_events"}')).toBe(1);
+  expect(await sample('runlake_sink_insert_batch_bytes_sum{table="run_events"}')).toBeGreaterThan(100);
+  expect(await sample('runlake_sink_insert_seconds_count{table="run_events"}')).toBe(1);
   expect(await sample('runlake_run_visible_seconds_count')).toBe(1);
   expect(await sample('runlake_newest_visible_run_age_seconds')).toBeLessThan(60);
   expect(await sample('runlake_dead_letters_waiting{topic="run-events"}')).toBe(0);

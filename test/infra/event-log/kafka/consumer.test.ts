@@ -74,7 +74,7 @@ describe.runIf(servers)('members join and leave the group while events are store
     const lag = async () => {
       const ends = await kafka.admin.fetchTopicOffsets(kafka.nameOf(runEvents));
       const [found] = await kafka.admin.fetchOffsets({
-        groupId: `${kafka.config.kafkaTopicPrefix}sink-runs`,
+        groupId: `${kafka.config.kafkaTopicPrefix}sink-run-events`,
         topics: [kafka.nameOf(runEvents)],
       });
       return ends.reduce((sum, { partition, high }) => {

@@ -34,17 +34,6 @@ test.each([
   expect(offsetsOf(buffer.take(limits))).toEqual(expected);
 });
 
-test.each<[string, [number, number], [number, number], number[] | undefined]>([
-  ['whole', [5, 9], [5, 7], [5, 6, 7]],
-  ['its first record is missing', [6, 9], [5, 7], undefined],
-  ['its last record has not arrived', [5, 6], [5, 7], undefined],
-])('takes exactly a given batch: %s', (_what, [first, last], [from, to], expected) => {
-  const buffer = new RecordBuffer();
-  buffer.add(records(first, last));
-  expect(offsetsOf(buffer.dequeueRange(from, to))).toEqual(expected);
-  expect(buffer.firstOffset).toBe(expected ? 8 : first);
-});
-
 test('drops records before the starting offset, including buffered ones', () => {
   const buffer = new RecordBuffer();
   buffer.add(records(0, 9));

@@ -26,9 +26,9 @@ await sinkOnKafka(
   { log, clickhouse, database },
   {
     config,
-    around: async ({ token }, real) => {
+    around: async (_insert, real) => {
       if (stallsAt === 'after the insert') await real();
-      process.send?.({ token });
+      process.send?.('stalled');
       if (stallsAt !== 'before the insert, until it is resumed') await new Promise(() => {});
       await new Promise((resolve) => process.once('message', resolve));
       await real();

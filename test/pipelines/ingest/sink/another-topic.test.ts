@@ -44,10 +44,8 @@ beforeAll(async () => {
   await under.stores.clickhouse.command({
     name: 'test',
     sql: `CREATE TABLE measurements (tenant_id UUID, id UUID, taken_at DateTime64(6, 'UTC'), wanted Bool,
-        log_partition Decimal(18, 0), log_offset Decimal(18, 0), degrees Float64,
-        version UInt64 MATERIALIZED toUInt64(log_offset))
-      ENGINE = ReplacingMergeTree(version) PARTITION BY toDate(taken_at) ORDER BY (tenant_id, id)
-      SETTINGS non_replicated_deduplication_window = 10000`,
+        log_partition Decimal(18, 0), log_offset Decimal(18, 0), degrees Float64, version UInt64)
+      ENGINE = ReplacingMergeTree(version) PARTITION BY toDate(taken_at) ORDER BY (tenant_id, id)`,
   });
 });
 afterAll(() => under?.close());

@@ -1,7 +1,13 @@
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
-import type { EventLog, LogMessage, LogRecord, Subscription } from '../../../../infra/event-log/event-log.ts';
+import {
+  type EventLog,
+  type LogMessage,
+  type LogRecord,
+  recordVersion,
+  type Subscription,
+} from '../../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
@@ -23,12 +29,14 @@ export interface DrivenOptions {
   readonly topics?: readonly Topic[];
   /** Schema ids of the log in addition to those of `topics`. */
   readonly schemas?: Readonly<Record<number, string>>;
+  /** Default: own ones, which are removed when the sink is closed. */
+  readonly stores?: FreshStores;
 }
 
 /** A sink on real stores whose offsets, batches and repeats the test controls. */
 export async function openDrivenSink(options: DrivenOptions = {}): Promise<DrivenSink> {
   const { config = {}, topics = allTopics, schemas = {} } = options;
-  const stores = await freshStores();
+  const stores = options.stores ?? (await freshStores());
   const { database } = stores;
   const logger = createLogger('silent', 'test');
   const real = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
@@ -37,7 +45,8 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     get(target, name: keyof EventLog) {
       if (name === 'getSchema') return async (id: number) => schemas[id] ?? (await target.getSchema(id));
       if (name === 'subscribe') return async (to: Subscription) => void handlers.set(to.topic.name, to.handle);
-      return (target[name] as (...given: unknown[]) => unknown).bind(target);
+      const member = target[name];
+      return typeof member === 'function' ? member.bind(target) : member;
     },
   });
   let failing: 'before' | 'after' | undefined;
@@ -64,7 +73,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     log,
     async deliver(topic, records) {
       const partition = records[0]?.partition ?? 0;
-      await handlers.get(topic.name)?.({ topic, partition, records, beginInsert: async () => {} });
+      await handlers.get(topic.name)?.({ topic, partition, records });
     },
     failNextInsert: (when) => {
       failing = when;
@@ -72,12 +81,18 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     async close() {
       sink.stop();
       await real.close();
-      await stores.close();
+      if (options.stores === undefined) await stores.close();
     },
   };
 }
 
 /** Messages at consecutive log offsets, starting at `offset`. */
 export function atOffset(offset: number, messages: readonly LogMessage[], partition = 0): LogRecord[] {
-  return messages.map((message, index) => ({ headers: {}, ...message, partition, offset: offset + index }));
+  return messages.map((message, index) => ({
+    headers: {},
+    ...message,
+    partition,
+    offset: offset + index,
+    version: recordVersion(1, offset + index, {}),
+  }));
 }

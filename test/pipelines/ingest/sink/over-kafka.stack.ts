@@ -20,7 +20,7 @@ import { until } from '../../../infra/until.ts';
 import { json, noonMicros, runEvent, uuidOf } from '../../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { garbled, poisonCases, unknownSchemaId } from './poison-cases.ts';
-import { framed, messageOf } from './sink-under-test.ts';
+import { addWeather, framed, messageOf } from './sink-under-test.ts';
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
 
@@ -180,10 +180,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const weather = { name: 'weather', type: ['null', 'string'], default: null };
     const newer = await register(schemaWith((fields) => [...fields, weather]));
     const older = await register(schemaWith((fields) => fields.slice(0, -1)));
-    await stores.clickhouse.command({
-      name: 'test',
-      sql: 'ALTER TABLE runs ADD COLUMN IF NOT EXISTS weather Nullable(String)',
-    });
+    await addWeather(stores.clickhouse);
     const as = (schemaId: number, bytes: Buffer) => {
       const copy = Buffer.from(bytes);
       copy.writeUInt32BE(schemaId, 1);

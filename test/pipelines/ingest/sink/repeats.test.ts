@@ -96,7 +96,7 @@ describe('repeats in the sink', () => {
 
 describe('recent events', () => {
   const recordOf = (event: RunEvent, offset: number, partition = 0): { record: LogRecord } => ({
-    record: { partition, offset, key: 'k', value: framed(event), headers: {} },
+    record: { partition, offset, key: 'k', value: framed(event), headers: {}, version: 1n },
   });
   const none = new Set<LogRecord>();
   const check = (recent: RecentEvents, event: { record: LogRecord }) => recent.withoutRepeats([event]).repeats === 1;

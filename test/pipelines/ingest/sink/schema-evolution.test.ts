@@ -4,7 +4,7 @@ import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.
 import { runEvent } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
-import { framed } from './sink-under-test.ts';
+import { addWeather, framed } from './sink-under-test.ts';
 
 type Fields = { name: string; type: unknown; default?: unknown; doc?: string }[];
 
@@ -37,10 +37,9 @@ const schemas = {
 let under: DrivenSink;
 beforeAll(async () => {
   under = await openDrivenSink({ schemas });
-  for (const table of ['runs', 'stream_events']) {
-    const sql = `ALTER TABLE ${table} ADD COLUMN weather Nullable(String)`;
-    await under.stores.clickhouse.command({ name: 'test', sql });
-  }
+  await addWeather(under.stores.clickhouse);
+  const sql = 'ALTER TABLE stream_events ADD COLUMN weather Nullable(String)';
+  await under.stores.clickhouse.command({ name: 'test', sql });
 });
 afterAll(() => under?.close());
 

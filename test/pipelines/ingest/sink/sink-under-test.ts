@@ -1,13 +1,13 @@
 import type { ClickHouse, InsertBody } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
-import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
+import { AvroWriter, containerColumns, containerSchema, wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { type InProcessLog, openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeRunEvent, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
-import { runEvents, topics } from '../../../../schemas/topics.ts';
+import { runEvents, type Topic, topics } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 
 export interface SinkUnderTest {
@@ -90,6 +90,25 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
 export function messageOf(event: RunEvent | Buffer): LogMessage {
   if (Buffer.isBuffer(event)) return { key: 'any', value: event, headers: { from: 'test' } };
   return { key: `${event.tenantId}:${event.traceId}`, value: framed(event) };
+}
+
+/** Adds the field `weather` to runs, as the migration of a release that has it: field, stored column, alias and view. */
+export async function addWeather(clickhouse: ClickHouse): Promise<void> {
+  const alter = (sql: string) => clickhouse.command({ name: 'test', sql: `ALTER TABLE ${sql}` });
+  await alter('run_events ADD COLUMN weather Nullable(String)');
+  await alter(`runs ADD COLUMN versioned_weather SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
+    ADD COLUMN weather Nullable(String) ALIAS versioned_weather.2`);
+  const [view] = await clickhouse.query<{ select: string }>({
+    name: 'test',
+    sql: `SELECT as_select AS select FROM system.tables WHERE database = currentDatabase() AND name = 'runs_of_events'`,
+  });
+  const column = ', (if(isNull(weather), 0, version), weather) AS versioned_weather';
+  await alter(`runs_of_events MODIFY QUERY ${view?.select.replace(' FROM ', `${column} FROM `)}`);
+}
+
+/** What the sink knows of the schema of a topic. */
+export function containerOf(topic: Topic): { containerSchema: string; columns: string[] } {
+  return { containerSchema: containerSchema(topic.schema), columns: containerColumns(topic.columns) };
 }
 
 /** One run event in the wire format. */

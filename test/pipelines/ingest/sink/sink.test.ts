@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -143,9 +144,12 @@ describe('deferred events of a trace', () => {
     await under.publish(patchOf(late));
     await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
-    under.aroundNextInsert(async (insert) => {
-      expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
-      await insert();
+    under.aroundNextInsert(async (ownInsert) => {
+      await ownInsert();
+      under.aroundNextInsert(async (insertOfDeferred) => {
+        expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
+        await insertOfDeferred();
+      });
     });
     await under.publish(late);
     expect(await count('dead_letters')).toBe(0);
@@ -188,24 +192,28 @@ describe('an insert that fails half-way', () => {
 
   test('and still runs on the server when the next process starts: it is killed first', async () => {
     const { clickhouse, database } = under.stores;
-    const token = 'runs:runlake.runs:0:1-1:1:stray';
-    await database.query("INSERT INTO in_flight_inserts (topic, partition, token, batch) VALUES ('runs', 0, $1, $2)", [
-      token,
-      { hours: [] },
-    ]);
-    const sleeping = (name: string, own: string) =>
+    const stray = randomUUID();
+    await database.query("INSERT INTO in_flight_inserts (id, hours) VALUES ($1, '[]')", [stray]);
+    await clickhouse.command({
+      name: 'test',
+      sql: 'CREATE TABLE slow (n UInt8, slept UInt8 DEFAULT sleepEachRow(0.02)) ENGINE = MergeTree ORDER BY n',
+    });
+    const sleeping = (id: string) =>
       clickhouse
-        .command({
-          name,
-          sql: `INSERT INTO trace_locations (tenant_id, trace_id) SELECT generateUUIDv4(), generateUUIDv4()
-            FROM numbers(300) WHERE sleepEachRow(0.02) = 0 SETTINGS max_block_size = 10`,
-          settings: { insert_deduplication_token: own },
+        .insertBody({
+          name: 'test',
+          table: 'slow',
+          columns: ['n'],
+          format: 'JSONEachRow',
+          body: Buffer.from('{"n":1}\n'.repeat(140)),
+          id,
+          settings: { max_insert_block_size: '10', input_format_parallel_parsing: 0 },
         })
         .then(
           () => 'written',
           () => 'ended',
         );
-    const ends = [sleeping('stray', token), sleeping('another', 'another')];
+    const ends = [sleeping(stray), sleeping(randomUUID())];
     const running = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
     await until('both to run', async () => (await under.rows(running)).length === 2);
     under = await under.restarted();
@@ -276,12 +284,13 @@ test('a batch is split at the row limit and at the byte limit', async () => {
 });
 
 test('if schema and table disagree, the sink reports an error and sends nothing to the dead-letter queue', async () => {
-  const alter = (sql: string) => under.stores.clickhouse.command({ name: 'test', sql: `ALTER TABLE runs ${sql}` });
-  await alter('RENAME COLUMN patch_bytes TO something_else');
+  const rename = (from: string, to: string) =>
+    under.stores.clickhouse.command({ name: 'test', sql: `RENAME TABLE ${from} TO ${to}` });
+  await rename('run_events', 'something_else');
   await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
   await expect(under.sink.check()).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
   expect(await count('dead_letters')).toBe(0);
-  await alter('RENAME COLUMN something_else TO patch_bytes');
+  await rename('something_else', 'run_events');
   await under.publish(root);
   await under.sink.check();
   expect(await stored()).toHaveLength(1);

@@ -1,0 +1,166 @@
+/**
+ * Events that two sinks insert at the same time, in batches that are split, repeated and out of order, result in the
+ * same runs and the same traces as the model: of each value, the event with the highest version.
+ */
+import { afterEach, expect, test } from 'vitest';
+import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
+import { nilUuid, type RunEvent, type RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { Random } from '../../../histories/random.ts';
+import { json, noonMicros, projectId, runEvent, uuidOf } from '../../runs/run-events.ts';
+import { type DrivenSink, openDrivenSink } from './driven-sink.ts';
+import { framed } from './sink-under-test.ts';
+
+let stores: FreshStores;
+let sinks: DrivenSink[] = [];
+afterEach(async () => {
+  for (const sink of sinks) await sink.close();
+  await stores.close();
+});
+
+interface Logged {
+  readonly event: RunEvent;
+  readonly record: LogRecord;
+}
+
+const hourMicros = 3_600_000_000;
+
+/** Events of `traces` traces, in the order of their versions. Of each trace one event at least names the project. */
+function makeEvents(random: Random, traces: number): Logged[] {
+  const events: RunEvent[] = [];
+  for (let trace = 0; trace < traces; trace++) {
+    const traceId = random.uuid();
+    const traceTimeMicros = noonMicros + random.int(3) * hourMicros;
+    const own: RunEvent[] = [];
+    for (const runId of [traceId, ...Array.from({ length: random.int(3) }, () => random.uuid())]) {
+      for (let left = random.between(1, 4); left > 0; left--) {
+        const event = { traceId, runId, traceTimeMicros, startTimeMicros: traceTimeMicros + random.int(2) };
+        const sender = { userId: uuidOf('user', random.int(3)), keyId: uuidOf('key', random.int(3)) };
+        const received = { receivedAtMicros: noonMicros + random.int(1_000_000) };
+        const kind = random.pick(['post', 'patch'] as const);
+        const named = random.chance(0.6) ? projectId : nilUuid;
+        const values = makeValues(random, `${events.length + own.length}`);
+        // All events of a run have the same key.
+        const first = own.find((other) => other.runId === runId);
+        const { startTimeMicros } = first ?? event;
+        own.push(runEvent({ ...event, startTimeMicros, ...sender, ...received, kind, projectId: named, values }));
+      }
+    }
+    if (own.every((event) => event.projectId === nilUuid)) own[0] = { ...(own[0] as RunEvent), projectId };
+    events.push(...own);
+  }
+  return random.shuffled(events).map((event, index) => ({
+    event,
+    record: {
+      partition: 0,
+      offset: index,
+      key: `${event.tenantId}:${event.traceId}`,
+      value: framed(event),
+      headers: {},
+      version: BigInt(index + 1),
+    },
+  }));
+}
+
+function makeValues(random: Random, text: string): RunValues {
+  return {
+    ...(random.chance(0.5) && { name: `name ${text}` }),
+    ...(random.chance(0.5) && { inputs: json(`in ${text}`) }),
+    ...(random.chance(0.5) && { outputs: json(`out ${text}`) }),
+    ...(random.chance(0.3) && { promptTokens: random.int(1_000) }),
+    // Makes every event different from the others.
+    tags: json([text]),
+  };
+}
+
+const fields = {
+  name: 'name',
+  inputs: 'inputs',
+  outputs: 'outputs',
+  tags: 'tags',
+  prompt_tokens: 'promptTokens',
+} as const;
+
+function modelOf(log: readonly Logged[]) {
+  const runs = new Map<string, Record<string, unknown>>();
+  const traces = new Map<string, { at: number; run: string; user: string; hour: number }>();
+  for (const { event } of log) {
+    const run = runs.get(event.runId) ?? { id: event.runId, first: event.receivedAtMicros };
+    run.first = Math.min(run.first as number, event.receivedAtMicros);
+    for (const [column, field] of Object.entries(fields)) {
+      const value = event.values[field];
+      if (value !== undefined) run[`${event.kind}_${column}`] = typeof value === 'object' ? value.toString() : value;
+    }
+    runs.set(event.runId, run);
+    const seen = traces.get(event.traceId);
+    if (seen === undefined || event.receivedAtMicros < seen.at) {
+      const hour = Math.floor(event.traceTimeMicros / hourMicros) * 3_600;
+      traces.set(event.traceId, { at: event.receivedAtMicros, run: event.runId, user: event.userId, hour });
+    }
+  }
+  return { runs, traces };
+}
+
+async function stored() {
+  const columns = ['post', 'patch'].flatMap((kind) => Object.keys(fields).map((column) => `${kind}_${column}`));
+  const runs = await stores.clickhouse.query<Record<string, unknown>>({
+    name: 'test',
+    sql: `SELECT id, toUnixTimestamp64Micro(first_received_at) AS first, ${columns.join(', ')} FROM runs FINAL`,
+  });
+  const traces = await stores.clickhouse.query<{ id: string; at: number; run: string; user: string; hour: number }>({
+    name: 'test',
+    sql: `SELECT trace_id AS id, toUnixTimestamp64Micro(pick.1) AS at, pick.2 AS run, pick.4 AS user, toUnixTimestamp(hour) AS hour
+          FROM traces FINAL`,
+  });
+  const withoutNulls = (row: Record<string, unknown>) =>
+    Object.fromEntries(Object.entries(row).filter(([, value]) => value !== null));
+  return {
+    runs: new Map(runs.map((row) => [row.id, withoutNulls(row)])),
+    rows: runs.length,
+    traces: new Map(traces.map(({ id, ...trace }) => [id, trace])),
+    traceRows: traces.length,
+  };
+}
+
+/** Batches of a sink: each record with a probability of 80 %, some several times, in any order. */
+function batchesOf(random: Random, log: readonly Logged[], mustHave: (index: number) => boolean): LogRecord[][] {
+  const records = log.flatMap(({ record }, index) =>
+    mustHave(index) || random.chance(0.8) ? Array.from({ length: random.pick([1, 1, 2, 3]) }, () => record) : [],
+  );
+  const ordered = random.chance(0.5) ? random.shuffled(records) : records;
+  const batches: LogRecord[][] = [];
+  for (let at = 0; at < ordered.length; ) {
+    const size = random.between(1, 40);
+    batches.push(ordered.slice(at, at + size));
+    at += size;
+  }
+  return batches;
+}
+
+const seeds = [1, Math.floor(Math.random() * 2 ** 31), Math.floor(Math.random() * 2 ** 31)];
+
+test.each(seeds)('the runs and traces equal the model: seed %i', async (seed) => {
+  const random = new Random(seed);
+  stores = await freshStores();
+  sinks = await Promise.all([0, 1].map(() => openDrivenSink({ stores })));
+  const log = makeEvents(random, 120);
+  const plans = sinks.map((_, sink) => batchesOf(random, log, (index) => index % sinks.length === sink));
+  await Promise.all(
+    sinks.map(async (sink, index) => {
+      for (const batch of plans[index] ?? []) await sink.deliver(runEvents, batch);
+    }),
+  );
+  const model = modelOf(log);
+  for (const state of ['as inserted', 'merged']) {
+    const found = await stored();
+    expect(found.rows, state).toBe(model.runs.size);
+    expect(found.runs, state).toEqual(model.runs);
+    expect(found.traceRows, state).toBe(model.traces.size);
+    expect(found.traces, state).toEqual(model.traces);
+    for (const table of ['runs', 'traces']) {
+      await stores.clickhouse.command({ name: 'test', sql: `OPTIMIZE TABLE ${table} FINAL` });
+    }
+  }
+  expect(await stores.database.query('SELECT FROM deferred_events')).toEqual([]);
+});
