@@ -53,7 +53,7 @@ export const stepRows: readonly CrashRow[] = [
   {
     where: 'sink',
     what: 'Crashes before, while or after it defers an event whose trace is not known',
-    happens: 'The event is deferred once, whatever is redelivered, and released when its trace arrives.',
+    happens: 'The next process defers the event, once, or stores it if its trace has arrived meanwhile.',
     proofs: steps(
       'sink before it defers an event',
       'sink while it defers an event, before Postgres commits',
@@ -62,33 +62,21 @@ export const stepRows: readonly CrashRow[] = [
   },
   {
     where: 'sink',
-    what: 'Crashes before it begins an insert batch',
-    happens: 'Nothing of the batch is stored. The next process may divide the events into other batches.',
-    proofs: steps('sink before it begins an insert batch'),
-  },
-  {
-    where: 'sink',
-    what: 'Crashes after it begins an insert batch, before the insert',
-    happens: 'The next process collects exactly the same batch and inserts it under the same token.',
-    proofs: [
-      ...steps(
-        'sink after it begins an insert batch, before it receives the response',
-        'sink after it begins an insert batch, before the insert',
-      ),
-      ...onKafka('before the insert'),
-    ],
+    what: 'Crashes before the insert',
+    happens: 'Nothing of the batch is stored. The next process inserts its events, in the same batches or in others.',
+    proofs: [...steps('sink before the insert'), ...onKafka('before the insert')],
   },
   {
     where: 'sink',
     what: 'Crashes during the insert',
     happens:
-      'ClickHouse recognises by the token what it has stored; the repeat completes the batch, in the derived tables too.',
+      'The next process inserts all events of the batch again, also into the derived tables. Rows that are stored merge with them.',
     proofs: steps('sink during the insert, half of it sent', 'sink during the insert, all of it sent'),
   },
   {
     where: 'sink',
     what: 'Crashes after the insert, before it marks the hours dirty',
-    happens: 'The next process repeats the batch, which changes nothing, and marks its hours dirty.',
+    happens: 'The next process inserts the events again, which changes nothing, and marks their hours dirty.',
     proofs: [
       ...steps(
         'sink after the insert, before it receives the response',
@@ -101,14 +89,14 @@ export const stepRows: readonly CrashRow[] = [
     where: 'sink',
     what: 'Crashes between the insert and the commit, or right after the commit',
     happens:
-      'Before the commit, the next process repeats the batch, which changes nothing; after it, the next process continues behind the batch.',
+      'Before the commit, the next process inserts the events again, which changes nothing; after it, the next process continues behind the batch.',
     proofs: steps('sink between the insert and the commit', 'sink after the commit, before it receives the response'),
   },
   {
     where: 'sink',
     what: 'Processes join and leave the group; one that lost its partition continues late',
     happens:
-      'Kafka refuses the commits of the late process, and its insert is a repeat. Every value is that of the newest event.',
+      'Kafka refuses the commits of the late process, and its inserts change nothing. Every value is that of the newest event.',
     proofs: [
       ...members('join, leave and are killed under load: no run is lost or duplicated'),
       {
@@ -136,8 +124,7 @@ export const stepRows: readonly CrashRow[] = [
   {
     where: 'sink',
     what: 'Its committed offset in Kafka is lost or moved back manually',
-    happens:
-      'The sink stores all events from there again, in order; the newest values remain, and no trace counts twice.',
+    happens: 'The sink stores all events from there again; the newest values remain, and no trace counts twice.',
     proofs: onKafka('moved back manually', 'deleted'),
   },
   {
@@ -178,7 +165,7 @@ export const serverRows: readonly CrashRow[] = [
     where: 'Kafka',
     what: 'Stalls for longer than the publish timeout of the API and the session timeout of the sink',
     happens:
-      'The API returns 503 in time; pending events are bounded in bytes, and beyond that limit requests are refused at once. The sink rejoins the group and repeats the insert batch that it had begun.',
+      'The API returns 503 in time; pending events are bounded in bytes, and beyond that limit requests are refused at once. The sink rejoins the group and inserts the events after its committed offset.',
     proofs: [
       ...stalls(
         'api and Kafka, longer than the publish timeout',
@@ -217,7 +204,7 @@ export const serverRows: readonly CrashRow[] = [
     where: 'ClickHouse',
     what: 'Stalls for longer than the insert timeout of the sink and the query timeout of the API',
     happens:
-      'The sink aborts the insert and repeats it under its token until it is known to be stored; it keeps its partitions meanwhile. Runs are accepted; reads get 503 in time, and so do patches by id alone, except patches of runs that were recently posted one by one.',
+      'The sink aborts the insert and repeats it until it succeeds; it keeps its partitions meanwhile. Runs are accepted; reads get 503 in time, and so do patches by id alone, except patches of runs that were recently posted one by one.',
     proofs: stalls(
       'sink and ClickHouse, longer than the insert timeout',
       'api and ClickHouse, longer than the query timeout',
@@ -227,7 +214,7 @@ export const serverRows: readonly CrashRow[] = [
     where: 'Postgres',
     what: 'Crashes and is restarted, or stalls for longer than the query timeout',
     happens:
-      'Requests that need it (a key or a project that is not cached) get 503 in time. The sink waits with the insert batch that it had begun.',
+      'Requests that need it (a key or a project that is not cached) get 503 in time. The sink waits with its batch.',
     proofs: [
       ...servers('Postgres is killed and restarted'),
       ...stalls('api and Postgres, longer than the query timeout', 'sink and Postgres, longer than the query timeout'),
@@ -300,11 +287,11 @@ export const embeddedRows: readonly CrashRow[] = [
   },
   {
     where: 'runlake all',
-    what: 'Crashes between the begin of an insert batch and the insert, or between the insert and marking the hours dirty',
+    what: 'Crashes between the record of an insert and the insert, or between the insert and marking the hours dirty',
     happens:
-      'The next start marks the hours of every begun insert batch dirty. The clients got no response; a repeat merges.',
+      'The next start marks the hours of every recorded insert dirty. The clients got no response; a repeat merges.',
     proofs: embedded(
-      'kill -9 between the begin of an insert batch and the insert: each run is stored or not, counted once; the retry completes it',
+      'kill -9 between the record of an insert and the insert: each run is stored or not, counted once; the retry completes it',
       'kill -9 after the insert, before its hour is marked dirty: the next start counts the run without a repeated request',
     ),
   },

@@ -27,7 +27,9 @@ export function guaranteesPage(): Page {
         'Kafka. Without Kafka: after ClickHouse has stored them, or Postgres those that are deferred.',
       '- **No trace counts twice.** A trace counts once, however often it is sent, accepted, read from the log, inserted or ' +
         'counted, and by however many processes.',
-      '- **Values are those of the newest event** of a run, in the order in which its events were accepted. A request that is sent ' +
+      '- **Values are those of the newest event** of a run, in the order in which the log accepted its events: by the time of the ' +
+        'broker, then by offset. Neither the order of inserts nor the number of times that an event is inserted matters, so ' +
+        'redelivery, other batches, several sinks and a late process change nothing. A request that is sent ' +
         'again, for example by a client that lost the response, does not undo a later patch: the sink drops an event that repeats a ' +
         'stored one byte for byte, under the same API key. This holds if the repeat is accepted within ten minutes of the first event, ' +
         'while the same sink process has the partition (without Kafka: until Runlake is restarted) and has stored fewer than 100,000 ' +
@@ -61,7 +63,7 @@ export function guaranteesPage(): Page {
         'loses power can lose the data of its last seconds. As protection, run three or more brokers in separate locations ' +
         '(`RUNLAKE_KAFKA_REPLICATION=3`; topics that Runlake creates then require two in-sync replicas). ' +
         'Data that a ClickHouse lost can be stored again while Kafka still has it: stop the `ingest` processes, move the offsets of the ' +
-        'group `sink-runs` back, and start the processes again. One broker, as in `make stack`, survives the crash of every process, ' +
+        'group `sink-run-events` back, and start the processes again. One broker, as in `make stack`, survives the crash of every process, ' +
         'but not of the machine.',
       '- **Events that Kafka deletes.** An event that exceeds the retention of its topic before a sink stores it is lost; ' +
         '`runlake_event_log_lost_events_total` counts it. Keep the retention longer than the longest outage of ClickHouse.',
