@@ -33,8 +33,8 @@ await withEngines(async (engines) => {
     };
     await clickhouse.command({
       name: 'bench-late',
-      sql: `INSERT INTO run_events (version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
-        SELECT 1, tenant_id, generateUUIDv4(1), toDateTime64(hour_seconds, 6, 'UTC') AS began, generateUUIDv4(2) AS trace, trace,
+      sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
+        SELECT 1, 1, tenant_id, generateUUIDv4(1), toDateTime64(hour_seconds, 6, 'UTC') AS began, generateUUIDv4(2) AS trace, trace,
           began, now64(6), generateUUIDv4(3), generateUUIDv4(4)
         FROM touched`,
       external,

@@ -50,10 +50,12 @@ export interface Topic extends Handling {
   readonly table: string;
   /** Avro schema of its records, as JSON text. Field names are column names. */
   readonly schema: string;
-  /** Fields of the schema, in order; the columns of an insert besides `version`. */
+  /** Fields of the schema, in order; the columns of an insert besides {@link Topic.prefix}. */
   readonly columns: readonly string[];
   /** The leading fields of the schema that have a fixed width. */
   readonly fixed: readonly FixedField[];
+  /** Columns that the sink sets for each row, besides those of the schema: integers. */
+  readonly prefix: readonly string[];
 }
 
 export interface TopicEntry extends Handling {
@@ -71,7 +73,8 @@ export function defineTopic({ fixed = [], ...entry }: TopicEntry): Topic {
     at += fixedWidthBytes[kind];
     return field;
   });
-  return { ...entry, columns: fields.map((field) => field.name), fixed: placed };
+  const prefix = entry.assignsTraceLocation ? ['version', 'location_version'] : ['version'];
+  return { ...entry, columns: fields.map((field) => field.name), fixed: placed, prefix };
 }
 
 const avro = (file: string) => readFileSync(new URL(`./avro/${file}`, import.meta.url), 'utf8');

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { avroContainer, containerColumns, containerSchema } from '../../infra/event-log/avro.ts';
+import { avroContainer, containerSchema } from '../../infra/event-log/avro.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { LoadRun } from './bodies.ts';
 import { encodeParsed, parsed } from './records.ts';
@@ -24,13 +24,13 @@ export async function insertFloor(
   return (runs.length / (performance.now() - began)) * 1_000;
 }
 
-const schema = containerSchema(runEvents.schema);
+const schema = containerSchema(runEvents.schema, runEvents.prefix);
 const version = BigInt(Date.now()) << 22n;
 
 export function buildContainer(records: readonly Buffer[]): Buffer {
   return avroContainer(
     schema,
-    records.map((value) => ({ value, version })),
+    records.map((value) => ({ value, prefix: [version, version] })),
   );
 }
 
@@ -39,7 +39,7 @@ export function insertAvro(body: Buffer, clickhouse: ClickHouse): Promise<void> 
   return clickhouse.insertBody({
     name: 'bench-floor',
     table: runEvents.table,
-    columns: containerColumns(runEvents.columns),
+    columns: [...runEvents.prefix, ...runEvents.columns],
     format: 'Avro',
     body,
     id: randomUUID(),

@@ -30,11 +30,11 @@ export async function insertRuns(clickhouse: ClickHouse, load: RunLoad, first: n
   ]) {
     await clickhouse.command({
       name: 'bench-insert',
-      sql: `INSERT INTO run_events (version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id,
+      sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id,
           dotted_order, ${columns})
         WITH fromUnixTimestamp64Micro(toInt64(({begin:UInt64} + number * {span:UInt64} / {total:UInt64}) * 1000000)) AS began,
           ${id('toString(number - number % 5)')} AS trace, ${id('toString(number)')} AS run
-        SELECT 1, {tenant:UUID}, {project:UUID}, began, trace, run, began, began, run, run,
+        SELECT 1, 1, {tenant:UUID}, {project:UUID}, began, trace, run, began, began, run, run,
           concat('20260101T000000000000Z', toString(trace)), ${values}
         FROM numbers({first:UInt64}, {count:UInt64})`,
       params: {

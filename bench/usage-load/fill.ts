@@ -94,12 +94,12 @@ async function insertRuns({ clickhouse }: BenchEngines, load: UsageLoad, workspa
   for (let first = 0; first < runs; first += runsOfPiece) {
     await clickhouse.command({
       name: 'bench-insert',
-      sql: `INSERT INTO run_events (version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
+      sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
         WITH intDiv(number, ${runsPerTrace}) AS trace, number % ${runsPerTrace} AS step,
           fromUnixTimestamp64Micro(toInt64(({start:UInt64} + trace * ${days * 86_400} / ${traces}) * 1000000)) AS began,
           ${id("concat('trace ', toString(trace))")} AS trace_id,
           cityHash64(trace, 'key') % ${keys} AS key
-        SELECT 1, {tenant:UUID}, ${id(`concat('project ', toString(cityHash64(trace, 'project') % ${projects}))`)},
+        SELECT 1, 1, {tenant:UUID}, ${id(`concat('project ', toString(cityHash64(trace, 'project') % ${projects}))`)},
           began + toIntervalMillisecond(step * 400), trace_id,
           if(step = 0, trace_id, ${id("concat('run ', toString(number))")}), began, began + toIntervalMillisecond(500),
           ${id(`concat('user ', toString(key % ${users}))`)}, ${id("concat('key ', toString(key))")}

@@ -106,6 +106,18 @@ export const stepRows: readonly CrashRow[] = [
     ],
   },
   {
+    where: 'Kafka',
+    what: 'Partitions are added to a topic while everything runs',
+    happens:
+      'Sinks read the new partitions within half a minute. API processes use them after their next start. Events of a trace may then be in two partitions, and merge as before.',
+    proofs: [
+      {
+        file: 'test/crash/partitions.test.ts',
+        name: 'are added under load: no run is lost, duplicated or misplaced, also with producers that use the old number',
+      },
+    ],
+  },
+  {
     where: 'sink',
     what: 'An event can never be stored',
     happens:

@@ -70,7 +70,7 @@ export function guaranteesPage(): Page {
       '- **Events that arrive long after their workspace is deleted.** Runlake deletes the data of a deleted workspace at once, and ' +
         'again an hour later. Data that a sink stores after that stays in ClickHouse; no request reads it. Kafka keeps its records ' +
         'until their retention ends.',
-      '- **Order between traces.** Events of a trace keep their order; events of two traces have no order.',
+      '- **Order between traces.** Events of a run have an order, by which their values merge; events of two traces have none.',
       '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later.',
       '- **A trace without a project.** If no event of a trace names a project, its events are deferred for 24 hours and then moved to ' +

@@ -128,49 +128,47 @@ export class AvroWriter {
   }
 }
 
-const versionScratch = Buffer.alloc(10);
+const prefixScratch = Buffer.alloc(100);
 
-/** Encodes a version as a zig-zag varint; the result is valid until the next call. */
-function encodeVersion(version: bigint): Buffer {
-  // Zig-zag doubles the value: 28 bits in `low`, the other 36 in `high`, both exact in a double.
-  let low = Number(version & 0x7ffffffn) * 2;
-  let high = Number(version >> 27n);
+/** Encodes integers as zig-zag varints; the result is valid until the next call. */
+function encodePrefix(prefix: readonly bigint[]): Buffer {
   let length = 0;
-  for (; length < 4; low >>>= 7) versionScratch[length++] = (low & 0x7f) | 0x80;
-  for (; high > 0x7f; high = Math.floor(high / 128)) versionScratch[length++] = (high % 128) | 0x80;
-  versionScratch[length++] = high;
-  return versionScratch.subarray(0, length);
+  for (const value of prefix) {
+    // Zig-zag doubles the value: 28 bits in `low`, the other 36 in `high`, both exact in a double.
+    let low = Number(value & 0x7ffffffn) * 2;
+    let high = Number(value >> 27n);
+    for (let group = 0; group < 4; group++, low >>>= 7) prefixScratch[length++] = (low & 0x7f) | 0x80;
+    for (; high > 0x7f; high = Math.floor(high / 128)) prefixScratch[length++] = (high % 128) | 0x80;
+    prefixScratch[length++] = high;
+  }
+  return prefixScratch.subarray(0, length);
 }
 
 const syncMarker = Buffer.from('runlake-avro-1.0');
 
-/** The field that {@link avroContainer} puts before the fields of each record. */
-const versionField = { name: 'version', type: 'long' };
-
-/** Names of the fields of a container of records with `columns`. */
-export function containerColumns(columns: readonly string[]): string[] {
-  return [versionField.name, ...columns];
+/** The schema of {@link avroContainer}, for records of `schema`, each after the integers `prefix`. */
+export function containerSchema(schema: string, prefix: readonly string[]): string {
+  const record = JSON.parse(schema) as { fields: unknown[] };
+  return JSON.stringify({ ...record, fields: [...prefix.map((name) => ({ name, type: 'long' })), ...record.fields] });
 }
 
-/** The schema of {@link avroContainer}, for records of `schema`. */
-export function containerSchema(schema: string): string {
-  const record = JSON.parse(schema) as { fields: unknown[] };
-  return JSON.stringify({ ...record, fields: [versionField, ...record.fields] });
+export interface ContainerRecord {
+  /** A framed record. */
+  readonly value: Buffer;
+  /** From 0 to 2^63 - 1. */
+  readonly prefix: readonly bigint[];
 }
 
 /**
- * Builds an Avro object container of `records`, which share one schema, each with its version as an additional first
- * field, and with one block per record. ClickHouse then finds the end of each record by the size of its block, and a
- * damaged record cannot shift the values of the next ones. Strips the five-byte wire-format prefix of each record.
+ * Builds an Avro object container of `records`, which share one schema, each after the integers of its prefix, and with
+ * one block per record. ClickHouse then finds the end of each record by the size of its block, and a damaged record
+ * cannot shift the values of the next ones. Strips the five-byte wire-format prefix of each record.
  *
  * @param schema from {@link containerSchema}.
  */
-export function avroContainer(
-  schema: string,
-  records: readonly { readonly value: Buffer; readonly version: bigint }[],
-): Buffer {
+export function avroContainer(schema: string, records: readonly ContainerRecord[]): Buffer {
   let bytes = 64 + schema.length * 2;
-  for (const { value } of records) bytes += value.length + 42;
+  for (const { value, prefix } of records) bytes += value.length + 32 + 10 * prefix.length;
   const writer = new AvroWriter(bytes);
   writer.raw(Buffer.from('Obj\u0001', 'latin1'));
   writer.long(2);
@@ -180,8 +178,8 @@ export function avroContainer(
   writer.string(schema);
   writer.long(0);
   writer.raw(syncMarker);
-  for (const { value, version } of records) {
-    const encoded = encodeVersion(version);
+  for (const { value, prefix } of records) {
+    const encoded = encodePrefix(prefix);
     writer.long(1);
     writer.long(encoded.length + value.length - prefixBytes);
     writer.raw(encoded);

@@ -66,7 +66,7 @@ const usage = scrapedGauge(
   'Slots that organisations share, by kind of slot and state (held, waiting).',
   ['slots', 'state'],
 );
-const shown = new Map<string, FairSlots>();
+const slotsByName = new Map<string, FairSlots>();
 
 export class FairSlots {
   readonly #options: FairSlotsOptions;
@@ -76,10 +76,10 @@ export class FairSlots {
 
   constructor(options: FairSlotsOptions) {
     this.#options = options;
-    shown.set(options.name, this);
+    slotsByName.set(options.name, this);
     usage.setReader(
       () =>
-        [...shown].flatMap(([slots, { held, waiting }]) => [
+        [...slotsByName].flatMap(([slots, { held, waiting }]) => [
           { labels: { slots, state: 'held' }, value: held },
           { labels: { slots, state: 'waiting' }, value: waiting },
         ]),

@@ -4,9 +4,12 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
 import { deleteExpiredEvents } from './sink/deferred-events.ts';
+import { deleteContested } from './sink/settle-traces.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const eventsPerRound = 500;
+/** Time for which contested traces are known, after an event of them came last. */
+const keepContestedMs = 7 * 86_400_000;
 
 /**
  * Moves events that were deferred longer than `hours` to the dead-letter queue. One transaction deletes and adds them,
@@ -19,6 +22,7 @@ export async function expireDeferredEvents(
   { hours, signal }: { readonly hours: number; readonly signal?: AbortSignal },
 ): Promise<number> {
   let expired = 0;
+  await deleteContested(database, new Date(Date.now() - keepContestedMs));
   for (;;) {
     signal?.throwIfAborted();
     const before = new Date(Date.now() - hours * 3_600_000);

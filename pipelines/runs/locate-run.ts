@@ -59,7 +59,7 @@ export async function locateRun(
 export async function locateTrace(clickhouse: ClickHouse, tenantId: string, traceId: string): Promise<string[]> {
   const rows = await clickhouse.query<{ session_id: string }>({
     name: 'locate-trace',
-    sql: `SELECT min(pick).3 AS session_id FROM trace_locations
+    sql: `SELECT argMin(session_id, version) AS session_id FROM trace_locations
           WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} GROUP BY trace_id`,
     params: { tenant: tenantId, trace: traceId },
   });

@@ -3,6 +3,8 @@
 CREATE TABLE run_events (
   -- The order in which the log accepted the events; see `LogRecord.version`.
   version UInt64,
+  -- The version again if the event itself names its project and trace time; otherwise 2^63 - 1.
+  location_version UInt64,
   tenant_id UUID,
   trace_id UUID,
   id UUID,
@@ -71,7 +73,9 @@ CREATE TABLE runs (
   start_time DateTime64(6, 'UTC'),
   trace_id UUID,
   id UUID,
-  trace_time SimpleAggregateFunction(min, DateTime64(6, 'UTC')),
+  -- All events of a trace have the same time. If it had to be corrected, the time with the highest rank wins.
+  ranked_trace_time SimpleAggregateFunction(max, Tuple(UInt64, DateTime64(6, 'UTC'))),
+  location_version SimpleAggregateFunction(min, UInt64),
   first_received_at SimpleAggregateFunction(min, DateTime64(6, 'UTC')),
   -- Time, user and key of the event that was accepted first.
   sender SimpleAggregateFunction(min, Tuple(DateTime64(6, 'UTC'), UUID, UUID)),
@@ -122,6 +126,7 @@ CREATE TABLE runs (
   versioned_patch_usage_details SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
   versioned_patch_first_token_time SimpleAggregateFunction(max, Tuple(UInt64, Nullable(DateTime64(6, 'UTC')))),
   versioned_patch_bytes SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
+  trace_time DateTime64(6, 'UTC') ALIAS ranked_trace_time.2,
   dotted_order Nullable(String) ALIAS versioned_dotted_order.2,
   post_name Nullable(String) ALIAS versioned_post_name.2,
   post_run_type Nullable(String) ALIAS versioned_post_run_type.2,
@@ -176,8 +181,8 @@ ORDER BY (tenant_id, session_id, start_time, trace_id, id);
 -- A null has version 0, so that it never replaces a value.
 CREATE MATERIALIZED VIEW runs_of_events TO runs AS
 SELECT
-  tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at,
-  (first_received_at, user_id, key_id) AS sender,
+  tenant_id, session_id, start_time, trace_id, id, (toUInt64(0), trace_time) AS ranked_trace_time, location_version,
+  first_received_at, (first_received_at, user_id, key_id) AS sender,
   (if(isNull(dotted_order), 0, version), dotted_order) AS versioned_dotted_order,
   deleted_at,
   (if(isNull(post_name), 0, version), post_name) AS versioned_post_name,
@@ -258,21 +263,23 @@ SELECT tenant_id, id, min((first_received_at, start_time, trace_id, trace_time, 
 FROM run_events
 GROUP BY tenant_id, id;
 
--- Trace locations: project and time of the event that was accepted first. A minimum, so that neither the order of
--- inserts nor that of merges can change it. Read it by position (pick.3), as in `traces`.
+-- Trace locations: the projects and times that the events of a trace are stored under, normally one. Of several the one
+-- with the lowest version wins, and the sink moves the events there.
 CREATE TABLE trace_locations (
   tenant_id UUID,
   trace_id UUID,
-  pick SimpleAggregateFunction(min, Tuple(accepted_at DateTime64(6, 'UTC'), trace_time DateTime64(6, 'UTC'), session_id UUID))
+  session_id UUID,
+  trace_time DateTime64(6, 'UTC'),
+  version SimpleAggregateFunction(min, UInt64)
 )
 ENGINE = AggregatingMergeTree
-ORDER BY (tenant_id, trace_id)
+ORDER BY (tenant_id, trace_id, session_id, trace_time)
 SETTINGS index_granularity = 256;
 
 CREATE MATERIALIZED VIEW trace_locations_of_events TO trace_locations AS
-SELECT tenant_id, trace_id, min((first_received_at, trace_time, session_id)) AS pick
+SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version
 FROM run_events
-GROUP BY tenant_id, trace_id;
+GROUP BY tenant_id, trace_id, session_id, trace_time;
 
 -- First and last start time of the runs of a trace, so that reading a trace reads only this range of `runs`. Neither
 -- the order of arrival nor duplicates change a minimum or maximum.

@@ -26,6 +26,14 @@ CREATE TABLE deferred_events (
 );
 CREATE INDEX deferred_events_by_trace ON deferred_events (tenant_id, trace_id);
 
+-- Traces whose events were stored under several trace locations. Every sink moves its events of them.
+CREATE TABLE contested_traces (
+  tenant_id uuid NOT NULL,
+  trace_id uuid NOT NULL,
+  noticed_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (tenant_id, trace_id)
+);
+
 -- The dead-letter queue of the in-process log: original bytes and headers, and the reason.
 CREATE TABLE dead_letters (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -29,9 +29,9 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
 
   const isSettled = async (): Promise<boolean> => {
     await connected;
-    for (const { name, table } of topics) {
+    for (const { name } of topics) {
       const ends = await admin.fetchTopicOffsets(prefix + name);
-      const groups = await admin.fetchOffsets({ groupId: `${prefix}sink-${table}`, topics: [prefix + name] });
+      const groups = await admin.fetchOffsets({ groupId: `${prefix}sink-${name}`, topics: [prefix + name] });
       const committed = groups.flatMap(({ partitions }) => partitions);
       const isBehind = ({ partition, high }: { partition: number; high: string }) =>
         BigInt(high) > 0n && offsetOf(committed, partition) < BigInt(high);

@@ -38,6 +38,8 @@ export const longest = [
   'test/pipelines/exports/histories.test.ts',
   'test/api/main/ingest/large-body.stack.ts',
   'test/crash/members.test.ts',
+  'test/crash/partitions.test.ts',
+  'test/pipelines/ingest/sink/any-order.test.ts',
   'test/infra/docker/image.test.ts',
   'test/infra/event-log/kafka/kafka-log.test.ts',
   'test/infra/jobs/redis-returns.stack.ts',

@@ -116,9 +116,9 @@ const settings = {
 } as const;
 
 /**
- * Starts one server process and waits until it accepts the user and password and has the database.
+ * Starts one server process and waits until it accepts the user and password. Creates the database if it is missing.
  *
- * @throws ENGINE_START_FAILED; the process has exited then.
+ * @throws ENGINE_START_FAILED after the process has exited.
  */
 async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   const { binaries, dataFolder, account } = launch.location;

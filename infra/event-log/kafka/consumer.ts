@@ -188,6 +188,8 @@ interface GroupConsumerOptions {
   readonly logger: Logger;
 }
 
+/** Partitions that are added to the topic are noticed after this time. */
+const metadataMaxAgeMs = 30_000;
 const minRebalanceTimeoutMs = 30_000;
 const maxFetchBytes = 16 * 1024 * 1024;
 
@@ -238,6 +240,7 @@ export class GroupConsumer {
       consumer: () => ({
         groupId: group,
         sessionTimeout: sessionTimeoutMs,
+        metadataMaxAge: metadataMaxAgeMs,
         rebalanceTimeout: Math.max(minRebalanceTimeoutMs, sessionTimeoutMs),
         // The broker gathers small batches: it answers when it has this many bytes or `insertBatchMs` has passed.
         minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), maxFetchBytes / 4)),

@@ -3,8 +3,8 @@ import type { PartLimit } from './part-limit.ts';
 
 /**
  * Reads protobuf's wire format without creating objects: the caller switches on tags and reads the fields that it
- * needs. Every read stays inside the current message. A length or varint that exceeds it, a group, and field number 0
- * are INVALID_PROTOBUF with the offset in the body. Source: protobuf.dev, "Encoding".
+ * needs. Every read stays inside the current message. Malformed input, such as a length that runs
+ * past the end of the message, a group or field number 0, throws INVALID_PROTOBUF with the offset in the body. Source: protobuf.dev, "Encoding".
  */
 export class ProtobufReader {
   readonly source: Buffer;

@@ -7,7 +7,7 @@ import { Span } from './span.ts';
 export class SpanContext {
   readonly reader: ProtobufReader;
   readonly out: JsonText;
-  /** Maximum nesting of JSON in strings; deeper JSON stays text. It is scanned without recursion. */
+  /** Maximum nesting of JSON in strings. A string with deeper JSON stays text. The scan does not recurse. */
   readonly maxJsonDepth: number;
   /** Maximum nesting of arrays and key-value lists, which are read recursively. */
   readonly maxDepth: number;

@@ -9,16 +9,34 @@ import {
   withTraceLocation,
 } from '../run-event/run-event.ts';
 
-/** Project and time that a trace is stored under. Its first stored event with a project decides both. */
+/**
+ * Project and time that a trace is stored under: those of the event with the lowest version that names a project
+ * (`settle-traces.ts`).
+ */
 export interface TraceLocation {
   readonly projectId: string;
   readonly traceTimeMicros: number;
+  /** Version of that event. */
+  readonly version: bigint;
 }
+
+export interface TraceOfTenant {
+  readonly tenantId: string;
+  readonly traceId: string;
+}
+
+/** The trace with a key from `readTraceKey`. */
+export function traceOfKey(key: string): TraceOfTenant {
+  return { tenantId: key.slice(0, 36), traceId: key.slice(37) };
+}
+
+const dayMs = 86_400_000;
 
 /**
  * Caches the locations of recent traces, by tenant and trace (see `readTraceKey`); reads those of other traces from
  * `trace_locations`. Two generations approximate an LRU cache without a linked list: when the young one holds
- * `capacity` / 2 entries it replaces the old one.
+ * `capacity` / 2 entries or is a day old, it replaces the old one. An entry that is not used is therefore dropped within
+ * two days.
  */
 export class TraceLocationCache {
   #young = new Map<string, TraceLocation>();
@@ -26,38 +44,58 @@ export class TraceLocationCache {
   /** Interns project ids: each event carries its own copy. */
   #projectIds = new Map<string, string>();
   readonly #half: number;
+  #youngSinceMs = performance.now();
 
   constructor(capacity: number) {
     this.#half = Math.max(1, Math.floor(capacity / 2));
   }
 
-  /** Locations of those of `keys` that have one, from the cache or from ClickHouse. */
-  async locate(keys: Iterable<string>, clickhouse: ClickHouse): Promise<Map<string, TraceLocation>> {
+  /**
+   * Locations of those of `keys` that have one, from the cache or from ClickHouse. Adds those of which ClickHouse has
+   * several to `contested`.
+   */
+  async locate(
+    keys: Iterable<string>,
+    clickhouse: ClickHouse,
+    contested: Set<string>,
+  ): Promise<Map<string, TraceLocation>> {
+    this.#rotateIfOld();
     const locations = new Map<string, TraceLocation>();
-    const unknown: string[] = [];
+    const unknown: TraceOfTenant[] = [];
     for (const key of keys) {
       const location = this.#get(key);
-      if (location === undefined) unknown.push(key);
+      if (location === undefined) unknown.push(traceOfKey(key));
       else locations.set(key, location);
     }
     if (unknown.length === 0) return locations;
-    for (const [key, location] of await locateTraces(unknown, clickhouse)) {
+    for (const { key, locations: found } of await readLocations(clickhouse, unknown)) {
+      const [location] = found as [TraceLocation];
       this.remember(key, location);
       locations.set(key, location);
+      if (found.length > 1) contested.add(key);
     }
     return locations;
   }
 
   /** Call this only after the location is stored: a cached location is never read again. */
   remember(key: string, location: TraceLocation): void {
-    if (this.#young.size >= this.#half) {
-      this.#old = this.#young;
-      this.#young = new Map();
-      this.#projectIds = new Map();
-    }
+    if (this.#young.size >= this.#half) this.#rotate();
     const { projectId } = location;
     if (!this.#projectIds.has(projectId)) this.#projectIds.set(projectId, projectId);
     this.#young.set(key, { ...location, projectId: this.#projectIds.get(projectId) as string });
+  }
+
+  #rotateIfOld(): void {
+    const ageMs = performance.now() - this.#youngSinceMs;
+    if (ageMs > dayMs) this.#rotate();
+    if (ageMs > 2 * dayMs) this.#old = new Map();
+  }
+
+  #rotate(): void {
+    this.#old = this.#young;
+    this.#young = new Map();
+    this.#projectIds = new Map();
+    this.#youngSinceMs = performance.now();
   }
 
   #get(key: string): TraceLocation | undefined {
@@ -69,29 +107,53 @@ export class TraceLocationCache {
   }
 }
 
-async function locateTraces(keys: readonly string[], clickhouse: ClickHouse): Promise<[string, TraceLocation][]> {
-  const rows = await clickhouse.query<{ tenant_id: string; trace_id: string; session_id: string; micros: number }>({
+interface LocationsOfTrace {
+  readonly key: string;
+  readonly trace: TraceOfTenant;
+  /** At least one; the first one wins. */
+  readonly locations: readonly TraceLocation[];
+}
+
+/** Reads all locations that events of the traces are stored under; traces without one are left out. */
+export async function readLocations(
+  clickhouse: ClickHouse,
+  traces: readonly TraceOfTenant[],
+): Promise<LocationsOfTrace[]> {
+  if (traces.length === 0) return [];
+  const rows = await clickhouse.query<{
+    tenant_id: string;
+    trace_id: string;
+    session_id: string;
+    micros: number;
+    lowest: string;
+  }>({
     name: 'locate-traces',
-    // The minimum over all inserted rows, merged or not, gives every reader the same location at any time.
-    sql: `SELECT tenant_id, trace_id, (min(pick) AS first).3 AS session_id, toUnixTimestamp64Micro(first.2) AS micros
+    sql: `SELECT tenant_id, trace_id, session_id, toUnixTimestamp64Micro(trace_time) AS micros,
+            toString(min(version)) AS lowest
           FROM trace_locations
           WHERE (tenant_id, trace_id) IN keys
-          GROUP BY tenant_id, trace_id`,
+          GROUP BY tenant_id, trace_id, session_id, trace_time
+          ORDER BY min(version), session_id, trace_time`,
     external: {
       name: 'keys',
       structure: 'tenant_id UUID, trace_id UUID',
-      rows: keys.map((key) => [key.slice(0, 36), key.slice(37)]),
+      rows: traces.map(({ tenantId, traceId }) => [tenantId, traceId]),
     },
   });
-  return rows.map((row) => [
-    traceKey(row.tenant_id, row.trace_id),
-    { projectId: row.session_id, traceTimeMicros: row.micros },
-  ]);
+  const found = new Map<string, { key: string; trace: TraceOfTenant; locations: TraceLocation[] }>();
+  for (const { tenant_id: tenantId, trace_id: traceId, session_id: projectId, micros, lowest } of rows) {
+    const key = traceKey(tenantId, traceId);
+    const location = { projectId, traceTimeMicros: micros, version: BigInt(lowest) };
+    const known = found.get(key);
+    if (known === undefined) found.set(key, { key, trace: { tenantId, traceId }, locations: [location] });
+    else known.locations.push(location);
+  }
+  return [...found.values()];
 }
 
 interface LocatedEvents<R> {
   /** Events with the project and time of their trace, in log order. */
-  readonly located: R[];
+  readonly located: (R & { readonly statesLocation: boolean })[];
   /** Events whose trace location is not known yet. */
   readonly deferred: R[];
   /** Keys of the traces whose location this batch decides. */
@@ -105,26 +167,30 @@ interface HasRecord {
 }
 
 /**
- * Assigns each event the location of its trace, which the trace's first event with a project decides.
+ * Assigns each event the location of its trace. The event with the lowest version that names a project decides; the
+ * decision also applies to the other events of the batch. Events of traces that still have no location are deferred.
  *
- * The decision is final, because one sink handles all events of a trace in log order. It also applies to events before
- * that first one in the same batch. Events of traces that still have no location are deferred.
- *
- * @param locations known locations by trace key; the function adds those that this batch decides.
+ * @param locations known locations by trace key; the function sets those that this batch decides.
+ * @param contested gets the keys of traces that were stored under another location before.
  */
 export function assignTraceLocations<R extends HasRecord>(
   events: readonly R[],
   locations: Map<string, TraceLocation>,
+  contested: Set<string>,
 ): LocatedEvents<R> {
-  const newTraces: string[] = [];
+  const newTraces = new Set<string>();
   for (const { record } of events) {
     const key = readTraceKey(record.value);
     const projectId = readProjectId(record.value);
-    if (projectId === nilUuid || locations.has(key)) continue;
-    locations.set(key, { projectId, traceTimeMicros: readTraceTimeMicros(record.value) });
-    newTraces.push(key);
+    if (projectId === nilUuid) continue;
+    const known = locations.get(key);
+    if (known !== undefined && known.version <= record.version) continue;
+    const stated = { projectId, traceTimeMicros: readTraceTimeMicros(record.value), version: record.version };
+    locations.set(key, stated);
+    if (known === undefined) newTraces.add(key);
+    else if (!newTraces.has(key) && !isSameLocation(known, stated)) contested.add(key);
   }
-  const located: R[] = [];
+  const located: (R & { readonly statesLocation: boolean })[] = [];
   const deferred: R[] = [];
   let moved = 0;
   for (const event of events) {
@@ -134,10 +200,17 @@ export function assignTraceLocations<R extends HasRecord>(
       continue;
     }
     const record = moveTo(event.record, location);
-    if (record !== event.record) moved++;
-    located.push(record === event.record ? event : { ...event, record, original: event.record });
+    const statesLocation = record === event.record;
+    if (!statesLocation) moved++;
+    located.push(
+      statesLocation ? { ...event, statesLocation } : { ...event, record, original: event.record, statesLocation },
+    );
   }
-  return { located, deferred, newTraces, moved };
+  return { located, deferred, newTraces: [...newTraces], moved };
+}
+
+export function isSameLocation(one: TraceLocation, other: TraceLocation): boolean {
+  return one.projectId === other.projectId && one.traceTimeMicros === other.traceTimeMicros;
 }
 
 /** Returns the record itself if it already has `location`, else a copy that does. */

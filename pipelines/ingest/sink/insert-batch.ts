@@ -122,6 +122,15 @@ async function insertOrBisect(
   return refused.concat(await insertOrBisect(insert, records.slice(middle), deps));
 }
 
+/** Version of a location in the rows of events that did not state it. */
+const notStated = (1n << 63n) - 1n;
+
+/** Values of the columns {@link Topic.prefix}. */
+function prefixOf(topic: Topic, { record, statesLocation }: ValidRecord): readonly bigint[] {
+  if (!topic.assignsTraceLocation) return [record.version];
+  return [record.version, statesLocation ? record.version : notStated];
+}
+
 /** @returns the error if ClickHouse refuses the data of the records. */
 async function insertRecords(
   { topic, schema }: BatchInsert,
@@ -131,7 +140,7 @@ async function insertRecords(
   const { name, table } = topic;
   const body = avroContainer(
     schema.containerSchema,
-    records.map(({ record }) => record),
+    records.map((valid) => ({ value: valid.record.value, prefix: prefixOf(topic, valid) })),
   );
   const inserted = insertSeconds.startTimer({ table });
   try {
@@ -175,8 +184,8 @@ const views: Readonly<Record<string, string>> = {
     FROM found GROUP BY tenant_id, hour, trace_id`,
   run_locator: `SELECT tenant_id, id, min((sender.1, start_time, trace_id, trace_time, session_id)) AS pick
     FROM found GROUP BY tenant_id, id`,
-  trace_locations: `SELECT tenant_id, trace_id, min((sender.1, trace_time, session_id)) AS pick
-    FROM found GROUP BY tenant_id, trace_id`,
+  trace_locations: `SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version
+    FROM found GROUP BY tenant_id, trace_id, session_id, trace_time`,
   trace_spans: 'SELECT tenant_id, trace_id, min(start_time), max(start_time) FROM found GROUP BY tenant_id, trace_id',
 };
 
@@ -195,7 +204,7 @@ async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]):
     await clickhouse.command({
       name: 'repair-views',
       sql: `INSERT INTO ${table} WITH found AS (
-          SELECT tenant_id, id, start_time, trace_id, trace_time, sender, session_id FROM runs
+          SELECT tenant_id, id, start_time, trace_id, trace_time, sender, session_id, location_version FROM runs
           WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
             AND (tenant_id, toStartOfHour(trace_time)) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
         ) ${select}`,

@@ -1,5 +1,4 @@
 import {
-  containerColumns,
   containerSchema,
   earliestKeyTimeMicros,
   fieldOffset,
@@ -93,8 +92,8 @@ function compile(topic: Topic, schema: string): RecordSchema | undefined {
   const columns = listColumns(schema, topic);
   if (columns === undefined) return undefined;
   return {
-    containerSchema: containerSchema(schema),
-    columns: containerColumns(columns),
+    containerSchema: containerSchema(schema, topic.prefix),
+    columns: [...topic.prefix, ...columns],
     walk: compileAvroWalk(schema),
   };
 }

@@ -12,8 +12,9 @@
  *      one after the other (`insert-batch.ts`).
  *   4. Insert the deferred events of the traces that are known now. This comes after steps 2 and 3: if another process
  *      handles an event of the same trace, at least one of the two finds what the other one has stored.
- *   5. Cache the locations of new traces and wake the usage roll-up.
- *   6. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
+ *   5. Move the events of traces that were stored under several locations (`settle-traces.ts`).
+ *   6. Cache the locations of new traces and wake the usage roll-up.
+ *   7. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
  *      redelivered while ClickHouse is down does not write a dead-letter record each time.
  *
  * After a failure the log redelivers the whole batch, or its publishers repeat it.
@@ -27,8 +28,15 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import { readTenantId, readTraceId, readTraceKey } from '../run-event/run-event.ts';
-import { assignTraceLocations, moveTo, type TraceLocation, TraceLocationCache } from './assign-trace-locations.ts';
+import { readTenantId, readTraceId, readTraceKey, traceKey } from '../run-event/run-event.ts';
+import {
+  assignTraceLocations,
+  moveTo,
+  readLocations,
+  type TraceLocation,
+  TraceLocationCache,
+  traceOfKey,
+} from './assign-trace-locations.ts';
 import { claimDeferredEvents, countDeferred, deferEvents, hasDeferred, releaseEvents } from './deferred-events.ts';
 import { insertBatch, recoverInserts } from './insert-batch.ts';
 import {
@@ -40,6 +48,7 @@ import {
   RecordSchemas,
 } from './prepare-records.ts';
 import { RecentEvents } from './recent-events.ts';
+import { findContested, hasContested, markContested, settleTraces } from './settle-traces.ts';
 import {
   deadLetters,
   deferredEvents,
@@ -143,7 +152,7 @@ export class Sink {
     return { good, poison };
   }
 
-  /** Step 6. */
+  /** Step 7. */
   async #sendToDeadLetters(batch: LogBatch, poison: readonly Poison[]): Promise<void> {
     const { log, logger } = this.#options;
     for (const { record, reason, step } of poison) {
@@ -153,22 +162,25 @@ export class Sink {
     }
   }
 
-  /** Steps 2 to 5 for run events. */
+  /** Steps 2 to 6 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
     const { database, clickhouse, onHoursMarked } = this.#options;
     const keys = new Set(good.map(({ record }) => readTraceKey(record.value)));
-    const locations = await this.#known.locate(keys, clickhouse);
-    const { located, deferred, newTraces, moved } = assignTraceLocations(good, locations);
+    const contested = new Set<string>();
+    const locations = await this.#known.locate(keys, clickhouse, contested);
+    const { located, deferred, newTraces, moved } = assignTraceLocations(good, locations, contested);
     movedEvents.inc(moved);
     deferredEvents.inc(deferred.length);
     if (deferred.length > 0) {
       const records = deferred.map(({ record }) => record);
       await deferEvents(database, batch.topic.name, records);
       const unknown = new Set(records.map(({ value }) => readTraceKey(value)));
-      for (const [key, location] of await this.#known.locate(unknown, clickhouse)) locations.set(key, location);
+      for (const [key, location] of await this.#known.locate(unknown, clickhouse, contested))
+        locations.set(key, location);
     }
-    await this.#insertOnce(located, (fresh) => this.#insert(batch, fresh));
-    await this.#insertDeferred(batch, [...located, ...deferred], locations);
+    const inserted = await this.#insertOnce(located, (fresh) => this.#insert(batch, fresh));
+    const released = await this.#insertDeferred(batch, [...located, ...deferred], locations);
+    await this.#settle(batch, [...inserted, ...released], { locations, newTraces, contested });
     for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
     onHoursMarked();
   }
@@ -178,17 +190,17 @@ export class Sink {
     batch: LogBatch,
     events: readonly ValidRecord[],
     locations: ReadonlyMap<string, TraceLocation>,
-  ): Promise<void> {
+  ): Promise<readonly ValidRecord[]> {
     const { database } = this.#options;
     const topic = batch.topic.name;
-    if (!(await hasDeferred(database, topic))) return;
+    if (!(await hasDeferred(database, topic))) return [];
     const traces = new Map<string, { tenantId: string; traceId: string }>();
     for (const { value } of events.map(({ record }) => record)) {
       const key = readTraceKey(value);
       if (locations.has(key)) traces.set(key, { tenantId: readTenantId(value), traceId: readTraceId(value) });
     }
     const claimed = await claimDeferredEvents(database, topic, [...traces.values()]);
-    if (claimed.length === 0) return;
+    if (claimed.length === 0) return [];
     const released = claimed.map(({ record }) => ({
       record: moveTo(record, locations.get(readTraceKey(record.value)) as TraceLocation),
       original: record,
@@ -198,22 +210,63 @@ export class Sink {
       batch.topic,
       released.map(({ record }) => record),
     );
-    await this.#insertOnce(released, async (fresh) => {
+    return this.#insertOnce(released, async (fresh) => {
       const refused = await this.#insert(batch, fresh);
       await releaseEvents(database, claimed);
       return refused;
     });
   }
 
-  /** Inserts `events` except those that repeat stored ones, and remembers the inserted ones. */
+  /**
+   * Step 5. Ends when every event of the batch is at the winning location of its trace.
+   *
+   * Only one process inserts from a log that does not redeliver batches, and it decides a location only once, so there
+   * the locations of new traces are not read again.
+   */
+  async #settle(
+    batch: LogBatch,
+    events: readonly ValidRecord[],
+    found: { locations: Map<string, TraceLocation>; newTraces: readonly string[]; contested: Set<string> },
+  ): Promise<void> {
+    const { database, clickhouse, log } = this.#options;
+    const { locations, newTraces, contested } = found;
+    if (log.insertRecords === undefined) {
+      for (const { key, locations: stored } of await readLocations(clickhouse, newTraces.map(traceOfKey))) {
+        if (stored.length > 1) contested.add(key);
+      }
+    }
+    await markContested(database, [...contested].map(traceOfKey));
+    if (contested.size === 0 && (log.insertRecords !== undefined || !(await hasContested(database)))) return;
+    const keys = new Set(events.map(({ record }) => readTraceKey(record.value)));
+    const noticed = await findContested(database, [...keys].map(traceOfKey));
+    let misplaced = events;
+    while (noticed.length > 0) {
+      for (const [key, location] of await settleTraces({ clickhouse, database }, noticed)) {
+        locations.set(key, location);
+        this.#known.remember(key, location);
+      }
+      const isNoticed = new Set(noticed.map(({ tenantId, traceId }) => traceKey(tenantId, traceId)));
+      misplaced = misplaced.flatMap((event) => {
+        const key = readTraceKey(event.record.value);
+        if (!isNoticed.has(key)) return [];
+        const record = moveTo(event.record, locations.get(key) as TraceLocation);
+        return record === event.record ? [] : [{ ...event, record, statesLocation: false }];
+      });
+      if (misplaced.length === 0) return;
+      await this.#insert(batch, misplaced);
+    }
+  }
+
+  /** Inserts `events` except those that repeat stored ones, and remembers the inserted ones, which it returns. */
   async #insertOnce(
     events: readonly ValidRecord[],
     insert: (fresh: readonly ValidRecord[]) => Promise<readonly LogRecord[]>,
-  ): Promise<void> {
+  ): Promise<readonly ValidRecord[]> {
     const { fresh, repeats, remember } = this.#recent.withoutRepeats(events);
-    const refused = await insert(fresh);
-    remember(new Set(refused));
+    const refused = new Set(await insert(fresh));
+    remember(refused);
     repeatedEvents.inc(repeats);
+    return fresh.filter(({ record, original = record }) => !refused.has(original));
   }
 
   /** Step 3. @returns the refused records, as they were in the log. */

@@ -8,6 +8,8 @@ export interface ValidRecord {
   readonly schemaId: number;
   /** The record as it was in the log, if fields of `record` were overwritten. */
   readonly original?: LogRecord;
+  /** Whether the event itself names the project and trace time that it is stored under. */
+  readonly statesLocation?: boolean;
 }
 
 export interface InsertLimits {

@@ -1,13 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import {
-  AvroWriter,
-  avroContainer,
-  containerColumns,
-  containerSchema,
-  wirePrefix,
-} from '../../../infra/event-log/avro.ts';
+import { AvroWriter, avroContainer, containerSchema, wirePrefix } from '../../../infra/event-log/avro.ts';
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -68,15 +62,15 @@ function record(event: RunEvent): Buffer {
 const insert = (records: readonly Buffer[], options: { schema?: string; columns?: readonly string[] } = {}) => {
   const { schema = runEvents.schema, columns = runEvents.columns } = options;
   const body = avroContainer(
-    containerSchema(schema),
-    records.map((value) => ({ value, version: 2n ** 62n + 1n })),
+    containerSchema(schema, runEvents.prefix),
+    records.map((value) => ({ value, prefix: [2n ** 62n + 1n, 1n] })),
   );
   const { table } = runEvents;
   const id = randomUUID();
   return clickhouse.insertBody({
     name: 'run-events',
     table,
-    columns: containerColumns(columns),
+    columns: [...runEvents.prefix, ...columns],
     format: 'Avro',
     body,
     id,

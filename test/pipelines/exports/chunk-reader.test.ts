@@ -180,8 +180,8 @@ describe('chunks', () => {
     await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
     await clickhouse.command({
       name: 'test',
-      sql: `INSERT INTO run_events (version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
-        SELECT 1, {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + intDiv(number, 9000)), id, id, now64(6), toDateTime64(0, 6), id, id
+      sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
+        SELECT 1, 1, {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + intDiv(number, 9000)), id, id, now64(6), toDateTime64(0, 6), id, id
         FROM (SELECT number, generateUUIDv4(number) AS id FROM numbers(20000))`,
       params: { tenant: tenantId, project: projectId, from: scope.window.fromMicros },
     });

@@ -191,7 +191,7 @@ describe('a project of many runs', () => {
     ]) {
       await clickhouse.command({
         name: 'test',
-        sql: `INSERT INTO run_events (version, ${columns}, ${column}) SELECT 1, ${keys}, ${value} FROM numbers(${runs})`,
+        sql: `INSERT INTO run_events (version, location_version, ${columns}, ${column}) SELECT 1, 1, ${keys}, ${value} FROM numbers(${runs})`,
       });
     }
     names.length = 0;

@@ -1,12 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import {
-  AvroWriter,
-  avroContainer,
-  containerColumns,
-  containerSchema,
-  wirePrefix,
-} from '../../../infra/event-log/avro.ts';
+import { AvroWriter, avroContainer, containerSchema, wirePrefix } from '../../../infra/event-log/avro.ts';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import {
   encodeRunEvent,
@@ -56,21 +50,25 @@ export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {})
 
 let version = 0n;
 
-/** Stores events as one insert batch, as the sink does. Later events, also of later calls, have higher versions. */
+/**
+ * Stores events as one insert batch, as the sink does. Later events, also of later calls, have higher versions.
+ * Trace locations have the time of acceptance as version.
+ */
 export async function insertEvents(clickhouse: ClickHouse, events: readonly RunEvent[]): Promise<void> {
   if (events.length === 0) return;
   const records = events.map((event) => {
     const writer = new AvroWriter(1_024);
     writer.raw(wirePrefix(1));
     encodeRunEvent(writer, event);
-    return { value: Buffer.from(writer.since(0)), version: ++version };
+    version += 1n;
+    return { value: Buffer.from(writer.since(0)), prefix: [version, BigInt(event.receivedAtMicros)] };
   });
   await clickhouse.insertBody({
     name: 'test',
     table: runEvents.table,
-    columns: containerColumns(runEvents.columns),
+    columns: [...runEvents.prefix, ...runEvents.columns],
     format: 'Avro',
-    body: avroContainer(containerSchema(runEvents.schema), records),
+    body: avroContainer(containerSchema(runEvents.schema, runEvents.prefix), records),
     id: randomUUID(),
     // Unlike the sink's insert batches, the events of a test may lie years apart.
     settings: { max_partitions_per_insert_block: '0' },

@@ -47,6 +47,7 @@ export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]
   const lines = rows.map((row) =>
     JSON.stringify({
       version: 1,
+      location_version: 1,
       tenant_id: row.tenantId,
       session_id: row.projectId,
       start_time: textOf(row.traceMicros),
@@ -61,9 +62,10 @@ export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]
   await clickhouse.insertBody({
     name: 'test',
     table: 'run_events',
-    columns: 'version tenant_id session_id start_time trace_id id trace_time first_received_at user_id key_id'.split(
-      ' ',
-    ),
+    columns:
+      'version location_version tenant_id session_id start_time trace_id id trace_time first_received_at user_id key_id'.split(
+        ' ',
+      ),
     format: 'JSONEachRow',
     body: Buffer.from(lines.join('\n')),
     id: randomUUID(),

@@ -29,6 +29,8 @@ export interface DrivenOptions {
   readonly topics?: readonly Topic[];
   /** Schema ids of the log in addition to those of `topics`. */
   readonly schemas?: Readonly<Record<number, string>>;
+  /** As a log that redelivers batches and that several processes read: without records of inserts. */
+  readonly isShared?: boolean;
   /** Default: own ones, which are removed when the sink is closed. */
   readonly stores?: FreshStores;
 }
@@ -45,6 +47,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     get(target, name: keyof EventLog) {
       if (name === 'getSchema') return async (id: number) => schemas[id] ?? (await target.getSchema(id));
       if (name === 'subscribe') return async (to: Subscription) => void handlers.set(to.topic.name, to.handle);
+      if (name === 'insertRecords' && options.isShared) return undefined;
       const member = target[name];
       return typeof member === 'function' ? member.bind(target) : member;
     },

@@ -26,14 +26,19 @@ test.each([
       traceTimeMicros: noonMicros - 7,
     });
     const events = [first, second] as const;
+    let inserted = 0;
     const ofEach = async () => {
       const key = traceKey(tenantId, first.traceId);
-      const location = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse)).get(key);
-      expect(location).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros });
+      const contested = new Set<string>();
+      const location = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse, contested)).get(key);
+      const version = BigInt(first.receivedAtMicros);
+      expect(location).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros, version });
+      expect([...contested]).toHaveLength(inserted > 1 ? 1 : 0);
       expect(await locateTrace(stores.clickhouse, tenantId, first.traceId)).toEqual([projectId]);
     };
     await insertEvents(stores.clickhouse, [events[one] as typeof first]);
     await insertEvents(stores.clickhouse, [events[two] as typeof first]);
+    inserted = 2;
     await ofEach();
     await stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE trace_locations FINAL' });
     await ofEach();

@@ -1,7 +1,7 @@
 import type { ClickHouse, InsertBody } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
-import { AvroWriter, containerColumns, containerSchema, wirePrefix } from '../../../../infra/event-log/avro.ts';
+import { AvroWriter, containerSchema, wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { type InProcessLog, openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -108,7 +108,7 @@ export async function addWeather(clickhouse: ClickHouse): Promise<void> {
 
 /** What the sink knows of the schema of a topic. */
 export function containerOf(topic: Topic): { containerSchema: string; columns: string[] } {
-  return { containerSchema: containerSchema(topic.schema), columns: containerColumns(topic.columns) };
+  return { containerSchema: containerSchema(topic.schema, topic.prefix), columns: [...topic.prefix, ...topic.columns] };
 }
 
 /** One run event in the wire format. */

@@ -1,0 +1,192 @@
+/**
+ * Moves traces whose events were stored under several trace locations to one of them.
+ *
+ * A sink decides the location of a trace that it does not know from the events that it has seen. Two sinks that handle
+ * events of one trace at the same time, such as after partitions were added, may decide differently.
+ *
+ * Invariant: of the locations of a trace, that of the stating event with the lowest version wins; a stating event names
+ * the project itself. When every insert is followed by steps 1 to 3, all events of a trace end there.
+ *
+ *   1. After an insert, the sink reads the locations of the traces that it has just decided. Of two sinks that decide
+ *      at the same time, at least the one whose insert ends last finds both locations. It writes the trace to
+ *      `contested_traces` in Postgres.
+ *   2. After every insert, each sink looks for the traces of its batch in `contested_traces`. An insert that uses an
+ *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace here.
+ *   3. The rows of contested traces are copied to the winning location and deleted elsewhere, and the derived tables
+ *      are filled again from them. The hours of all locations are marked dirty. All of it can be repeated: rows keep
+ *      their versions, and each deletion is followed by an insert of what is still valid.
+ *   4. The sink commits the offset only after step 3, so a crash repeats the batch and finds the conflict again.
+ */
+import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
+import type { Database, Sql } from '../../../infra/postgres/pool.ts';
+import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
+import { readLocations, type TraceLocation, type TraceOfTenant } from './assign-trace-locations.ts';
+
+/** Whether any trace is contested; normally none is. */
+export async function hasContested(database: Sql): Promise<boolean> {
+  return (await database.query('SELECT FROM contested_traces LIMIT 1')).length > 0;
+}
+
+/** Deletes the entries of traces that were noticed before `before`: at least two days ago, see `TraceLocationCache`. */
+export async function deleteContested(database: Sql, before: Date): Promise<void> {
+  await database.query('DELETE FROM contested_traces WHERE noticed_at < $1', [before.toISOString()]);
+}
+
+/** Which of `traces` are contested. */
+export async function findContested(database: Sql, traces: readonly TraceOfTenant[]): Promise<TraceOfTenant[]> {
+  return database.query<TraceOfTenant>(
+    `SELECT tenant_id AS "tenantId", trace_id AS "traceId" FROM contested_traces
+     WHERE (tenant_id, trace_id) IN (SELECT * FROM unnest($1::uuid[], $2::uuid[]))`,
+    [traces.map(({ tenantId }) => tenantId), traces.map(({ traceId }) => traceId)],
+  );
+}
+
+/** Resolves when the traces are known to every sink. */
+export async function markContested(database: Sql, traces: readonly TraceOfTenant[]): Promise<void> {
+  if (traces.length === 0) return;
+  await database.query(
+    `INSERT INTO contested_traces (tenant_id, trace_id)
+     SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[]) ON CONFLICT (tenant_id, trace_id) DO UPDATE SET noticed_at = now()`,
+    [traces.map(({ tenantId }) => tenantId), traces.map(({ traceId }) => traceId)],
+  );
+}
+
+/**
+ * Step 3 for contested traces.
+ *
+ * @returns the winning location of each trace, by trace key.
+ * @throws errors of the stores; a retry completes the work.
+ */
+export async function settleTraces(
+  { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Database },
+  traces: readonly TraceOfTenant[],
+): Promise<ReadonlyMap<string, TraceLocation>> {
+  const winners = new Map<string, TraceLocation>();
+  for (const { key, trace, locations } of await readLocations(clickhouse, traces)) {
+    const [winner, ...losers] = locations;
+    if (winner === undefined) continue;
+    winners.set(key, winner);
+    if (losers.length === 0 || !(await hasMisplacedRows(clickhouse, trace, winner, losers))) continue;
+    await moveTrace(clickhouse, trace, winner, losers);
+    await markHoursDirty(
+      database,
+      locations.map((location) => hourOf(trace, location)),
+    );
+  }
+  return winners;
+}
+
+const hourMicros = 3_600_000_000;
+
+function hourOf({ tenantId }: TraceOfTenant, { traceTimeMicros }: TraceLocation): DirtyHour {
+  return { tenantId, hourSeconds: Math.floor(traceTimeMicros / hourMicros) * 3_600 };
+}
+
+const hoursOf = (locations: readonly TraceLocation[]) =>
+  locations.map(({ traceTimeMicros }) => Math.floor(traceTimeMicros / hourMicros) * 3_600);
+
+/** Whether rows of the trace are at another location than the winning one. */
+async function hasMisplacedRows(
+  clickhouse: ClickHouse,
+  { tenantId, traceId }: TraceOfTenant,
+  winner: TraceLocation,
+  losers: readonly TraceLocation[],
+): Promise<boolean> {
+  const [row] = await clickhouse.query<{ rows: number }>({
+    name: 'count-misplaced-rows',
+    sql: `WITH fromUnixTimestamp64Micro({micros:Int64}) AS winning_time
+      SELECT (
+        SELECT count() FROM runs FINAL
+        WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} AND session_id IN {projects:Array(UUID)}
+          AND (session_id, trace_time) != ({project:UUID}, winning_time)
+      ) + (
+        SELECT count() FROM traces
+        WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} AND hour IN {hours:Array(DateTime('UTC'))}
+          AND (hour, pick.3) != (toStartOfHour(winning_time), {project:UUID})
+      ) + (
+        SELECT count() FROM run_locator
+        WHERE tenant_id = {tenant:UUID} AND (pick.4, pick.5) != (winning_time, {project:UUID}) AND id IN (
+          SELECT id FROM runs
+          WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} AND session_id IN {projects:Array(UUID)})
+      ) AS rows`,
+    params: {
+      tenant: tenantId,
+      trace: traceId,
+      project: winner.projectId,
+      micros: winner.traceTimeMicros,
+      projects: [winner, ...losers].map(({ projectId }) => projectId),
+      hours: hoursOf([winner, ...losers]),
+    },
+  });
+  return row !== undefined && row.rows > 0;
+}
+
+/** ClickHouse limits the size of a parameter. */
+const idsPerStatement = 2_000;
+/** A lower version gives a higher rank, which wins in `runs`. */
+const maxVersion = (1n << 64n) - 1n;
+
+async function moveTrace(
+  clickhouse: ClickHouse,
+  { tenantId, traceId }: TraceOfTenant,
+  winner: TraceLocation,
+  losers: readonly TraceLocation[],
+): Promise<void> {
+  const params = {
+    tenant: tenantId,
+    trace: traceId,
+    project: winner.projectId,
+    micros: winner.traceTimeMicros,
+    rank: String(maxVersion - winner.version),
+    version: String(winner.version),
+  };
+  const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
+  const run = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>> = {}) =>
+    clickhouse.command({ name, sql, params: { ...params, ...more }, profile: 'mutation', timeoutMs: 600_000 });
+  const ofTrace = 'tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}';
+  const traceTime = 'fromUnixTimestamp64Micro({micros:Int64})';
+  const projects = { projects: [winner.projectId, ...otherProjects] };
+  const ids = await clickhouse.query<{ id: string }>({
+    name: 'list-runs-to-move',
+    sql: `SELECT DISTINCT id FROM runs WHERE ${ofTrace} AND session_id IN {projects:Array(UUID)}`,
+    params: { ...params, ...projects },
+  });
+  await run(
+    'move-runs',
+    `INSERT INTO runs SELECT * REPLACE ({project:UUID} AS session_id, ({rank:UInt64}, ${traceTime}) AS ranked_trace_time,
+       {version:UInt64} AS location_version)
+     FROM runs WHERE ${ofTrace} AND session_id IN {projects:Array(UUID)}`,
+    projects,
+  );
+  for (let at = 0; at < ids.length; at += idsPerStatement) {
+    await run(
+      'delete-moved-locators',
+      `ALTER TABLE run_locator DELETE WHERE tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)}
+       AND (pick.4, pick.5) != (${traceTime}, {project:UUID})`,
+      { ids: ids.slice(at, at + idsPerStatement).map(({ id }) => id) },
+    );
+  }
+  await run(
+    'delete-moved-traces',
+    `ALTER TABLE traces DELETE WHERE ${ofTrace} AND (hour, pick.3) != (toStartOfHour(${traceTime}), {project:UUID})
+     AND hour IN {hours:Array(DateTime('UTC'))}`,
+    { hours: hoursOf([winner, ...losers]) },
+  );
+  if (otherProjects.length > 0) {
+    await run('delete-moved-runs', `ALTER TABLE runs DELETE WHERE ${ofTrace} AND session_id IN {others:Array(UUID)}`, {
+      others: otherProjects,
+    });
+  }
+  const moved = `FROM runs WHERE ${ofTrace} AND session_id = {project:UUID}`;
+  await run(
+    'insert-moved-trace',
+    `INSERT INTO traces SELECT tenant_id, toStartOfHour(${traceTime}) AS hour, trace_id,
+       min((sender.1, id, session_id, sender.2, sender.3)) AS pick ${moved} GROUP BY tenant_id, hour, trace_id`,
+  );
+  await run(
+    'insert-moved-locators',
+    `INSERT INTO run_locator SELECT tenant_id, id, min((sender.1, start_time, trace_id, ${traceTime}, session_id)) AS pick
+       ${moved} GROUP BY tenant_id, id`,
+  );
+}
