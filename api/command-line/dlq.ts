@@ -193,7 +193,10 @@ const maxDumpBytes = 4 * 1024;
 
 type Shown = Pick<DeadLetterRecord, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
 
-/** Formats a dead-letter record for programs. A record that cannot be decoded is base64. */
+/**
+ * Formats a dead-letter record as JSON. With `shown`, includes its headers and the decoded record, or its bytes in base64
+ * if it cannot be decoded.
+ */
 function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
   const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
   return {

@@ -36,7 +36,7 @@ export const getOk = defineOperation({
   handler: async () => ({ ok: true as const }),
 });
 
-const Part = Type.Object({
+const Component = Type.Object({
   up: Type.Boolean(),
   latency_ms: Type.Integer(),
   code: Type.Optional(Type.String({ description: 'Error code of the part.' })),
@@ -46,7 +46,7 @@ const Part = Type.Object({
 
 const Readiness = Type.Object({
   status: Type.Union([Type.Literal('ready'), Type.Literal('not_ready'), Type.Literal('draining')]),
-  parts: Type.Unsafe<Record<string, Static<typeof Part>>>({ type: 'object', additionalProperties: Part }),
+  parts: Type.Unsafe<Record<string, Static<typeof Component>>>({ type: 'object', additionalProperties: Component }),
 });
 
 export const getReady = defineOperation({

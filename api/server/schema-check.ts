@@ -56,7 +56,7 @@ export function exceedsMaxElements(value: unknown): boolean {
 
 function fieldErrors(errors: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
   const listed = new Set<string>();
-  return withoutAlternatives(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
+  return withoutUnionErrors(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
     // Each allowed value of an enum yields its own error, and only the first few are reported. One message lists all values.
     if (listed.has(instancePath)) return [];
@@ -81,10 +81,10 @@ function fieldErrors(errors: readonly SchemaError[], schema: TSchema, location: 
  * Removes errors without information. A nullable value is a union, which yields two of them: the value is not null, and
  * no alternative matches.
  */
-function withoutAlternatives(errors: readonly SchemaError[]): readonly SchemaError[] {
-  const isAlternative = ({ keyword, params }: SchemaError) =>
+function withoutUnionErrors(errors: readonly SchemaError[]): readonly SchemaError[] {
+  const isUnionError = ({ keyword, params }: SchemaError) =>
     keyword === 'anyOf' || (keyword === 'type' && params.type === 'null');
-  const informative = errors.filter((each) => !isAlternative(each));
+  const informative = errors.filter((each) => !isUnionError(each));
   return informative.length > 0 ? informative : errors;
 }
 

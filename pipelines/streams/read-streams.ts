@@ -209,7 +209,7 @@ export type AttemptOutcome = 'superseded' | 'ended';
  *
  * @throws errors of ClickHouse.
  */
-export async function readAttemptFate(
+export async function readAttemptOutcome(
   clickhouse: ClickHouse,
   attempt: {
     readonly deploymentId: string;

@@ -1,5 +1,5 @@
 /**
- * Deletes all data of a deleted workspace. Usage stays, because `traces` and the roll-ups are billing facts. The rows
+ * Deletes all data of a deleted workspace. `traces` and the roll-ups stay, because bills are based on them. The rows
  * of the organisation, workspaces, users, keys and projects also stay, because reports show their names.
  *
  * Invariant: rows are deleted only if `deleted_at` of their workspace is set; it is never cleared.
@@ -14,8 +14,8 @@
  *
  * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. A second purge, an
  * hour after the deletion, deletes events that were still in the log during the first one. Only the second purge
- * deletes the locators of runs and traces: until then, a late event of a stored trace gets the stored time of the
- * trace, so that the trace is not counted again in another hour.
+ * deletes the tables that locate runs and traces. Until then a late event gets the stored time of its trace from them,
+ * so that the trace is not counted again in another hour.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
-import { readAttemptFate, readRunStream, readThreadStream } from '../../streams/read-streams.ts';
+import { readAttemptOutcome, readRunStream, readThreadStream } from '../../streams/read-streams.ts';
 import { RunPosition, ThreadPosition } from './read-position.ts';
 import { RecordRingBuffer } from './ring-buffer.ts';
 import { StoredWatch } from './stored-watch.ts';
@@ -83,7 +83,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
       gapTimeoutMs,
       arrived,
       readAttemptOutcome: ({ runId, attempt }, signal) =>
-        readAttemptFate(clickhouse, { deploymentId, threadId, runId, attempt, signal }),
+        readAttemptOutcome(clickhouse, { deploymentId, threadId, runId, attempt, signal }),
       onClosed: () => readers.delete(reader),
     });
     readers.add(reader);

@@ -51,7 +51,7 @@ export interface FollowedStream {
 interface Gap {
   readonly sinceMs: number;
   /** Whether the attempt with the missing events has ended or was superseded; undefined if neither is known. */
-  fate: AttemptOutcome | undefined;
+  outcome: AttemptOutcome | undefined;
 }
 
 const minPauseMs = 50;
@@ -223,20 +223,20 @@ export class StreamSubscription implements StreamReader {
     const { position, gapTimeoutMs } = this.#stream;
     for (const event of this.#repeatedEvents()) yield this.#advance(event);
     if (position.classify(following, kept) !== 'gap') return;
-    this.#gap ??= { sinceMs: performance.now(), fate: undefined };
+    this.#gap ??= { sinceMs: performance.now(), outcome: undefined };
     const gap = this.#gap;
     // The attempt had already ended or been superseded before the last read, so the missing events will not arrive.
-    if (gap.fate === 'ended') throw runlakeError('STREAM_INCOMPLETE');
-    if (gap.fate === 'superseded') {
+    if (gap.outcome === 'ended') throw runlakeError('STREAM_INCOMPLETE');
+    if (gap.outcome === 'superseded') {
       position.skipAttempt(following);
       this.#gap = undefined;
       return;
     }
-    gap.fate =
-      this.#fateInRecords(following) ??
+    gap.outcome =
+      this.#outcomeInRecords(following) ??
       (kept ? await this.#stream.readAttemptOutcome(following, this.#closing.signal) : undefined);
-    if (gap.fate === undefined && this.#isFinishing) gap.fate = 'ended';
-    if (gap.fate !== undefined) return;
+    if (gap.outcome === undefined && this.#isFinishing) gap.outcome = 'ended';
+    if (gap.outcome !== undefined) return;
     const forMs = performance.now() - gap.sinceMs;
     if (forMs > gapTimeoutMs) throw runlakeError('STREAM_INCOMPLETE');
     if (forMs > 1) await pause(Math.min(Math.max(forMs, minPauseMs), maxPauseMs));
@@ -250,7 +250,7 @@ export class StreamSubscription implements StreamReader {
     for (const event of this.#ahead()) if (this.#stream.position.isContiguous(event)) yield event;
   }
 
-  #fateInRecords({ runId, attempt }: StreamedEvent): AttemptOutcome | undefined {
+  #outcomeInRecords({ runId, attempt }: StreamedEvent): AttemptOutcome | undefined {
     for (const event of this.#ahead()) {
       if (event.runId !== runId) continue;
       if (event.attempt > attempt && event.seq === 1) return 'superseded';

@@ -89,7 +89,7 @@ async function isStop(
   if (!changedSinceStop(head.checkpoint)) return false;
   const { next, metadata, parentConfig } = await graph.getState(config);
   if (includesAny(before, next)) return true;
-  // A finished root graph does not stop; a subgraph still stops after its last node.
+  // A root graph that has finished is not at a breakpoint; a subgraph can be at the one after its last node.
   if (next.length === 0 && config.configurable?.checkpoint_ns === '') return false;
   if (metadata?.source !== 'loop' || parentConfig === undefined || after.length === 0) return false;
   const { tasks } = await graph.getState(parentConfig);
