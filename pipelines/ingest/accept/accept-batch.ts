@@ -139,9 +139,14 @@ export async function acceptSingle(
 ): Promise<Acceptance> {
   const run = readJsonRun(request, deps.config);
   const draft = await draftOfSingle(sender, run, deps);
-  const acceptance = await acceptDrafts(sender, [draft], [], deps, [], singleRunRefused);
-  if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
-  return acceptance;
+  try {
+    const acceptance = await acceptDrafts(sender, [draft], [], deps, [], singleRunRefused);
+    if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
+    return acceptance;
+  } catch (error) {
+    if (run.kind === 'post') deps.runLocations.forget(sender.workspaceId, run.runId);
+    throw error;
+  }
 }
 
 async function draftOfSingle(sender: Sender, run: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
@@ -154,7 +159,9 @@ async function draftOfSingle(sender: Sender, run: ReadRun, deps: AcceptDeps): Pr
   const location = await deps.runLocations.find(sender.workspaceId, run.runId, waitMs);
   if (location !== undefined) return draftAtLocation(run, location);
   if (run.kind === 'patch') throw runlakeError('RUN_UNKNOWN', { run: run.runId });
-  return newDraft(sender, run, deps);
+  const draft = await newDraft(sender, run, deps);
+  const claimed = deps.runLocations.claim(sender.workspaceId, run.runId, draft);
+  return claimed === draft ? draft : draftAtLocation(run, claimed);
 }
 
 /** Builds the draft of a known run, which keeps its key, whatever start time the request states. */

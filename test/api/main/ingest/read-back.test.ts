@@ -23,6 +23,19 @@ const accepted = async (answer: Promise<{ status: number; text: string }>) => {
   expect([status, text]).toEqual([202, '{}']);
 };
 
+test('concurrent identical posts without a start time are one run, which a patch by id completes', async () => {
+  for (let round = 0; round < 5; round++) {
+    const id = randomUUID();
+    const body = JSON.stringify({ id, name: 'repeated', run_type: 'chain', inputs: {} });
+    const json = { 'content-type': 'application/json' };
+    await Promise.all(Array.from({ length: 8 }, () => accepted(wire.send('POST', '/runs', body, json))));
+    await accepted(wire.send('PATCH', `/runs/${id}`, JSON.stringify({ outputs: { done: true } }), json));
+    await api.settled();
+    const { text } = await wire.send('POST', '/runs/query', JSON.stringify({ trace: id }), json);
+    expect(JSON.parse(text).runs).toMatchObject([{ id, outputs: { done: true } }]);
+  }
+});
+
 describe('values are returned byte for byte', () => {
   test.each<[string, string]>([
     ['big integers', '{"n":123456789012345678901234567890,"m":-0,"e":1E400,"f":0.10}'],
