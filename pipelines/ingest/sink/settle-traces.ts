@@ -12,9 +12,10 @@
  *      `contested_traces` in Postgres.
  *   2. After every insert, each sink looks for the traces of its batch in `contested_traces`. An insert that uses an
  *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace here.
- *   3. The rows of contested traces are copied to the winning location and deleted elsewhere, and the derived tables
- *      are filled again from them. The hours of all locations are marked dirty. All of it can be repeated: rows keep
- *      their versions, and each deletion is followed by an insert of what is still valid.
+ *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, deletes them elsewhere,
+ *      and fills the derived tables again from them. It then inserts its own events again, because another sink may
+ *      have deleted them before it took the lock, and marks the hours of all locations dirty. All of it can be
+ *      repeated: rows keep their versions, and each deletion is followed by an insert of what is still valid.
  *   4. The sink commits the offset only after step 3, so a crash repeats the batch and finds the conflict again.
  */
 import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
@@ -53,28 +54,35 @@ export async function markContested(database: Sql, traces: readonly TraceOfTenan
 }
 
 /**
- * Step 3 for contested traces.
+ * Step 3 for one contested trace.
  *
- * @returns the winning location of each trace, by trace key.
+ * @param insertOwn inserts the events of the sink's batch at the winning location.
+ * @returns the winning location.
  * @throws errors of the stores; a retry completes the work.
  */
-export async function settleTraces(
+export async function settleTrace(
   { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Database },
-  traces: readonly TraceOfTenant[],
-): Promise<ReadonlyMap<string, TraceLocation>> {
-  const winners = new Map<string, TraceLocation>();
-  for (const { key, trace, locations } of await readLocations(clickhouse, traces)) {
-    const [winner, ...losers] = locations;
-    if (winner === undefined) continue;
-    winners.set(key, winner);
-    if (losers.length === 0 || !(await hasMisplacedRows(clickhouse, trace, winner, losers))) continue;
-    await moveTrace(clickhouse, trace, winner, losers);
+  trace: TraceOfTenant,
+  insertOwn: (winner: TraceLocation) => Promise<unknown>,
+): Promise<TraceLocation | undefined> {
+  return database.transaction(async (transaction) => {
+    await transaction.query('SELECT FROM contested_traces WHERE tenant_id = $1 AND trace_id = $2 FOR UPDATE', [
+      trace.tenantId,
+      trace.traceId,
+    ]);
+    const [found] = await readLocations(clickhouse, [trace]);
+    const [winner, ...losers] = found?.locations ?? [];
+    if (winner === undefined) return undefined;
+    if (losers.length > 0 && (await hasMisplacedRows(clickhouse, trace, winner, losers))) {
+      await moveTrace(clickhouse, trace, winner, losers);
+    }
+    await insertOwn(winner);
     await markHoursDirty(
-      database,
-      locations.map((location) => hourOf(trace, location)),
+      transaction,
+      [winner, ...losers].map((location) => hourOf(trace, location)),
     );
-  }
-  return winners;
+    return winner;
+  });
 }
 
 const hourMicros = 3_600_000_000;

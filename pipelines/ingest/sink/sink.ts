@@ -48,7 +48,7 @@ import {
   RecordSchemas,
 } from './prepare-records.ts';
 import { RecentEvents } from './recent-events.ts';
-import { findContested, hasContested, markContested, settleTraces } from './settle-traces.ts';
+import { findContested, hasContested, markContested, settleTrace } from './settle-traces.ts';
 import {
   deadLetters,
   deferredEvents,
@@ -218,7 +218,7 @@ export class Sink {
   }
 
   /**
-   * Step 5. Ends when every event of the batch is at the winning location of its trace.
+   * Step 5. Afterwards every event of the batch is at the winning location of its trace.
    *
    * Only one process inserts from a log that does not redeliver batches, and it decides a location only once, so there
    * the locations of new traces are not read again.
@@ -239,21 +239,19 @@ export class Sink {
     if (contested.size === 0 && (log.insertRecords !== undefined || !(await hasContested(database)))) return;
     const keys = new Set(events.map(({ record }) => readTraceKey(record.value)));
     const noticed = await findContested(database, [...keys].map(traceOfKey));
-    let misplaced = events;
-    while (noticed.length > 0) {
-      for (const [key, location] of await settleTraces({ clickhouse, database }, noticed)) {
-        locations.set(key, location);
-        this.#known.remember(key, location);
-      }
-      const isNoticed = new Set(noticed.map(({ tenantId, traceId }) => traceKey(tenantId, traceId)));
-      misplaced = misplaced.flatMap((event) => {
-        const key = readTraceKey(event.record.value);
-        if (!isNoticed.has(key)) return [];
-        const record = moveTo(event.record, locations.get(key) as TraceLocation);
-        return record === event.record ? [] : [{ ...event, record, statesLocation: false }];
+    for (const trace of noticed) {
+      const key = traceKey(trace.tenantId, trace.traceId);
+      const own = events.filter(({ record }) => readTraceKey(record.value) === key);
+      const winner = await settleTrace({ clickhouse, database }, trace, (location) => {
+        const moved = own.map((event) => {
+          const record = moveTo(event.record, location);
+          return record === event.record ? event : { ...event, record, statesLocation: false };
+        });
+        return this.#insert(batch, moved);
       });
-      if (misplaced.length === 0) return;
-      await this.#insert(batch, misplaced);
+      if (winner === undefined) continue;
+      locations.set(key, winner);
+      this.#known.remember(key, winner);
     }
   }
 
