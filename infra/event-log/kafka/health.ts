@@ -7,8 +7,16 @@ import type { HealthCheck } from '../../telemetry/health.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { storingGroup } from '../event-log.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
+import { findPositions } from './positions.ts';
 import { type RegistryAddress, SchemaRegistry } from './schema-registry.ts';
-import { fetchTopicSettings, requiredTopics, requireMessageSizes, type TopicSettings, topicNames } from './topics.ts';
+import {
+  fetchTopicSettings,
+  requiredTopics,
+  requireMessageSizes,
+  type TopicNames,
+  type TopicSettings,
+  topicNames,
+} from './topics.ts';
 
 /** Health checks of Kafka and of the schema registry, separately. */
 export function kafkaHealthChecks(admin: KafkaAdmin, registry: SchemaRegistry): HealthCheck[] {
@@ -47,22 +55,52 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
     const existing = new Set(await kafka.call((admin) => admin.listTopics()));
     const present = wanted.filter(({ name }) => existing.has(name));
     let replication = '';
+    let sinks: readonly string[] = [];
     if (present.length > 0) {
       const settings = await kafka.call((admin) => fetchTopicSettings(admin, present));
       requireMessageSizes(present, settings, config);
       replication = `; ${await kafka.call((admin) => describeReplication(admin, settings))}`;
-      // The sink describes its groups at every start; without the permission it would wait for ever.
-      await kafka.call((admin) => admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic)))));
+      const known = topics.filter((topic) => existing.has(names.of(topic)));
+      sinks = await kafka.call((admin) => describeSinks(admin, known, names));
     }
     const missing = wanted.length - present.length;
     const state =
       missing === 0
         ? 'all topics exist and are large enough'
         : `${missing} topics do not exist yet; Runlake creates them when it starts`;
-    return `${brokers.length} broker(s) answer; ${state}${replication}`;
+    return [`${brokers.length} broker(s) answer; ${state}${replication}`, ...sinks].join('; ');
   } finally {
     await kafka.close();
   }
+}
+
+/** The lag that more sinks would reduce; a sink stores this many events in a few seconds. */
+const largeLag = 100_000;
+
+/**
+ * Describes what does not fit between the partitions of each topic, the sinks that read them and their lag. Also needs
+ * the permission to describe groups, without which a sink would wait for ever at its start.
+ */
+async function describeSinks(admin: Admin, topics: readonly Topic[], names: TopicNames): Promise<string[]> {
+  const { groups } = await admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic))));
+  const problems: string[] = [];
+  for (const topic of topics) {
+    const group = names.group(storingGroup(topic));
+    const sinks = groups.find(({ groupId }) => groupId === group)?.members.length ?? 0;
+    const positions = [...(await findPositions(admin, group, names.of(topic))).values()];
+    const lag = positions.reduce((sum, { committed, low, high }) => sum + high - Math.max(committed, low), 0);
+    const name = names.of(topic);
+    if (sinks === 0 && lag > 0) {
+      problems.push(`no process stores ${name} and ${lag} events wait: start \`runlake ingest\``);
+    } else if (sinks > positions.length) {
+      const idle = sinks - positions.length;
+      problems.push(`${idle} of ${sinks} sinks have no partition of ${name}: add partitions or stop them`);
+    } else if (lag > largeLag) {
+      const more = sinks < positions.length ? 'start more `runlake ingest`' : 'add partitions and `runlake ingest`';
+      problems.push(`${lag} events of ${name} wait for ${sinks} sinks with ${positions.length} partitions: ${more}`);
+    }
+  }
+  return problems;
 }
 
 /** Describes how safe accepted events are, by the topics with the fewest replicas and the smallest quorum. */

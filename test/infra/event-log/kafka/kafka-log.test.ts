@@ -1,13 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { wirePrefix } from '../../../../infra/event-log/avro.ts';
-import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
+import { type LogRecord, storingGroup } from '../../../../infra/event-log/event-log.ts';
 import { inspectKafka } from '../../../../infra/event-log/kafka/health.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { feedbackEvents, runEvents } from '../../../../schemas/topics.ts';
+import { runEvent } from '../../../pipelines/runs/run-events.ts';
 import { openTcpProxy } from '../../tcp-proxy.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+import { logged } from './sink-on-kafka.ts';
 
 const servers = kafkaServers();
 const logger = createLogger('silent', 'test');
@@ -32,6 +34,7 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     const topic = kafka.nameOf(runEvents);
     const shape = async () => (await kafka.admin.fetchTopicMetadata({ topics: [topic] })).topics[0]?.partitions.length;
     expect(await shape()).toBe(3);
+    expect((await configOf(topic)).get('message.timestamp.type')).toBe('LogAppendTime');
     expect(Number((await configOf(topic)).get('max.message.bytes'))).toBeGreaterThan(kafka.config.maxRunBytes);
     expect(await kafka.admin.listTopics()).toContain(`${topic}-dead-letters`);
     // With one broker the default replication is 1, so min.insync.replicas of 2 could not be met.
@@ -41,6 +44,21 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     await kafka.open({ kafkaPartitions: 5 }, [runEvents]);
     expect(await shape()).toBe(3);
   });
+
+  test('the inspection reports sinks, partitions and lag that do not fit', async () => {
+    const inspect = async () => inspectKafka({ config: kafka.config, topics: [runEvents], logger });
+    const log = await kafka.open({ kafkaPartitions: 1 }, [runEvents]);
+    const name = kafka.nameOf(runEvents);
+    expect(await inspect()).not.toMatch(/events wait|no partition/);
+    await log.publish(runEvents, [logged(log, runEvent())]);
+    expect(await inspect()).toContain(`no process stores ${name} and 1 events wait: start \`runlake ingest\``);
+    const limits = { rows: 10, bytes: 10_000 };
+    for (const each of [log, await kafka.open({ kafkaPartitions: 1 }, [runEvents])]) {
+      await each.subscribe({ topic: runEvents, group: storingGroup(runEvents), limits, handle: async () => {} });
+    }
+    const idle = `1 of 2 sinks have no partition of ${name}: add partitions or stop them`;
+    await until('both sinks to join', async () => (await inspect()).includes(idle), 30_000);
+  }, 60_000);
 
   test('refuses a topic that is too small for the largest run, and names it', async () => {
     const topic = kafka.nameOf(runEvents);
