@@ -82,7 +82,7 @@ await withStack(async (stack) => {
     JSON.stringify({
       bench: 'sink',
       ratio: of(({ product, floor }) => product / floor, 3),
-      target: 0.8,
+      target: 0.7,
       higher_is_better: true,
       runs_per_second: of(({ product }) => product),
       floor_runs_per_second: of(({ floor }) => floor),
