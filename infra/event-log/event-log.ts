@@ -62,7 +62,7 @@ const offsetMask = (1n << offsetBits) - 1n;
  */
 export function recordVersion(acceptedAtMs: number, offset: number, headers: LogRecord['headers']): bigint {
   const given = headers[versionHeader];
-  if (given !== undefined && /^\d{1,20}$/.test(given)) return BigInt.asUintN(64, BigInt(given));
+  if (given !== undefined && /^\d{1,20}$/.test(given)) return BigInt.asUintN(63, BigInt(given));
   return (BigInt(acceptedAtMs) << offsetBits) | (BigInt(offset) & offsetMask);
 }
 
@@ -130,7 +130,7 @@ export interface EventLog {
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
   /** Present if the log does not redeliver batches after a crash. */
-  readonly insertRecords?: InsertRecords;
+  readonly inFlightInserts?: InFlightInserts;
   /**
    * Current log-end offsets of the topic; every event published before the call is below them. For {@link
    * EventLog.stored}.
@@ -151,14 +151,14 @@ export interface EventLog {
 
 /** An insert whose rows may be stored, although its publishers got no answer. */
 export interface InFlightInsert {
-  /** Id of its queries, without the number of the attempt. */
+  /** The ids of its queries begin with it. */
   readonly id: string;
   /** Usage hours that the rows belong to. */
   readonly hours: readonly DirtyHour[];
 }
 
 /** Durable records of the inserts that are in flight. */
-export interface InsertRecords {
+export interface InFlightInserts {
   /** Resolves when the record is durable. */
   begin(insert: InFlightInsert): Promise<void>;
   /** Deletes the record, in the transaction that marks its hours dirty. */

@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { hourSeconds } from '../ingest/run-event/times.ts';
 import { allTimes, type TimeWindow } from './run-columns.ts';
 import { type RunScope, scopeCondition } from './run-scope.ts';
 
@@ -8,15 +9,13 @@ interface TraceOfRun {
   readonly traceTimeMicros: number;
 }
 
-const hourMicros = 3_600_000_000;
-
 /** Time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
 export async function readFirstReceived(
   clickhouse: ClickHouse,
   tenantId: string,
   traces: readonly TraceOfRun[],
 ): Promise<ReadonlyMap<string, number>> {
-  const hours = new Set(traces.map(({ traceTimeMicros }) => Math.floor(traceTimeMicros / hourMicros) * 3_600));
+  const hours = new Set(traces.map(({ traceTimeMicros }) => hourSeconds(traceTimeMicros)));
   const rows = await clickhouse.query<{ trace_id: string; micros: number }>({
     name: 'read-first-received',
     // `pick` is read by position. The minimum over unmerged parts equals the merged value.

@@ -5,25 +5,24 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { runlakeError } from '../../errors/runlake-error.ts';
 
+const libraryPackage = '@chdb/lib-linux-x64-gnu';
+
 /**
- * Returns the path of the engine's shared library in the npm package of this platform, without loading it.
+ * Returns the path of the engine's shared library in its npm package, without loading it.
  *
- * @throws ENGINE_PACKAGE_MISSING if an optional dependency is not installed.
+ * @throws ENGINE_PACKAGE_MISSING if an optional dependency is not installed, as on other platforms than Linux x64.
  */
-export async function findLibrary(): Promise<string> {
-  const missing = (name: string, cause?: unknown) =>
-    runlakeError('ENGINE_PACKAGE_MISSING', { package: name, variable: 'RUNLAKE_CLICKHOUSE_URL' }, { cause });
-  try {
-    createRequire(import.meta.url).resolve('ffi-rs');
-  } catch (error) {
-    throw missing('ffi-rs', error);
-  }
-  const chdb = await import('chdb/libchdb').catch((error: unknown) => {
-    throw missing('chdb', error);
-  });
-  const path = chdb.tryResolveLibchdb()?.path;
-  if (path === undefined) throw missing(`@chdb/lib-${process.platform}-${process.arch}`);
-  return path;
+export function findLibrary(): string {
+  const find = (name: string, file: string) => {
+    try {
+      return createRequire(import.meta.url).resolve(file);
+    } catch (cause) {
+      const variable = 'RUNLAKE_CLICKHOUSE_URL';
+      throw runlakeError('ENGINE_PACKAGE_MISSING', { package: name, variable }, { cause });
+    }
+  };
+  find('ffi-rs', 'ffi-rs');
+  return find(libraryPackage, `${libraryPackage}/libchdb.so`);
 }
 
 export interface ServerFiles {

@@ -42,7 +42,7 @@ export async function startClickhouse(options: {
   /** Pause between two liveness probes; default: 5 s. */
   readonly probeEveryMs?: number;
 }): Promise<EmbeddedClickhouse> {
-  const library = await findLibrary();
+  const library = findLibrary();
   const folder = join(options.folder, 'clickhouse');
   const files = serverFiles(folder);
   const { password = randomBytes(24).toString('base64url') } = options;

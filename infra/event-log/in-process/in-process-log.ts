@@ -29,7 +29,7 @@ import {
   type EventLog,
   type FollowOptions,
   type InFlightInsert,
-  type InsertRecords,
+  type InFlightInserts,
   type LogBatch,
   type LogMessage,
   type LogPosition,
@@ -98,7 +98,7 @@ export async function openInProcessLog(options: InProcessLogOptions): Promise<In
 }
 
 export class InProcessLog implements EventLog {
-  readonly insertRecords: InsertRecords;
+  readonly inFlightInserts: InFlightInserts;
   readonly #options: InProcessLogOptions;
   readonly #topics = new Map<string, TopicState>();
   readonly #hideMetrics: readonly (() => void)[];
@@ -111,7 +111,7 @@ export class InProcessLog implements EventLog {
   /** Use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
-    this.insertRecords = insertRecordsIn(options.database);
+    this.inFlightInserts = inFlightInsertsIn(options.database);
     for (const topic of options.topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
         topic,
@@ -369,7 +369,7 @@ function toBeStored(topic: Topic, records: readonly LogRecord[]): readonly LogRe
 }
 
 /** The table `in_flight_inserts`. */
-function insertRecordsIn(database: Database): InsertRecords {
+function inFlightInsertsIn(database: Database): InFlightInserts {
   return {
     async begin({ id, hours }) {
       await database.query('INSERT INTO in_flight_inserts (id, hours) VALUES ($1, $2)', [id, JSON.stringify(hours)]);

@@ -45,6 +45,13 @@ const earliestMs = -62_135_596_800_000;
 const latestMs = 253_402_300_799_999;
 const maxFractionDigits = 9;
 
+const hourMicros = 3_600_000_000;
+
+/** Start of the UTC hour that contains a time in microseconds since 1970; in seconds since 1970. */
+export function hourSeconds(micros: number): number {
+  return Math.floor(micros / hourMicros) * 3_600;
+}
+
 /**
  * Parses times as clients write them: ISO 8601 with up to nine fraction digits, a `T` or a space before the time, and
  * `Z`, an offset, or no zone, which means UTC. A date alone is its midnight. A number is whole milliseconds since 1970.

@@ -4,7 +4,7 @@
  * Invariant: an insert may be repeated, in whole or in part, and in any order with others: merged reads return the same
  * rows. The roll-up counts the affected hours again after the last insert that touched them.
  *
- *   1. With a log that does not redeliver batches, record the insert and its hours (`EventLog.insertRecords`). After a
+ *   1. With a log that does not redeliver batches, record the insert and its hours (`EventLog.inFlightInserts`). After a
  *      crash before this step nothing is stored.
  *   2. Insert. If ClickHouse refuses the data, bisect the batch. An insert that fails for another reason may have stored
  *      a part of its rows; the log redelivers the batch, or its publishers repeat it.
@@ -16,15 +16,14 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { endInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { avroContainer, fieldOffset, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
-import type { DirtyHour, EventLog, InsertRecords, LogRecord } from '../../../infra/event-log/event-log.ts';
+import type { DirtyHour, EventLog, InFlightInserts, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
+import { hourSeconds } from '../run-event/times.ts';
 import type { RecordSchema } from './prepare-records.ts';
 import { batchBytes, batchRows, deadLetters, failedInserts, insertSeconds, recordVisible } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
-
-const hourMicros = 3_600_000_000;
 
 /** Tenant and hour of each record, without duplicates; empty if the topic's events are not billed. */
 function dirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] {
@@ -34,8 +33,8 @@ function dirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] 
   const hours = new Map<string, DirtyHour>();
   for (const { record } of records) {
     const tenantId = uuidAt(record.value, tenantAt);
-    const hourSeconds = Math.floor(timeMicrosAt(record.value, timeAt) / hourMicros) * 3_600;
-    hours.set(`${tenantId}${hourSeconds}`, { tenantId, hourSeconds });
+    const hour = hourSeconds(timeMicrosAt(record.value, timeAt));
+    hours.set(`${tenantId}${hour}`, { tenantId, hourSeconds: hour });
   }
   return [...hours.values()];
 }
@@ -87,12 +86,12 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
   const hours = dirtyHours(insert.topic, insert.records);
   inFlight.add(id);
   try {
-    await log.insertRecords?.begin({ id, hours });
+    await log.inFlightInserts?.begin({ id, hours });
     const bisection = { insertsLeft: exactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
     const refused = await insertOrBisect(insert, insert.records, { ...deps, id, bisection });
     await database.transaction(async (transaction) => {
       await markHoursDirty(transaction, hours);
-      await log.insertRecords?.complete(id, transaction);
+      await log.inFlightInserts?.complete(id, transaction);
     });
     return refused;
   } finally {
@@ -112,7 +111,7 @@ async function insertOrBisect(
   deps: PartDeps,
 ): Promise<LogRecord[]> {
   const { bisection } = deps;
-  const refusal = await insertRecords(insert, records, deps);
+  const refusal = await insertPart(insert, records, deps);
   if (refusal === undefined) return [];
   const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
   if (records.length <= minRecords) return sendToDeadLetters(insert.topic, records, refusal, deps);
@@ -132,7 +131,7 @@ function prefixOf(topic: Topic, { record, statesLocation }: ValidRecord): readon
 }
 
 /** @returns the error if ClickHouse refuses the data of the records. */
-async function insertRecords(
+async function insertPart(
   { topic, schema }: BatchInsert,
   records: readonly ValidRecord[],
   { clickhouse, id }: PartDeps,
@@ -220,7 +219,7 @@ async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]):
 }
 
 interface RecoverDeps {
-  readonly insertRecords: InsertRecords;
+  readonly inFlightInserts: InFlightInserts;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
 }
@@ -231,17 +230,17 @@ interface RecoverDeps {
  * is harmless.
  */
 export async function recoverInserts(
-  { insertRecords, clickhouse, database }: RecoverDeps,
+  { inFlightInserts, clickhouse, database }: RecoverDeps,
   inFlight: ReadonlySet<string>,
 ): Promise<void> {
-  for (const { id, hours } of await insertRecords.list()) {
+  for (const { id, hours } of await inFlightInserts.list()) {
     if (inFlight.has(id)) continue;
     // The insert may still be running; end it first, so that it writes no rows after the repair has read the table.
     await endInserts(clickhouse, id);
     await repairViews(clickhouse, hours);
     await database.transaction(async (transaction) => {
       await markHoursDirty(transaction, hours);
-      await insertRecords.complete(id, transaction);
+      await inFlightInserts.complete(id, transaction);
     });
   }
 }

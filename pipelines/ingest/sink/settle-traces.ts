@@ -22,6 +22,7 @@ import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/click
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
+import { hourSeconds } from '../run-event/times.ts';
 import { readLocations, type TraceLocation, type TraceOfTenant } from './assign-trace-locations.ts';
 
 /** Whether any trace is contested; normally none is. */
@@ -85,14 +86,12 @@ export async function settleTrace(
   });
 }
 
-const hourMicros = 3_600_000_000;
-
 function hourOf({ tenantId }: TraceOfTenant, { traceTimeMicros }: TraceLocation): DirtyHour {
-  return { tenantId, hourSeconds: Math.floor(traceTimeMicros / hourMicros) * 3_600 };
+  return { tenantId, hourSeconds: hourSeconds(traceTimeMicros) };
 }
 
 const hoursOf = (locations: readonly TraceLocation[]) =>
-  locations.map(({ traceTimeMicros }) => Math.floor(traceTimeMicros / hourMicros) * 3_600);
+  locations.map(({ traceTimeMicros }) => hourSeconds(traceTimeMicros));
 
 /** Whether rows of the trace are at another location than the winning one. */
 async function hasMisplacedRows(

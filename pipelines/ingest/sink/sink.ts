@@ -130,7 +130,7 @@ export class Sink {
       this.#mismatch = undefined;
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
-      if (this.#options.log.insertRecords !== undefined) this.#recoverSoon();
+      if (this.#options.log.inFlightInserts !== undefined) this.#recoverSoon();
       throw error;
     }
   }
@@ -230,13 +230,13 @@ export class Sink {
   ): Promise<void> {
     const { database, clickhouse, log } = this.#options;
     const { locations, newTraces, contested } = found;
-    if (log.insertRecords === undefined) {
+    if (log.inFlightInserts === undefined) {
       for (const { key, locations: stored } of await readLocations(clickhouse, newTraces.map(traceOfKey))) {
         if (stored.length > 1) contested.add(key);
       }
     }
     await markContested(database, [...contested].map(traceOfKey));
-    if (contested.size === 0 && (log.insertRecords !== undefined || !(await hasContested(database)))) return;
+    if (contested.size === 0 && (log.inFlightInserts !== undefined || !(await hasContested(database)))) return;
     const keys = new Set(events.map(({ record }) => readTraceKey(record.value)));
     const noticed = await findContested(database, [...keys].map(traceOfKey));
     for (const trace of noticed) {
@@ -291,8 +291,8 @@ export class Sink {
 
   async #recover(): Promise<void> {
     const { log, clickhouse, database, onHoursMarked } = this.#options;
-    if (log.insertRecords === undefined) return;
-    await recoverInserts({ insertRecords: log.insertRecords, clickhouse, database }, this.#inFlight);
+    if (log.inFlightInserts === undefined) return;
+    await recoverInserts({ inFlightInserts: log.inFlightInserts, clickhouse, database }, this.#inFlight);
     this.#needsRecovery = false;
     onHoursMarked();
   }

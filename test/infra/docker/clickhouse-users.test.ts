@@ -37,7 +37,7 @@ beforeAll(async () => {
   server = fork(
     fileURLToPath(new URL('infra/embedded/clickhouse/server-child.ts', root)),
     [
-      await findLibrary(),
+      findLibrary(),
       `--path=${files.data}`,
       `--config-file=${files.config}`,
       `--http_port=${port}`,

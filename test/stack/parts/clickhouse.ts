@@ -11,7 +11,7 @@ export const clickhouse: Part = {
   title,
   portCount: 1,
   async install() {
-    await findLibrary();
+    findLibrary();
     return {};
   },
   async launch({ folder, ports: [port = 0], secret, logger }) {

@@ -47,7 +47,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     get(target, name: keyof EventLog) {
       if (name === 'getSchema') return async (id: number) => schemas[id] ?? (await target.getSchema(id));
       if (name === 'subscribe') return async (to: Subscription) => void handlers.set(to.topic.name, to.handle);
-      if (name === 'insertRecords' && options.isShared) return undefined;
+      if (name === 'inFlightInserts' && options.isShared) return undefined;
       const member = target[name];
       return typeof member === 'function' ? member.bind(target) : member;
     },
