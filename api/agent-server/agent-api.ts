@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { type CorsSettings, type HttpSettings, originPattern } from '../../pipelines/agents/graphs/http-settings.ts';
-import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
+import type { DeploymentWatch } from '../../pipelines/agents/open-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
 import type { SharedOrigins } from '../server/cross-origin.ts';

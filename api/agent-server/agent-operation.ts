@@ -1,9 +1,23 @@
 import type { FastifyRequest } from 'fastify';
+import type { Config } from '../../infra/config/settings.ts';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
+import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
+import type { WorkerSlot } from '../../pipelines/agents/runs/request-run.ts';
+import type { HeaderRule } from '../../pipelines/agents/runs/run-request.ts';
+import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
+import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
+import type { PublishState } from '../../pipelines/agents/streams/publish-state.ts';
+import type { StreamHub } from '../../pipelines/agents/streams/stream-types.ts';
+import type { ThreadTtl } from '../../pipelines/agents/threads/write-threads.ts';
+import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
+import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
 import { stripQuery } from '../server/register-operation.ts';
 import type { Rule } from './access/rules.ts';
-import type { AgentServices, Agents } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/sse.ts';
 
 /**
@@ -67,4 +81,69 @@ export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request
 
 export function routeNotFound({ method, originalUrl }: FastifyRequest): RunlakeError {
   return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
+}
+
+/** One graph of the langgraph.json. */
+export interface ServedGraph {
+  readonly name: string;
+  readonly description: string | null;
+}
+
+/** The services that operations of the agent server use, created once by its role. */
+export interface AgentServices {
+  readonly authenticator: Authenticator;
+  readonly agents: Agents;
+}
+
+/** The part of a handler's input that is the same for all operations. */
+export interface AgentInput {
+  readonly caller: Caller;
+  readonly request: FastifyRequest;
+  readonly services: AgentServices;
+}
+
+export interface Agents {
+  /**
+   * Id of the deployment that this server serves. Callers without access to its workspace get 403 before any handler
+   * runs.
+   */
+  readonly deploymentId: string;
+  /** Organisation of the deployment. */
+  readonly organizationId: string;
+  /** Workspace of the deployment. */
+  readonly workspaceId: string;
+  readonly config: Config;
+  readonly database: Database;
+  /** Executes queries that need graph code. */
+  readonly pool: WorkerPool;
+  /** Schemas of graphs from their TypeScript types. */
+  readonly types: GraphTypes;
+  /** Source of the events of runs. */
+  readonly hub: StreamHub;
+  /** Publishes state that was written outside a run to the readers of its thread. */
+  readonly publishState: PublishState;
+  /** Graphs by id. */
+  readonly graphs: Readonly<Record<string, ServedGraph>>;
+  /** Returns the nodes of a graph if they are known before it runs. Unset: unknown for all graphs. */
+  readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
+  /** Version of `@langchain/langgraph` that the graphs load. */
+  readonly libraryVersion?: string | undefined;
+  /** From `store` of the langgraph.json. Unset: no index and no TTL. */
+  readonly store?: StoreRules;
+  /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
+  readonly wake: () => void;
+  /** Reserves a worker slot of this process for a new run. The run then starts without waiting to be claimed. */
+  readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
+  /** Cache of assistants: a new run then needs no look-up of its assistant. Unset: no cache. */
+  readonly recentAssistants?: RecentAssistants;
+  /** False for protocols that `http` of the langgraph.json disables. */
+  readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
+  /** Validates the webhooks of runs. Unset: webhooks are not sent, so they are refused. */
+  readonly webhooks?: WebhookRules;
+  /** Decides which headers of a request are copied to its run. */
+  readonly copiesHeader?: HeaderRule;
+  /** Whether runs may have `feedback_keys`, which requires a public URL for feedback. Unset: no. */
+  readonly acceptsFeedbackKeys?: boolean;
+  /** Default TTL of new threads. Unset: they do not expire. */
+  readonly threadTtl?: ThreadTtl | undefined;
 }

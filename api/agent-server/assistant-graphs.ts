@@ -3,9 +3,9 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { describeGraph, describeSubgraphs } from '../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
+import type { Agents } from './agent-operation.ts';
 import { defineAgentOperation, graphErrors, reads } from './agent-operation.ts';
 import { AssistantParams, jsonText } from './agent-schema.ts';
-import type { Agents } from './agent-services.ts';
 import { onAssistant, readAssistant } from './assistants.ts';
 
 const ofGraph = {

@@ -5,15 +5,13 @@ import { metadataWith } from '../../pipelines/agents/auth/access-filter.ts';
 import {
   type CronFilter,
   countCrons as count,
+  createCron as create,
   cronFields,
   cronSorts,
   onRunCompleted,
   readCron,
-  searchCrons as search,
-} from '../../pipelines/agents/crons/cron.ts';
-import {
-  createCron as create,
   deleteCron as remove,
+  searchCrons as search,
   updateCron as update,
 } from '../../pipelines/agents/crons/write-crons.ts';
 import { readDatabaseClock } from '../../pipelines/agents/due-clock.ts';
@@ -21,6 +19,7 @@ import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { changing, type Rule, type RuledInput, searching, threadNotFound } from './access/rules.ts';
+import type { AgentInput, Agents } from './agent-operation.ts';
 import { defineAgentOperation, reads, runs } from './agent-operation.ts';
 import {
   Closed,
@@ -32,7 +31,6 @@ import {
   toRecord,
   words,
 } from './agent-schema.ts';
-import type { AgentInput, Agents } from './agent-services.ts';
 import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;

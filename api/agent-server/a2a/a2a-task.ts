@@ -12,8 +12,8 @@ import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/stre
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/thread-state.ts';
 import { asOperation } from '../access/agent-access.ts';
+import type { AgentInput, Agents } from '../agent-operation.ts';
 import { isObject } from '../agent-schema.ts';
-import type { AgentInput, Agents } from '../agent-services.ts';
 import { waitForRun } from '../runs/create.ts';
 import { getAgentRun } from '../runs/read.ts';
 import { toRunRequest } from '../runs/run-schema.ts';

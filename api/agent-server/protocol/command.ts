@@ -3,7 +3,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { compileCheck } from '../../server/schema-check.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
-import type { AgentInput, Agents } from '../agent-services.ts';
+import type { AgentInput, Agents } from '../agent-operation.ts';
 
 /** A message from a client. Source: `@langchain/protocol` 0.0.13, Command. */
 export const Command = Type.Object({

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
+import { replayPosition } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { compileCheck } from '../../server/schema-check.ts';
@@ -14,8 +14,7 @@ import {
   CommandRefused,
   type CommandSuccess,
 } from './command.ts';
-import { getState, getTree, listCheckpoints } from './read-commands.ts';
-import { forkState, respondToInput, startRun } from './run-commands.ts';
+import { forkState, getState, getTree, listCheckpoints, respondToInput, startRun } from './run-commands.ts';
 
 type CommandHandler = (scene: CommandContext, params: unknown) => Promise<object>;
 

@@ -1,8 +1,11 @@
 import { Type } from 'typebox';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
-import { type EventFilter, protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import { replayPosition } from '../../../pipelines/agents/protocol/replay-position.ts';
+import {
+  type EventFilter,
+  protocolMessage,
+  replayPosition,
+} from '../../../pipelines/agents/protocol/protocol-event.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { isAccessError } from '../../server/access-watch.ts';
 import { optional } from '../../server/formats.ts';
@@ -10,9 +13,9 @@ import { parseJsonBody } from '../../server/json-body.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { asOperation } from '../access/agent-access.ts';
 import { onThread, open } from '../access/rules.ts';
+import type { Agents } from '../agent-operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, ThreadParams } from '../agent-schema.ts';
-import type { Agents } from '../agent-services.ts';
 import { liveOptions } from '../streaming/live-body.ts';
 import { errorOfStream, eventStream, eventStreamHeaders, type SseFrame } from '../streaming/sse.ts';
 import {

@@ -10,9 +10,9 @@ import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
 import type { Rule, Values } from '../access/rules.ts';
+import type { AgentInput } from '../agent-operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, JsonValue, ThreadParams } from '../agent-schema.ts';
-import type { AgentInput } from '../agent-services.ts';
 import { endOfRun, type FollowedRun, streamOfRun } from '../streaming/answer-of-run.ts';
 import { Run, RunBody, runPath, toRunRequest } from './run-schema.ts';
 

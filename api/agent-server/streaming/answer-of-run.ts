@@ -1,12 +1,12 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
-import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
 import type { RunEnd, StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { protocolMode } from '../../../pipelines/agents/streams/stream-types.ts';
 import { RawResponse } from '../../server/operation.ts';
-import type { AgentInput } from '../agent-services.ts';
+import type { AgentInput } from '../agent-operation.ts';
 import { liveBody, liveOptions } from './live-body.ts';
 import { errorOfStream, eventId, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
 

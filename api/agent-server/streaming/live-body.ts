@@ -16,7 +16,7 @@
 
 import { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { AgentInput } from '../agent-services.ts';
+import type { AgentInput } from '../agent-operation.ts';
 
 export interface LiveSource<Item> extends AsyncIterable<Item> {
   /** Returns the next item if it is available without waiting. */

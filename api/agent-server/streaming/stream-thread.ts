@@ -1,16 +1,16 @@
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
-import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/streams/publish-state.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { protocolMode } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { onThread } from '../access/rules.ts';
+import type { Agents } from '../agent-operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams, words } from '../agent-schema.ts';
-import type { Agents } from '../agent-services.ts';
 import { endFrame, formatEventName } from './answer-of-run.ts';
 import { type LiveSource, liveOptions } from './live-body.ts';
 import { errorOfStream, eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame } from './sse.ts';

@@ -29,8 +29,8 @@ import { findThread } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
-import { type Cron, cronColumns } from './cron.ts';
 import { readSchedule } from './schedule.ts';
+import { type Cron, cronColumns } from './write-crons.ts';
 
 export interface FiringDeps {
   readonly database: Database;

@@ -1,18 +1,23 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import { isLeaseLost } from '../checkpoints/leased-saver.ts';
+import { type CompiledGraph, readSnapshot } from '../graphs/compiled-graph.ts';
+import { type NodeCommand, readNodes, requireTargets } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
-import type { GraphConfig } from '../runs/run.ts';
+import { requireWithin } from '../page-within.ts';
+import type { GraphConfig, RunCommand } from '../runs/run.ts';
+import type { StoreFor } from '../store/agent-store.ts';
 import type { StoreRules } from '../store/store-item.ts';
 import { embedTexts } from '../store/write-items.ts';
+import type { ThreadCheckpoint, ThreadState } from '../threads/thread.ts';
+import { selectedState } from '../threads/thread.ts';
 import { graphJson } from '../workers/graph-json.ts';
-import { toLibraryConfig } from '../workers/run-config.ts';
-import type { SaverFor } from '../workers/saver-for.ts';
-import type { StoreFor } from '../workers/store-for.ts';
+import { toLibraryCommand, toLibraryConfig } from '../workers/run-config.ts';
+import { collectInterrupts } from '../workers/state-of-run.ts';
+import type { SaverFor } from '../workers/thread-saver.ts';
 import { ThreadSaver } from '../workers/thread-saver.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
 import { readSchemas, readSubgraphSchemas } from './schemas.ts';
-import { readHistory, readState } from './state.ts';
-import { updateState } from './update-state.ts';
+import { toCheckpoint, toThreadState } from './thread-state.ts';
 
 export interface RequestDeps {
   readonly graphs: ReadonlyMap<string, LoadedGraph>;
@@ -71,4 +76,103 @@ async function createInstance(
   if (reason === undefined)
     throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: [...graphs.keys()].join(', ') });
   throw runlakeError('GRAPH_UNUSABLE', { graph: graphId, reason });
+}
+
+type StateRequest = Extract<GraphRequest, { kind: 'state' }>;
+
+/**
+ * Reads the state of a thread at its head or at a checkpoint; the state of a new thread is empty. @throws
+ * CHECKPOINT_NOT_FOUND
+ */
+export async function readState(
+  graph: CompiledGraph,
+  config: ReturnType<typeof toLibraryConfig>,
+  { thread, checkpoint, subgraphs, select }: StateRequest,
+): Promise<Partial<ThreadState>> {
+  const at = toLibraryConfig(config, { ...(checkpoint && { checkpoint }), configurable: config.configurable });
+  const snapshot = await readSnapshot(graph, at, { subgraphs });
+  if (checkpoint?.checkpoint_id !== undefined && snapshot.createdAt === undefined) {
+    throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: thread.threadId, checkpoint: checkpoint.checkpoint_id });
+  }
+  const state = toThreadState(snapshot);
+  // Without a stored state there is no checkpoint to return.
+  const known = snapshot.createdAt === undefined ? { ...state, checkpoint: null, metadata: {} } : state;
+  return selectedState(known, select);
+}
+
+type HistoryRequest = Extract<GraphRequest, { kind: 'history' }>;
+
+/**
+ * Returns the states of a thread, or of the subgraph `checkpoint.checkpoint_ns`, newest first, as JSON text. @throws
+ * ANSWER_TOO_LARGE
+ */
+export async function readHistory(
+  graph: CompiledGraph,
+  config: ReturnType<typeof toLibraryConfig>,
+  { limit, before, checkpoint, metadata, select, limitBytes = Number.MAX_SAFE_INTEGER }: HistoryRequest,
+): Promise<string> {
+  const configOf = (choice: HistoryRequest['checkpoint']) =>
+    toLibraryConfig(config, { ...(choice && { checkpoint: choice }), configurable: config.configurable });
+  const states: string[] = [];
+  let bytes = 0;
+  const options = { limit, ...(before && { before: configOf(before) }), ...(metadata && { filter: metadata }) };
+  for await (const snapshot of graph.getStateHistory(configOf(checkpoint), options)) {
+    const state = graphJson(selectedState(toThreadState(snapshot), select));
+    bytes += Buffer.byteLength(state);
+    requireWithin(states.push(state), bytes, limitBytes);
+    if (states.length === limit) break;
+  }
+  return `[${states.join(',')}]`;
+}
+
+type UpdateRequest = Extract<GraphRequest, { kind: 'update-state' }>;
+
+/** Result of a state update: the new checkpoint, and the state and interrupts for the row of the thread. */
+export interface UpdatedState {
+  readonly checkpoint: ThreadCheckpoint | null;
+  readonly state: ThreadState;
+  /** Open interrupts by task id. */
+  readonly interrupts: object;
+}
+
+const callerErrors = new Set(['InvalidUpdateError', 'EmptyInputError', 'EmptyChannelError']);
+
+/**
+ * Writes state updates (one or more supersteps) at the head of a thread or at a checkpoint.
+ *
+ * @throws STATE_UPDATE_INVALID, GRAPH_NODE_UNKNOWN, THREAD_BUSY if the lease was lost, and errors of the graph.
+ */
+export async function updateState(
+  graph: CompiledGraph,
+  config: ReturnType<typeof toLibraryConfig>,
+  { thread, checkpoint, updates }: UpdateRequest,
+): Promise<UpdatedState> {
+  const at = toLibraryConfig(config, { ...(checkpoint && { checkpoint }), configurable: config.configurable });
+  const nodes = readNodes(graph);
+  for (const { command } of updates.flat()) {
+    if (nodes !== undefined) requireTargets(thread.graphId, nodes, command as NodeCommand);
+  }
+  const supersteps = updates.map((step) => ({
+    updates: step.map(({ values, command, as_node }) => ({
+      values: command === undefined || command === null ? (values ?? null) : toLibraryCommand(command as RunCommand),
+      ...(as_node !== undefined && as_node !== null && { asNode: as_node }),
+    })),
+  }));
+  try {
+    const location = await graph.bulkUpdateState(at, supersteps);
+    const head = await readSnapshot(graph, { configurable: { thread_id: thread.threadId } });
+    return { checkpoint: toCheckpoint(location), state: toThreadState(head), interrupts: collectInterrupts(head) };
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    if (isLeaseLost(error)) {
+      throw runlakeError('THREAD_BUSY', { thread: thread.threadId });
+    }
+    if (
+      callerErrors.has(error.name) ||
+      /^Node ".*" does not exist|^No (supersteps|updates) provided|^Subgraph "/.test(error.message)
+    ) {
+      throw runlakeError('STATE_UPDATE_INVALID', { reason: error.message.replace(/\.?\s*$/, '') });
+    }
+    throw error;
+  }
 }

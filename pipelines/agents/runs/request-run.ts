@@ -7,6 +7,7 @@ import {
   resolveAssistantId,
 } from '../assistants/assistant.ts';
 import { type AgentUser, endUserId } from '../auth/agent-user.ts';
+import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import { requireWithin } from '../page-within.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
@@ -15,7 +16,6 @@ import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import { createAsSeen, type NewRun, type ThreadAccess } from './create-run.ts';
-import { requireCheckpoint } from './require-checkpoint.ts';
 import type { Run } from './run.ts';
 import { type HeaderRule, type RunRequest, readRunRequest } from './run-request.ts';
 import type { ClaimedRun } from './run-row.ts';

@@ -9,8 +9,7 @@ import { pathToFileURL } from 'node:url';
 import type * as ts from 'typescript';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import { encodeFrame } from '../workers/frames.ts';
-import { openParentPipe } from '../workers/parent-pipe.ts';
-import { watchParent } from '../workers/parent-watch.ts';
+import { openParentPipe, watchParent } from '../workers/parent-pipe.ts';
 import { type CachedTypes, hashFiles, isCurrent } from './kept-types.ts';
 import { readGraphTypes, type TypedGraph, unreadable } from './read-graph-types.ts';
 

@@ -5,8 +5,7 @@ import { streamEvents } from '../../../schemas/topics.ts';
 import { readAttemptOutcome, readRunStream, readThreadStream } from '../../streams/read-streams.ts';
 import { RunPosition, ThreadPosition } from './read-position.ts';
 import { RecordRingBuffer } from './ring-buffer.ts';
-import { StoredWatch } from './stored-watch.ts';
-import { type FollowedStream, StreamSubscription } from './stream-subscription.ts';
+import { type FollowedStream, StoredWatch, StreamSubscription } from './stream-subscription.ts';
 import type { StreamHub } from './stream-types.ts';
 
 export interface StreamHubOptions {

@@ -116,3 +116,38 @@ export interface StreamHub {
   /** Ends all readers at their current positions. */
   close(): Promise<void>;
 }
+
+/**
+ * Sequence numbers of events. The events of an attempt are numbered from 1. The end has the maximum number, because
+ * another process may publish it without knowing the number of events. A thread numbers the attempts of its runs
+ * (`threadStart`) from 1.
+ */
+
+const numbersPerStart = 2 ** 32;
+export const endSeq = numbersPerStart - 1;
+
+/**
+ * Returns the sequence number in the thread. A double and the log represent it exactly for up to half a million starts
+ * in a thread.
+ */
+export function toThreadSeq(threadStart: number, seq: number): number {
+  return threadStart * numbersPerStart + seq;
+}
+
+export function toStart(threadSeq: number): number {
+  return Math.floor(threadSeq / numbersPerStart);
+}
+
+export function toSeq(threadSeq: number): number {
+  return threadSeq % numbersPerStart;
+}
+
+/**
+ * The stream mode of runs that were started through the event-stream protocol, and of those of their events that have
+ * no equivalent in the older stream modes. Readers of the older modes skip these events. Clients cannot request this
+ * mode by name.
+ */
+export const protocolMode = 'v2';
+
+/** Method of the event for an interrupt, under {@link protocolMode}. */
+export const questionEvent = 'input.requested';

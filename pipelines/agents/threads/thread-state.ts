@@ -1,8 +1,7 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
-import { selectedState } from './selected-state.ts';
-import { readThread, type ThreadState } from './thread.ts';
+import { readThread, selectedState, type ThreadState } from './thread.ts';
 import { type ThreadDeps, threadOfGraph } from './write-threads.ts';
 
 const emptyState: ThreadState = {

@@ -17,7 +17,7 @@
  */
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { requireCheckpoint } from '../runs/require-checkpoint.ts';
+import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import type { CheckpointChoice, GraphConfig } from '../runs/run.ts';
 import { chosenUserId } from '../runs/run-request.ts';
 import type { PublishState } from '../streams/publish-state.ts';

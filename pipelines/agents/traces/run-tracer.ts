@@ -10,7 +10,9 @@
  * `library-versions.test.ts` fails if a version calls something else.
  */
 import { RunTree } from 'langsmith/run_trees';
-import type { BegunRun, ChildRunCollector, OpenRun } from './child-run-collector.ts';
+import { graphTracing } from '../../../infra/config/graph-tracing.ts';
+import { type BegunRun, ChildRunCollector, type OpenRun } from './child-run-collector.ts';
+import type { TracedRuns, TraceOrder } from './trace-order.ts';
 
 interface Named {
   readonly id?: readonly string[];
@@ -351,4 +353,21 @@ function addUsage(a: Usage | undefined, b: Usage): Usage {
       sum[key] = addUsage(before as Usage | undefined, value as Usage);
   }
   return sum;
+}
+
+export interface OpenTracer {
+  readonly handler: RunTracer;
+  /** Stops tracing. Runs that have not ended end with the error `reason`. */
+  close(reason: string): void;
+}
+
+/**
+ * Creates a tracer for one attempt of a run. Returns undefined if the environment of the project configures or disables
+ * tracing.
+ */
+export function openTracer(order: TraceOrder, onFlush: (runs: TracedRuns) => void): OpenTracer | undefined {
+  const { state, ...hides } = graphTracing();
+  if (state !== 'unsaid') return undefined;
+  const collector = new ChildRunCollector({ order, onFlush, ...hides });
+  return { handler: new RunTracer(collector), close: (reason) => collector.close(reason) };
 }

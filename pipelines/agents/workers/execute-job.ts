@@ -2,14 +2,14 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
+import type { StoreFor } from '../store/agent-store.ts';
 import { beginAttempt, buildConfig, checkpointMetadata, type Job } from './begin-attempt.ts';
 import { eventChunk, warningChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
-import type { SaverFor } from './saver-for.ts';
 import type { SendWindow } from './send-window.ts';
 import { readStoredState, toStreamedState } from './state-of-run.ts';
-import type { StoreFor } from './store-for.ts';
 import { streamGraph } from './stream-graph.ts';
+import type { SaverFor } from './thread-saver.ts';
 import { ThreadSaver } from './thread-saver.ts';
 import type { RunOutcome } from './worker-pool.ts';
 

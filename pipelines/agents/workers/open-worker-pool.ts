@@ -10,7 +10,7 @@
  *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs
  *      and no code of earlier runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and
  *      stops it afterwards.
- *   3. A worker that exits is restarted (`supervised-worker.ts`). If it ended while it imported a graph, that graph is
+ *   3. A worker that exits is restarted (`graph-worker.ts`). If it ended while it imported a graph, that graph is
  *      marked as unusable and is not imported again.
  *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with blame `outside`.
  */
@@ -23,8 +23,7 @@ import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
 import { minEventLimitBytes } from './packed-chunks.ts';
 import { QueryWorker } from './query-worker.ts';
 import { toRunlakeError } from './refusal.ts';
-import { RunInPool } from './run-in-pool.ts';
-import { RunWorker } from './run-worker.ts';
+import { RunInPool, RunWorker } from './run-worker.ts';
 import type { WorkerPool } from './worker-pool.ts';
 
 export interface WorkerPoolOptions {

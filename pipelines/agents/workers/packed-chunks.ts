@@ -1,5 +1,5 @@
 import { isNamedAlike } from '../../streams/stream-event.ts';
-import { protocolMode } from '../protocol/protocol-mode.ts';
+import { protocolMode } from '../streams/stream-types.ts';
 import { requireJson, violation } from './frames.ts';
 import { eventOverheadBytes } from './send-window.ts';
 import type { Chunk } from './worker-pool.ts';

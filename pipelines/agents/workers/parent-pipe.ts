@@ -1,4 +1,5 @@
 import { Socket } from 'node:net';
+import { Worker } from 'node:worker_threads';
 import { FrameReader, limitsOfFront, pipeDescriptor } from './frames.ts';
 
 export interface ParentPipe {
@@ -26,4 +27,18 @@ export function openParentPipe(onMessage: (message: unknown) => void): ParentPip
       pipe.uncork();
     },
   };
+}
+
+/**
+ * Kills this process soon after its parent has ended, even if graph code blocks the event loop: a separate thread
+ * checks the parent process id every second.
+ */
+export function watchParent(): void {
+  const watch = new Worker(
+    `const { workerData } = require('node:worker_threads');
+     setInterval(() => process.ppid !== workerData && process.kill(process.pid, 'SIGKILL'), 1_000);`,
+    { eval: true, workerData: process.ppid, stdout: false, execArgv: [], env: {} },
+  );
+  watch.unref();
+  watch.on('error', () => undefined);
 }

@@ -2,8 +2,8 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import { violation } from './frames.ts';
 import type { GraphWorkerOptions } from './graph-worker.ts';
+import { SupervisedWorker } from './graph-worker.ts';
 import { toFailure, toRunlakeError } from './refusal.ts';
-import { SupervisedWorker } from './supervised-worker.ts';
 import type { FromWorker } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';
 

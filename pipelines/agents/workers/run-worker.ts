@@ -1,9 +1,10 @@
+import type { TracedRuns } from '../traces/trace-order.ts';
 import { violation } from './frames.ts';
 import type { WorkerExit } from './graph-worker.ts';
+import { SupervisedWorker } from './graph-worker.ts';
 import { packedCost, unpackChunks } from './packed-chunks.ts';
-import type { RunInPool } from './run-in-pool.ts';
-import { SupervisedWorker } from './supervised-worker.ts';
-import type { RunOutcome } from './worker-pool.ts';
+import { eventCost } from './send-window.ts';
+import type { Chunk, RunJob, RunOutcome } from './worker-pool.ts';
 
 /** Time that a graph has to end after an abort. */
 const stopTimeoutMs = 5_000;
@@ -139,6 +140,128 @@ export class RunWorker {
           ? { kind: run.stopping }
           : { kind: 'lost', blame: shared ? 'shared' : blame, message },
       );
+    }
+  }
+}
+
+/** The front's record of one attempt: its feed of chunks, its timers and its outcome. */
+export class RunInPool {
+  readonly key: number;
+  readonly job: RunJob;
+  readonly feed: RunFeed;
+  readonly onChildRuns: ((traced: TracedRuns) => void) | undefined;
+  readonly outcome: Promise<RunOutcome>;
+  /** Set when the run was cancelled or timed out. The value is then the outcome of the run even if the process dies. */
+  stopping: 'cancelled' | 'timeout' | undefined;
+  /** Whether the outcome was reported before the run ended in the worker. Its code may still execute there. */
+  abandoned = false;
+  readonly #timers: NodeJS.Timeout[] = [];
+  #resolve!: (outcome: RunOutcome) => void;
+
+  constructor(
+    key: number,
+    job: RunJob,
+    take: (chunks: readonly Chunk[]) => Promise<void>,
+    onChildRuns: ((traced: TracedRuns) => void) | undefined,
+    on: {
+      /** Maximum cost of the events that the worker may send before they are acknowledged. */
+      readonly limitBytes: number;
+      readonly acknowledge: (run: RunInPool, bytes: number) => void;
+      readonly onConsumeFailed: (run: RunInPool) => void;
+    },
+  ) {
+    this.key = key;
+    this.job = job;
+    this.onChildRuns = onChildRuns;
+    this.feed = new RunFeed(take, {
+      limitBytes: on.limitBytes,
+      acknowledge: (bytes) => on.acknowledge(this, bytes),
+      failed: () => on.onConsumeFailed(this),
+    });
+    this.outcome = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  after(ms: number, then: () => void): void {
+    // The maximum delay of a Node timer is 2^31 - 1 ms, about 25 days.
+    this.#timers.push(setTimeout(then, Math.min(ms, 2 ** 31 - 1)));
+  }
+
+  /** Resolves `outcome` when all chunks were consumed. Only the first call has an effect. */
+  async end(outcome: RunOutcome): Promise<void> {
+    for (const timer of this.#timers) clearTimeout(timer);
+    await this.feed.settled();
+    // If `take` has rejected, events are missing from the log, so the outcome must not be `finished`.
+    this.#resolve(this.feed.broken && outcome.kind === 'finished' ? { kind: 'cancelled' } : outcome);
+  }
+}
+
+export interface RunFeedOptions {
+  /** Maximum cost of unacknowledged events. */
+  readonly limitBytes: number;
+  /** Called with the cost of each batch after `take` has settled. */
+  readonly acknowledge: (bytes: number) => void;
+  /** Called once, when `take` rejects. The feed drops all later chunks. */
+  readonly failed: () => void;
+}
+
+/**
+ * Passes the chunks of one run to `take`, in order and one batch at a time. Chunks that arrive meanwhile form the next
+ * batch; the send window bounds its size.
+ */
+export class RunFeed {
+  readonly #take: (chunks: readonly Chunk[]) => Promise<void>;
+  readonly #options: RunFeedOptions;
+  #pending: (readonly Chunk[])[] = [];
+  #unacknowledgedBytes = 0;
+  #draining: Promise<void> | undefined;
+  #broken = false;
+
+  constructor(take: (chunks: readonly Chunk[]) => Promise<void>, options: RunFeedOptions) {
+    this.#take = take;
+    this.#options = options;
+  }
+
+  /** Whether `take` has rejected. */
+  get broken(): boolean {
+    return this.#broken;
+  }
+
+  /** Adds the cost of chunks that arrived. @returns whether the worker was allowed to send them. */
+  admit(bytes: number): boolean {
+    this.#unacknowledgedBytes += bytes;
+    return this.#unacknowledgedBytes <= this.#options.limitBytes;
+  }
+
+  put(chunks: readonly Chunk[]): void {
+    this.#pending.push(chunks);
+    this.#draining ??= this.#drain().finally(() => {
+      this.#draining = undefined;
+    });
+  }
+
+  /** Resolves when `take` has consumed all chunks, or has rejected. */
+  async settled(): Promise<void> {
+    while (this.#draining !== undefined) await this.#draining;
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#pending.length > 0) {
+      const [first, ...more] = this.#pending as [readonly Chunk[], ...(readonly Chunk[])[]];
+      const chunks = more.length === 0 ? first : this.#pending.flat();
+      this.#pending = [];
+      if (!this.#broken) {
+        try {
+          await this.#take(chunks);
+        } catch {
+          this.#broken = true;
+          this.#options.failed();
+        }
+      }
+      const bytes = chunks.reduce((sum, chunk) => sum + eventCost(chunk), 0);
+      this.#unacknowledgedBytes -= bytes;
+      this.#options.acknowledge(bytes);
     }
   }
 }

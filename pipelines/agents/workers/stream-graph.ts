@@ -1,7 +1,6 @@
+import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MODES } from '@langchain/langgraph';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { protocolMode } from '../protocol/protocol-mode.ts';
-import { type GraphOptions, runGraph, type Take } from './run-graph.ts';
-import { streamProtocol } from './stream-protocol.ts';
+import { protocolMode, questionEvent } from '../streams/stream-types.ts';
 
 /** One event of a graph in a requested stream mode, before it is serialised. */
 export interface Streamed {
@@ -143,5 +142,186 @@ class OldMessages {
       return true;
     });
     if (fresh.length > 0) yield ['messages/complete', fresh];
+  }
+}
+
+type ProtocolEvent = ReturnType<typeof convertToProtocolEvent>[number];
+
+/**
+ * Modes that only the protocol uses. The other modes are streamed under their own names; readers convert them to
+ * protocol events.
+ */
+const protocolOnlyModes = new Set(['messages', 'checkpoints']);
+
+interface StreamedInterrupt {
+  readonly id?: string;
+  readonly value?: unknown;
+}
+
+/**
+ * Runs a graph and passes the events of the event-stream protocol to `take`. Values, updates, custom, tasks and tools
+ * keep their stream modes. Messages (as content blocks), checkpoints, lifecycle events of subgraphs and interrupts use
+ * the mode of the protocol, each with data `{node?, data}`. If the graph has no checkpointer, the states of the root
+ * graph are passed under mode `''`. The executor emits the lifecycle events of the run.
+ */
+export async function streamProtocol(
+  graph: CompiledGraph,
+  input: unknown,
+  { runId, options, turn }: Pick<StreamRequest, 'runId' | 'options' | 'turn'>,
+  take: Take<Streamed>,
+): Promise<void> {
+  const withStates = !graph.checkpointer;
+  const lifecycleEvents: ProtocolEvent[] = [];
+  const lifecycle = createLifecycleTransformer({ emitRootOnRegister: false });
+  lifecycle.init();
+  lifecycle.onRegister?.({ push: (_namespace, event) => void lifecycleEvents.push(event) });
+  const takeLifecycleEvents = function* (): Generator<Streamed> {
+    for (const { method, params } of lifecycleEvents.splice(0)) yield protocolEvent(method, params);
+  };
+  const reported = new Set<string>();
+
+  const translate = function* (chunk: unknown): Generator<Streamed> {
+    const [namespace, mode, payload] = chunk as [string[], string, unknown];
+    for (const event of convertToProtocolEvent({ namespace, mode: mode as 'values', payload, seq: 0 })) {
+      lifecycle.process(event);
+      yield* takeLifecycleEvents();
+      if (!protocolOnlyModes.has(mode)) yield { mode, event: mode, namespace: namespace.join('|'), data: payload };
+      // Skip message chunks of LangGraph versions that stream them without conversion to protocol events.
+      else if (mode !== 'messages' || 'event' in (event.params.data as object))
+        yield protocolEvent(event.method, event.params);
+    }
+    for (const question of newInterrupts(mode, payload, reported)) {
+      const data = { event: 'requested', id: question.interrupt_id };
+      lifecycle.process({
+        ...{ type: 'event', seq: 0, method: 'input' },
+        params: { namespace, timestamp: 0, data },
+      } as ProtocolEvent);
+      yield protocolEvent(questionEvent, { namespace, data: question });
+    }
+    if (withStates && mode === 'values' && namespace.length === 0) {
+      yield { mode: '', event: '', namespace: '', data: payload };
+    }
+  };
+
+  const takeEach = (all: Iterable<Streamed>) => {
+    for (const each of all) take(each);
+  };
+
+  const streamOptions = {
+    ...{ ...options, runId, subgraphs: true, version: 'v3' },
+    streamMode: [...STREAM_EVENTS_V3_MODES],
+  };
+  try {
+    await runGraph(graph, input, streamOptions, (chunk) => takeEach(translate(chunk)), turn);
+  } catch (error) {
+    lifecycle.fail?.(error);
+    takeEach(takeLifecycleEvents());
+    throw error;
+  }
+  await lifecycle.finalize?.();
+  takeEach(takeLifecycleEvents());
+}
+
+function protocolEvent(
+  event: string,
+  params: { readonly namespace: readonly string[]; readonly node?: string | undefined; readonly data: unknown },
+): Streamed {
+  const { namespace, node, data } = params;
+  return { mode: protocolMode, event, namespace: namespace.join('|'), data: { ...(node && { node }), data } };
+}
+
+/**
+ * Returns interrupts that were not reported before, because a subgraph and all its parents stream the same interrupt.
+ */
+function* newInterrupts(mode: string, payload: unknown, reported: Set<string>) {
+  if (mode !== 'values' && mode !== 'updates') return;
+  if (typeof payload !== 'object' || payload === null || !('__interrupt__' in payload)) return;
+  const { __interrupt__: interrupts } = payload as { readonly __interrupt__: unknown };
+  if (!Array.isArray(interrupts)) return;
+  for (const { id, value } of interrupts as readonly StreamedInterrupt[]) {
+    if (id === undefined || reported.has(id)) continue;
+    reported.add(id);
+    // The protocol defines `payload`; the Python client reads `value`.
+    yield { interrupt_id: id, payload: value, value };
+  }
+}
+
+/** Consumes one value synchronously. The implementation buffers values that it cannot send yet, within a limit. */
+export type Take<Value> = (value: Value) => void;
+
+/** Options of `stream` of a graph. */
+export interface GraphOptions {
+  readonly signal?: AbortSignal;
+  readonly [name: string]: unknown;
+}
+
+type Source = (input: unknown, config: object) => AsyncGenerator<unknown>;
+
+interface Streaming extends CompiledGraph {
+  _streamIterator?: Source;
+}
+
+/**
+ * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order. Calls for the same instance
+ * of a graph must not overlap.
+ *
+ * `stream` pipes the output of a graph through three internal streams. An error of the graph drops the chunks that are
+ * buffered in them, and for a small chunk these streams cost more than all other work. This function therefore consumes
+ * the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and context
+ * and handles the abort signal.
+ *
+ * Risk: `_streamIterator` is private, and a graph brings its own version of the library. If `stream` of a version does
+ * not call `_streamIterator`, chunks pass through `stream` with the disadvantages above, and `run-graph.test.ts` and
+ * `library-versions.test.ts` fail.
+ *
+ * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and slows down as it
+ * grows. If `turn` returns a promise, the function awaits it to yield the event loop.
+ *
+ * Resolves when the graph has ended. Rejects as soon as the signal aborts; later chunks are dropped.
+ *
+ * @throws errors of the graph, and errors of `take`, which abort the graph.
+ */
+export async function runGraph(
+  graph: CompiledGraph,
+  input: unknown,
+  { signal, ...options }: GraphOptions,
+  take: Take<unknown>,
+  turn: () => Promise<void> | undefined = () => undefined,
+): Promise<void> {
+  const stop = new AbortController();
+  const abort = () => stop.abort(signal?.reason);
+  signal?.addEventListener('abort', abort, { once: true });
+  if (signal?.aborted) abort();
+  const takeOne = (chunk: unknown) => {
+    try {
+      take(chunk);
+    } catch (error) {
+      stop.abort(error);
+      throw error;
+    }
+  };
+  const streaming: Streaming = graph;
+  const source = streaming._streamIterator;
+  const takeAll = async (source: Source, args: Parameters<Source>) => {
+    for await (const chunk of source.apply(graph, args)) {
+      if (stop.signal.aborted) return;
+      takeOne(chunk);
+      const turning = turn();
+      if (turning !== undefined) await turning;
+    }
+  };
+  if (source !== undefined) {
+    // This iterator consumes all chunks in its first `next`, in the async context of the caller, and ends without a value.
+    const consumed = (...args: Parameters<Source>) => ({
+      next: () => takeAll(source, args).then(() => ({ done: true, value: undefined })),
+      return: async () => ({ done: true, value: undefined }),
+    });
+    streaming._streamIterator = consumed as unknown as Source;
+  }
+  try {
+    for await (const chunk of await graph.stream(input, { ...options, signal: stop.signal })) takeOne(chunk);
+  } finally {
+    delete streaming._streamIterator;
+    signal?.removeEventListener('abort', abort);
   }
 }

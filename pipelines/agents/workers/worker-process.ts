@@ -10,7 +10,7 @@
  *   2. The worker sends `ready` with the reasons of unusable graphs. It then executes runs and answers queries concurrently.
  *   3. The worker sends `heartbeat` at a fixed interval, which proves that its event loop is not blocked.
  *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends when
- *      the front ends: the pipe closes or, if the event loop is blocked, `parent-watch.ts` kills the process.
+ *      the front ends: the pipe closes or, if the event loop is blocked, `parent-pipe.ts` kills the process.
  */
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
@@ -21,22 +21,19 @@ import type { AppRoute } from '../app/app-route.ts';
 import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
 import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
 import { answerRequest } from '../requests/answer-request.ts';
-import { loadEmbedder } from '../store/load-embedder.ts';
+import { loadEmbedder, openStores, type StoreFor } from '../store/agent-store.ts';
 import { type StoreRules, storeRules } from '../store/store-item.ts';
-import { openTracer } from '../traces/open-tracer.ts';
+import { openTracer } from '../traces/run-tracer.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
 import { limitsOfWorker } from './frames.ts';
 import { Outbox } from './outbox.ts';
-import { openParentPipe } from './parent-pipe.ts';
-import { watchParent } from './parent-watch.ts';
+import { openParentPipe, watchParent } from './parent-pipe.ts';
 import { installProjectGlobals } from './project-globals.ts';
 import { needsTypescript, readTypescript } from './read-typescript.ts';
 import { toRefusal } from './refusal.ts';
-import { openSavers, type SaverFor } from './saver-for.ts';
 import { SendBuffers, type SendWindow } from './send-window.ts';
-import { openStores, type StoreFor } from './store-for.ts';
-import { isFailedWrite } from './thread-saver.ts';
+import { isFailedWrite, openSavers, type SaverFor } from './thread-saver.ts';
 import type { ToWorker, WorkerSetup } from './worker-messages.ts';
 
 interface ActiveRun {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentApi } from '../../../api/agent-server/agent-api.ts';
-import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
+import type { AgentServices } from '../../../api/agent-server/agent-operation.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { loadConfig } from '../../../infra/config/load.ts';

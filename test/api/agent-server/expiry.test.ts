@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readCron } from '../../../pipelines/agents/crons/cron.ts';
 import { makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { readCron } from '../../../pipelines/agents/crons/write-crons.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** TTLs of threads and store items as set in langgraph.json. */

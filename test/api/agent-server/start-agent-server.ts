@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import type { FastifyInstance } from 'fastify';
 import { agentApi } from '../../../api/agent-server/agent-api.ts';
-import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
+import type { AgentServices } from '../../../api/agent-server/agent-operation.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { createMainApiServices } from '../../../api/command-line/answering-services.ts';
 import { ShutdownSteps } from '../../../api/command-line/ends.ts';

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentApi } from '../../../api/agent-server/agent-api.ts';
-import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
+import type { AgentServices } from '../../../api/agent-server/agent-operation.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { ShutdownSteps } from '../../../api/command-line/ends.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';

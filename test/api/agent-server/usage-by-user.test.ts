@@ -4,8 +4,8 @@ import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { type Cron, searchCrons } from '../../../pipelines/agents/crons/cron.ts';
 import { makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { type Cron, searchCrons } from '../../../pipelines/agents/crons/write-crons.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { expect, it } from 'vitest';
 import { readRunFrom, readThreadFrom } from '../../../../api/agent-server/streaming/sse.ts';
-import { endSeq, toThreadSeq } from '../../../../pipelines/agents/streams/stream-numbers.ts';
+import { endSeq, toThreadSeq } from '../../../../pipelines/agents/streams/stream-types.ts';
 
 const request = (id?: string) => ({ headers: { ...(id !== undefined && { 'last-event-id': id }) } }) as FastifyRequest;
 

@@ -1,7 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type CronFilter, countCrons, readCron, searchCrons } from '../../../../pipelines/agents/crons/cron.ts';
-import { createCron, deleteCron, type NewCron, updateCron } from '../../../../pipelines/agents/crons/write-crons.ts';
+import {
+  type CronFilter,
+  countCrons,
+  createCron,
+  deleteCron,
+  type NewCron,
+  readCron,
+  searchCrons,
+  updateCron,
+} from '../../../../pipelines/agents/crons/write-crons.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { makeAgentRows } from './agent-rows.ts';
 

@@ -4,9 +4,14 @@ import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { type Cron, readCron } from '../../../../pipelines/agents/crons/cron.ts';
 import { type FiringDeps, fireCrons, msToNextCron, startCrons } from '../../../../pipelines/agents/crons/fire-cron.ts';
-import { createCron, type NewCron, updateCron } from '../../../../pipelines/agents/crons/write-crons.ts';
+import {
+  type Cron,
+  createCron,
+  type NewCron,
+  readCron,
+  updateCron,
+} from '../../../../pipelines/agents/crons/write-crons.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { makeAgentRows } from './agent-rows.ts';
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseDefaultConfigs } from '../../../../pipelines/agents/graphs/default-configs.ts';
+import { parseDefaultConfigs } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 
 const graphs = ['a', 'b'].map((graphId) => ({ graphId, description: null, path: '/a.js', name: 'default' }));
 const read = (LANGGRAPH_CONFIG?: string) =>

@@ -5,7 +5,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { decodeStreamHead, decodeStreamRecord } from '../../../../pipelines/agents/streams/stream-record.ts';
+import { decodeStreamHead, decodeStreamRecord } from '../../../../pipelines/agents/streams/ring-buffer.ts';
 import type {
   RunReadFrom,
   RunStreamStart,

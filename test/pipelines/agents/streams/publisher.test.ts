@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { createStreamPublisher } from '../../../../pipelines/agents/streams/create-stream-publisher.ts';
-import { decodeStreamRecord } from '../../../../pipelines/agents/streams/stream-record.ts';
+import { decodeStreamRecord } from '../../../../pipelines/agents/streams/ring-buffer.ts';
 import { until } from '../../../infra/until.ts';
 import { chunk, endOf, newRun } from './streams-under-test.ts';
 

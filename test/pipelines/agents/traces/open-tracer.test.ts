@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { openTracer } from '../../../../pipelines/agents/traces/open-tracer.ts';
+import { openTracer } from '../../../../pipelines/agents/traces/run-tracer.ts';
 import type { TracedRuns, TraceOrder } from '../../../../pipelines/agents/traces/trace-order.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { graph as loop } from '../../../agents/projects/traced/loop.ts';
