@@ -11,7 +11,7 @@ const NewKeyBody = Type.Object({
   description: Type.Optional(Text({ maxLength: 1_000 })),
   read_only: Type.Optional(Type.Boolean()),
   expires_at: optional(Timestamp()),
-  workspaces: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+  workspaces: optional(Type.Array(Uuid(), { minItems: 1, maxItems: 1_000 })),
   default_workspace_id: optional(
     Uuid({ description: 'Workspace of requests without `X-Tenant-Id`, for keys with access to several workspaces.' }),
   ),

@@ -143,7 +143,7 @@ export const getRun = defineOperation({
 const maxLimitRows = 100;
 const maxIds = 10_000;
 
-/** Accepts a list or a single value, because clients send a single id without a list. */
+/** Accepts a list or a single value, because clients send a single id without a list. An empty list matches no run. */
 const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
 const accepted = (description: string) => ({ description: `Accepted; ${description}` });
@@ -242,10 +242,9 @@ export const queryRuns = defineOperation({
   },
 });
 
-/** Returns the ids in lower case; undefined if there are none. */
+/** Returns the ids in lower case. An empty list stays empty and matches no run: a client that found no ids sends one. */
 function normaliseIds(value: string | readonly string[] | null | undefined): string[] | undefined {
-  const ids = [value ?? []].flat().map((id) => id.toLowerCase());
-  return ids.length > 0 ? ids : undefined;
+  return value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
 }
 
 function readIsRoot({ execution_order, is_root }: Static<typeof Query>): boolean | undefined {

@@ -21,7 +21,7 @@ export interface RunQuery {
   readonly tenantId: string;
   /** If present, only these runs; `projectIds` and `filter` are ignored. */
   readonly runIds?: readonly string[] | undefined;
-  /** If absent or empty, all projects of the workspace that are not deleted. */
+  /** If absent, all projects of the workspace that are not deleted. */
   readonly projectIds?: readonly string[] | undefined;
   readonly filter: RunFilter;
   readonly select?: readonly SelectName[] | undefined;
@@ -70,7 +70,7 @@ async function pageRequest({ clickhouse, database }: ReadDeps, query: RunQuery):
     const among = located.filter((key) => live.has(key.projectId));
     return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
   }
-  const projectIds = await liveProjectIds(database, tenantId, query.projectIds?.length ? query.projectIds : undefined);
+  const projectIds = await liveProjectIds(database, tenantId, query.projectIds);
   const traceId = filter.traceId ?? (await locateParentTrace(clickhouse, tenantId, filter.parentRunId));
   if (traceId === undefined) return { ...paging, scope: { tenantId, projectIds }, filter };
   const projectsOfTrace = new Set(await locateTrace(clickhouse, tenantId, traceId));

@@ -58,7 +58,7 @@ export interface NewKey {
   readonly readOnly: boolean;
   /** ISO 8601. Default: the expiry of the caller's key. */
   readonly expiresAt?: string | null | undefined;
-  /** Default: the caller's workspace, or the whole organisation if `organizationWide` is set. */
+  /** At least one. Default: the caller's workspace, or the whole organisation if `organizationWide` is set. */
   readonly workspaceIds?: readonly string[] | null | undefined;
   readonly organizationWide: boolean;
   readonly defaultWorkspaceId?: string | null | undefined;
@@ -126,11 +126,11 @@ export async function createKey(
 
 /** Returns the workspaces that the new key is for; null means the whole organisation. */
 function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
-  const named = wanted.workspaceIds?.map((id) => id.toLowerCase()) ?? [];
-  for (const id of named) {
+  const named = wanted.workspaceIds?.map((id) => id.toLowerCase());
+  for (const id of named ?? []) {
     if (!caller.readableWorkspaceIds.has(id)) throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: id });
   }
-  if (named.length > 0) return [...new Set(named)];
+  if (named) return [...new Set(named)];
   if (!wanted.organizationWide) {
     if (caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');
     return [caller.workspaceId];

@@ -89,6 +89,7 @@ describe('creating keys', () => {
     [{ permissions: ['moon:land'] }, 422],
     [{ permissions: [] }, 422],
     [{ workspaces: ['x'] }, 422],
+    [{ workspaces: [] }, 422],
     [{ workspaces: [randomUUID()] }, 403],
     [{ default_workspace_id: randomUUID() }, 403],
     [{ expires_at: 'tomorrow' }, 422],
