@@ -71,7 +71,7 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     ...(streams ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),
   ];
-  return { ...operation, handler, mount: 'root', closedQuery: true, ignoresUnknownFields: true, errors };
+  return { ...operation, handler, mount: 'root', errors };
 }
 
 /** @throws ROUTE_NOT_FOUND if the langgraph.json disables the protocol. */

@@ -7,7 +7,7 @@ import { RawResponse } from '../server/operation.ts';
 
 /**
  * Builds the schema of an object with only these fields. The server ignores unknown fields and names them in the
- * response. It refuses fields in `notBuilt`, which clients send but the server does not implement.
+ * response (`ignored-fields.ts`). It refuses fields in `notBuilt`, which clients send but the server does not implement.
  */
 export const Closed = <const T extends TProperties>(fields: T, notBuilt: readonly string[] = []) =>
   Type.Object(fields, { additionalProperties: false, ...(notBuilt.length > 0 && { 'x-not-built': notBuilt }) });
@@ -80,11 +80,14 @@ export const GraphConfigBody = Type.Unsafe<GraphConfig>(
 );
 
 /** Identifies a checkpoint. Clients send it back as they received it; other fields, such as `thread_id`, are ignored. */
-export const Checkpoint = Type.Object({
-  checkpoint_id: optional(Type.String({ maxLength: 1_000 })),
-  checkpoint_ns: optional(Type.String({ maxLength: 10_000 })),
-  checkpoint_map: optional(Type.Record(Type.String(), Type.String())),
-});
+export const Checkpoint = Type.Object(
+  {
+    checkpoint_id: optional(Type.String({ maxLength: 1_000 })),
+    checkpoint_ns: optional(Type.String({ maxLength: 10_000 })),
+    checkpoint_map: optional(Type.Record(Type.String(), Type.String())),
+  },
+  { additionalProperties: true },
+);
 
 /** Removes null fields from a checkpoint. */
 export function withoutNullFields({ checkpoint_id, checkpoint_ns, checkpoint_map }: Static<typeof Checkpoint>) {

@@ -21,14 +21,11 @@ const DisplayName = Type.String({ minLength: 1, maxLength: 255, pattern: "^[A-Za
  */
 const secretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
 
-const Credentials = Type.Object(
-  {
-    access_key_id: secretText(255),
-    secret_access_key: secretText(2_048),
-    session_token: optional(secretText(2_048), { description: 'Session token of temporary credentials.' }),
-  },
-  { additionalProperties: false },
-);
+const Credentials = Type.Object({
+  access_key_id: secretText(255),
+  secret_access_key: secretText(2_048),
+  session_token: optional(secretText(2_048), { description: 'Session token of temporary credentials.' }),
+});
 
 const NewConfig = Type.Object({
   bucket_name: optional(Type.String({ minLength: 3, maxLength: 63 })),
@@ -44,11 +41,14 @@ const NewConfig = Type.Object({
       'Default: true. If false, `endpoint_url` is the URL of the bucket itself, and reported paths do not contain the bucket.',
   }),
   config_kwargs_s3: optional(
-    Type.Object({
-      addressing_style: optional(Type.Union([Type.Literal('virtual'), Type.Literal('path'), Type.Literal('auto')]), {
-        description: 'Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS.',
-      }),
-    }),
+    Type.Object(
+      {
+        addressing_style: optional(Type.Union([Type.Literal('virtual'), Type.Literal('path'), Type.Literal('auto')]), {
+          description: 'Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS.',
+        }),
+      },
+      { additionalProperties: true, description: 'Other settings are not supported yet and refused.' },
+    ),
   ),
   s3_additional_kwargs: optional(JsonObject(), { description: 'Not supported. Must be null or empty.' }),
   aws_role_arn: optional(Type.String({ maxLength: 2_048 }), { description: 'Not supported. Must be null or empty.' }),

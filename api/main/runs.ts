@@ -148,7 +148,6 @@ const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: 
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
 const accepted = (description: string) => ({ description: `Accepted; ${description}` });
 
-/** Unknown keys are ignored: clients send some that have no meaning here. */
 const Query = Type.Object({
   id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
   trace: optional(Uuid()),

@@ -1,11 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { TSchema } from 'typebox';
+import type { Operation } from './operation.ts';
+import { namesInQuery } from './query-string.ts';
 
 /**
- * Handles body fields that a schema does not name. A newer client may send fields that this server does not support,
- * and must still work. The server therefore removes such a field from the body and names it in `X-Ignored-Fields` and
- * in the log. `x-not-built` of a schema lists fields that exist in the API but are not implemented here. Those fields
- * stay in the body and fail validation.
+ * Handles query parameters and body fields that the schema of an operation does not name. A newer client may send names
+ * that this server does not know, and must still work. The server therefore removes such a field from the body, and
+ * lists all such names in `X-Ignored-Fields` and in the log. Names that exist in the API but are not implemented here
+ * are refused: those in `unsupported` of the operation, and those in `x-not-built` of a schema.
  */
 
 /** The part of a JSON schema that is evaluated here. */
@@ -27,60 +28,80 @@ const maxNameLength = 64;
  */
 const maxLogged = 1_000;
 const logged = new Set<string>();
+/** Schema of the body of an operation without a body. */
+const noFields: Shape = { type: 'object', properties: {} };
 
-/**
- * Removes unknown fields from `request.body` and names them in the response. `schema` is undefined if the operation has
- * no body.
- */
-export function ignoreUnknownFields(
+/** `ignoresQuery` is false if other code may read the parameters that the schema does not name. */
+export function ignoreUnknownNames(
   request: FastifyRequest,
   reply: FastifyReply,
-  schema: TSchema | undefined,
-  operationId: string,
+  { operationId, schema, unsupported, rawBody }: Operation,
+  ignoresQuery: boolean,
 ): void {
-  const shape = (schema ?? { type: 'object', properties: {}, additionalProperties: false }) as Shape;
-  const names = removeUnknownFields(request.body, shape);
+  const names = new IgnoredNames();
+  if (ignoresQuery) {
+    const known = new Set([...Object.keys(schema.query?.properties ?? {}), ...(unsupported?.query ?? [])]);
+    for (const name of namesInQuery(request.raw.url ?? '')) if (!known.has(name)) names.add(name);
+  }
+  // Refused before, if they have a value.
+  for (const name of unsupported?.body ?? []) removeField(request.body, name);
+  if (!rawBody) removeUnknownFields(request.body, (schema.body ?? noFields) as Shape, '', names);
+  report(request, reply, operationId, names.list());
+}
+
+function report(request: FastifyRequest, reply: FastifyReply, operationId: string, names: readonly string[]): void {
   if (names.length === 0) return;
   reply.header(header, names.join(', '));
   const isNew = names.filter((name) => logged.size < maxLogged && !logged.has(`${operationId} ${name}`));
   for (const name of isNew) logged.add(`${operationId} ${name}`);
   const line = { requestId: request.id, operation: operationId, fields: names };
-  request.log[isNew.length > 0 ? 'info' : 'debug'](line, 'unknown body fields ignored');
+  request.log[isNew.length > 0 ? 'info' : 'debug'](line, 'unknown fields ignored');
 }
 
 /**
- * Removes the fields from `body` that `shape` does not name.
- *
- * @returns the paths of the removed fields, each once, without array indices; at most {@link maxNames} paths, then
- *   `...`. Names come from the client, so each is truncated and every character except letters, digits, `.`, `_` and
- *   `-` is percent-encoded; the result is safe in a header and in a log line.
+ * The ignored names, each once; at most {@link maxNames}, then `...`. They come from the client, so each is truncated
+ * and every character except letters, digits, `.`, `_` and `-` is percent-encoded; the result is safe in a header and
+ * in a log line.
  */
-function removeUnknownFields(body: unknown, shape: Shape): string[] {
-  const found = new Set<string>();
-  take(body, shape, '', (path) => {
-    if (found.size <= maxNames) found.add(encodePath(path));
-  });
-  const names = [...found];
-  return names.length > maxNames ? [...names.slice(0, maxNames), '...'] : names;
+class IgnoredNames {
+  readonly #found = new Set<string>();
+
+  add(path: string): void {
+    if (this.#found.size <= maxNames) this.#found.add(encodePath(path));
+  }
+
+  list(): string[] {
+    const names = [...this.#found];
+    return names.length > maxNames ? [...names.slice(0, maxNames), '...'] : names;
+  }
 }
 
-function take(value: unknown, shape: Shape, path: string, note: (path: string) => void): void {
+/**
+ * Removes the fields from `value` that `shape` does not name, and adds their paths, without array indices, to `names`.
+ * An object schema with `properties` allows other fields only if it says so.
+ */
+function removeUnknownFields(value: unknown, shape: Shape, path: string, names: IgnoredNames): void {
   const fitting = alternativeFor(value, shape);
   if (fitting === undefined || typeof value !== 'object' || value === null) return;
   if (Array.isArray(value)) {
-    if (fitting.items !== undefined) for (const each of value) take(each, fitting.items, path, note);
+    if (fitting.items !== undefined) for (const each of value) removeUnknownFields(each, fitting.items, path, names);
     return;
   }
-  const { properties = {}, additionalProperties, 'x-not-built': notBuilt = [] } = fitting;
+  const { properties, additionalProperties = properties === undefined, 'x-not-built': notBuilt = [] } = fitting;
   const fields = value as Record<string, unknown>;
   for (const name of Object.keys(fields)) {
     const inner = `${path}${path && '.'}${name.slice(0, maxNameLength)}`;
-    if (Object.hasOwn(properties, name)) take(fields[name], properties[name] as Shape, inner, note);
-    else if (additionalProperties === false && !notBuilt.includes(name)) {
+    if (properties !== undefined && Object.hasOwn(properties, name)) {
+      removeUnknownFields(fields[name], properties[name] as Shape, inner, names);
+    } else if (additionalProperties === false && !notBuilt.includes(name)) {
       delete fields[name];
-      note(inner);
+      names.add(inner);
     }
   }
+}
+
+function removeField(body: unknown, name: string): void {
+  if (typeof body === 'object' && body !== null) delete (body as Record<string, unknown>)[name];
 }
 
 /**

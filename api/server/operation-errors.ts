@@ -34,7 +34,7 @@ const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', '
  * the errors of the operation itself. The API tests fail on a response whose code is not in this list.
  */
 export function listErrors(operation: Operation): readonly ErrorCode[] {
-  const { method, access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;
+  const { method, access, schema, unsupported, rawBody, whileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
   // Fastify parses a body even if the operation has none.
   const parsesBody = method !== 'GET' && rawBody === undefined;
@@ -46,7 +46,7 @@ export function listErrors(operation: Operation): readonly ErrorCode[] {
     [!isPublic, databaseErrors],
     [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],
     [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],
-    [closedQuery || schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
+    [schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
     [schema.body !== undefined && rawBody === undefined, ['INVALID_REQUEST']],
     [parsesBody, [...bodyErrors, ...jsonErrors]],
     [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION', 'BODY_TOO_SLOW', 'OVERLOADED']],

@@ -47,13 +47,6 @@ export interface Operation {
     readonly body?: readonly string[];
     readonly flags?: readonly string[];
   };
-  /**
-   * Refuse query parameters that the schema does not name. Has no effect if the API has `customAccess`, because project
-   * code may read the whole URL.
-   */
-  readonly closedQuery?: true;
-  /** Remove body fields that the schema does not name and list them in `X-Ignored-Fields`, see `ignored-fields.ts`. */
-  readonly ignoresUnknownFields?: true;
   /** The handler reads `request.raw` itself; no parser, size limit or schema applies to the body. */
   readonly rawBody?: RawBody;
   /** Errors that the handler throws, for the API description. The errors of the earlier steps are added to them. */
@@ -92,10 +85,10 @@ export interface OperationSchema {
   readonly params?: TObject;
   /**
    * Schema of the query. Values are converted to the types of the schema; empty values are treated as absent; repeated
-   * keys become a list.
+   * keys become a list. Names that no schema has are ignored, see `ignored-fields.ts`.
    */
   readonly query?: TObject;
-  /** Schema of the parsed JSON body. Values are not converted, and keys that the schema does not name stay. */
+  /** Schema of the parsed JSON body. Values are not converted. */
   readonly body?: TSchema;
   /** Responses by status. The lowest status below 300 is sent unless the handler returns an {@link RawResponse}. */
   readonly response: Readonly<Record<number, TSchema>>;

@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
-import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
-import { ignoreUnknownFields } from './ignored-fields.ts';
+import { ignoreUnknownNames } from './ignored-fields.ts';
 import { type Access, type Operation, type OperationSchema, RawResponse } from './operation.ts';
-import { convertQuery, namesInQuery, parseQuery } from './query-string.ts';
+import { convertQuery, parseQuery } from './query-string.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -36,15 +36,14 @@ export function registerOperation(
       config: { operation },
       ...socketOptions(operation, services),
       preValidation: async (request, reply) => {
-        const closed = operation.closedQuery && !ruled;
-        if (closed || schema.query !== undefined || operation.unsupported?.query !== undefined) {
+        if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
-          if (closed) refuseUnknownParameters(namesInQuery(request.raw.url ?? ''), schema.query?.properties);
           refuseUnsupported(values, operation.unsupported?.query, operation.unsupported?.flags);
           request.query = schema.query ? convertQuery(schema.query, values) : values;
         }
         refuseUnsupported(request.body, operation.unsupported?.body, operation.unsupported?.flags);
-        if (operation.ignoresUnknownFields) ignoreUnknownFields(request, reply, schema.body, operation.operationId);
+        // The code of custom authentication may read the whole URL.
+        ignoreUnknownNames(request, reply, operation, ruled === undefined);
       },
       handler: async (request, reply) => {
         const { caller, params, query, body } = request;
@@ -178,11 +177,6 @@ function documentResponses({ response, alsoProduces = {} }: OperationSchema, med
   );
 }
 
-function refuseUnknownParameters(names: readonly string[], known: object = {}): void {
-  const others = names.filter((name) => !Object.hasOwn(known, name));
-  if (others.length > 0) throw unknownFields('query', others);
-}
-
 function refuseUnsupported(values: unknown, names: readonly string[] = [], flags: readonly string[] = []): void {
   if (typeof values !== 'object' || values === null) return;
   for (const name of names) {
@@ -202,12 +196,4 @@ function sendRawResponse(reply: FastifyReply, answer: RawResponse, mediaType: st
     .code(answer.status)
     .headers({ ...answer.headers })
     .send(answer.body);
-}
-
-/** Builds the error for unknown fields of a body or a query: at most eight, in the form of SPEC 2.3. */
-function unknownFields(location: 'body' | 'query', names: readonly string[]): RunlakeError {
-  const fields = names
-    .slice(0, 8)
-    .map((name) => ({ loc: [location, name], msg: 'Field not known', type: 'extra_forbidden' }));
-  return runlakeError('INVALID_REQUEST', {}, { fields });
 }

@@ -22,6 +22,7 @@ export const cancelAgentRun = defineAgentOperation({
     '`interrupt` keeps the stored state; `rollback` deletes the run with its state. Rolling back a run that has ended results in 409. With `wait` the response is sent when the run has ended.',
   access: runs,
   rule: onRun('threads:update'),
+  unsupported: { query: ['reason'] },
   errors: ['RUN_NOT_FOUND', 'RUN_ENDED'],
   schema: {
     params: ThreadRunParams,

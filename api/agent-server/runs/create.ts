@@ -72,6 +72,7 @@ async function create(input: RunInput, kind: Kind): Promise<RawResponse> {
 
 const streams = {
   ...creates,
+  unsupported: { query: ['namespace'] },
   description:
     'Server-sent events; the body ends when the final state is stored. The first event is `metadata` with run_id and attempt. With `stream_resumable`, a client can reconnect to `Location` with `Last-Event-ID`.',
 } as const;

@@ -105,6 +105,7 @@ export const joinRun = defineAgentOperation({
 
 const joinsStream = {
   ...joins,
+  unsupported: { query: ['namespace'] },
   description:
     'Server-sent events from now on. With `Last-Event-ID`, also the earlier events after that one, if the run has `stream_resumable`. The body ends when the final state is stored.',
 } as const;

@@ -1,6 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { type IncomingMessage, request } from 'node:http';
 import { Client } from 'langgraph-sdk-1-15';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
@@ -8,8 +6,7 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 
 /**
  * The server never ignores a field that a client relies on: fields that clients know but this server does not implement
- * are rejected. Fields unknown to all clients are ignored and named in the response, so that newer clients keep
- * working. Unknown query parameters are rejected.
+ * are rejected. Names unknown to all clients are ignored and named in the response, so that newer clients keep working.
  */
 
 let server: AgentServerUnderTest;
@@ -129,39 +126,24 @@ describe('a field that clients know and that is not implemented', () => {
 
 describe('an unknown parameter', () => {
   it.each(agentOperations.map(({ operationId, ...rest }) => [operationId, rest] as const))(
-    'is rejected by %s',
+    'is ignored and named in the response of %s',
     async (_, { method, path }) => {
       const asked = `${path.replace(/:\w+/g, randomUUID())}?surprise=1&again=`;
-      const locations = await refusedLocations(method, asked, method === 'GET' ? undefined : {});
-      expect(locations).toEqual([
-        ['query', 'surprise'],
-        ['query', 'again'],
-      ]);
+      const answer = await server.ask(method, asked, method === 'GET' ? undefined : {});
+      expect(answer.headers.get('x-ignored-fields')).toBe('surprise, again');
+      await answer.body?.cancel();
     },
   );
 
-  it('is rejected before the WebSocket upgrade', async () => {
-    const path = `/threads/${randomUUID()}/stream/events?surprise=1`;
-    const upgrade = request(server.url + path, {
-      headers: {
-        'x-api-key': server.owner.adminKey,
-        ...{ connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13' },
-        'sec-websocket-key': Buffer.alloc(16).toString('base64'),
-      },
-    }).end();
-    const [{ statusCode }] = (await once(upgrade, 'response')) as [IncomingMessage];
-    expect(statusCode).toBe(422);
-  });
-
-  it('is rejected if it is an option of a newer client', async () => {
+  it('is rejected if it is a known option that is not implemented', async () => {
     const { runs } = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey });
     const ids = [randomUUID(), randomUUID()] as const;
-    const options = { streamNamespaces: [''] } as object;
+    const options = { streamNamespaces: ['child'] } as object;
     await expect(runs.cancel(...ids, false, 'interrupt', { reason: 'taken' } as never)).rejects.toMatchObject({
-      status: 422,
+      status: 400,
     });
-    await expect(runs.joinStream(...ids, options).next()).rejects.toMatchObject({ status: 422 });
-    await expect(runs.stream(null, 'echo', options as never).next()).rejects.toMatchObject({ status: 422 });
+    await expect(runs.joinStream(...ids, options).next()).rejects.toMatchObject({ status: 400 });
+    await expect(runs.stream(null, 'echo', options as never).next()).rejects.toMatchObject({ status: 400 });
   });
 
   it('is accepted if those clients send it on their own: the checkpoint of a view', async () => {
