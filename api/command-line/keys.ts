@@ -44,7 +44,7 @@ const unlimited = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POS
 /** `runlake keys create` prints only the key to standard output. */
 export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
-    throw runlakeError('BAD_REQUEST', { reason: `'${options.email}' is not an email address.` });
+    throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${options.email}'.` });
   }
   await asOperator(async (database, operator) => {
     const workspaceId = options.workspace ?? operator.workspaceId;

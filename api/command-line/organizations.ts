@@ -42,11 +42,11 @@ export async function createOrganization(name: string, options: CreateOrganizati
   for (const [what, text] of Object.entries({ name, ...options })) requireName(what, text);
   if (handle !== undefined && !/^[a-z0-9][a-z0-9_-]{0,63}$/.test(handle)) {
     throw runlakeError('BAD_REQUEST', {
-      reason: `'${handle}' is not a handle: a-z, 0-9, - and _, at most 64 characters.`,
+      reason: `--handle must be 1 to 64 of the characters a-z, 0-9, - and _, not '${handle}'.`,
     });
   }
   if (adminEmail !== undefined && !Format.Test('email', adminEmail)) {
-    throw runlakeError('BAD_REQUEST', { reason: `'${adminEmail}' is not an email address.` });
+    throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${adminEmail}'.` });
   }
   await asOperator(async ({ database, operator }) => {
     // The limit applies only to callers of the API.

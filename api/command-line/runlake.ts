@@ -157,6 +157,6 @@ try {
   await program.parseAsync();
 } catch (error) {
   process.exitCode = 1;
-  if (isRunlakeError(error)) console.error(`runlake: ${error.message}\n${error.remedy}`);
+  if (isRunlakeError(error)) console.error(`runlake: ${(await import('./error-text.ts')).errorText(error)}`);
   else console.error('runlake: unexpected error:', error);
 }

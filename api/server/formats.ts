@@ -1,23 +1,15 @@
 import { type TSchema, type TSchemaOptions, Type } from 'typebox';
 import Format from 'typebox/format';
+import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 
 /**
  * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an
- * offset, or no zone, which means UTC. {@link isTimestamp} also requires that the day exists in the calendar.
+ * offset, or no zone, which means UTC. The time must exist in the calendar and be in the years 1 to 9999, UTC.
  */
-const TIME =
-  /^(\d{4})-(\d\d)-(\d\d)[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
+const form = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
 
 function isTimestamp(text: string): boolean {
-  const match = TIME.exec(text);
-  if (!match) return false;
-  const [year, month, day] = match.slice(1, 4).map(Number) as [number, number, number];
-  return year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= countDays(year, month);
-}
-
-function countDays(year: number, month: number): number {
-  if (month === 2) return year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0) ? 29 : 28;
-  return [4, 6, 9, 11].includes(month) ? 30 : 31;
+  return form.test(text) && parseTime(text) !== undefined;
 }
 
 /**

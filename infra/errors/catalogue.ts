@@ -120,12 +120,8 @@ export const catalogue = {
   ),
 
   // Runs
-  INVALID_RUN: caller(422, 'Run {run}: {reason}.', 'Correct the run; the valid runs of the batch were accepted.'),
-  ALL_RUNS_INVALID: caller(
-    400,
-    'All runs of the batch are invalid: {reason}',
-    'Correct the runs that the response lists.',
-  ),
+  INVALID_RUN: caller(422, 'Run {run}: {reason}.', 'Correct the run and send it again.'),
+  ALL_RUNS_INVALID: caller(400, 'All runs of the batch are invalid: {reason}', 'Correct the runs and send them again.'),
   RUN_UNKNOWN: caller(
     404,
     'Run {run} not found.',
@@ -133,16 +129,8 @@ export const catalogue = {
   ),
 
   // Feedback and attachments
-  INVALID_FEEDBACK: caller(
-    422,
-    'Feedback {feedback}: {reason}.',
-    'Correct the feedback; the valid items of the batch were accepted.',
-  ),
-  INVALID_ATTACHMENT: caller(
-    422,
-    'Attachment {attachment}: {reason}.',
-    'Correct the attachment; the valid items of the batch were accepted.',
-  ),
+  INVALID_FEEDBACK: caller(422, 'Feedback {feedback}: {reason}.', 'Correct the feedback and send it again.'),
+  INVALID_ATTACHMENT: caller(422, 'Attachment {attachment}: {reason}.', 'Correct the attachment and send it again.'),
   LINK_EXPIRED: caller(403, 'The link has expired.', 'Read the run again to get a new link.'),
 
   // Bulk exports and their destinations

@@ -99,9 +99,10 @@ export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimit
   // and a patch often has no other time.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? earliestKeyTimeMicros : earliest;
   for (const [name, micros, from] of [
+    // First, so that the error names the range that a corrected run must be in.
+    ['start_time', startedAtMicros, earliest],
     ['start time', draft.startTimeMicros, earliestKey],
     ['start time of the trace', draft.traceTimeMicros, earliestKey],
-    ['start_time', startedAtMicros, earliest],
   ] as const) {
     if (micros === undefined || (micros >= from && micros <= latest)) continue;
     const limit = from === earliest ? ' (RUNLAKE_MAX_RUN_AGE_DAYS)' : '';

@@ -43,6 +43,9 @@ const dayMicros = 86_400_000_000;
 const secondMicros = 1_000_000;
 const earliestMs = -62_135_596_800_000;
 const latestMs = 253_402_300_799_999;
+const minuteMicros = 60 * secondMicros;
+/** The last double before the year 10000; later times of the year 9999 would be rounded up to that year. */
+const latestMicros = 253_402_300_799_999_968;
 const maxFractionDigits = 9;
 
 const hourMicros = 3_600_000_000;
@@ -88,7 +91,10 @@ export function parseTime(value: string | number): number | undefined {
   if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 || fraction < 0) return undefined;
   const offset = at === value.length ? 0 : offsetMinutes(value, value[at] === ' ' ? at + 1 : at);
   if (offset === undefined) return undefined;
-  return days * dayMicros + (hour * 3_600 + (minute - offset) * 60 + second) * secondMicros + fraction;
+  const minuteStart = days * dayMicros + (hour * 60 + minute - offset) * minuteMicros;
+  // An offset can lead to the year 0 or 10000.
+  if (minuteStart < earliestMs * 1_000 || minuteStart > latestMicros) return undefined;
+  return Math.min(minuteStart + second * secondMicros + fraction, latestMicros);
 }
 
 function endOfDigits(text: string, from: number): number {

@@ -47,6 +47,15 @@ describe('runlake', () => {
     expect(output + errors).not.toMatch(/^ {4}at /m);
   });
 
+  it.each([
+    ['keys revoke mine', "runlake: 'mine' is not a key id. See `runlake keys list`.\n"],
+    ['dlq list --limit 0', "runlake: --limit must be a number from 1 to 1000, not '0'.\n"],
+    ['export list --source mine', "runlake: --source must be the id of a schedule, not 'mine'.\n"],
+  ])('%s reports what to correct, without the remedy of a request', async (words, text) => {
+    const { code, errors } = await command(words.split(' '));
+    expect([code, errors]).toEqual([1, text]);
+  });
+
   it('reports a port in use before it starts engines', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
@@ -142,7 +151,7 @@ describe('a first start without an operator key', () => {
     const environment = { RUNLAKE_DATA_DIR: runlake.dataDir };
     const { code, errors } = await command(['keys', 'create', '--email', 'nobody'], environment);
     expect(code).toBe(1);
-    expect(errors).toContain("'nobody' is not an email address");
+    expect(errors).toContain("--email must be an email address, not 'nobody'.");
     expect((await command(['keys', 'list'], environment)).output).not.toContain('nobody');
   });
 

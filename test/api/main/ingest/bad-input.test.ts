@@ -142,6 +142,11 @@ describe('a run', () => {
     ],
     ['that is a root with a parent', () => rootRun({ parent_run_id: other }), /dotted_order is that of a root/],
     ['that ends before it starts', () => rootRun({ end_time: '2001-01-01T00:00:00Z' }), /end_time.*before start_time/],
+    [
+      'of 1970',
+      () => startedAt(86_400_000_000),
+      /start_time 1970-01-02.* is outside the accepted range, .*RUNLAKE_MAX_RUN_AGE_DAYS/,
+    ],
     ['of ten years ago', () => startedAt(years(-10)), /outside the accepted range.*RUNLAKE_MAX_RUN_AGE_DAYS/],
     ['of next month', () => startedAt(years(0.1)), /outside the accepted range/],
     [

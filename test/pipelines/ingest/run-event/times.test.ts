@@ -27,7 +27,8 @@ describe('parseTime', () => {
     ['the leap day of 2000', '2000-02-29T00:00:00Z', Date.UTC(2000, 1, 29) * 1_000],
     ['before 1970', '1969-12-31T23:59:59.999999Z', -1],
     ['the minimum time', '0001-01-01T00:00:00Z', -62_135_596_800_000_000],
-    ['the maximum time, to the precision of a double', '9999-12-31T23:59:59.999999Z', 253_402_300_800_000_000],
+    ['the maximum time, to the precision of a double', '9999-12-31T23:59:59.999999Z', 253_402_300_799_999_968],
+    ['the last minute, with an offset', '9999-12-31T22:59-01:00', 253_402_300_740_000_000],
     ['milliseconds', 1_772_281_845_123, 1_772_281_845_123_000],
     ['zero', 0, 0],
     ['negative milliseconds', -1, -1_000],
@@ -38,6 +39,8 @@ describe('parseTime', () => {
   it.each<string | number>([
     '',
     'now',
+    '9999-12-31T23:00:00-01:00',
+    '0001-01-01T00:59:00+01:00',
     '2026',
     '2026-02',
     '2026-2-28T12:30:45Z',
@@ -110,6 +113,7 @@ describe('formatTime', () => {
     [Date.UTC(2024, 1, 29, 23, 59, 59, 999) * 1_000 + 999, '2024-02-29T23:59:59.999999'],
     [-62_135_596_800_000_000, '0001-01-01T00:00:00.000000'],
     [253_402_300_799_000_000, '9999-12-31T23:59:59.000000'],
+    [parseTime('9999-12-31T23:59:59.999999Z') ?? 0, '9999-12-31T23:59:59.999968'],
   ])('formats %d', (micros, text) => {
     expect(formatTime(micros)).toBe(text);
     expect(formatTimeWithZone(micros)).toBe(`${text}+00:00`);
