@@ -74,7 +74,8 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   ends.add('jobs', () => jobs.close());
   await storing?.startWorkers({ logger, stores, log, jobs });
   const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
-  await exporting?.startExports({ config, logger, stores, log, jobs, secretKey }, ends);
+  const { databaseUrl } = addresses;
+  await exporting?.startExports({ config, logger, databaseUrl, stores, log, jobs, secretKey }, ends);
 
   const healthChecks: readonly HealthCheck[] = [
     { name: 'clickhouse', check: () => clickhouse.ping() },
@@ -106,7 +107,6 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   if (mainApi) ends.add('HTTP', () => listener.drain());
   const { agentsFile } = config;
   if (services && agents && agentsFile !== undefined) {
-    const { databaseUrl } = addresses;
     const { accept, authenticator, rateLimiter } = services;
     const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
     if (part === 'work') {

@@ -3,10 +3,13 @@ import type { Config } from '../../infra/config/settings.ts';
 import { openEncoderPool } from '../../infra/duckdb/encoder.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
+import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../pipelines/exports/destinations/write-destination.ts';
+import { leaseTimeoutMs } from '../../pipelines/exports/live-attempts.ts';
 import { chunkSources } from '../../pipelines/exports/parquet-writer.ts';
 import { startExportWorkers } from '../../pipelines/exports/worker.ts';
 import type { ShutdownSteps } from './ends.ts';
@@ -21,6 +24,7 @@ export async function startExports(
   parts: {
     readonly config: Config;
     readonly logger: Logger;
+    readonly databaseUrl: string;
     readonly stores: Stores;
     readonly log: EventLog;
     readonly jobs: Jobs;
@@ -30,7 +34,7 @@ export async function startExports(
   },
   ends: ShutdownSteps,
 ): Promise<void> {
-  const { config, logger, log, jobs, secretKey, now = () => new Date() } = parts;
+  const { config, logger, databaseUrl, log, jobs, secretKey, now = () => new Date() } = parts;
   const { database, clickhouse } = parts.stores;
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   ends.add('encoders', () => encoders.close());
@@ -39,9 +43,18 @@ export async function startExports(
     const resealed = await resealDestinations(destinations, logger);
     logger.info({ resealed }, 'resealed credentials of former secret keys');
   }
+  const leases = openDatabase({
+    url: databaseUrl,
+    authorities: trustedAuthorities(config),
+    logger,
+    timeoutMs: leaseTimeoutMs(config),
+    maxConnections: 1,
+  });
+  ends.add('leases of export runs', () => leases.close());
   const workers = await startExportWorkers(
     {
       database,
+      leases,
       log,
       jobs,
       limits: config,

@@ -73,7 +73,7 @@ export interface ClaimedExportRun {
  *
  * Steps, in one transaction that locks the row of the export, so that claims for one export are serialised:
  *   1. Return undefined if the run is not due: the export is not RUNNING, the run has ended, another worker has a
- *      lease, or the run waits for a retry.
+ *      lease, the run waits for a retry, or another transaction has locked its row.
  *   2. Return undefined if `exportRunsAtOnce` runs of the export have a lease already.
  *   3. Set the fence and the lease. A claim after a crashed attempt does not use up a retry.
  *
@@ -98,7 +98,7 @@ export async function claimRun(
     const [due] = await tx.query(
       `SELECT FROM bulk_export_runs
        WHERE id = $1 AND status IN ('CREATED', 'RUNNING') AND (lease_until IS NULL OR lease_until <= clock_timestamp())
-         AND (attempt_started_at IS NOT NULL OR next_attempt_at <= $2) FOR UPDATE`,
+         AND (attempt_started_at IS NOT NULL OR next_attempt_at <= $2) FOR UPDATE SKIP LOCKED`,
       [runId, at],
     );
     if (due === undefined) return undefined;

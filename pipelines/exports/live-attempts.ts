@@ -1,41 +1,56 @@
 /**
  * The attempts that run in this process, and the signal that aborts each of them.
  *
- * Invariant: while an attempt runs, its lease is renewed well before it expires. The signal of an attempt is aborted if
- * its lease cannot be renewed in time, if it no longer owns its run, or if the run is no longer to be exported.
+ * Invariant: while an attempt runs, its lease is renewed well before it expires. The signal of an attempt is aborted
+ * before its lease expires, if it no longer owns its run, or if the run is no longer to be exported.
  *
  *   1. Every second one statement renews the leases of all attempts in this process whose fencing token and status are
  *      still valid, and returns their runs. Attempts whose runs are not returned are aborted: these runs were
  *      cancelled, timed out or claimed by another worker. A cancellation in any process therefore reaches every worker
  *      in little more than a second.
- *   2. If the database does not answer, the next try follows after a second. An attempt whose lease has expired, or
- *      expires within a second, is aborted.
- *   3. An attempt that exceeds its timeout is aborted.
- *   4. `stop` aborts all attempts.
+ *   2. The statement skips rows that another transaction has locked, and has its own connection and a timeout below the
+ *      lease. Neither a lock nor a busy pool therefore delays the renewal of other leases.
+ *   3. A timer of each attempt aborts it a second before its lease expires by the local clock, whatever the database
+ *      does.
+ *   4. An attempt that exceeds its timeout is aborted.
+ *   5. `stop` aborts all attempts.
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Database } from '../../infra/postgres/database.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { ExportLimits } from './export-deps.ts';
 
 const renewEveryMs = 1_000;
 
+/** Timeout of the statements on the connection that renews leases. */
+export function leaseTimeoutMs({ exportLeaseMs }: Pick<ExportLimits, 'exportLeaseMs'>): number {
+  return Math.ceil(exportLeaseMs / 3);
+}
+
 interface Attempt {
   readonly fence: number;
   readonly controller: AbortController;
-  renewedAtMs: number;
+  expiry: NodeJS.Timeout | undefined;
+}
+
+interface RenewedRun {
+  readonly id: string;
+  readonly projectDeleted: boolean;
+  /** False if another transaction has locked the row. */
+  readonly renewed: boolean;
 }
 
 export class LiveAttempts {
-  readonly #database: Database;
+  readonly #leases: Sql;
   readonly #limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>;
   readonly #logger: Logger;
   readonly #attempts = new Map<string, Attempt>();
   #timer: NodeJS.Timeout | undefined;
   #stopping = false;
 
-  constructor(database: Database, limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>, logger: Logger) {
-    this.#database = database;
+  /** @param leases A dedicated connection with the statement timeout {@link leaseTimeoutMs}. */
+  constructor(leases: Sql, limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>, logger: Logger) {
+    this.#leases = leases;
     this.#limits = limits;
     this.#logger = logger;
   }
@@ -52,15 +67,19 @@ export class LiveAttempts {
   /**
    * Runs `work` as the attempt with the fencing token of `run`. If the attempt must end early, the signal is aborted
    * with the error that ends the attempt as its reason.
+   *
+   * @param claimedAtMs value of `performance.now()` before the claim.
    */
   async during<Result>(
     run: { readonly id: string; readonly fence: number },
+    claimedAtMs: number,
     work: (signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
     const controller = new AbortController();
-    const attempt = { fence: run.fence, controller, renewedAtMs: performance.now() };
+    const attempt: Attempt = { fence: run.fence, controller, expiry: undefined };
     const { exportRunTimeoutMs: timeoutMs } = this.#limits;
     const timeout = setTimeout(() => controller.abort(runlakeError('EXPORT_RUN_TIMED_OUT', { timeoutMs })), timeoutMs);
+    this.#extendLease(attempt, claimedAtMs);
     this.#attempts.set(run.id, attempt);
     if (this.#stopping) controller.abort(runlakeError('DRAINING'));
     this.#timer ??= setTimeout(() => void this.#renew(), renewEveryMs);
@@ -69,6 +88,7 @@ export class LiveAttempts {
     } finally {
       clearTimeout(timeout);
       if (this.#attempts.get(run.id) === attempt) this.#attempts.delete(run.id);
+      clearTimeout(attempt.expiry);
     }
   }
 
@@ -78,36 +98,45 @@ export class LiveAttempts {
     for (const { controller } of this.#attempts.values()) controller.abort(runlakeError('DRAINING'));
   }
 
+  #extendLease(attempt: Attempt, renewedAtMs: number): void {
+    clearTimeout(attempt.expiry);
+    const leftMs = renewedAtMs + this.#limits.exportLeaseMs - renewEveryMs - performance.now();
+    attempt.expiry = setTimeout(() => attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER')), leftMs);
+  }
+
   async #renew(): Promise<void> {
     const current = [...this.#attempts];
     try {
       const renewedAtMs = performance.now();
-      const renewed = await this.#renewLeases(current);
+      const owned = await this.#renewLeases(current);
       for (const [id, attempt] of current) {
-        const found = renewed.get(id);
-        if (found === undefined) attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER'));
-        else if (found.projectDeleted) attempt.controller.abort(runlakeError('EXPORT_PROJECT_DELETED'));
-        else attempt.renewedAtMs = renewedAtMs;
+        const run = owned.get(id);
+        if (run === undefined) attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER'));
+        else if (run.projectDeleted) attempt.controller.abort(runlakeError('EXPORT_PROJECT_DELETED'));
+        else if (run.renewed && this.#attempts.get(id) === attempt) this.#extendLease(attempt, renewedAtMs);
       }
     } catch (err) {
       this.#logger.warn({ err, attempts: current.length }, 'cannot renew the leases of export runs');
-      const maxAgeMs = this.#limits.exportLeaseMs - renewEveryMs;
-      for (const [, attempt] of current) {
-        if (performance.now() - attempt.renewedAtMs > maxAgeMs)
-          attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER'));
-      }
     }
     this.#timer = this.#attempts.size === 0 ? undefined : setTimeout(() => void this.#renew(), renewEveryMs);
   }
 
-  async #renewLeases(attempts: readonly (readonly [string, Attempt])[]) {
-    if (attempts.length === 0) return new Map<string, { readonly projectDeleted: boolean }>();
-    const rows = await this.#database.query<{ id: string; projectDeleted: boolean }>(
-      `UPDATE bulk_export_runs AS r SET lease_until = clock_timestamp() + make_interval(secs => $3)
-       FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence), bulk_exports AS e, projects AS p
-       WHERE r.id = mine.id AND r.fence = mine.fence AND r.status = 'RUNNING' AND e.id = r.bulk_export_id
-         AND e.status = 'RUNNING' AND p.id = e.project_id
-       RETURNING r.id, p.deleted_at IS NOT NULL AS "projectDeleted"`,
+  async #renewLeases(attempts: readonly (readonly [string, Attempt])[]): Promise<Map<string, RenewedRun>> {
+    if (attempts.length === 0) return new Map();
+    const rows = await this.#leases.query<RenewedRun>(
+      `WITH owned AS (
+         SELECT r.id, r.fence, p.deleted_at IS NOT NULL AS project_deleted
+         FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence) JOIN bulk_export_runs AS r USING (id, fence)
+           JOIN bulk_exports AS e ON e.id = r.bulk_export_id JOIN projects AS p ON p.id = e.project_id
+         WHERE r.status = 'RUNNING' AND e.status = 'RUNNING'
+       ), unlocked AS (
+         SELECT r.id FROM bulk_export_runs AS r JOIN owned USING (id, fence)
+         WHERE r.status = 'RUNNING' FOR NO KEY UPDATE OF r SKIP LOCKED
+       ), renewed AS (
+         UPDATE bulk_export_runs AS r SET lease_until = clock_timestamp() + make_interval(secs => $3)
+         FROM unlocked WHERE r.id = unlocked.id RETURNING r.id
+       )
+       SELECT id, project_deleted AS "projectDeleted", id IN (SELECT id FROM renewed) AS renewed FROM owned`,
       [attempts.map(([id]) => id), attempts.map(([, { fence }]) => fence), this.#limits.exportLeaseMs / 1_000],
     );
     return new Map(rows.map((row) => [row.id, row]));

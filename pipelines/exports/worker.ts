@@ -46,12 +46,12 @@ interface ExportWorkers {
  * @throws WORK_FILE_UNUSABLE if the work folder cannot be used.
  */
 export async function startExportWorkers(
-  deps: WorkDeps & { readonly jobs: Jobs },
+  deps: WorkDeps & { readonly jobs: Jobs; readonly leases: Sql },
   options: { readonly workFolder: string; readonly concurrency: number; readonly sweepMs: number },
 ): Promise<ExportWorkers> {
-  const { database, jobs, limits, logger } = deps;
+  const { database, jobs, leases, limits, logger } = deps;
   const folders = await openWorkFolders(options.workFolder);
-  const attempts = new LiveAttempts(database, limits, logger);
+  const attempts = new LiveAttempts(leases, limits, logger);
   const inFlight = new Set<Promise<void>>();
   const track = (work: Promise<void>) => {
     const tracked = work.finally(() => inFlight.delete(tracked));
@@ -247,18 +247,23 @@ export interface AttemptDeps extends WorkDeps {
  */
 export async function attemptRun(deps: AttemptDeps, runId: string): Promise<boolean> {
   if (deps.attempts.stopping) return false;
+  const claimedAtMs = performance.now();
   const claimed = await claimRun(deps.database, runId, deps.limits, deps.now());
   if (claimed === undefined) return false;
-  const end = await deps.attempts.during(claimed.run, async (signal): Promise<AttemptEnd | 'completed'> => {
-    try {
-      await makeFiles(deps, claimed, signal);
-      return 'completed';
-    } catch (error) {
-      // After an abort, the recorded outcome is the reason of the abort and not the error that the aborted step threw,
-      // unless that error is EXPORT_ATTEMPT_OVER.
-      return await endAttempt(deps, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
-    }
-  });
+  const end = await deps.attempts.during(
+    claimed.run,
+    claimedAtMs,
+    async (signal): Promise<AttemptEnd | 'completed'> => {
+      try {
+        await makeFiles(deps, claimed, signal);
+        return 'completed';
+      } catch (error) {
+        // After an abort, the recorded outcome is the reason of the abort and not the error that the aborted step threw,
+        // unless that error is EXPORT_ATTEMPT_OVER.
+        return await endAttempt(deps, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
+      }
+    },
+  );
   attemptsEnded.inc({ end });
   if (end === 'over' || end === 'failed') await tidyRun(deps, claimed.run);
   if (end === 'completed') await advanceExport(deps, claimed.of.id);

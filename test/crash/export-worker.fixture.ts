@@ -49,6 +49,6 @@ const reached = async (): Promise<void> => {
   await once(process, 'message');
 };
 await startExportWorkers(
-  { ...(options.at === undefined ? deps : portsThatDie(deps, options.at, reached)), jobs },
+  { ...(options.at === undefined ? deps : portsThatDie(deps, options.at, reached)), jobs, leases: database },
   { workFolder: options.workFolder, concurrency: 2, sweepMs: 200 },
 );

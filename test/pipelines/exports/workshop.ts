@@ -6,13 +6,13 @@ import { loadConfig } from '../../../infra/config/load.ts';
 import { openEncoderPool } from '../../../infra/duckdb/encoder.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
-import type { Database } from '../../../infra/postgres/database.ts';
+import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-cancel.ts';
 import { destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
-import { LiveAttempts } from '../../../pipelines/exports/live-attempts.ts';
+import { LiveAttempts, leaseTimeoutMs } from '../../../pipelines/exports/live-attempts.ts';
 import { chunkSources } from '../../../pipelines/exports/parquet-writer.ts';
 import {
   type ExportRunWithFiles,
@@ -85,6 +85,12 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     [destinationId, workspaceId, destination],
   );
   const destinations = { ...destinationDeps(config, database, 'secret of the tests'), limits: options.s3Limits };
+  const leases = openDatabase({
+    url: stores.databaseUrl,
+    logger,
+    timeoutMs: leaseTimeoutMs(config),
+    maxConnections: 1,
+  });
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   const folders = await openWorkFolders(workRoot);
   const clock = { now: new Date() };
@@ -109,15 +115,19 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     let pendingQuery: Promise<unknown> = Promise.resolve();
     const query: Database['query'] = (...request) => {
       if (stalled) return new Promise<never>(() => undefined);
-      const answer = database.query<never>(...request);
+      const answer = leases.query<never>(...request);
       pendingQuery = answer.catch(() => undefined);
       return answer;
     };
-    const attempts = new LiveAttempts({ ...database, query }, config, logger);
+    const attempts = new LiveAttempts({ ...leases, query }, config, logger);
     const work = { ...deps, ...more, attempts, folders };
     return {
       attempts,
       attempt: (runId: string) => attemptRun(work, runId),
+      /** Leaves every further statement that renews leases without a response. */
+      stall: () => {
+        stalled = true;
+      },
       /** Stops renewing leases, as if the worker had died or stalled, and expires the lease of this run. */
       async lose(runId: string) {
         stalled = true;
@@ -247,6 +257,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       await encoders.close();
       await folders.close();
       await log.close();
+      await leases.close();
       await stores.close();
       await rm(root, { recursive: true, force: true });
     },
