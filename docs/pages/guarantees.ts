@@ -90,7 +90,7 @@ export function guaranteesPage(): Page {
       'manifest last, after it has found each recorded file in the bucket with its size and ETag: a file that is missing or has other ' +
       'content fails the export without a retry. Files that the key may not read (`s3:GetObject` is optional) are not checked; ' +
       '`unchecked_files` of the manifest counts them. A worker that stalled and lost its lease cannot overwrite a file on a store with ' +
-      'conditional writes (`If-None-Match`, `If-Match`); on other stores the check finds its late write, if it comes before the ' +
+      'conditional writes (`If-None-Match`, `If-Match`, also when a multipart upload completes); on other stores the check finds its late write, if it comes before the ' +
       'manifest. docs/decisions/0050 defines which runs belong to an export, and their values.',
     tableOf(exportRows),
     '## Agents',

@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto';
-import { DeleteObjectCommand, GetObjectCommand, HeadBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
+import {
+  DeleteObjectCommand,
+  GetObjectCommand,
+  HeadBucketCommand,
+  HeadObjectCommand,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import {
   destinationError,
@@ -13,10 +19,17 @@ import {
   openSource,
   readAtMost,
 } from '../object-store.ts';
-import { putOnce, uploadSmall } from './put-once.ts';
-import { openS3Connection, type S3Options } from './s3-connection.ts';
-import { getStatus, isNoBucket } from './s3-error.ts';
+import {
+  defaultContentType,
+  openS3Connection,
+  type S3CallOptions,
+  type S3Connection,
+  type S3Options,
+  setPayloadHash,
+} from './s3-connection.ts';
+import { getStatus, isNoBucket, notS3 } from './s3-error.ts';
 import { abortUploadsTo, uploadParts } from './upload-parts.ts';
+import { type WriteCondition, writeOnce } from './write-once.ts';
 
 /** Files of at least this size are uploaded in parts. */
 const minMultipartBytes = 16 * 1024 ** 2;
@@ -80,19 +93,21 @@ export function openS3Store(options: S3Options): ObjectStore {
       const { signal, onProgress } = uploadOptions;
       const call = callFor('upload', key);
       const name = nameOf(key);
+      const now = () => head(call, name, signal);
       const file = await openSource(path);
       try {
         const { size: bytes } = await file.stat();
         if (bytes >= minMultipartBytes) {
-          const uploaded = await uploadParts(connection, call, { name, file, bytes }, uploadOptions);
+          const uploaded = await uploadParts(connection, call, { name, file, bytes }, { ...uploadOptions, now });
           return { ...uploaded, etag: await verifyAndReadEtag(call, name, bytes, signal) };
         }
         const hash = createHash('sha256');
         const body = Buffer.allocUnsafe(bytes);
         await fillFrom(file, body, 0, [hash]);
         const sha256 = hash.digest('hex');
-        const now = () => head(call, name, signal);
-        await putOnce(connection, call, { name, body, sha256 }, { ...uploadOptions, now });
+        const write = (condition: WriteCondition) =>
+          uploadSmall(connection, call, { name, body, sha256 }, { signal }, condition);
+        await writeOnce(call, write, { ...uploadOptions, now });
         onProgress?.(bytes);
         return { bytes, sha256, etag: await verifyAndReadEtag(call, name, bytes, signal) };
       } finally {
@@ -133,4 +148,40 @@ export function openS3Store(options: S3Options): ObjectStore {
     const reason = `it has ${found.bytes} bytes, but ${bytes} were sent`;
     throw destinationError('DESTINATION_OBJECT_DAMAGED', call, reason);
   }
+}
+
+interface SmallObject {
+  /** Key in the bucket. */
+  readonly name: string;
+  readonly body: Uint8Array;
+  /** Hash of the body, in hexadecimal. */
+  readonly sha256: string;
+  readonly contentType?: string | undefined;
+}
+
+/** Sends one PutObject. A response without an ETag means that nothing was stored. */
+async function uploadSmall(
+  connection: S3Connection,
+  call: ObjectCall,
+  { name, body, sha256, contentType = defaultContentType }: SmallObject,
+  { signal }: S3CallOptions,
+  condition: WriteCondition = {},
+): Promise<void> {
+  const { ETag } = await connection.send(
+    call,
+    (run) => {
+      const command = new PutObjectCommand({
+        Bucket: connection.bucket,
+        Key: name,
+        Body: body,
+        ContentLength: body.length,
+        ContentType: contentType,
+        ...condition,
+      });
+      setPayloadHash(command, sha256);
+      return run(command);
+    },
+    { signal, bytes: body.length },
+  );
+  if (ETag === undefined) throw notS3(call, connection.location, 'the response has no ETag');
 }

@@ -6,7 +6,8 @@
  *
  * 1. Create the upload, and let the caller record its id.
  * 2. Read the file from start to end and send it in parts; at most `partsAtOnce` parts are in memory and in flight.
- * 3. Complete the upload when all parts are stored. If step 1 was retried because its response was lost, a second
+ * 3. Complete the upload when all parts are stored, unless another worker has written the object (`write-once.ts`). If
+ *    step 1 was retried because its response was lost, a second
  *    upload may exist, which is aborted. After any failure: cancel the parts in flight, wait for them, and abort the
  *    upload.
  */
@@ -29,6 +30,7 @@ import {
   setPayloadHash,
 } from './s3-connection.ts';
 import { notS3 } from './s3-error.ts';
+import { type WriteCondition, type WriteOnceOptions, writeOnce } from './write-once.ts';
 
 const MIB = 1024 ** 2;
 /** Limit of the S3 API. */
@@ -60,19 +62,23 @@ export async function uploadParts(
   connection: S3Connection,
   call: ObjectCall,
   object: LargeObject,
-  options: UploadOptions,
+  options: UploadOptions & WriteOnceOptions,
 ): Promise<Uploaded> {
   const { id, attempts } = await begin(connection, call, object, options);
   try {
     await options.recordUpload?.(id);
     const { parts, sha256 } = await sendParts(connection, call, object, id, options);
-    const command = new CompleteMultipartUploadCommand({
-      Bucket: connection.bucket,
-      Key: object.name,
-      UploadId: id,
-      MultipartUpload: { Parts: parts },
-    });
-    await connection.send(call, (run) => run(command), { signal: options.signal });
+    const complete = async (condition: WriteCondition) => {
+      const command = new CompleteMultipartUploadCommand({
+        Bucket: connection.bucket,
+        Key: object.name,
+        UploadId: id,
+        MultipartUpload: { Parts: parts },
+        ...condition,
+      });
+      await connection.send(call, (run) => run(command), { signal: options.signal });
+    };
+    await writeOnce(call, complete, options);
     if (attempts > 1) await abortUploadsTo(connection, call, object.name, [], options);
     return { bytes: object.bytes, sha256 };
   } catch (error) {

@@ -76,17 +76,25 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       if (etag !== undefined) expect(after?.etag).not.toBe(etag);
     });
 
-    it('checks before it replaces an object, and keeps the object if replacement is not allowed', async () => {
-      await store.upload('guarded', file(Buffer.from('first')));
+    it.each([
+      ['small', 0],
+      ['uploaded in parts', 17 * MIB],
+    ])('checks before it replaces an object (%s), and keeps it if replacement is not allowed', async (size, bytes) => {
+      const key = `guarded ${size}`;
+      const [first, late, second] = ['first', 'late', 'second'].map((text) =>
+        Buffer.concat([Buffer.from(text), Buffer.alloc(bytes)]),
+      );
+      await store.upload(key, file(first!));
       const mayReplace = async () => {
         throw runlakeError('EXPORT_ATTEMPT_OVER');
       };
-      const late = store.upload('guarded', file(Buffer.from('late')), { mayReplace });
-      await expect(late).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
-      expect((await read('guarded')).toString()).toBe('first');
-      await store.upload('guarded', file(Buffer.from('second')), { mayReplace: async () => undefined });
-      expect((await read('guarded')).toString()).toBe('second');
-      expect(await namesOf(`${prefix}/guarded`)).toHaveLength(1);
+      await expect(store.upload(key, file(late!), { mayReplace })).rejects.toMatchObject({
+        code: 'EXPORT_ATTEMPT_OVER',
+      });
+      expect(sha256(await read(key))).toBe(sha256(first!));
+      await store.upload(key, file(second!), { mayReplace: async () => undefined });
+      expect(sha256(await read(key))).toBe(sha256(second!));
+      expect(await namesOf(`${prefix}/${key}`)).toHaveLength(1);
     });
 
     it('reports a missing object, and deletes an existing one', async () => {

@@ -210,6 +210,21 @@ describe.runIf(stack)('a bucket that fails', () => {
     expect(await errorOf(checkDestination(store))).toMatchObject({ code: 'DESTINATION_BUCKET_NOT_VALID' });
   });
 
+  it.each([
+    [501, 'NotImplemented'],
+    [400, 'InvalidArgument'],
+  ])('files are uploaded without conditions if the store refuses these with %d', async (status, code) => {
+    const proxy = await faulty(({ headers }) =>
+      headers['if-none-match'] === undefined && headers['if-match'] === undefined ? undefined : { status, code },
+    );
+    const store = open({ endpointUrl: proxy.endpoint });
+    for (const bytes of [small, large]) {
+      expect((await store.upload(`file-${bytes}`, file(bytes))).bytes).toBe(bytes);
+      expect((await store.upload(`file-${bytes}`, file(bytes + 1))).bytes).toBe(bytes + 1);
+    }
+    expect(await remaining()).toHaveLength(2);
+  });
+
   it('is retried after a few refusals', async () => {
     const proxy = await faulty((_request, count) => (count % 3 === 0 ? { status: 503, code: 'SlowDown' } : undefined));
     const store = open({ endpointUrl: proxy.endpoint });
@@ -326,7 +341,7 @@ describe.runIf(stack)('a bucket that fails', () => {
   it('is asked for the size of each uploaded object', async () => {
     const proxy = await faulty(() => undefined);
     const store = open({ endpointUrl: proxy.endpoint });
-    for (const bytes of [small, large]) await store.upload('object', file(bytes));
+    for (const bytes of [small, large]) await store.upload(`file-${bytes}`, file(bytes));
     expect(proxy.seen.filter((line) => line.startsWith('HEAD'))).toHaveLength(2);
   });
 

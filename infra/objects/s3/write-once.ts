@@ -1,5 +1,5 @@
 /**
- * Writes a small object so that a stalled writer of the same key cannot overwrite it later.
+ * Writes an object so that a stalled writer of the same key cannot overwrite it later.
  *
  * Invariant, on a store with conditional writes: each write has a condition: either no object exists, or the object has
  * a given ETag. Of two writers of a key, the slower one therefore finds a different object, and asks its caller whether
@@ -9,84 +9,52 @@
  *   2. If one exists, `mayReplace` confirms that the caller may still write, for example that its lease is not lost.
  *   3. Write on the condition that the same object still exists; otherwise repeat step 2. If the store ignores or
  *      rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check before the manifest
- *      of an export (`verify-files.ts`) then detects an overwritten file.
+ *      of an export (`pipelines/exports/manifest.ts`) then detects an overwritten file.
+ *
+ * A write is one PutObject, or the completion of a multipart upload (`upload-parts.ts`).
  */
-import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
 import { destinationError, isMissing, type ObjectCall, type ObjectStat, type UploadOptions } from '../object-store.ts';
-import { defaultContentType, type S3CallOptions, type S3Connection, setPayloadHash } from './s3-connection.ts';
-import { getStatus, notS3 } from './s3-error.ts';
-
-interface SmallObject {
-  /** Key in the bucket. */
-  readonly name: string;
-  readonly body: Uint8Array;
-  /** Hash of the body, in hexadecimal. */
-  readonly sha256: string;
-  readonly contentType?: string | undefined;
-}
+import { getStatus } from './s3-error.ts';
 
 /** Condition on the existing object. */
-interface WriteCondition {
+export interface WriteCondition {
   /** No object exists. */
   readonly IfNoneMatch?: '*';
   /** The object has this ETag. */
   readonly IfMatch?: string;
 }
 
-/** Sends one PutObject. A response without an ETag means that nothing was stored. */
-export async function uploadSmall(
-  connection: S3Connection,
-  call: ObjectCall,
-  { name, body, sha256, contentType = defaultContentType }: SmallObject,
-  { signal }: S3CallOptions,
-  condition: WriteCondition = {},
-): Promise<void> {
-  const { ETag } = await connection.send(
-    call,
-    (run) => {
-      const command = new PutObjectCommand({
-        Bucket: connection.bucket,
-        Key: name,
-        Body: body,
-        ContentLength: body.length,
-        ContentType: contentType,
-        ...condition,
-      });
-      setPayloadHash(command, sha256);
-      return run(command);
-    },
-    { signal, bytes: body.length },
-  );
-  if (ETag === undefined) throw notS3(call, connection.location, 'the response has no ETag');
+export interface WriteOnceOptions extends Pick<UploadOptions, 'mayReplace'> {
+  /** Reads size and ETag of the existing object. */
+  readonly now: () => Promise<ObjectStat>;
 }
 
 const maxAttempts = 5;
 
 type Outcome = 'stored' | 'refused' | 'unknown condition';
 
-export async function putOnce(
-  connection: S3Connection,
+/**
+ * @param write Sends the object with a condition.
+ * @throws errors of `write`, `now` and `mayReplace`; DESTINATION_UNAVAILABLE if other clients keep writing the object.
+ */
+export async function writeOnce(
   call: ObjectCall,
-  object: SmallObject,
-  {
-    signal,
-    mayReplace,
-    now,
-  }: Pick<UploadOptions, 'signal' | 'mayReplace'> & { readonly now: () => Promise<ObjectStat> },
+  write: (condition: WriteCondition) => Promise<void>,
+  { mayReplace, now }: WriteOnceOptions,
 ): Promise<void> {
   let condition: WriteCondition | undefined = { IfNoneMatch: '*' };
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
-    const outcome = await put(condition);
+    const outcome = await tryWrite(condition);
     if (outcome === 'stored') return;
     await mayReplace?.();
     condition = outcome === 'refused' ? await readCondition(now) : undefined;
   }
   throw destinationError('DESTINATION_UNAVAILABLE', call, 'other clients keep writing the same object');
 
-  async function put(named: WriteCondition | undefined): Promise<Outcome> {
+  async function tryWrite(named: WriteCondition | undefined): Promise<Outcome> {
     try {
-      await uploadSmall(connection, call, object, { signal }, named);
+      await write(named ?? {});
       return 'stored';
     } catch (error) {
       const status = named && isRunlakeError(error) ? getStatus(error.cause) : undefined;
