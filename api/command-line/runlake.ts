@@ -4,7 +4,7 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import type { DeadLetterOptions } from './dlq.ts';
 import { addExportCommands } from './export/export-commands.ts';
-import type { CreateKeyOptions } from './keys.ts';
+import type { CreateKeyOptions } from './keys-and-members.ts';
 import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
 
@@ -68,7 +68,7 @@ const keys = program.command('keys').description('API keys; works while an insta
 keys
   .command('list')
   .description('list the keys of the organisation')
-  .action(async () => (await import('./keys.ts')).listKeys());
+  .action(async () => (await import('./keys-and-members.ts')).listKeys());
 keys
   .command('create')
   .description('create a key and print it once')
@@ -77,11 +77,21 @@ keys
   .option('--organization', 'a key for the whole organisation: requests then name the workspace in X-Tenant-Id')
   .option('--email <email>', 'user that the key belongs to, created if missing; default: the first user')
   .option('--read-only', 'a key that cannot write')
-  .action(async (options: CreateKeyOptions) => (await import('./keys.ts')).createKey(options));
+  .action(async (options: CreateKeyOptions) => (await import('./keys-and-members.ts')).createKey(options));
 keys
   .command('revoke <id>')
   .description('revoke a key; all processes refuse it within seconds')
-  .action(async (id: string) => (await import('./keys.ts')).revokeKey(id));
+  .action(async (id: string) => (await import('./keys-and-members.ts')).revokeKey(id));
+
+const members = program.command('members').description('users of the organisation; works while an instance runs');
+members
+  .command('list')
+  .description('list the users of the organisation')
+  .action(async () => (await import('./keys-and-members.ts')).listMembers());
+members
+  .command('remove <email>')
+  .description('remove a user and revoke the keys of the user; all processes refuse them within seconds')
+  .action(async (email: string) => (await import('./keys-and-members.ts')).removeMember(email));
 
 const organizations = program
   .command('organizations')

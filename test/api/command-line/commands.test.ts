@@ -29,7 +29,7 @@ describe('runlake', () => {
   it('lists its commands', async () => {
     const { code, output } = await command(['--help']);
     expect(code).toBe(0);
-    for (const name of ['all', 'api', 'ingest', 'migrate', 'config', 'doctor', 'keys'])
+    for (const name of ['all', 'api', 'ingest', 'migrate', 'config', 'doctor', 'keys', 'members', 'organizations'])
       expect(output).toMatch(new RegExp(`^  ${name} `, 'm'));
   });
 
@@ -40,12 +40,15 @@ describe('runlake', () => {
       expect(errors).toContain(`RUNLAKE_${name}`);
   });
 
-  it.each(['doctor', 'migrate', 'keys list'])('%s reports that no process is running', async (words) => {
-    const { code, output, errors } = await command(words.split(' '));
-    expect(code).toBe(1);
-    expect(output + errors).toContain(`No runlake process is running on the data folder ${folder}`);
-    expect(output + errors).not.toMatch(/^ {4}at /m);
-  });
+  it.each(['doctor', 'migrate', 'keys list', 'members list'])(
+    '%s reports that no process is running',
+    async (words) => {
+      const { code, output, errors } = await command(words.split(' '));
+      expect(code).toBe(1);
+      expect(output + errors).toContain(`No runlake process is running on the data folder ${folder}`);
+      expect(output + errors).not.toMatch(/^ {4}at /m);
+    },
+  );
 
   it.each([
     ['keys revoke mine', "runlake: 'mine' is not a key id. See `runlake keys list`.\n"],
@@ -131,6 +134,26 @@ describe('a first start without an operator key', () => {
     const cells = rows[0]?.split(/ {2,}/).slice(2);
     expect(cells).toEqual(['admin@runlake.local', 'whole organisation', 'everything', 'Bootstrap admin key']);
     expect(rows[0]?.indexOf('admin@')).toBe(heads.indexOf('USER'));
+  });
+
+  it('lists members, and removes one with the keys of that member', async () => {
+    const environment = { RUNLAKE_DATA_DIR: runlake.dataDir };
+    const created = await command(['keys', 'create', '--email', 'Ana@acme.example'], environment);
+    const ask = () => fetch(`${runlake.url}/api/v1/sessions`, { headers: { 'x-api-key': created.output.trim() } });
+    expect((await ask()).status).toBe(200);
+    const { output } = await command(['members', 'list'], environment);
+    const [heads = '', ...rows] = output.trim().split('\n');
+    expect(heads.split(/ {2,}/)).toEqual(['ID', 'EMAIL', 'NAME', 'ADDED']);
+    expect(rows.map((row) => row.trim().split(/ {2,}/)[1])).toEqual(['admin@runlake.local', 'Ana@acme.example']);
+    const removed = await command(['members', 'remove', 'ana@ACME.example'], environment);
+    expect(removed).toMatchObject({ code: 0, output: expect.stringContaining('Ana@acme.example is removed') });
+    await expect.poll(async () => (await ask()).status, { timeout: 10_000 }).toBe(401);
+    expect((await command(['members', 'list'], environment)).output).not.toContain('acme.example');
+    expect((await command(['keys', 'list'], environment)).output).not.toContain('acme.example');
+    const unknown = await command(['members', 'remove', 'ana@acme.example'], environment);
+    expect(unknown).toMatchObject({ code: 1, errors: expect.stringContaining("No member 'ana@acme.example'") });
+    const last = await command(['members', 'remove', 'admin@runlake.local'], environment);
+    expect(last).toMatchObject({ code: 1, errors: expect.stringContaining('No other member has a key') });
   });
 
   it('rejects a second process on the same database', async () => {

@@ -1,8 +1,7 @@
 import Format from 'typebox/format';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
-import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { type Authenticator, createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import {
   revokeKey as endKey,
@@ -10,6 +9,7 @@ import {
   createKey as makeKey,
   listKeys as readKeys,
 } from '../../pipelines/tenants/keys.ts';
+import { removeMember as endMembership, listMembers as readMembers } from '../../pipelines/tenants/members.ts';
 import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { withStores } from './open-stores.ts';
@@ -25,7 +25,7 @@ export interface CreateKeyOptions {
 
 /** `runlake keys list` */
 export async function listKeys(): Promise<void> {
-  await asOperator(async (database, operator) => {
+  await asOperator('keys', async ({ database, operator }) => {
     const rows = (await readKeys(database, operator, null)).map((key) => [
       key.id,
       key.short_key,
@@ -46,7 +46,7 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
     throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${options.email}'.` });
   }
-  await asOperator(async (database, operator) => {
+  await asOperator('keys', async ({ database, operator }) => {
     const workspaceId = options.workspace ?? operator.workspaceId;
     const created = await makeKey(
       database,
@@ -69,11 +69,32 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
 export async function revokeKey(id: string): Promise<void> {
   if (!/^[0-9a-f-]{36}$/i.test(id))
     throw runlakeError('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
-  await asOperator(async (database, operator) => {
-    const authenticator = createAuthenticator({ database, logger: createLogger('error', 'keys') });
-    const ended = await endKey({ database, authenticator }, operator, id, null);
-    await authenticator.close();
+  await asOperator('keys', async (access) => {
+    const ended = await endKey(access, access.operator, id, null);
     console.log(`Key ${ended.short_key} is revoked.`);
+  });
+}
+
+/** `runlake members list` */
+export async function listMembers(): Promise<void> {
+  await asOperator('members', async ({ database, operator }) => {
+    const rows = (await readMembers(database, operator)).map((member) => [
+      ...[member.id, member.email, member.full_name ?? '', member.created_at],
+    ]);
+    printTable([['ID', 'EMAIL', 'NAME', 'ADDED'], ...rows]);
+  });
+}
+
+/** `runlake members remove <email>` */
+export async function removeMember(email: string): Promise<void> {
+  await asOperator('members', async (access) => {
+    const members = await readMembers(access.database, access.operator);
+    const member = members.find((each) => each.email.toLowerCase() === email.toLowerCase());
+    if (member === undefined) {
+      throw runlakeError('BAD_REQUEST', { reason: `No member '${email}'. See \`runlake members list\`.` });
+    }
+    await endMembership(access, access.operator, member.id);
+    console.log(`${member.email} is removed; the keys of this member are revoked.`);
   });
 }
 
@@ -82,6 +103,16 @@ function formatPermissions({ read_only: readOnly, permissions }: KeyRecord): str
   return readOnly ? `${scope}, read only` : scope;
 }
 
-async function asOperator(act: (database: Database, operator: Caller) => Promise<void>): Promise<void> {
-  await withStores('keys', async ({ stores: { database } }) => act(database, await loadOperator(database)));
+interface Access {
+  readonly database: Database;
+  readonly authenticator: Authenticator;
+  readonly operator: Caller;
+}
+
+async function asOperator(command: string, act: (access: Access) => Promise<void>): Promise<void> {
+  await withStores(command, async ({ stores: { database }, logger, ends }) => {
+    const authenticator = createAuthenticator({ database, logger });
+    ends.add('authenticator', () => authenticator.close());
+    await act({ database, authenticator, operator: await loadOperator(database) });
+  });
 }
