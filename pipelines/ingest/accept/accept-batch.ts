@@ -139,14 +139,9 @@ export async function acceptSingle(
 ): Promise<Acceptance> {
   const run = readJsonRun(request, deps.config);
   const draft = await draftOfSingle(sender, run, deps);
-  try {
-    const acceptance = await acceptDrafts(sender, [draft], [], deps, [], singleRunRefused);
-    if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
-    return acceptance;
-  } catch (error) {
-    if (run.kind === 'post') deps.runLocations.forget(sender.workspaceId, run.runId);
-    throw error;
-  }
+  const acceptance = await acceptDrafts(sender, [draft], [], deps, [], singleRunRefused);
+  if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
+  return acceptance;
 }
 
 async function draftOfSingle(sender: Sender, run: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
@@ -159,9 +154,7 @@ async function draftOfSingle(sender: Sender, run: ReadRun, deps: AcceptDeps): Pr
   const location = await deps.runLocations.find(sender.workspaceId, run.runId, waitMs);
   if (location !== undefined) return draftAtLocation(run, location);
   if (run.kind === 'patch') throw runlakeError('RUN_UNKNOWN', { run: run.runId });
-  const draft = await newDraft(sender, run, deps);
-  const claimed = deps.runLocations.claim(sender.workspaceId, run.runId, draft);
-  return claimed === draft ? draft : draftAtLocation(run, claimed);
+  return newDraft(sender, run, deps);
 }
 
 /** Builds the draft of a known run, which keeps its key, whatever start time the request states. */
@@ -179,7 +172,8 @@ function draftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunL
 /**
  * Builds the draft of a run's first post, without dotted_order. A root starts its own trace; a child gets the trace
  * that the request names, or the trace of its parent. The key time is the start time. If that is absent, the key time
- * is the time in a version 7 id, so that a repeated request has the same key.
+ * is the time in a version 7 id, so that a repeated request has the same key. If a concurrent request for the same run
+ * decides otherwise, the sink gives both the same key time.
  */
 async function newDraft(sender: Sender, { dottedOrder: _none, ...run }: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
   const { parentRunId, startedAtMicros } = run.values;

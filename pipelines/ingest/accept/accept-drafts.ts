@@ -16,6 +16,7 @@ import {
   type TimeLimits,
   timesError,
   toRejection,
+  withRecentTimes,
 } from './draft.ts';
 import type { RunLocations } from './run-locations.ts';
 
@@ -216,7 +217,7 @@ function* timelyDrafts(
   const timely: RunDraft[] = [];
   for (const draft of drafts) {
     const reason = timesError(draft, nowMicros, limits);
-    if (reason === undefined) timely.push(draft);
+    if (reason === undefined) timely.push(withRecentTimes(draft, nowMicros, limits));
     else rejected.push(inconsistent(draft.runId, reason));
     yield;
   }

@@ -90,14 +90,31 @@ const roundingMicros = 1_000;
 /** Latest time that the tables can hold; the range starts in 1970 and ends in 2260. */
 export const latestStorableMicros = 9_180_000_000_000_000;
 
+/**
+ * Returns the draft without times of dotted_order that are older than the age limit: they decide where the run is stored
+ * and in which hour its trace counts. The start time replaces them; for a patch without one, the time of acceptance.
+ * The sink corrects it if the run or its trace is stored under another time.
+ */
+export function withRecentTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
+  const earliest = earliestMicros(nowMicros, limits);
+  const { startTimeMicros: start, traceTimeMicros: trace } = draft;
+  if (start >= earliest && trace >= earliest) return draft;
+  const startTimeMicros = start >= earliest ? start : (draft.values.startedAtMicros ?? nowMicros);
+  return { ...draft, startTimeMicros, traceTimeMicros: trace >= earliest ? trace : startTimeMicros };
+}
+
+function earliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits): number {
+  return Math.max(nowMicros - maxRunAgeDays * 86_400_000_000, earliestKeyTimeMicros);
+}
+
 /** Returns which time of a run is out of range or out of order, or undefined. */
 export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
-  const earliest = nowMicros - limits.maxRunAgeDays * 86_400_000_000;
+  const earliest = earliestMicros(nowMicros, limits);
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
   // start_time decides the age of a run. Times in dotted_order may be older, because some clients write them by hand,
-  // and a patch often has no other time.
-  const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? earliestKeyTimeMicros : earliest;
+  // and a patch often has no other time; see `withRecentTimes`.
+  const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? 0 : earliest;
   for (const [name, micros, from] of [
     // First, so that the error names the range that a corrected run must be in.
     ['start_time', startedAtMicros, earliest],

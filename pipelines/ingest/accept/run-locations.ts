@@ -41,20 +41,6 @@ export class RunLocations {
     this.#recent.set(`${workspaceId}:${runId}`, { traceId, startTimeMicros, traceTimeMicros });
   }
 
-  /**
-   * Decides the key of a new run before it is accepted: `location`, unless a concurrent request for the same run has
-   * decided it already. Call {@link RunLocations.forget} if the run is not accepted then.
-   */
-  claim(workspaceId: string, runId: string, location: RunLocation): RunLocation {
-    const claimed = this.#recent.get(`${workspaceId}:${runId}`);
-    if (claimed === undefined) this.remember(workspaceId, runId, location);
-    return claimed ?? location;
-  }
-
-  forget(workspaceId: string, runId: string): void {
-    this.#recent.delete(`${workspaceId}:${runId}`);
-  }
-
   /** @returns undefined if the run does not appear within `waitMs`. */
   async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
     const deadline = Date.now() + waitMs;

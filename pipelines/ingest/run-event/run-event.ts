@@ -58,7 +58,10 @@ export interface RunEvent {
   readonly runId: string;
   /** {@link nilUuid} if the event names no project: the sink assigns the project of the trace. */
   readonly projectId: string;
-  /** Start time of the run, from the last segment of dotted_order; part of the key. */
+  /**
+   * Start time of the run, from the last segment of dotted_order; part of the key, unless an earlier event of the run
+   * has another time.
+   */
   readonly startTimeMicros: number;
   /**
    * Start time of the trace, from the first segment of dotted_order. It determines the billing hour, unless an earlier
@@ -146,6 +149,8 @@ function jsonBytes({ inputs, outputs, error, events, extra, serialized }: RunVal
 const tenantAt = fieldOffset(runEvents, 'tenant_id');
 const traceAt = fieldOffset(runEvents, 'trace_id');
 const projectAt = fieldOffset(runEvents, 'session_id');
+const idAt = fieldOffset(runEvents, 'id');
+const startTimeAt = fieldOffset(runEvents, 'start_time');
 const traceTimeAt = fieldOffset(runEvents, 'trace_time');
 /**
  * Offset of `received_at`, which follows the fields of fixed width. It is a varint, but takes eight bytes for times
@@ -173,6 +178,38 @@ export function readProjectId(framed: Buffer): string {
 export function readTraceTimeMicros(framed: Buffer): number {
   return timeMicrosAt(framed, traceTimeAt);
 }
+/** Tenant, trace and run as one string, as a key for caches. */
+export function readRunKey(framed: Buffer): string {
+  return framed.toString('latin1', tenantAt + 1, idAt + 37);
+}
+/** Builds the key that {@link readRunKey} reads. */
+export function runKey(tenantId: string, traceId: string, runId: string): string {
+  return `${traceKey(tenantId, traceId)}H${runId}`;
+}
+export function readRunId(framed: Buffer): string {
+  return uuidAt(framed, idAt);
+}
+export function readStartTimeMicros(framed: Buffer): number {
+  return timeMicrosAt(framed, startTimeAt);
+}
+
+/** Whether the event has no values of a post. Never false for a patch that {@link encodeRunEvent} has written. */
+export function isPatch(framed: Buffer): boolean {
+  // The fields before the values are the acceptance time, user, key, dotted_order and deleted_at.
+  let at = receivedAt + fixedWidthBytes.key_time + 2 * fixedWidthBytes.uuid;
+  if (framed[at++] !== 0) {
+    let length = 0;
+    for (let shift = 0; ; shift += 7) {
+      const byte = framed[at++] ?? 0;
+      length += (byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    at += length / 2;
+  }
+  if (framed[at++] !== 0) while ((framed[at++] ?? 0) >= 0x80);
+  for (let field = 0; field < valuesPerEvent; field++) if (framed[at + field] !== 0) return false;
+  return true;
+}
 
 /** Acceptance time of the event, in microseconds since 1970; `undefined` if the time cannot be read in place. */
 export function readReceivedAtMicros(framed: Buffer): number | undefined {
@@ -198,6 +235,13 @@ export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (b
     scratch.copy(framed, projectAt, 0, fixedWidthBytes.uuid);
     scratch.copy(framed, receivedAt, fixedWidthBytes.uuid);
   }
+}
+
+/** A copy of the event with another key time; the original is unchanged. */
+export function withStartTime(framed: Buffer, micros: number): Buffer {
+  const copy = Buffer.from(framed);
+  writeTimeMicros(copy, startTimeAt, micros);
+  return copy;
 }
 
 /** A copy of the event with another project and trace time; the original is unchanged. */

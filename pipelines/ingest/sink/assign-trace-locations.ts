@@ -18,6 +18,8 @@ export interface TraceLocation {
   readonly traceTimeMicros: number;
   /** Version of that event. */
   readonly version: bigint;
+  /** Set if this process has read the location: another process may have stored runs of the trace. */
+  readonly wasRead?: true;
 }
 
 export interface TraceOfTenant {
@@ -69,7 +71,7 @@ export class TraceLocationCache {
     }
     if (unknown.length === 0) return locations;
     for (const { key, locations: found } of await readLocations(clickhouse, unknown)) {
-      const [location] = found as [TraceLocation];
+      const location: TraceLocation = { ...(found[0] as TraceLocation), wasRead: true };
       this.remember(key, location);
       locations.set(key, location);
       if (found.length > 1) contested.add(key);

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { RecentMap } from '../../../infra/cache/recent-map.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { readReceivedAtMicros, withoutAcceptance } from '../run-event/run-event.ts';
 
@@ -39,13 +40,10 @@ export interface CheckedEvents<R> {
  * new event.
  */
 export class RecentEvents {
-  readonly #minEvents: number;
-  // Two generations bound the count without a linked list.
-  #young = new Map<string, Accepted>();
-  #old = new Map<string, Accepted>();
+  readonly #accepted: RecentMap<Accepted>;
 
   constructor(minEvents = minRememberedEvents) {
-    this.#minEvents = minEvents;
+    this.#accepted = new RecentMap(minEvents);
   }
 
   /** @param events of one partition, in the order of the log. */
@@ -60,7 +58,7 @@ export class RecentEvents {
         // 160 bits make collisions of different events practically impossible.
         const digest = withoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'base64'));
         const accepted = { offset, receivedAtMicros, record };
-        if (isRepeat(accepted, found.get(digest) ?? this.#young.get(digest) ?? this.#old.get(digest))) continue;
+        if (isRepeat(accepted, found.get(digest) ?? this.#accepted.get(digest))) continue;
         found.set(digest, accepted);
       }
       fresh.push(event);
@@ -70,18 +68,10 @@ export class RecentEvents {
       repeats: events.length - fresh.length,
       remember: (refused) => {
         for (const [digest, { record, offset, receivedAtMicros }] of found) {
-          if (!refused.has(record)) this.#remember(digest, { offset, receivedAtMicros });
+          if (!refused.has(record)) this.#accepted.set(digest, { offset, receivedAtMicros });
         }
       },
     };
-  }
-
-  #remember(digest: string, accepted: Accepted): void {
-    if (this.#young.size >= this.#minEvents) {
-      this.#old = this.#young;
-      this.#young = new Map();
-    }
-    this.#young.set(digest, accepted);
   }
 }
 

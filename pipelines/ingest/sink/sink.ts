@@ -8,8 +8,9 @@
  *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not
  *      to be stored; write partition and offset into the others if their table stores them (`prepare-records.ts`).
  *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
- *   3. Drop events that repeat stored ones (`recent-events.ts`). Split the others into insert batches and insert them
- *      one after the other (`insert-batch.ts`).
+ *   3. Assign run events the key time of their run (`assign-key-times.ts`) and drop those that repeat stored ones
+ *      (`recent-events.ts`). Split the others into insert batches and insert them one after the other
+ *      (`insert-batch.ts`).
  *   4. Insert the deferred events of the traces that are known now. This comes after steps 2 and 3: if another process
  *      handles an event of the same trace, at least one of the two finds what the other one has stored.
  *   5. Move the events of traces that were stored under several locations (`settle-traces.ts`).
@@ -29,6 +30,7 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { readTenantId, readTraceId, readTraceKey, traceKey } from '../run-event/run-event.ts';
+import { KeyTimes } from './assign-key-times.ts';
 import {
   assignTraceLocations,
   moveTo,
@@ -77,6 +79,7 @@ export class Sink {
   readonly #options: SinkOptions;
   readonly #known: TraceLocationCache;
   readonly #recent = new RecentEvents();
+  readonly #keyTimes = new KeyTimes();
   readonly #schemas: RecordSchemas;
   readonly #inFlight = new Set<string>();
   #recovering: NodeJS.Timeout | undefined;
@@ -178,7 +181,7 @@ export class Sink {
       for (const [key, location] of await this.#known.locate(unknown, clickhouse, contested))
         locations.set(key, location);
     }
-    const inserted = await this.#insertOnce(located, (fresh) => this.#insert(batch, fresh));
+    const inserted = await this.#insertOnce(located, locations, (fresh) => this.#insert(batch, fresh));
     const released = await this.#insertDeferred(batch, [...located, ...deferred], locations);
     await this.#settle(batch, [...inserted, ...released], { locations, newTraces, contested });
     for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
@@ -210,7 +213,7 @@ export class Sink {
       batch.topic,
       released.map(({ record }) => record),
     );
-    return this.#insertOnce(released, async (fresh) => {
+    return this.#insertOnce(released, locations, async (fresh) => {
       const refused = await this.#insert(batch, fresh);
       await releaseEvents(database, claimed);
       return refused;
@@ -255,19 +258,24 @@ export class Sink {
     }
   }
 
-  /** Inserts `events` except those that repeat stored ones, and remembers the inserted ones, which it returns. */
+  /**
+   * Step 3: inserts `events` under the key times of their runs, except those that repeat stored ones. Remembers the
+   * inserted ones and returns them.
+   */
   async #insertOnce(
     events: readonly ValidRecord[],
+    locations: ReadonlyMap<string, TraceLocation>,
     insert: (fresh: readonly ValidRecord[]) => Promise<readonly LogRecord[]>,
   ): Promise<readonly ValidRecord[]> {
-    const { fresh, repeats, remember } = this.#recent.withoutRepeats(events);
+    const timed = await this.#keyTimes.assign(events, locations, this.#options.clickhouse);
+    const { fresh, repeats, remember } = this.#recent.withoutRepeats(timed);
     const refused = new Set(await insert(fresh));
     remember(refused);
     repeatedEvents.inc(repeats);
     return fresh.filter(({ record, original = record }) => !refused.has(original));
   }
 
-  /** Step 3. @returns the refused records, as they were in the log. */
+  /** @returns the refused records, as they were in the log. */
   async #insert(batch: LogBatch, records: readonly ValidRecord[]): Promise<readonly LogRecord[]> {
     const allRefused: LogRecord[] = [];
     const { config, logger } = this.#options;

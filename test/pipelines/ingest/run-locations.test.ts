@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { acceptSingle } from '../../../pipelines/ingest/accept/accept-batch.ts';
 import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
@@ -46,4 +48,40 @@ it('rejects all concurrent lookups if the store fails, and asks again for the ne
   expect(ends.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
   isUnavailable = false;
   expect(await locations.find('workspace', 'a', 0)).toMatchObject({ traceId: 'a' });
+});
+
+it('identical posts without a start time that reach two API processes at once are one run', async () => {
+  const { accept, clickhouse } = api.services;
+  const [workspaceId] = owner.workspaceIds;
+  const sender = { workspaceId, userId: owner.userId, keyId: randomUUID() };
+  const id = randomUUID();
+  const request = {
+    kind: 'post',
+    body: Buffer.from(JSON.stringify({ id, name: 'twice', run_type: 'chain' })),
+  } as const;
+  let letContinue = () => {};
+  const mayContinue = new Promise<void>((resolve) => {
+    letContinue = resolve;
+  });
+  let slow = new RunLocations(async () => []);
+  const hasLooked = new Promise<void>((resolve) => {
+    slow = new RunLocations(async (workspace, runIds) => {
+      const found = await locateRuns(clickhouse, workspace, runIds);
+      resolve();
+      await mayContinue;
+      return found;
+    });
+  });
+  const second = acceptSingle(sender, request, { ...accept, runLocations: slow });
+  await hasLooked;
+  await acceptSingle(sender, request, accept);
+  letContinue();
+  await second;
+  const patch = { kind: 'patch', idOutside: id, body: Buffer.from('{"outputs":{"done":true}}') } as const;
+  await acceptSingle(sender, patch, { ...accept, runLocations: slow });
+  await api.settled();
+
+  const { body } = await api.ask(owner.workspaceKeys[0], 'POST', '/runs/query', { trace: id });
+
+  expect(body.runs).toMatchObject([{ id, outputs: { done: true } }]);
 });

@@ -265,28 +265,62 @@ describe('a post without an id', () => {
   });
 });
 
-test('accepts a dotted_order older than the age limit if start_time is not, and the same in its patch', async () => {
-  const id = randomUUID();
-  const dotted_order = `19790102T030405000000Z${id}`;
-  const run = rootRun({ id, dotted_order });
-  await accepted(wire.multipart(multipart(postParts(run))));
-  const patch = { id, trace_id: id, dotted_order, outputs: { a: 1 }, end_time: new Date().toISOString() };
-  await accepted(wire.json('POST', '/runs/batch', { patch: [patch] }));
-  expect(await read(id)).toMatchObject({
-    dotted_order,
-    outputs: { a: 1 },
-    start_time: (run.start_time as string).slice(0, -1),
+describe('a dotted_order older than the age limit', () => {
+  const oldOrder = (id: string) => `19790102T030405000000Z${id}`;
+  const usageHours = async (traceId: string) => {
+    const rows = await api.services.clickhouse.query<{ hour: string }>({
+      name: 'test',
+      sql: `SELECT DISTINCT hour FROM traces WHERE trace_id = '${traceId}'`,
+    });
+    return rows.map(({ hour }) => Date.parse(hour));
+  };
+  const hourOf = (time: unknown) => Math.floor(Date.parse(time as string) / 3_600_000) * 3_600_000;
+  const placed = async (id: string) => {
+    const { text } = await wire.json('POST', '/runs/query', {
+      trace: id,
+      start_time: new Date(Date.now() - 3_600_000),
+    });
+    return (JSON.parse(text) as { runs: Record<string, unknown>[] }).runs;
+  };
+
+  test('does not decide the usage hour of its trace, nor the time under which runs are found', async () => {
+    const id = randomUUID();
+    const run = rootRun({ id, dotted_order: oldOrder(id) });
+    const child = rootRun({ trace_id: id });
+    child.dotted_order = `${oldOrder(id)}.${child.dotted_order as string}`;
+    await accepted(wire.json('POST', '/runs/batch', { post: [child, run] }));
+    await accepted(wire.json('PATCH', `/runs/${id}`, { trace_id: id, dotted_order: oldOrder(id), outputs: { a: 1 } }));
+    expect(await placed(id)).toHaveLength(2);
+    expect(await placed(id)).toContainEqual(expect.objectContaining({ id, outputs: { a: 1 } }));
+    expect(await usageHours(id)).toEqual([hourOf(child.start_time)]);
   });
-  const noStart = await wire.json('POST', '/runs', { ...run, start_time: undefined, id: undefined });
-  expect([noStart.status, noStart.text]).toEqual([422, expect.stringContaining('RUNLAKE_MAX_RUN_AGE_DAYS')]);
-  const tooOld = await wire.json('POST', '/runs', {
-    ...run,
-    id: undefined,
-    trace_id: undefined,
-    dotted_order: `1978${dotted_order.slice(4)}`,
+
+  test('of a patch counts when it is accepted, if no other event of its trace is stored', async () => {
+    const [id, before] = [randomUUID(), new Date()];
+    const patch = { id, trace_id: id, dotted_order: oldOrder(id), session_name: 'patches', outputs: { a: 1 } };
+    await accepted(wire.multipart(multipart([[`patch.${id}`, JSON.stringify(patch)]])));
+    expect(await placed(id)).toMatchObject([{ id }]);
+    const [hour, ...more] = await usageHours(id);
+    expect(more).toEqual([]);
+    expect(hour).toBeGreaterThanOrEqual(hourOf(before));
   });
-  expect([tooOld.status, tooOld.text]).toEqual([
-    422,
-    expect.stringContaining('the start time 1978-01-02T03:04:05.000000 is outside'),
-  ]);
 });
+
+test.each(['1979', '1970'])(
+  'accepts a dotted_order of %s if start_time is recent, and the same in its patch',
+  async (year) => {
+    const id = randomUUID();
+    const dotted_order = `${year}0102T030405000000Z${id}`;
+    const run = rootRun({ id, dotted_order });
+    await accepted(wire.multipart(multipart(postParts(run))));
+    const patch = { id, trace_id: id, dotted_order, outputs: { a: 1 }, end_time: new Date().toISOString() };
+    await accepted(wire.json('POST', '/runs/batch', { patch: [patch] }));
+    expect(await read(id)).toMatchObject({
+      dotted_order,
+      outputs: { a: 1 },
+      start_time: (run.start_time as string).slice(0, -1),
+    });
+    const noStart = await wire.json('POST', '/runs', { ...run, start_time: undefined, id: undefined });
+    expect([noStart.status, noStart.text]).toEqual([422, expect.stringContaining('RUNLAKE_MAX_RUN_AGE_DAYS')]);
+  },
+);

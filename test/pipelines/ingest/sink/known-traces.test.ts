@@ -32,7 +32,7 @@ test.each([
       const contested = new Set<string>();
       const location = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse, contested)).get(key);
       const version = BigInt(first.receivedAtMicros);
-      expect(location).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros, version });
+      expect(location).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros, version, wasRead: true });
       expect([...contested]).toHaveLength(inserted > 1 ? 1 : 0);
       expect(await locateTrace(stores.clickhouse, tenantId, first.traceId)).toEqual([projectId]);
     };

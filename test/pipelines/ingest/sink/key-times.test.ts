@@ -1,0 +1,84 @@
+/** Events of one run that state different key times are stored as one run. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
+import { json, noonMicros, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
+import { openSink, type SinkUnderTest } from './sink-under-test.ts';
+
+let under: SinkUnderTest;
+beforeEach(async () => {
+  under = await openSink();
+});
+afterEach(() => under.close());
+
+const post = runEvent({ values: { inputs: json('in') } });
+const later = (event: RunEvent, micros: number): RunEvent => ({
+  ...event,
+  startTimeMicros: event.startTimeMicros + micros,
+  receivedAtMicros: event.receivedAtMicros + micros,
+});
+const otherPost: RunEvent = later({ ...post, values: { extra: json({ second: true }) } }, 1_000);
+const patch: RunEvent = later({ ...post, kind: 'patch', values: { outputs: json('out') } }, 5_000_000);
+const patchWithoutProject: RunEvent = { ...patch, projectId: nilUuid };
+const sibling = runEvent({ traceId: post.traceId });
+
+const read = () =>
+  under.rows<Record<'micros' | 'inputs' | 'outputs', unknown>>(
+    `SELECT toUnixTimestamp64Micro(start_time) AS micros, post_inputs AS inputs, patch_outputs AS outputs
+     FROM runs FINAL WHERE id = '${post.runId}'`,
+  );
+const whole = (micros: number) => [{ micros, inputs: '"in"', outputs: '"out"' }];
+
+test.each<[string, RunEvent[][], number]>([
+  ['a patch after its post', [[post], [patch]], post.startTimeMicros],
+  ['both in one batch', [[post, patch]], post.startTimeMicros],
+  ['a patch before its post', [[patch], [post]], patch.startTimeMicros],
+  ['two posts', [[post], [otherPost], [patch]], post.startTimeMicros],
+  ['two posts in one batch', [[otherPost, post, patch]], otherPost.startTimeMicros],
+  ['a deferred patch', [[patchWithoutProject], [post]], post.startTimeMicros],
+])('%s with another time are one run with the first time', async (_what, batches, micros) => {
+  for (const batch of batches) await under.publish(...batch);
+  expect(await read()).toEqual(whole(micros));
+  expect(await locateRun(under.stores.clickhouse, tenantId, post.runId)).toMatchObject({ startTimeMicros: micros });
+});
+
+test.each<[string, RunEvent[], RunEvent[]]>([
+  ['a patch', [post], [patch]],
+  ['a second post', [otherPost, patch], [post]],
+  ['a post after its patch and another run of the trace', [patch], [sibling, post]],
+])('a new process finds the stored time of a run: %s', async (_what, before, after) => {
+  await under.publish(...before);
+  under = await under.restarted();
+  for (const event of after) await under.publish(event);
+  expect(await read()).toEqual(whole(before[0]?.startTimeMicros as number));
+});
+
+test('a run of another trace or workspace keeps its time', async () => {
+  const others = [
+    later({ ...post, traceId: uuidOf('another trace') }, 7),
+    later({ ...post, tenantId: uuidOf('another tenant') }, 8),
+  ];
+  await under.publish(post, ...others);
+  under = await under.restarted();
+  await under.publish(...others.map((event): RunEvent => ({ ...event, kind: 'patch' })));
+  const rows = await under.rows<{ offset: number }>(
+    `SELECT toUnixTimestamp64Micro(start_time) - ${noonMicros} AS offset FROM runs FINAL WHERE id = '${post.runId}' ORDER BY 1`,
+  );
+  expect(rows.map(({ offset }) => offset)).toEqual([0, 7, 8]);
+});
+
+test('does not look up runs that were posted recently, nor new posts', async () => {
+  const queries: string[] = [];
+  const { clickhouse } = under.stores;
+  const query = clickhouse.query.bind(clickhouse);
+  clickhouse.query = (asked) => {
+    queries.push(asked.name);
+    return query(asked);
+  };
+  under = await under.restarted();
+  await under.publish(post, otherPost);
+  await under.publish(patch);
+  expect(queries).not.toContain('find-key-times');
+  await under.publish({ ...patch, runId: uuidOf('unknown'), traceId: uuidOf('unknown') });
+  expect(queries).toContain('find-key-times');
+});
