@@ -156,9 +156,7 @@ const Query = Type.Object({
   session: oneOrMore(Uuid(), maxIds, 'Projects. Default: all projects of the workspace.'),
   reference_example: oneOrMore(Uuid(), 1_000, 'Runs of these examples.'),
   execution_order: optional(Type.Literal(1, { description: '1 is the same as `is_root: true`.' })),
-  start_time: optional(
-    Timestamp({ description: 'Runs that started at or after this time, by the time in their dotted_order.' }),
-  ),
+  start_time: optional(Timestamp({ description: 'Runs that started at or after this time.' })),
   end_time: optional(
     Timestamp({ description: 'Runs that ended at or before this time. Excludes runs without an end.' }),
   ),

@@ -13,6 +13,7 @@
  * The number of queries for a page is therefore bounded, however few runs match and wherever they are.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { type PageCursor, timeWindows } from './page-cursor.ts';
 import { allTimes, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
 import {
@@ -103,7 +104,7 @@ function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWind
 function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
   let { fromMicros, untilMicrosExclusive } = allTimes;
   if (filter.startedFromMicros !== undefined)
-    fromMicros = Math.max(fromMicros, Math.min(filter.startedFromMicros, untilMicrosExclusive));
+    fromMicros = Math.max(fromMicros, Math.min(filter.startedFromMicros - startRoundingMicros, untilMicrosExclusive));
   if (after !== undefined && order === 'desc') untilMicrosExclusive = after.startTimeMicros + 1;
   if (after !== undefined && order === 'asc') fromMicros = Math.max(fromMicros, after.startTimeMicros);
   return { fromMicros, untilMicrosExclusive };

@@ -1,9 +1,14 @@
+import { startRoundingMicros } from '../ingest/run-event/times.ts';
+
 /**
  * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over the value of a post,
  * whichever was received last. Merged columns are read whole, because reading a subcolumn would skip the merging.
  */
 const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
+const statedStart = micros(merged('started_at'));
+/** Start of a run as shown, in microseconds: the stated one, unless it differs from the key time too much. */
+export const startedAtMicros = `if(abs(${statedStart} - ${micros('start_time')}) <= ${startRoundingMicros}, ${statedStart}, ${micros('start_time')})`;
 /** Only model calls have usage. The type is checked on read, because a patch may omit it. */
 const forModelCalls = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
@@ -25,7 +30,7 @@ export const runColumns = {
   dottedOrder: 'dotted_order',
   name: merged('name'),
   runType: merged('run_type'),
-  startedAtMicros: micros(`coalesce(patch_started_at, post_started_at, start_time)`),
+  startedAtMicros,
   endedAtMicros: micros(merged('ended_at')),
   /** Not null if the run failed. */
   failed: `if(isNotNull(${merged('error')}), '1', NULL)`,

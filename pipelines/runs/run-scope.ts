@@ -1,7 +1,7 @@
 import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
-import { allTimes, type RunKey, type TimeWindow } from './run-columns.ts';
+import { allTimes, type RunKey, startedAtMicros, type TimeWindow } from './run-columns.ts';
 
 /** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
 export interface RunScope {
@@ -84,7 +84,7 @@ export interface RunFilter {
   /** Whether the run is the root of its trace. */
   readonly isRoot?: boolean | undefined;
   readonly hasError?: boolean | undefined;
-  /** Key time, inclusive. */
+  /** Start of the run as shown, inclusive. */
   readonly startedFromMicros?: number | undefined;
   /** End of the run, inclusive. A run without an end does not match. */
   readonly endedUntilMicros?: number | undefined;
@@ -113,7 +113,7 @@ export function keyConditions({ traceId }: RunFilter): Conditions {
 
 /** Conditions on values, which require `FINAL`. Excludes deleted runs. */
 export function valueConditions(filter: RunFilter): Conditions {
-  const { isRoot, parentRunId, runType, hasError, endedUntilMicros, referenceExampleIds } = filter;
+  const { isRoot, parentRunId, runType, hasError, startedFromMicros, endedUntilMicros, referenceExampleIds } = filter;
   const sql = ['isNull(deleted_at)'];
   const params: Record<string, QueryParameter> = {};
   if (isRoot !== undefined) {
@@ -131,6 +131,10 @@ export function valueConditions(filter: RunFilter): Conditions {
   }
   if (hasError !== undefined) {
     sql.push(`${hasError ? 'isNotNull' : 'isNull'}(coalesce(patch_error, post_error))`);
+  }
+  if (startedFromMicros !== undefined) {
+    sql.push(`${startedAtMicros} >= {started_from:Int64}`);
+    params.started_from = Math.min(Math.max(startedFromMicros, 0), allTimes.untilMicrosExclusive);
   }
   if (endedUntilMicros !== undefined) {
     sql.push('coalesce(patch_ended_at, post_ended_at) <= fromUnixTimestamp64Micro({ended_until:Int64})');

@@ -16,7 +16,7 @@ import {
   type TimeLimits,
   timesError,
   toRejection,
-  withRecentTimes,
+  withFittingTimes,
 } from './draft.ts';
 import type { RunLocations } from './run-locations.ts';
 
@@ -217,7 +217,7 @@ function* timelyDrafts(
   const timely: RunDraft[] = [];
   for (const draft of drafts) {
     const reason = timesError(draft, nowMicros, limits);
-    if (reason === undefined) timely.push(withRecentTimes(draft, nowMicros, limits));
+    if (reason === undefined) timely.push(withFittingTimes(draft, nowMicros, limits));
     else rejected.push(inconsistent(draft.runId, reason));
     yield;
   }

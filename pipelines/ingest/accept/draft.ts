@@ -2,7 +2,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { earliestKeyTimeMicros } from '../../../infra/event-log/avro.ts';
 import type { RunValues } from '../run-event/run-event.ts';
-import { formatTime } from '../run-event/times.ts';
+import { formatTime, startRoundingMicros } from '../run-event/times.ts';
 
 /** A post or patch that was validated by itself. Its project has not been looked up yet. */
 export interface RunDraft {
@@ -91,15 +91,18 @@ const roundingMicros = 1_000;
 export const latestStorableMicros = 9_180_000_000_000_000;
 
 /**
- * Returns the draft without times of dotted_order that are older than the age limit: they decide where the run is stored
- * and in which hour its trace counts. The start time replaces them; for a patch without one, the time of acceptance.
- * The sink corrects it if the run or its trace is stored under another time.
+ * Returns the draft with the times under which it is stored, if those of dotted_order do not fit. The key time is the
+ * start time if the two differ. A time older than the age limit would decide the hour in which the trace counts: the
+ * start time replaces it, or for a patch without one, the time of acceptance. The sink corrects both times if the run or
+ * its trace is stored under others.
  */
-export function withRecentTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
+export function withFittingTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
   const earliest = earliestMicros(nowMicros, limits);
-  const { startTimeMicros: start, traceTimeMicros: trace } = draft;
-  if (start >= earliest && trace >= earliest) return draft;
-  const startTimeMicros = start >= earliest ? start : (draft.values.startedAtMicros ?? nowMicros);
+  const { startTimeMicros: key, traceTimeMicros: trace } = draft;
+  const { startedAtMicros: stated = key >= earliest ? key : nowMicros } = draft.values;
+  const fits = Math.abs(stated - key) <= startRoundingMicros;
+  if (fits && trace >= earliest) return draft;
+  const startTimeMicros = fits ? key : stated;
   return { ...draft, startTimeMicros, traceTimeMicros: trace >= earliest ? trace : startTimeMicros };
 }
 
@@ -113,7 +116,7 @@ export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimit
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
   // start_time decides the age of a run. Times in dotted_order may be older, because some clients write them by hand,
-  // and a patch often has no other time; see `withRecentTimes`.
+  // and a patch often has no other time; see `withFittingTimes`.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? 0 : earliest;
   for (const [name, micros, from] of [
     // First, so that the error names the range that a corrected run must be in.

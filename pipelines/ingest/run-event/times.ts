@@ -155,3 +155,9 @@ export function formatTime(micros: number): string {
 export function formatTimeWithZone(micros: number): string {
   return `${formatTime(micros)}+00:00`;
 }
+
+/**
+ * The stated start of a run may be off from its key time by this much: clients round `start_time` and the time in
+ * dotted_order differently. If they differ more, runs are found by the key time, and it is shown as their start.
+ */
+export const startRoundingMicros = 1_000_000;

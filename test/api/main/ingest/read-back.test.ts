@@ -265,6 +265,31 @@ describe('a post without an id', () => {
   });
 });
 
+describe('the filter by start_time agrees with the start_time of a run', () => {
+  const shift = (time: unknown, seconds: number) =>
+    new Date(Date.parse(time as string) + seconds * 1_000).toISOString();
+  const found = async (trace: string, start_time: string) => {
+    const { text } = await wire.json('POST', '/runs/query', { trace, start_time });
+    return (JSON.parse(text) as { runs: { start_time: string }[] }).runs.map((run) => run.start_time);
+  };
+  test.each<[string, number, number | undefined, number]>([
+    ['that a patch changes', 0, 3_600, 0],
+    ['that a patch changes by a rounding', 0, -0.4, -0.4],
+    ['that is not the one of dotted_order, and a patch without one', -7_200, undefined, -7_200],
+    ['that is not the one of dotted_order, and a patch with the same', -7_200, -7_200, -7_200],
+  ])('%s', async (_what, posted, patched, shown) => {
+    const run = rootRun();
+    const at = (seconds: number) => shift(run.start_time, seconds);
+    const { id, trace_id, dotted_order } = run;
+    const patch = { id, trace_id, dotted_order, ...(patched !== undefined && { start_time: at(patched) }) };
+    await accepted(wire.json('POST', '/runs', { ...run, start_time: at(posted) }));
+    await accepted(wire.json('POST', '/runs/batch', { patch: [patch] }));
+    expect(Math.abs(Date.parse(`${(await read(id)).start_time as string}Z`) - Date.parse(at(shown)))).toBeLessThan(2);
+    expect(await found(id, at(shown - 0.01))).toHaveLength(1);
+    expect(await found(id, at(shown + 0.01))).toEqual([]);
+  });
+});
+
 describe('a dotted_order older than the age limit', () => {
   const oldOrder = (id: string) => `19790102T030405000000Z${id}`;
   const usageHours = async (traceId: string) => {
