@@ -134,7 +134,7 @@ export const agentRows: readonly CrashRow[] = [
     what: 'Processes crash while they fire crons, and a cron is due while no process runs',
     happens: 'Each time of each cron creates one graph run: none is skipped, none is created twice.',
     proofs: crons(
-      'kill -9 of agent servers while they fire crons and across a minute boundary: each time creates one run per cron',
+      'kill -9 of agent servers while they fire crons, and a time at which none runs: each time creates one run per cron',
     ),
   },
 ];
