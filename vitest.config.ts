@@ -1,6 +1,7 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 import { builtModules, builtSources, isBuilt } from './test/engines/built-sources.ts';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
+import { isFullExtent } from './test/house/extent.ts';
 import { LongestFirst, longest } from './test/house/longest-first.ts';
 
 /**
@@ -24,6 +25,7 @@ const suitesOnTheStack = [
  * another in one process, because loading the program takes longer than most of them.
  */
 const sharing = [
+  'test/api/agent-server/**/!(flood|http-app|library-versions).test.ts',
   'test/api/server/*.test.ts',
   'test/api/main/**/!(metrics|event-loop).test.ts',
   'test/infra/{clickhouse,postgres}/*.test.ts',
@@ -37,11 +39,18 @@ const sharing = [
 ];
 /** Set by `make test-fast`. */
 const isFast = process.env.RUNLAKE_TEST_FAST === 'true';
+/** Agent servers start processes for graph code. */
+const notFast = ['test/api/agent-server/**', ...longest];
 /** Sharing suites that also run on the stack. */
-const sharingOnTheStack = ['test/api/main/**/!(metrics|event-loop).test.ts'];
+const sharingOnTheStack = [
+  'test/api/main/**/!(metrics|event-loop).test.ts',
+  'test/api/agent-server/{interrupts,runs,stateless,streams,unknown-nodes}.test.ts',
+];
 /** Set by `test/house/run-suites.ts`. Otherwise each suite has its own process, and the project `embedded` has all suites. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts'];
+/** `make test` runs stock clients against a Runlake process on the stack only, `make test-all` on embedded engines too. */
+const onlyOnTheStack = canHoldSuites() && !isFullExtent ? ['test/e2e/*.test.ts'] : [];
 
 /** Every suite runs on embedded engines. If the native stack is up (`make stack`), `suitesOnTheStack` run on it too. */
 export default defineConfig({
@@ -58,8 +67,11 @@ export default defineConfig({
     projects: [
       ...(isWholeRun
         ? [
-            embedded('embedded', { include: everySuite, exclude: [...configDefaults.exclude, ...sharing] }),
-            embedded('embedded-sharing', { include: sharing, exclude: isFast ? longest : [], isolate: false }),
+            embedded('embedded', {
+              include: everySuite,
+              exclude: [...configDefaults.exclude, ...sharing, ...onlyOnTheStack],
+            }),
+            embedded('embedded-sharing', { include: sharing, exclude: isFast ? notFast : [], isolate: false }),
           ]
         : [embedded('embedded', { include: everySuite })]),
       ...(canHoldSuites()

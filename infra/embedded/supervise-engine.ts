@@ -44,6 +44,16 @@ export interface SupervisedEngine {
   stop(): Promise<void>;
 }
 
+/** Times that tests of a suspended engine shorten. */
+export interface SupervisionTimes {
+  /** Pause between two liveness probes; default: 5 s. */
+  readonly probeEveryMs?: number;
+  /** Timeout of a liveness probe; default: 5 s for ClickHouse, 10 s for Postgres. */
+  readonly probeTimeoutMs?: number;
+  /** How long an engine may take to stop before it is killed; default: 10 s for ClickHouse, 12 s for Postgres. */
+  readonly stopTimeoutMs?: number;
+}
+
 const minDelayMs = 100;
 const maxDelayMs = 10_000;
 const healthyAfterMs = 60_000;

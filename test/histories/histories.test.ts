@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { isFullExtent } from '../house/extent.ts';
 import { playHistories } from './play-histories.ts';
 
-const traces = isFullExtent ? 1_200 : 300;
+const traces = isFullExtent ? 1_200 : 150;
 
 test.each([{ seed: Math.floor(Math.random() * 2 ** 31) }])(
   `every run and every figure equals the model: seed $seed, ${traces} traces`,

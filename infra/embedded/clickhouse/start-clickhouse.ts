@@ -8,7 +8,13 @@ import { forkProgram, LastLines } from '../child-program.ts';
 import { onOnePort } from '../free-port.ts';
 import { writePrivateFile } from '../private-file.ts';
 import { endLeftover, recordProcess } from '../process-identity.ts';
-import { type EngineExit, type EngineProcess, superviseEngine, waitUntilReady } from '../supervise-engine.ts';
+import {
+  type EngineExit,
+  type EngineProcess,
+  type SupervisionTimes,
+  superviseEngine,
+  waitUntilReady,
+} from '../supervise-engine.ts';
 import { findLibrary, serverConfig, serverFiles, usersConfig } from './server-files.ts';
 
 export interface EmbeddedClickhouse {
@@ -39,13 +45,12 @@ export async function startClickhouse(options: {
   readonly port?: number;
   readonly password?: string;
   readonly logger?: Logger;
-  /** Pause between two liveness probes; default: 5 s. */
-  readonly probeEveryMs?: number;
+  readonly times?: SupervisionTimes;
 }): Promise<EmbeddedClickhouse> {
   const library = findLibrary();
   const folder = join(options.folder, 'clickhouse');
   const files = serverFiles(folder);
-  const { password = randomBytes(24).toString('base64url') } = options;
+  const { password = randomBytes(24).toString('base64url'), times = {} } = options;
   mkdirSync(files.data, { recursive: true, mode: 0o700 });
   const displayName = `runlake-${randomBytes(8).toString('hex')}`;
   writePrivateFile(
@@ -54,8 +59,10 @@ export async function startClickhouse(options: {
   );
   writePrivateFile(files.users, usersConfig(user, password));
 
-  const server = onOnePort(options.port, (port) => launchServer({ library, folder, port, password, displayName }));
-  const engine = await superviseEngine('ClickHouse', server.launch, options.logger, options.probeEveryMs);
+  const server = onOnePort(options.port, (port) =>
+    launchServer({ library, folder, port, password, displayName, times }),
+  );
+  const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times.probeEveryMs);
   return {
     url: `http://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     database,
@@ -77,10 +84,10 @@ interface ServerLaunch {
   readonly password: string;
   /** Identifies this server, in case another program has taken the port and responds to all requests. */
   readonly displayName: string;
+  readonly times: SupervisionTimes;
 }
 
 const readyTimeoutMs = 30_000;
-const stopTimeoutMs = 10_000;
 
 /** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
 const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
@@ -120,7 +127,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
     endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
     readyTimeoutMs,
-    stopTimeoutMs,
+    stopTimeoutMs: launch.times.stopTimeoutMs ?? 10_000,
   });
 }
 
@@ -135,7 +142,7 @@ async function ensureDatabase(launch: ServerLaunch): Promise<string> {
 
 /** Runs a query. `text` is empty on success, otherwise the error of the server or of the connection. Never rejects. */
 async function ask(
-  { port, password, displayName }: ServerLaunch,
+  { port, password, displayName, times }: ServerLaunch,
   query: string,
 ): Promise<{ answered: boolean; text: string }> {
   try {
@@ -144,7 +151,7 @@ async function ask(
       body: query,
       // At shutdown the server waits for open connections.
       headers: { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password, Connection: 'close' },
-      signal: AbortSignal.timeout(5_000),
+      signal: AbortSignal.timeout(times.probeTimeoutMs ?? 5_000),
     });
     const text = (await answer.text()).trim().slice(0, 500);
     const isOurs = answer.headers.get('X-ClickHouse-Server-Display-Name') === displayName;

@@ -6,7 +6,13 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { BoundedLog, forkProgram, LastLines } from '../child-program.ts';
 import { onOnePort } from '../free-port.ts';
 import { isSystemError, keepSecret, readFileIfThere } from '../private-file.ts';
-import { type EngineExit, type EngineProcess, superviseEngine, waitUntilReady } from '../supervise-engine.ts';
+import {
+  type EngineExit,
+  type EngineProcess,
+  type SupervisionTimes,
+  superviseEngine,
+  waitUntilReady,
+} from '../supervise-engine.ts';
 import { findBinaries, type PostgresBinaries } from './binaries.ts';
 import { type ClusterLocation, chooseLocation, ensureCluster, user } from './cluster.ts';
 import { endLeftovers } from './leftovers.ts';
@@ -25,8 +31,7 @@ export interface PostgresOptions {
   /** Default: a free port. */
   readonly port?: number;
   readonly logger?: Logger;
-  /** Pause between two liveness probes; default: 5 s. */
-  readonly probeEveryMs?: number;
+  readonly times?: SupervisionTimes;
   /** Default: the npm package. */
   readonly build?: PostgresBinaries;
   /** Turns `fsync` off, for tests: commits survive a crash of the engine, but not of the machine. Default: false. */
@@ -45,7 +50,7 @@ const logBytes = 5 * 1024 * 1024;
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */
 export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
-  const { folder, logger, isThrowAway = false } = options;
+  const { folder, logger, isThrowAway = false, times = {} } = options;
   const location = chooseLocation(folder, options.build ?? findBinaries(), options.sharedFolders);
   const { dataFolder } = location;
   const password = keepPassword(folder, dataFolder);
@@ -54,12 +59,14 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
 
   const log = new BoundedLog(join(folder, 'postgres.log'), logBytes);
   const onLine = (line: string) => log.write(line);
-  const server = onOnePort(options.port, (port) => launchServer({ location, port, password, isThrowAway, onLine }));
+  const server = onOnePort(options.port, (port) =>
+    launchServer({ location, port, password, isThrowAway, times, onLine }),
+  );
   const launch = async () => {
     await endLeftovers(dataFolder);
     return server.launch();
   };
-  const engine = await superviseEngine('Postgres', launch, logger, options.probeEveryMs);
+  const engine = await superviseEngine('Postgres', launch, logger, times.probeEveryMs);
   return {
     url: `postgres://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     exited: engine.exited,
@@ -82,12 +89,12 @@ interface ServerLaunch {
   readonly port: number;
   readonly password: string;
   readonly isThrowAway: boolean;
+  readonly times: SupervisionTimes;
   readonly onLine: (line: string) => void;
 }
 
 /** Timeout of a start, including crash recovery. */
 const readyTimeoutMs = 120_000;
-const stopTimeoutMs = 12_000;
 /** SQLSTATE invalid_password. */
 const wrongPassword = '28P01';
 
@@ -150,13 +157,14 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     explain: () => output.last(/FATAL|PANIC|ERROR/),
     endGently: () => child.kill('SIGTERM'),
     readyTimeoutMs,
-    stopTimeoutMs,
+    stopTimeoutMs: launch.times.stopTimeoutMs ?? 12_000,
   });
 }
 
 /** Returns true if the server responds with a result or with an error, as it does during recovery. Never rejects. */
 async function isResponding(launch: ServerLaunch): Promise<boolean> {
-  const client = clientOf(launch, { database, connectionTimeoutMillis: 10_000, query_timeout: 10_000 });
+  const timeoutMs = launch.times.probeTimeoutMs ?? 10_000;
+  const client = clientOf(launch, { database, connectionTimeoutMillis: timeoutMs, query_timeout: timeoutMs });
   try {
     await client.connect();
     await client.query('SELECT 1');

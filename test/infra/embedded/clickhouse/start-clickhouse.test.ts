@@ -72,7 +72,8 @@ describe('a server that does not respond is restarted on the same address with i
     ['its process is suspended', (folder: string) => process.kill(serverPid(folder), 'SIGSTOP')],
   ])('%s', async (_, silence) => {
     const folder = temporaryFolder();
-    engine = await startClickhouse({ folder, probeEveryMs: 100 });
+    const times = { probeEveryMs: 100, probeTimeoutMs: 2_000, stopTimeoutMs: 2_000 };
+    engine = await startClickhouse({ folder, times });
     const { url } = engine;
     await askClickhouse(url, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
     await askClickhouse(url, 'INSERT INTO t VALUES (1)');
