@@ -31,6 +31,8 @@ export interface Handling {
    * then `tenant_id`, `trace_id`, `id`, `session_id`, `start_time` and `trace_time`.
    */
   readonly assignsTraceLocation?: true;
+  /** The rows expire with their trace: the sink sets `trace_tier` and `expires_at`. */
+  readonly expires?: true;
   /** The usage hour that an event marks dirty. */
   readonly usageHour?: { readonly tenant: string; readonly time: string };
   /** Flag of events that are stored; the others are only for followers of the topic. */
@@ -39,9 +41,9 @@ export interface Handling {
   readonly stamped?: { readonly partition: string; readonly offset: string };
   /**
    * Partitioning of the table, because an insert may touch a limited number of partitions: `days` per partition,
-   * counted from 1970.
+   * counted from 1970. Without `time`, by the expiry that the sink sets.
    */
-  readonly tablePartition?: { readonly time: string; readonly days: number; readonly shiftDays: number };
+  readonly tablePartition?: { readonly time?: string; readonly days: number; readonly shiftDays: number };
 }
 
 /** A topic of the event log and the table that its events are inserted into. To add a topic, add an entry and a schema. */
@@ -73,7 +75,11 @@ export function defineTopic({ fixed = [], ...entry }: TopicEntry): Topic {
     at += fixedWidthBytes[kind];
     return field;
   });
-  const prefix = entry.assignsTraceLocation ? ['version', 'location_version'] : ['version'];
+  const prefix = [
+    'version',
+    ...(entry.assignsTraceLocation ? ['location_version'] : []),
+    ...(entry.expires ? ['trace_tier', 'expires_at'] : []),
+  ];
   return { ...entry, columns: fields.map((field) => field.name), fixed: placed, prefix };
 }
 
@@ -92,6 +98,7 @@ export const runEvents = defineTopic({
     ['trace_time', 'key_time'],
   ],
   assignsTraceLocation: true,
+  expires: true,
   usageHour: { tenant: 'tenant_id', time: 'trace_time' },
   // Weeks start on Monday, and 1970 started on a Thursday.
   tablePartition: { time: 'start_time', days: 7, shiftDays: 3 },
@@ -101,12 +108,28 @@ export const feedbackEvents = defineTopic({
   name: 'feedback-events',
   table: 'feedback',
   schema: avro('feedback-event.avsc'),
+  fixed: [
+    ['tenant_id', 'uuid'],
+    ['run_id', 'uuid'],
+    ['id', 'uuid'],
+    ['keeps_trace', 'flag'],
+  ],
+  expires: true,
 });
 
 export const attachmentEvents = defineTopic({
   name: 'attachment-events',
   table: 'attachments',
   schema: avro('attachment-event.avsc'),
+  fixed: [
+    ['tenant_id', 'uuid'],
+    ['run_id', 'uuid'],
+    ['trace_id', 'uuid'],
+    ['session_id', 'uuid'],
+    ['trace_time', 'time'],
+  ],
+  expires: true,
+  tablePartition: { days: 7, shiftDays: 3 },
 });
 
 export const streamEvents = defineTopic({

@@ -64,6 +64,11 @@ program
   .description('check all parts and print remedies for problems')
   .action(async () => (await import('./doctor.ts')).diagnose());
 
+program
+  .command('disk')
+  .description('print the disk use of traces by workspace and tier; works while an instance runs')
+  .action(async () => (await import('./disk.ts')).printDiskUse());
+
 const keys = program.command('keys').description('API keys; works while an instance runs');
 keys
   .command('list')

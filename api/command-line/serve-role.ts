@@ -72,7 +72,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     logger,
   });
   ends.add('jobs', () => jobs.close());
-  await storing?.startWorkers({ logger, stores, log, jobs });
+  await storing?.startWorkers({ config, logger, stores, log, jobs });
   const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
   const { databaseUrl } = addresses;
   await exporting?.startExports({ config, logger, databaseUrl, stores, log, jobs, secretKey }, ends);

@@ -2,11 +2,13 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { publishStoredDeadLetter } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { expireDeferredEvents } from '../../pipelines/ingest/expire-deferred-events.ts';
 import { deleteProjectRuns, requeueDeletions } from '../../pipelines/projects/delete-projects.ts';
+import { changeTraces } from '../../pipelines/retention/change-traces.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { StoringParts } from './start-storing.ts';
 
 const tidyEveryMs = 10 * 60_000;
+const changeTracesEveryMs = 30_000;
 /**
  * How long an event waits for its trace before it goes to the dead-letter queue. The time exceeds an outage of the
  * sender.
@@ -15,11 +17,12 @@ const deferredEventHours = 24;
 
 /** Runs background jobs in this process until `jobs` closes. @throws JOBS_UNAVAILABLE */
 export async function startWorkers({
+  config,
   logger,
   log,
   jobs,
   stores: { database, clickhouse },
-}: Omit<StoringParts, 'config'> & { readonly jobs: Jobs }): Promise<void> {
+}: StoringParts & { readonly jobs: Jobs }): Promise<void> {
   jobs.work('expire-deferred-events', async (_payload, { signal }) => {
     await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
   });
@@ -32,12 +35,14 @@ export async function startWorkers({
   jobs.work('delete-workspace-data', ({ workspace_id: workspaceId }, { signal }) =>
     deleteWorkspaceData({ clickhouse, database, jobs, logger }, { workspaceId, signal }),
   );
+  jobs.work('change-traces', (_payload, { signal }) => changeTraces({ database, clickhouse, config }, signal));
   jobs.work('requeue-deletions', async () => {
     const deps = { database, ...enqueueDeletions(jobs) };
     await requeueDeletions(deps);
     await requeueWorkspaceDeletions(deps);
   });
   await jobs.every('expire-deferred-events', tidyEveryMs, {});
+  await jobs.every('change-traces', changeTracesEveryMs, {});
   // A schedule runs its first job immediately.
   await jobs.every('requeue-deletions', tidyEveryMs, {});
 }

@@ -46,6 +46,7 @@ import {
 } from './organizations.ts';
 import { getRun, queryRuns } from './runs.ts';
 import { createSession, deleteSession, deleteSessions, getSession, listSessions, updateSession } from './sessions.ts';
+import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
 import { createWorkspace, deleteWorkspace, getWorkspace, listWorkspaces, updateWorkspace } from './workspaces.ts';
 
 /** All operations of the main API. Add a new operation here and to the table of `test/api/tenancy.test.ts`. */
@@ -96,6 +97,9 @@ export const operations: readonly Operation[] = [
   // runs
   getRun,
   queryRuns,
+  deleteRuns,
+  deleteTraces,
+  keepTraces,
   getAttachment,
   // feedback
   createFeedback,

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { avroContainer, containerSchema } from '../../infra/event-log/avro.ts';
+import { neverSeconds } from '../../pipelines/retention/lifetimes.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { LoadRun } from './bodies.ts';
 import { encodeParsed, parsed } from './records.ts';
@@ -30,7 +31,7 @@ const version = BigInt(Date.now()) << 22n;
 export function buildContainer(records: readonly Buffer[]): Buffer {
   return avroContainer(
     schema,
-    records.map((value) => ({ value, prefix: [version, version] })),
+    records.map((value) => ({ value, prefix: [version, version, 2n, BigInt(neverSeconds)] })),
   );
 }
 

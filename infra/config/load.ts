@@ -91,6 +91,9 @@ function firstError(setting: Setting, value: unknown): string | undefined {
   return check.Errors(value)[0]?.message ?? 'is not valid';
 }
 
+/** `TTL` of the tables in ClickHouse keeps rows for this time after they expire. */
+const maxExportMsWithRetention = 7 * 86_400_000;
+
 /** Returns the errors that involve more than one setting, or that a schema cannot express. */
 function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   const found: string[] = [];
@@ -115,6 +118,13 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   }
   if (Number(values.maxBodyBytes) > Number(values.maxCollectingBytes)) {
     found.push('RUNLAKE_MAX_BODY_BYTES must not be larger than half of RUNLAKE_MEMORY_BYTES');
+  }
+  const { retentionShortlivedDays: shortDays, retentionLonglivedDays: longDays } = values;
+  if ((shortDays ?? longDays) !== undefined && Number(values.exportTimeoutMs) > maxExportMsWithRetention) {
+    found.push('RUNLAKE_EXPORT_TIMEOUT_MS must be at most 7 days if traces expire, because their rows stay for 7 days');
+  }
+  if (longDays !== undefined && Number(shortDays ?? 0) > Number(longDays)) {
+    found.push('RUNLAKE_RETENTION_SHORTLIVED_DAYS must not be larger than RUNLAKE_RETENTION_LONGLIVED_DAYS');
   }
   return found;
 }

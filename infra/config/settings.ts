@@ -8,7 +8,7 @@ export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake, at most 60. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 62. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -179,6 +179,18 @@ export const settings = {
     count(1, 36_500),
     1_096,
     'Maximum age of an accepted start time, in days.',
+  ),
+
+  // Retention
+  retentionShortlivedDays: optional(
+    'RUNLAKE_RETENTION_SHORTLIVED_DAYS',
+    count(1, 36_500),
+    'Days that traces of the tier `shortlived` are kept, from the start of the trace. Applies to traces that are stored from then on. Unset: as long as the others.',
+  ),
+  retentionLonglivedDays: optional(
+    'RUNLAKE_RETENTION_LONGLIVED_DAYS',
+    count(1, 36_500),
+    'Days that all other traces are kept: those of the tier `longlived`, of projects without a tier, and traces with feedback. Unset: for ever.',
   ),
 
   // Bulk export

@@ -56,7 +56,7 @@ export const chunkColumns: Readonly<Record<ExportField, ChunkColumn>> = {
   },
   is_root: { sql: `(id = trace_id OR isNull(${parentOf}))`, kind: 'boolean' },
   dotted_order: { sql: of('dottedOrder'), kind: 'text', derived: 'ancestry' },
-  trace_tier: { sql: undefined, kind: 'text' },
+  trace_tier: text('traceTier'),
   inputs: text('inputs', "'{}'"),
   outputs: text('outputs'),
   error: { sql: of('error'), kind: 'json-text' },

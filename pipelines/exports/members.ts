@@ -1,6 +1,7 @@
 /**
  * SQL conditions for the members of an export. A run is a member if its key is in the window of the export, it is not
- * deleted, and its first event was received no later than `members_until`.
+ * deleted, it had not expired at `members_until`, and its first event was received no later than `members_until`. Rows
+ * of expired runs stay for another week, so a run that expires while its export runs is still exported.
  *
  * The time of the first event is compared on merged rows only. Merging keeps the minimum, so a run that is patched
  * later stays a member. The setting `optimize_move_to_prewhere_if_final = 0` of every query prevents ClickHouse from
@@ -14,6 +15,10 @@ import type { ExportScope } from './record.ts';
 
 /** Order of the rows in an export. Within one project it is the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';
+
+/** Not deleted, and not expired when the export was created. */
+export const isExportable =
+  'isNull(deleted_at) AND expires_at > toDateTime(fromUnixTimestamp64Micro({members_until:Int64}))';
 
 export const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 
@@ -76,7 +81,7 @@ interface MemberCount {
 const countTimeoutMs = 900_000;
 
 /**
- * Counts the runs in the window of a scope, without deleted runs.
+ * Counts the runs in the window of a scope, without deleted and expired runs.
  *
  * @throws errors of ClickHouse, or the reason of `signal`.
  */
@@ -89,7 +94,7 @@ export async function countMembers(
   const [row] = await clickhouse.query<MemberCount>({
     name: 'count-members',
     sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late
-          FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,
+          FROM runs FINAL PREWHERE ${sql} WHERE ${isExportable}`,
     params,
     timeoutMs: countTimeoutMs,
     ...(signal && { signal }),

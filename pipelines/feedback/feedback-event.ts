@@ -26,6 +26,8 @@ export interface FeedbackEvent extends FeedbackValues {
   /** The nil UUID for feedback on a project. */
   readonly runId: string;
   readonly id: string;
+  /** Whether the trace of the run becomes longlived. */
+  readonly keepsTrace: boolean;
   readonly receivedAtMicros: number;
   readonly traceId?: string | undefined;
   readonly projectId?: string | undefined;
@@ -55,6 +57,7 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
   writer.ascii(event.tenantId);
   writer.ascii(event.runId);
   writer.ascii(event.id);
+  writer.byte(event.keepsTrace ? 1 : 0);
   writer.long(event.receivedAtMicros);
   writer.optionalString(event.traceId);
   writer.optionalString(event.projectId);

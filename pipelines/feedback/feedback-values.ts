@@ -29,6 +29,7 @@ const feedbackKeys = [
   'error',
   'created_at',
   'modified_at',
+  'extend_trace_retention',
   ...notSupported,
 ] as const;
 export type FeedbackKey = (typeof feedbackKeys)[number];

@@ -2,6 +2,7 @@ import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhou
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { isLive } from '../retention/lifetimes.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { type ShowDeps, showFeedback } from './show-feedback.ts';
@@ -12,6 +13,7 @@ const columns = {
   tenantId: 'tenant_id',
   runId: 'run_id',
   id: 'id',
+  keepsTrace: 'keeps_trace',
   receivedAtMicros: micros('received_at'),
   traceId: 'trace_id',
   projectId: 'session_id',
@@ -59,8 +61,8 @@ async function findFeedback(
   const answer = await clickhouse.queryText({
     name: 'find-feedback',
     sql: `SELECT ${select} FROM feedback FINAL
-          WHERE tenant_id = {tenant:UUID} AND isNull(deleted_at) AND (run_id, id) IN (
-            SELECT run_id, id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND isNull(deleted_at) AND (${sql})
+          WHERE tenant_id = {tenant:UUID} AND ${isLive} AND (run_id, id) IN (
+            SELECT run_id, id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${isLive} AND (${sql})
             ${order} LIMIT {limit:UInt64} OFFSET {offset:UInt64})
           ${order}`,
     params: { ...params, tenant: tenantId, limit: limitRows, offset: offsetRows },
@@ -77,7 +79,8 @@ export async function findLastEvent(
 ): Promise<FeedbackEvent | undefined> {
   const answer = await clickhouse.queryText({
     name: 'find-last-feedback-event',
-    sql: `SELECT ${select} FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND id = {id:UUID}
+    sql: `SELECT ${select} FROM feedback FINAL
+          WHERE tenant_id = {tenant:UUID} AND id = {id:UUID} AND expires_at > now()
           ORDER BY received_at DESC LIMIT 1`,
     params: { tenant: tenantId, id },
     format: 'RowBinary',
@@ -98,6 +101,7 @@ function decodeEvents(answer: Buffer): FeedbackEvent[] {
       tenantId: text('tenantId') ?? '',
       runId: text('runId') ?? '',
       id: text('id') ?? '',
+      keepsTrace: text('keepsTrace') === 'true',
       receivedAtMicros: number('receivedAtMicros') ?? 0,
       traceId: text('traceId'),
       projectId: text('projectId'),

@@ -73,6 +73,7 @@ export function readFeedback(
     tenantId: sender.workspaceId,
     runId: runId ?? nilUuid,
     id,
+    keepsTrace: readKeepsTrace(reader),
     receivedAtMicros: nowMicros,
     traceId,
     projectId,
@@ -106,6 +107,11 @@ function readTime(reader: Reader, key: 'start_time' | 'created_at' | 'modified_a
     throw reader.misfit(key, 'is outside the years 1970 to 2260');
   }
   return micros;
+}
+
+/** Feedback keeps its trace unless the sender says otherwise. */
+function readKeepsTrace(reader: Reader): boolean {
+  return reader.json('extend_trace_retention', 'true', 'false')?.[0] !== 0x66;
 }
 
 function readError(reader: Reader): boolean | undefined {

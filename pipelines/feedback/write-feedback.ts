@@ -118,6 +118,7 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
     projectId,
     userId,
     createdAtMicros,
+    keepsTrace: false,
     key: '',
     sourceType: '',
     receivedAtMicros,

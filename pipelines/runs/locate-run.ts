@@ -46,6 +46,25 @@ export async function locateRuns(
   }));
 }
 
+/** Traces of runs of any workspaces, by workspace and run (`tenantId runId`); runs that are not stored are left out. */
+export async function locateRunsOfTenants(
+  clickhouse: ClickHouse,
+  runs: readonly { readonly tenantId: string; readonly runId: string }[],
+): Promise<ReadonlyMap<string, string>> {
+  if (runs.length === 0) return new Map();
+  const rows = await clickhouse.query<{ tenant_id: string; id: string; trace_id: string }>({
+    name: 'locate-runs-of-tenants',
+    sql: `SELECT tenant_id, id, min(pick).3 AS trace_id FROM run_locator
+          WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
+    external: {
+      name: 'keys',
+      structure: 'tenant_id UUID, id UUID',
+      rows: runs.map(({ tenantId, runId }) => [tenantId, runId]),
+    },
+  });
+  return new Map(rows.map((row) => [`${row.tenant_id} ${row.id}`, row.trace_id]));
+}
+
 /** Finds one run; undefined if it is not stored (yet). */
 export async function locateRun(
   clickhouse: ClickHouse,

@@ -1,4 +1,5 @@
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
+import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
 
 /**
  * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over the value of a post,
@@ -28,6 +29,9 @@ export const runColumns = {
   traceTimeMicros: micros('trace_time'),
   receivedAtMicros: micros('first_received_at'),
   dottedOrder: 'dotted_order',
+  traceTier: `if(trace_tier = ${traceTiers.shortlived}, 'shortlived', 'longlived')`,
+  /** Lifetime of the trace in seconds; null if it never expires. */
+  lifetimeSeconds: `if(expires_at >= toDateTime(${neverSeconds}), NULL, toUnixTimestamp(expires_at) - toUnixTimestamp(trace_time))`,
   name: merged('name'),
   runType: merged('run_type'),
   startedAtMicros,

@@ -1,6 +1,7 @@
 import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
+import { isLive } from '../retention/lifetimes.ts';
 import { allTimes, type RunKey, startedAtMicros, type TimeWindow } from './run-columns.ts';
 
 /** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
@@ -111,10 +112,10 @@ export function keyConditions({ traceId }: RunFilter): Conditions {
   return { sql, params };
 }
 
-/** Conditions on values, which require `FINAL`. Excludes deleted runs. */
+/** Conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
 export function valueConditions(filter: RunFilter): Conditions {
   const { isRoot, parentRunId, runType, hasError, startedFromMicros, endedUntilMicros, referenceExampleIds } = filter;
-  const sql = ['isNull(deleted_at)'];
+  const sql: string[] = [isLive];
   const params: Record<string, QueryParameter> = {};
   if (isRoot !== undefined) {
     // The id of an OpenTelemetry root span differs from its trace id.

@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import { isLive } from '../retention/lifetimes.ts';
 import { type RunColumn, type RunKey, runColumns } from './run-columns.ts';
 import { type RelatedData, type RunFieldName, runFields } from './run-fields.ts';
 import { keysCondition } from './run-scope.ts';
@@ -17,7 +18,7 @@ const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const sati
 
 /**
  * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs deleted
- * since step 1 are left out.
+ * or expired since step 1 are left out.
  *
  * @throws errors of ClickHouse.
  */
@@ -34,7 +35,7 @@ export async function readRunRows(
     ...binding,
     name: 'read-runs',
     sql: `SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
-          FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,
+          FROM runs FINAL PREWHERE ${sql} WHERE ${isLive}`,
     format: 'RowBinary',
   });
   const indexes = new Map(columns.map((column, index) => [column, index]));

@@ -36,7 +36,7 @@ const timeoutMs = 3_600_000;
 const secondPurgeDelay = `interval '1 hour'`;
 
 const content = ['attachments', 'feedback', 'runs'];
-const locators = ['run_locator', 'trace_locations', 'trace_spans'];
+const locators = ['run_locator', 'trace_locations', 'trace_spans', 'trace_marks'];
 
 const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
 const deleteStateRowsSql = (table: string) =>
@@ -87,6 +87,7 @@ export async function deleteWorkspaceData(
   await waitForProcesses(deps, deploymentIds, signal);
   for (const deletion of agentDeletions) await execute(deletion, [deploymentIds]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
+  await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);
   // Keys of all topics begin with the id of the workspace or of the deployment.
   await execute(`DELETE FROM dead_letters WHERE encode(substring(key FOR 36), 'escape') = ANY ($1::uuid[]::text[])`, [
     [workspaceId, ...deploymentIds],

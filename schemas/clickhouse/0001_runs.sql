@@ -5,6 +5,9 @@ CREATE TABLE run_events (
   version UInt64,
   -- The version again if the event itself names its project and trace time; otherwise 2^63 - 1.
   location_version UInt64,
+  -- Tier of the trace (1 shortlived, 2 longlived) and the time when it expires; 2100 means never.
+  trace_tier UInt8 DEFAULT 2,
+  expires_at DateTime('UTC') DEFAULT toDateTime(4102444800, 'UTC'),
   tenant_id UUID,
   trace_id UUID,
   id UUID,
@@ -77,6 +80,10 @@ CREATE TABLE runs (
   ranked_trace_time SimpleAggregateFunction(max, Tuple(UInt64, DateTime64(6, 'UTC'))),
   location_version SimpleAggregateFunction(min, UInt64),
   first_received_at SimpleAggregateFunction(min, DateTime64(6, 'UTC')),
+  -- All rows of a trace have the same values, so that they expire together. Keeping a trace copies its rows with higher
+  -- values. Reads leave out expired rows; they stay for a week, so that exports that have begun can finish.
+  trace_tier SimpleAggregateFunction(max, UInt8),
+  expires_at SimpleAggregateFunction(max, DateTime('UTC')),
   -- Time, user and key of the event that was accepted first.
   sender SimpleAggregateFunction(min, Tuple(DateTime64(6, 'UTC'), UUID, UUID)),
   versioned_dotted_order SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
@@ -176,13 +183,15 @@ CREATE TABLE runs (
 )
 ENGINE = AggregatingMergeTree
 PARTITION BY toMonday(start_time)
-ORDER BY (tenant_id, session_id, start_time, trace_id, id);
+ORDER BY (tenant_id, session_id, start_time, trace_id, id)
+TTL expires_at + INTERVAL 7 DAY DELETE
+SETTINGS merge_with_ttl_timeout = 86400;
 
 -- A null has version 0, so that it never replaces a value.
 CREATE MATERIALIZED VIEW runs_of_events TO runs AS
 SELECT
   tenant_id, session_id, start_time, trace_id, id, (toUInt64(0), trace_time) AS ranked_trace_time, location_version,
-  first_received_at, (first_received_at, user_id, key_id) AS sender,
+  first_received_at, trace_tier, expires_at, (first_received_at, user_id, key_id) AS sender,
   (if(isNull(dotted_order), 0, version), dotted_order) AS versioned_dotted_order,
   deleted_at,
   (if(isNull(post_name), 0, version), post_name) AS versioned_post_name,
@@ -252,14 +261,18 @@ GROUP BY tenant_id, hour, trace_id;
 CREATE TABLE run_locator (
   tenant_id UUID,
   id UUID,
-  pick SimpleAggregateFunction(min, Tuple(accepted_at DateTime64(6, 'UTC'), start_time DateTime64(6, 'UTC'), trace_id UUID, trace_time DateTime64(6, 'UTC'), session_id UUID))
+  pick SimpleAggregateFunction(min, Tuple(accepted_at DateTime64(6, 'UTC'), start_time DateTime64(6, 'UTC'), trace_id UUID, trace_time DateTime64(6, 'UTC'), session_id UUID)),
+  trace_tier SimpleAggregateFunction(max, UInt8),
+  expires_at SimpleAggregateFunction(max, DateTime('UTC'))
 )
 ENGINE = AggregatingMergeTree
 ORDER BY (tenant_id, id)
-SETTINGS index_granularity = 256;
+TTL expires_at + INTERVAL 7 DAY DELETE
+SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
 CREATE MATERIALIZED VIEW run_locator_of_events TO run_locator AS
-SELECT tenant_id, id, min((first_received_at, start_time, trace_id, trace_time, session_id)) AS pick
+SELECT tenant_id, id, min((first_received_at, start_time, trace_id, trace_time, session_id)) AS pick,
+  max(run_events.trace_tier) AS trace_tier, max(run_events.expires_at) AS expires_at
 FROM run_events
 GROUP BY tenant_id, id;
 
@@ -270,14 +283,18 @@ CREATE TABLE trace_locations (
   trace_id UUID,
   session_id UUID,
   trace_time DateTime64(6, 'UTC'),
-  version SimpleAggregateFunction(min, UInt64)
+  version SimpleAggregateFunction(min, UInt64),
+  trace_tier SimpleAggregateFunction(max, UInt8),
+  expires_at SimpleAggregateFunction(max, DateTime('UTC'))
 )
 ENGINE = AggregatingMergeTree
 ORDER BY (tenant_id, trace_id, session_id, trace_time)
-SETTINGS index_granularity = 256;
+TTL expires_at + INTERVAL 7 DAY DELETE
+SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
 CREATE MATERIALIZED VIEW trace_locations_of_events TO trace_locations AS
-SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version
+SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version,
+  max(run_events.trace_tier) AS trace_tier, max(run_events.expires_at) AS expires_at
 FROM run_events
 GROUP BY tenant_id, trace_id, session_id, trace_time;
 
@@ -287,13 +304,30 @@ CREATE TABLE trace_spans (
   tenant_id UUID,
   trace_id UUID,
   first_start SimpleAggregateFunction(min, DateTime64(6, 'UTC')),
-  last_start SimpleAggregateFunction(max, DateTime64(6, 'UTC'))
+  last_start SimpleAggregateFunction(max, DateTime64(6, 'UTC')),
+  trace_tier SimpleAggregateFunction(max, UInt8),
+  expires_at SimpleAggregateFunction(max, DateTime('UTC'))
 )
 ENGINE = AggregatingMergeTree
 ORDER BY (tenant_id, trace_id)
-SETTINGS index_granularity = 256;
+TTL expires_at + INTERVAL 7 DAY DELETE
+SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
 CREATE MATERIALIZED VIEW trace_spans_of_events TO trace_spans AS
-SELECT tenant_id, trace_id, min(start_time) AS first_start, max(start_time) AS last_start
+SELECT tenant_id, trace_id, min(start_time) AS first_start, max(start_time) AS last_start,
+  max(run_events.trace_tier) AS trace_tier, max(run_events.expires_at) AS expires_at
 FROM run_events
 GROUP BY tenant_id, trace_id;
+
+-- Traces that were kept or deleted after they were stored. The sink looks up late events here.
+CREATE TABLE trace_marks (
+  tenant_id UUID,
+  trace_id UUID,
+  trace_tier SimpleAggregateFunction(max, UInt8),
+  expires_at SimpleAggregateFunction(max, DateTime('UTC')),
+  deleted_at SimpleAggregateFunction(max, Nullable(DateTime64(6, 'UTC')))
+)
+ENGINE = AggregatingMergeTree
+ORDER BY (tenant_id, trace_id)
+TTL expires_at + INTERVAL 7 DAY DELETE
+SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;

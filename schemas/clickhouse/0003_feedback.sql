@@ -1,9 +1,13 @@
 -- One complete row per feedback event; of an id, the event with the highest version wins (`LogRecord.version`). JSON columns hold the text as received.
 CREATE TABLE feedback (
   version UInt64,
+  -- As in `runs`.
+  trace_tier UInt8 DEFAULT 2,
+  expires_at DateTime('UTC') DEFAULT toDateTime(4102444800, 'UTC'),
   tenant_id UUID,
   run_id UUID,
   id UUID,
+  keeps_trace Bool,
   received_at DateTime64(6, 'UTC'),
   trace_id Nullable(UUID),
   session_id Nullable(UUID),
@@ -27,18 +31,29 @@ CREATE TABLE feedback (
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (tenant_id, run_id, id)
-SETTINGS index_granularity = 1024;
+TTL expires_at + INTERVAL 7 DAY DELETE
+SETTINGS index_granularity = 1024, merge_with_ttl_timeout = 86400;
 
--- One complete row per attachment event; of a run and name, the event with the highest version wins.
+-- One complete row per attachment event; of a run and name, the event with the highest version wins. Partitions are
+-- weeks of expiry, so that an expired week is dropped whole.
 CREATE TABLE attachments (
   version UInt64,
+  -- As in `runs`.
+  trace_tier UInt8 DEFAULT 2,
+  expires_at DateTime('UTC') DEFAULT toDateTime(4102444800, 'UTC'),
   tenant_id UUID,
   run_id UUID,
+  -- Trace, project and time of the trace if the run was sent in the same request; otherwise nil, and the time of receipt.
+  trace_id UUID,
+  session_id UUID,
+  trace_time DateTime64(6, 'UTC'),
   name String,
   received_at DateTime64(6, 'UTC'),
   mime_type String,
   content String CODEC(ZSTD(1))
 )
 ENGINE = ReplacingMergeTree(version)
+PARTITION BY toMonday(expires_at)
 ORDER BY (tenant_id, run_id, name)
-SETTINGS index_granularity = 64;
+TTL expires_at + INTERVAL 7 DAY DELETE
+SETTINGS index_granularity = 64, ttl_only_drop_parts = 1;

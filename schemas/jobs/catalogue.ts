@@ -69,6 +69,15 @@ export const jobCatalogue = {
     growing: true,
     concurrency: 1,
   },
+  /** Keeps and deletes traces as requested. */
+  'change-traces': {
+    payload: Type.Object({}, closed),
+    timeoutMs: 4 * 3_600_000,
+    attempts: 3,
+    retryDelayMs: 10_000,
+    growing: true,
+    concurrency: 1,
+  },
   /** Starts a bulk export when it is due, and advances it. */
   'coordinate-export': {
     payload: Type.Object({ export_id: uuid }, closed),

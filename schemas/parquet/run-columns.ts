@@ -159,9 +159,8 @@ export const runParquetColumns = [
     group: 'Basic metadata',
     type: varchar,
     unit: 'text',
-    nullWhen: 'always; the column is not used yet',
-    example: 'NULL',
-    text: 'Retention tier of the trace.',
+    example: 'longlived',
+    text: 'Retention tier of the trace: shortlived or longlived.',
   },
   {
     name: 'inputs',

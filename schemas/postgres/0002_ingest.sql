@@ -34,6 +34,24 @@ CREATE TABLE contested_traces (
   PRIMARY KEY (tenant_id, trace_id)
 );
 
+-- Traces to keep or to delete. A job handles each row twice, an hour apart, because some events of the trace may still
+-- have been on their way the first time, and then deletes the row.
+CREATE TABLE trace_changes (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind text NOT NULL CHECK (kind IN ('keep', 'delete')),
+  tenant_id uuid NOT NULL,
+  -- A run of the trace to keep, which got feedback; otherwise null.
+  run_id uuid,
+  -- Project of the traces that were requested, and their ids or the metadata of one of their runs.
+  session_id uuid,
+  trace_ids uuid[],
+  metadata text,
+  requested_at timestamptz NOT NULL DEFAULT now(),
+  due_at timestamptz NOT NULL DEFAULT now(),
+  is_second boolean NOT NULL DEFAULT false
+);
+CREATE INDEX trace_changes_by_due ON trace_changes (due_at);
+
 -- The dead-letter queue of the in-process log: original bytes and headers, and the reason.
 CREATE TABLE dead_letters (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -62,26 +62,19 @@ const multipart = (victim: Victim) => {
   ].join('\r\n');
 };
 
+const tracesOf = ({ projectId, runId }: Victim) => ({ session_id: projectId, trace_ids: [runId] });
+
 /** A span that names the victim's project. */
-const otlp = (projectId: string) => ({
-  resourceSpans: [
-    {
-      scopeSpans: [
-        {
-          spans: [
-            {
-              traceId: randomBytes(16).toString('hex'),
-              spanId: randomBytes(8).toString('hex'),
-              name: 'stolen',
-              startTimeUnixNano: String(Date.now() * 1e6),
-              attributes: [{ key: 'langsmith.trace.session_id', value: { stringValue: projectId } }],
-            },
-          ],
-        },
-      ],
-    },
-  ],
-});
+function otlp(projectId: string) {
+  const span = {
+    traceId: randomBytes(16).toString('hex'),
+    spanId: randomBytes(8).toString('hex'),
+    name: 'stolen',
+    startTimeUnixNano: String(Date.now() * 1e6),
+    attributes: [{ key: 'langsmith.trace.session_id', value: { stringValue: projectId } }],
+  };
+  return { resourceSpans: [{ scopeSpans: [{ spans: [span] }] }] };
+}
 
 /** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
@@ -166,6 +159,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: { session: [projectId], trace: runId },
     answers: [200, 404],
   }),
+  deleteRuns: (victim) => ({ url: '/runs/delete', payload: tracesOf(victim), answers: closed }),
+  deleteTraces: (victim) => ({ url: '/runs/delete/traces', payload: tracesOf(victim), answers: closed }),
+  keepTraces: (victim) => ({ url: '/runs/keep', payload: tracesOf(victim), answers: closed }),
   // Creates feedback in the stranger's own workspace; the following attempts then refer to that feedback.
   createFeedback: ({ runId, feedbackId }) => ({
     url: '/feedback',

@@ -2,7 +2,8 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
-import { runEvents, type Topic } from '../../../schemas/topics.ts';
+import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
+import { writeTraceOfAttachment } from '../../attachments/encode-attachment.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid } from '../run-event/run-event.ts';
@@ -166,6 +167,7 @@ export async function acceptDrafts(
     deps.count(0, rejected);
     throw refusal(rejected);
   }
+  nameTracesOfAttachments(accompanying, resolved);
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
   for (const { topic, message } of accompanying) {
     const ofTopic = topics.get(topic);
@@ -206,6 +208,20 @@ function rejectCompanionsOfRejectedRuns(
     if (error !== undefined) rejected.push({ run: part, error });
     return error === undefined;
   });
+}
+
+function nameTracesOfAttachments(companions: readonly Companion[], resolved: readonly ProjectDraft[]): void {
+  const attachments = companions.filter(({ topic }) => topic === attachmentEvents);
+  if (attachments.length === 0) return;
+  const drafts = new Map<string, ProjectDraft>();
+  for (const each of resolved) {
+    const known = drafts.get(each.draft.runId);
+    if (known === undefined || known.projectId === nilUuid) drafts.set(each.draft.runId, each);
+  }
+  for (const { runId, message } of attachments) {
+    const found = drafts.get(runId);
+    if (found !== undefined) writeTraceOfAttachment(message.value, { ...found.draft, projectId: found.projectId });
+  }
 }
 
 function* timelyDrafts(

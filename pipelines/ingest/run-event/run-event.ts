@@ -1,5 +1,5 @@
 import {
-  type AvroWriter,
+  AvroWriter,
   fieldOffset,
   isEightByteLong,
   timeMicrosAt,
@@ -242,6 +242,34 @@ export function withStartTime(framed: Buffer, micros: number): Buffer {
   const copy = Buffer.from(framed);
   writeTimeMicros(copy, startTimeAt, micros);
   return copy;
+}
+
+/**
+ * An event that deletes the run of `framed`: it has the same keys, sender and acceptance time, and no values.
+ *
+ * @param wirePrefix of the current schema.
+ */
+export function deletionOf(framed: Buffer, wirePrefix: Buffer): Buffer {
+  const acceptedMicros = readReceivedAtMicros(framed);
+  const receivedAtMicros = acceptedMicros ?? readTraceTimeMicros(framed);
+  const senderAt = receivedAt + 8;
+  const writer = new AvroWriter(512);
+  writer.raw(wirePrefix);
+  encodeRunEvent(writer, {
+    kind: 'post',
+    tenantId: readTenantId(framed),
+    traceId: readTraceId(framed),
+    runId: readRunId(framed),
+    projectId: readProjectId(framed),
+    startTimeMicros: timeMicrosAt(framed, startTimeAt),
+    traceTimeMicros: readTraceTimeMicros(framed),
+    receivedAtMicros,
+    userId: acceptedMicros === undefined ? nilUuid : uuidAt(framed, senderAt),
+    keyId: acceptedMicros === undefined ? nilUuid : uuidAt(framed, senderAt + fixedWidthBytes.uuid),
+    deletedAtMicros: receivedAtMicros,
+    values: {},
+  });
+  return writer.since(0);
 }
 
 /** A copy of the event with another project and trace time; the original is unchanged. */

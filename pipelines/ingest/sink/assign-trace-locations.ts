@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
+import { type Lifetime, longerLifetime, tierOfNumber } from '../../retention/lifetimes.ts';
 import {
   nilUuid,
   readProjectId,
@@ -20,6 +21,7 @@ export interface TraceLocation {
   readonly version: bigint;
   /** Set if this process has read the location: another process may have stored runs of the trace. */
   readonly wasRead?: true;
+  readonly lifetime: Lifetime;
 }
 
 export interface TraceOfTenant {
@@ -128,10 +130,12 @@ export async function readLocations(
     session_id: string;
     micros: number;
     lowest: string;
+    tier: number;
+    expires: number;
   }>({
     name: 'locate-traces',
     sql: `SELECT tenant_id, trace_id, session_id, toUnixTimestamp64Micro(trace_time) AS micros,
-            toString(min(version)) AS lowest
+            toString(min(version)) AS lowest, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires
           FROM trace_locations
           WHERE (tenant_id, trace_id) IN keys
           GROUP BY tenant_id, trace_id, session_id, trace_time
@@ -143,9 +147,10 @@ export async function readLocations(
     },
   });
   const found = new Map<string, { key: string; trace: TraceOfTenant; locations: TraceLocation[] }>();
-  for (const { tenant_id: tenantId, trace_id: traceId, session_id: projectId, micros, lowest } of rows) {
+  for (const { tenant_id: tenantId, trace_id: traceId, session_id: projectId, micros, lowest, ...life } of rows) {
     const key = traceKey(tenantId, traceId);
-    const location = { projectId, traceTimeMicros: micros, version: BigInt(lowest) };
+    const lifetime = { tier: tierOfNumber(life.tier), expiresAtSeconds: life.expires };
+    const location = { projectId, traceTimeMicros: micros, version: BigInt(lowest), lifetime };
     const known = found.get(key);
     if (known === undefined) found.set(key, { key, trace: { tenantId, traceId }, locations: [location] });
     else known.locations.push(location);
@@ -155,7 +160,7 @@ export async function readLocations(
 
 interface LocatedEvents<R> {
   /** Events with the project and time of their trace, in log order. */
-  readonly located: (R & { readonly statesLocation: boolean })[];
+  readonly located: (R & { readonly statesLocation: boolean; readonly lifetime: Lifetime })[];
   /** Events whose trace location is not known yet. */
   readonly deferred: R[];
   /** Keys of the traces whose location this batch decides. */
@@ -163,6 +168,9 @@ interface LocatedEvents<R> {
   /** Number of events whose project or trace time was overwritten. */
   readonly moved: number;
 }
+
+/** Lifetime of a trace whose location an event states. */
+export type StatedLifetime = (projectId: string, traceTimeMicros: number) => Lifetime;
 
 interface HasRecord {
   readonly record: LogRecord;
@@ -174,11 +182,13 @@ interface HasRecord {
  *
  * @param locations known locations by trace key; the function sets those that this batch decides.
  * @param contested gets the keys of traces that were stored under another location before.
+ * @param statedLifetime lifetime of a trace by the location that an event states.
  */
 export function assignTraceLocations<R extends HasRecord>(
   events: readonly R[],
   locations: Map<string, TraceLocation>,
   contested: Set<string>,
+  statedLifetime: StatedLifetime,
 ): LocatedEvents<R> {
   const newTraces = new Set<string>();
   for (const { record } of events) {
@@ -187,12 +197,16 @@ export function assignTraceLocations<R extends HasRecord>(
     if (projectId === nilUuid) continue;
     const known = locations.get(key);
     if (known !== undefined && known.version <= record.version) continue;
-    const stated = { projectId, traceTimeMicros: readTraceTimeMicros(record.value), version: record.version };
+    const traceTimeMicros = readTraceTimeMicros(record.value);
+    const own = statedLifetime(projectId, traceTimeMicros);
+    // A lifetime is never shortened: rows that are stored already have it.
+    const lifetime = known === undefined ? own : longerLifetime(known.lifetime, own);
+    const stated = { projectId, traceTimeMicros, version: record.version, lifetime };
     locations.set(key, stated);
     if (known === undefined) newTraces.add(key);
     else if (!newTraces.has(key) && !isSameLocation(known, stated)) contested.add(key);
   }
-  const located: (R & { readonly statesLocation: boolean })[] = [];
+  const located: LocatedEvents<R>['located'] = [];
   const deferred: R[] = [];
   let moved = 0;
   for (const event of events) {
@@ -204,8 +218,11 @@ export function assignTraceLocations<R extends HasRecord>(
     const record = moveTo(event.record, location);
     const statesLocation = record === event.record;
     if (!statesLocation) moved++;
+    const { lifetime } = location;
     located.push(
-      statesLocation ? { ...event, statesLocation } : { ...event, record, original: event.record, statesLocation },
+      statesLocation
+        ? { ...event, statesLocation, lifetime }
+        : { ...event, record, original: event.record, statesLocation, lifetime },
     );
   }
   return { located, deferred, newTraces: [...newTraces], moved };

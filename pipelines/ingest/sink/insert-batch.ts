@@ -19,6 +19,7 @@ import { avroContainer, fieldOffset, timeMicrosAt, uuidAt } from '../../../infra
 import type { DirtyHour, EventLog, InFlightInserts, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
+import { neverSeconds, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
 import { hourSeconds } from '../run-event/times.ts';
 import type { RecordSchema } from './prepare-records.ts';
@@ -125,9 +126,14 @@ async function insertOrBisect(
 const notStated = (1n << 63n) - 1n;
 
 /** Values of the columns {@link Topic.prefix}. */
-function prefixOf(topic: Topic, { record, statesLocation }: ValidRecord): readonly bigint[] {
-  if (!topic.assignsTraceLocation) return [record.version];
-  return [record.version, statesLocation ? record.version : notStated];
+function prefixOf(topic: Topic, { record, statesLocation, lifetime }: ValidRecord): readonly bigint[] {
+  const prefix = [record.version];
+  if (topic.assignsTraceLocation) prefix.push(statesLocation ? record.version : notStated);
+  if (topic.expires) {
+    const { tier, expiresAtSeconds } = lifetime ?? { tier: 'longlived', expiresAtSeconds: neverSeconds };
+    prefix.push(BigInt(traceTiers[tier]), BigInt(expiresAtSeconds));
+  }
+  return prefix;
 }
 
 /** @returns the error if ClickHouse refuses the data of the records. */
@@ -181,11 +187,12 @@ async function sendToDeadLetters(
 const views: Readonly<Record<string, string>> = {
   traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((sender.1, id, session_id, sender.2, sender.3)) AS pick
     FROM found GROUP BY tenant_id, hour, trace_id`,
-  run_locator: `SELECT tenant_id, id, min((sender.1, start_time, trace_id, trace_time, session_id)) AS pick
+  run_locator: `SELECT tenant_id, id, min((sender.1, start_time, trace_id, trace_time, session_id)) AS pick, max(trace_tier), max(expires_at)
     FROM found GROUP BY tenant_id, id`,
-  trace_locations: `SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version
+  trace_locations: `SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version, max(trace_tier), max(expires_at)
     FROM found GROUP BY tenant_id, trace_id, session_id, trace_time`,
-  trace_spans: 'SELECT tenant_id, trace_id, min(start_time), max(start_time) FROM found GROUP BY tenant_id, trace_id',
+  trace_spans: `SELECT tenant_id, trace_id, min(start_time), max(start_time), max(trace_tier), max(expires_at)
+    FROM found GROUP BY tenant_id, trace_id`,
 };
 
 /**
@@ -203,7 +210,8 @@ async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]):
     await clickhouse.command({
       name: 'repair-views',
       sql: `INSERT INTO ${table} WITH found AS (
-          SELECT tenant_id, id, start_time, trace_id, trace_time, sender, session_id, location_version FROM runs
+          SELECT tenant_id, id, start_time, trace_id, trace_time, sender, session_id, location_version, trace_tier,
+            expires_at FROM runs
           WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
             AND (tenant_id, toStartOfHour(trace_time)) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
         ) ${select}`,

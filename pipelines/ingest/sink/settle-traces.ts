@@ -193,7 +193,7 @@ async function moveTrace(
   );
   await run(
     'insert-moved-locators',
-    `INSERT INTO run_locator SELECT tenant_id, id, min((sender.1, start_time, trace_id, ${traceTime}, session_id)) AS pick
-       ${moved} GROUP BY tenant_id, id`,
+    `INSERT INTO run_locator SELECT tenant_id, id, min((sender.1, start_time, trace_id, ${traceTime}, session_id)) AS pick,
+       max(trace_tier), max(expires_at) ${moved} GROUP BY tenant_id, id`,
   );
 }

@@ -7,7 +7,9 @@
  *
  *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not
  *      to be stored; write partition and offset into the others if their table stores them (`prepare-records.ts`).
- *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
+ *   2. Assign run events the project, time and lifetime of their trace. Defer events of unknown traces in Postgres. Of
+ *      deleted traces, store only that their runs are deleted. The rows of other topics get the lifetime of their run
+ *      (`expire-with-runs.ts`).
  *   3. Assign run events the key time of their run (`assign-key-times.ts`) and drop those that repeat stored ones
  *      (`recent-events.ts`). Split the others into insert batches and insert them one after the other
  *      (`insert-batch.ts`).
@@ -23,13 +25,22 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { readSchemaId } from '../../../infra/event-log/avro.ts';
+import { readSchemaId, wirePrefix } from '../../../infra/event-log/avro.ts';
 import { type EventLog, type LogBatch, type LogRecord, storingGroup } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
-import type { Topic } from '../../../schemas/topics.ts';
-import { readTenantId, readTraceId, readTraceKey, traceKey } from '../run-event/run-event.ts';
+import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
+import { lifetimeOf, longerLifetime, ProjectTiers, type RetentionConfig } from '../../retention/lifetimes.ts';
+import { type TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
+import {
+  deletionOf,
+  readProjectId,
+  readTenantId,
+  readTraceId,
+  readTraceKey,
+  traceKey,
+} from '../run-event/run-event.ts';
 import { KeyTimes } from './assign-key-times.ts';
 import {
   assignTraceLocations,
@@ -40,6 +51,7 @@ import {
   traceOfKey,
 } from './assign-trace-locations.ts';
 import { claimDeferredEvents, countDeferred, deferEvents, hasDeferred, releaseEvents } from './deferred-events.ts';
+import { expireWithRuns, keepTracesWithFeedback } from './expire-with-runs.ts';
 import { insertBatch, recoverInserts } from './insert-batch.ts';
 import {
   acceptedTimes,
@@ -69,7 +81,7 @@ export interface SinkOptions {
   readonly log: EventLog;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
-  readonly config: Pick<Config, 'insertBatchRows' | 'insertBatchBytes' | 'maxRunAgeDays'>;
+  readonly config: Pick<Config, 'insertBatchRows' | 'insertBatchBytes' | 'maxRunAgeDays'> & RetentionConfig;
   readonly logger: Logger;
   /** Called after hours were marked dirty. */
   readonly onHoursMarked: () => void;
@@ -80,6 +92,8 @@ export class Sink {
   readonly #known: TraceLocationCache;
   readonly #recent = new RecentEvents();
   readonly #keyTimes = new KeyTimes();
+  readonly #tiers: ProjectTiers;
+  readonly #marks: TraceMarks;
   readonly #schemas: RecordSchemas;
   readonly #inFlight = new Set<string>();
   #recovering: NodeJS.Timeout | undefined;
@@ -92,6 +106,8 @@ export class Sink {
     this.#options = options;
     this.#known = new TraceLocationCache(cachedTraceLocations);
     this.#schemas = new RecordSchemas(options.log);
+    this.#tiers = new ProjectTiers(options.database);
+    this.#marks = new TraceMarks(options.clickhouse);
   }
 
   /** Completes the unfinished inserts of an earlier process, then consumes `topics`. */
@@ -128,7 +144,7 @@ export class Sink {
       const { good: found, poison } = await this.#inspect(batch);
       const good = prepareRecords(batch.topic, found);
       if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good);
-      else await this.#insert(batch, good);
+      else await this.#storeOtherEvents(batch, good);
       await this.#sendToDeadLetters(batch, poison);
       this.#mismatch = undefined;
     } catch (error) {
@@ -165,13 +181,30 @@ export class Sink {
     }
   }
 
+  /** Steps 2 and 3 for events of other topics. */
+  async #storeOtherEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
+    const { clickhouse, config, database } = this.#options;
+    const deps = { clickhouse, config, tiers: this.#tiers, marks: this.#marks };
+    await this.#insert(batch, batch.topic.expires ? await expireWithRuns(batch.topic, good, deps) : good);
+    if (batch.topic === feedbackEvents) await keepTracesWithFeedback(database, config, good);
+  }
+
   /** Steps 2 to 6 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
-    const { database, clickhouse, onHoursMarked } = this.#options;
+    const { database, clickhouse, config, onHoursMarked } = this.#options;
     const keys = new Set(good.map(({ record }) => readTraceKey(record.value)));
     const contested = new Set<string>();
-    const locations = await this.#known.locate(keys, clickhouse, contested);
-    const { located, deferred, newTraces, moved } = assignTraceLocations(good, locations, contested);
+    const [locations, tiers, marks] = await Promise.all([
+      this.#known.locate(keys, clickhouse, contested),
+      this.#tiers.of(good.map(({ record }) => readProjectId(record.value))),
+      this.#marks.of([...keys].map(traceOfKey)),
+    ]);
+    const { located, deferred, newTraces, moved } = assignTraceLocations(
+      good,
+      locations,
+      contested,
+      (project, micros) => lifetimeOf(config, tiers.get(project) ?? 'longlived', micros),
+    );
     movedEvents.inc(moved);
     deferredEvents.inc(deferred.length);
     if (deferred.length > 0) {
@@ -181,9 +214,15 @@ export class Sink {
       for (const [key, location] of await this.#known.locate(unknown, clickhouse, contested))
         locations.set(key, location);
     }
-    const inserted = await this.#insertOnce(located, locations, (fresh) => this.#insert(batch, fresh));
-    const released = await this.#insertDeferred(batch, [...located, ...deferred], locations);
-    await this.#settle(batch, [...inserted, ...released], { locations, newTraces, contested });
+    const inserted = await this.#insertOnce(located, locations, async (fresh) =>
+      this.#insert(batch, await this.#applyMarks(batch.topic, fresh, marks)),
+    );
+    const released = await this.#insertDeferred(batch, [...located, ...deferred], locations, marks);
+    await this.#settle(batch, await this.#applyMarks(batch.topic, [...inserted, ...released], marks), {
+      locations,
+      newTraces,
+      contested,
+    });
     for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
     onHoursMarked();
   }
@@ -193,6 +232,7 @@ export class Sink {
     batch: LogBatch,
     events: readonly ValidRecord[],
     locations: ReadonlyMap<string, TraceLocation>,
+    marks: readonly TraceMark[],
   ): Promise<readonly ValidRecord[]> {
     const { database } = this.#options;
     const topic = batch.topic.name;
@@ -204,20 +244,49 @@ export class Sink {
     }
     const claimed = await claimDeferredEvents(database, topic, [...traces.values()]);
     if (claimed.length === 0) return [];
-    const released = claimed.map(({ record }) => ({
-      record: moveTo(record, locations.get(readTraceKey(record.value)) as TraceLocation),
-      original: record,
-      schemaId: readSchemaId(record.value) as number,
-    }));
+    const released = claimed.map(({ record }) => {
+      const location = locations.get(readTraceKey(record.value)) as TraceLocation;
+      return {
+        record: moveTo(record, location),
+        original: record,
+        schemaId: readSchemaId(record.value) as number,
+        lifetime: location.lifetime,
+      };
+    });
     await this.#schemas.of(
       batch.topic,
       released.map(({ record }) => record),
     );
     return this.#insertOnce(released, locations, async (fresh) => {
-      const refused = await this.#insert(batch, fresh);
+      const refused = await this.#insert(batch, await this.#applyMarks(batch.topic, fresh, marks));
       await releaseEvents(database, claimed);
       return refused;
     });
+  }
+
+  /** Gives events of kept traces their longer lifetime. Replaces events of deleted traces by deletions of their runs. */
+  async #applyMarks(
+    topic: Topic,
+    events: readonly ValidRecord[],
+    marks: readonly TraceMark[],
+  ): Promise<readonly ValidRecord[]> {
+    if (marks.length === 0) return events;
+    const byKey = new Map(marks.map((mark) => [traceKey(mark.tenantId, mark.traceId), mark]));
+    const schemaId = this.#options.log.schemaId(topic);
+    const marked = events.map((event): ValidRecord => {
+      const { record, original = record, lifetime } = event;
+      const mark = byKey.get(readTraceKey(record.value));
+      if (mark === undefined) return event;
+      if (!mark.isDeleted)
+        return { ...event, lifetime: lifetime ? longerLifetime(lifetime, mark.lifetime) : mark.lifetime };
+      const value = deletionOf(record.value, wirePrefix(schemaId));
+      return { ...event, record: { ...record, value }, original, schemaId };
+    });
+    await this.#schemas.of(
+      topic,
+      marked.map(({ record }) => record),
+    );
+    return marked;
   }
 
   /**

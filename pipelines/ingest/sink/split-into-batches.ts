@@ -1,6 +1,7 @@
 import { fieldOffset, timeMicrosAt } from '../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
+import type { Lifetime } from '../../retention/lifetimes.ts';
 
 /** A record that passed the inspection. */
 export interface ValidRecord {
@@ -10,6 +11,8 @@ export interface ValidRecord {
   readonly original?: LogRecord;
   /** Whether the event itself names the project and trace time that it is stored under. */
   readonly statesLocation?: boolean;
+  /** Set for topics with `expires`. */
+  readonly lifetime?: Lifetime;
 }
 
 export interface InsertLimits {
@@ -37,7 +40,7 @@ export function splitIntoInsertBatches(
   const tablePartitions = new Set<number>();
   const tablePartitionOf = tablePartitionReader(topic);
   for (const good of records) {
-    const tablePartition = tablePartitionOf(good.record.value);
+    const tablePartition = tablePartitionOf(good);
     const full =
       batch.length >= limits.rows ||
       bytes + good.record.value.length > limits.bytes ||
@@ -57,9 +60,11 @@ export function splitIntoInsertBatches(
   return batches;
 }
 
-function tablePartitionReader(topic: Topic): (value: Buffer) => number {
+function tablePartitionReader(topic: Topic): (valid: ValidRecord) => number {
   if (topic.tablePartition === undefined) return () => 0;
   const { time, days, shiftDays } = topic.tablePartition;
+  const partitionOf = (micros: number) => Math.floor((micros + shiftDays * dayMicros) / (days * dayMicros));
+  if (time === undefined) return ({ lifetime }) => partitionOf((lifetime?.expiresAtSeconds ?? 0) * 1_000_000);
   const at = fieldOffset(topic, time);
-  return (value) => Math.floor((timeMicrosAt(value, at) + shiftDays * dayMicros) / (days * dayMicros));
+  return ({ record }) => partitionOf(timeMicrosAt(record.value, at));
 }

@@ -5,6 +5,7 @@ import { AvroWriter, avroContainer, containerSchema, wirePrefix } from '../../..
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { neverExpires } from '../../pipelines/runs/run-events.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
 let clickhouse: ClickHouse;
@@ -63,7 +64,7 @@ const insert = (records: readonly Buffer[], options: { schema?: string; columns?
   const { schema = runEvents.schema, columns = runEvents.columns } = options;
   const body = avroContainer(
     containerSchema(schema, runEvents.prefix),
-    records.map((value) => ({ value, prefix: [2n ** 62n + 1n, 1n] })),
+    records.map((value) => ({ value, prefix: [2n ** 62n + 1n, 1n, ...neverExpires] })),
   );
   const { table } = runEvents;
   const id = randomUUID();

@@ -8,6 +8,7 @@ const id = '00000000-0000-4000-8000-000000000001';
 const released: readonly [keyof typeof jobCatalogue, unknown][] = [
   ['expire-deferred-events', {}],
   ['requeue-deletions', {}],
+  ['change-traces', {}],
   ['replay-dead-letter', { dead_letter_id: 'run-events/0/1' }],
   ['delete-project-runs', { workspace_id: id, project_id: id }],
   ['delete-workspace-data', { workspace_id: id }],

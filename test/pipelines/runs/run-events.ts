@@ -8,6 +8,7 @@ import {
   type RunEvent,
   type RunValues,
 } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { neverSeconds, traceTiers } from '../../../pipelines/retention/lifetimes.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 
 /** A UUID derived from the given words. */
@@ -50,6 +51,9 @@ export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {})
 
 let version = 0n;
 
+/** Tier and expiry of rows in a prefix of {@link runEvents}. */
+export const neverExpires = [BigInt(traceTiers.longlived), BigInt(neverSeconds)];
+
 /**
  * Stores events as one insert batch, as the sink does. Later events, also of later calls, have higher versions.
  * Trace locations have the time of acceptance as version.
@@ -61,7 +65,7 @@ export async function insertEvents(clickhouse: ClickHouse, events: readonly RunE
     writer.raw(wirePrefix(1));
     encodeRunEvent(writer, event);
     version += 1n;
-    return { value: Buffer.from(writer.since(0)), prefix: [version, BigInt(event.receivedAtMicros)] };
+    return { value: Buffer.from(writer.since(0)), prefix: [version, BigInt(event.receivedAtMicros), ...neverExpires] };
   });
   await clickhouse.insertBody({
     name: 'test',

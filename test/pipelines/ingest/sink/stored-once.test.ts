@@ -43,6 +43,7 @@ const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> =
             tenantId,
             runId: randomUUID(),
             id: randomUUID(),
+            keepsTrace: true,
             receivedAtMicros: noonMicros,
             projectId,
             key: `key ${index}`,

@@ -1,0 +1,125 @@
+/** Lifetimes of attachments and feedback: they expire with the trace of their run. */
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { fieldOffset, flagAt, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { attachmentEvents, feedbackEvents, type Topic } from '../../../schemas/topics.ts';
+import {
+  type Lifetime,
+  lifetimeOf,
+  type ProjectTiers,
+  type RetentionConfig,
+  tierOfNumber,
+} from '../../retention/lifetimes.ts';
+import type { TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
+import { nilUuid } from '../run-event/run-event.ts';
+import type { ValidRecord } from './split-into-batches.ts';
+
+interface ExpiryDeps {
+  readonly clickhouse: ClickHouse;
+  readonly config: RetentionConfig;
+  readonly tiers: ProjectTiers;
+  readonly marks: TraceMarks;
+}
+
+/** Whether any trace can expire. */
+function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: RetentionConfig): boolean {
+  return retentionShortlivedDays !== undefined || retentionLonglivedDays !== undefined;
+}
+
+const attachment = {
+  traceAt: fieldOffset(attachmentEvents, 'trace_id'),
+  projectAt: fieldOffset(attachmentEvents, 'session_id'),
+  traceTimeAt: fieldOffset(attachmentEvents, 'trace_time'),
+};
+
+/**
+ * Sets the lifetime of attachments and feedback to that of their run: as it is stored, else as the event states it. If
+ * neither is known, it is longlived from now. Leaves out attachments of deleted traces.
+ *
+ * @throws errors of the stores.
+ */
+export async function expireWithRuns(
+  topic: Topic,
+  events: readonly ValidRecord[],
+  deps: ExpiryDeps,
+): Promise<readonly ValidRecord[]> {
+  const kept = topic === attachmentEvents ? await withoutDeleted(events, deps.marks) : events;
+  if (!canExpire(deps.config)) return kept;
+  const projectOf = ({ record }: ValidRecord) =>
+    topic === attachmentEvents ? uuidAt(record.value, attachment.projectAt) : nilUuid;
+  const stated = kept.map(projectOf).filter((id) => id !== nilUuid);
+  const [stored, tiers] = await Promise.all([readLifetimes(deps.clickhouse, topic, kept), deps.tiers.of(stated)]);
+  return kept.map((event) => {
+    const { value } = event.record;
+    const tier = tiers.get(projectOf(event));
+    const fallback =
+      tier === undefined
+        ? lifetimeOf(deps.config, 'longlived', Date.now() * 1_000)
+        : lifetimeOf(deps.config, tier, timeMicrosAt(value, attachment.traceTimeAt));
+    return { ...event, lifetime: stored.get(runKey(topic, value)) ?? fallback };
+  });
+}
+
+async function withoutDeleted(events: readonly ValidRecord[], marks: TraceMarks): Promise<readonly ValidRecord[]> {
+  const traceOf = ({ record }: ValidRecord) => ({
+    tenantId: uuidAt(record.value, fieldOffset(attachmentEvents, 'tenant_id')),
+    traceId: uuidAt(record.value, attachment.traceAt),
+  });
+  const key = ({ tenantId, traceId }: Pick<TraceMark, 'tenantId' | 'traceId'>) => `${tenantId} ${traceId}`;
+  const found = await marks.of(events.map(traceOf));
+  const deleted = new Set(found.filter(({ isDeleted }) => isDeleted).map(key));
+  return deleted.size === 0 ? events : events.filter((event) => !deleted.has(key(traceOf(event))));
+}
+
+/** Tenant and run, as one key. */
+function runKey(topic: Topic, value: Buffer): string {
+  return `${uuidAt(value, fieldOffset(topic, 'tenant_id'))} ${uuidAt(value, fieldOffset(topic, 'run_id'))}`;
+}
+
+async function readLifetimes(
+  clickhouse: ClickHouse,
+  topic: Topic,
+  events: readonly ValidRecord[],
+): Promise<Map<string, Lifetime>> {
+  const keys = new Set(events.map(({ record }) => runKey(topic, record.value)));
+  if (keys.size === 0) return new Map();
+  const rows = await clickhouse.query<{ tenant_id: string; id: string; tier: number; expires: number }>({
+    name: 'read-run-lifetimes',
+    sql: `SELECT tenant_id, id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires
+          FROM run_locator WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
+    external: { name: 'keys', structure: 'tenant_id UUID, id UUID', rows: [...keys].map((key) => key.split(' ')) },
+  });
+  return new Map(
+    rows.map(({ tenant_id, id, tier, expires }) => [
+      `${tenant_id} ${id}`,
+      { tier: tierOfNumber(tier), expiresAtSeconds: expires },
+    ]),
+  );
+}
+
+const keepsTraceAt = fieldOffset(feedbackEvents, 'keeps_trace');
+
+/**
+ * Requests that the traces of runs with feedback become longlived. Call this function after the insert and before the
+ * offset is committed. A repeated request costs only the work.
+ */
+export async function keepTracesWithFeedback(
+  database: Pick<Database, 'query'>,
+  config: RetentionConfig,
+  events: readonly ValidRecord[],
+): Promise<void> {
+  if (config.retentionShortlivedDays === undefined) return;
+  const runs = new Set(
+    events
+      .filter(({ record }) => flagAt(record.value, keepsTraceAt))
+      .map(({ record }) => runKey(feedbackEvents, record.value))
+      .filter((key) => !key.endsWith(nilUuid)),
+  );
+  if (runs.size === 0) return;
+  const pairs = [...runs].map((key) => key.split(' '));
+  await database.query(
+    `INSERT INTO trace_changes (kind, tenant_id, run_id)
+     SELECT 'keep', tenant_id, run_id FROM unnest($1::uuid[], $2::uuid[]) AS runs (tenant_id, run_id)`,
+    [pairs.map(([tenantId]) => tenantId), pairs.map(([, runId]) => runId)],
+  );
+}

@@ -1,0 +1,96 @@
+/**
+ * Keeps and deletes traces, as `trace_changes` in Postgres requests.
+ *
+ * Invariant: a request is handled twice, an hour apart, before it disappears. Events of its traces that were on their
+ * way to ClickHouse the first time are handled the second time, and the sink handles every later event by the mark of
+ * its trace.
+ *
+ *   1. Claim due requests: their next time becomes an hour from now, so that other processes leave them alone.
+ *   2. Write the marks of the traces (`trace_marks`), so that sinks that read them later store later events correctly.
+ *   3. Keep (`keep-traces.ts`) or delete (`delete-traces.ts`) the rows. Both may be repeated.
+ *   4. After the first time, note it; the request stays due in an hour. After the second time, delete the request.
+ *
+ * After a crash in steps 2 to 4 the request is due again an hour later. After an error it is due at once.
+ */
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { deleteTraces } from './delete-traces.ts';
+import { keepTraces } from './keep-traces.ts';
+import type { RetentionConfig } from './lifetimes.ts';
+
+/** A claimed row of `trace_changes`. */
+export interface TraceChange {
+  readonly id: number;
+  readonly kind: 'keep' | 'delete';
+  readonly tenantId: string;
+  readonly runId: string | null;
+  readonly projectId: string | null;
+  readonly traceIds: readonly string[] | null;
+  /** JSON object of strings. */
+  readonly metadata: string | null;
+  readonly requestedAtMicros: number;
+  readonly isSecond: boolean;
+}
+
+export interface ChangeDeps {
+  readonly database: Database;
+  readonly clickhouse: ClickHouse;
+  readonly config: RetentionConfig;
+}
+
+/** Requests of one round. Each has at most 1,000 traces, see `api/main/traces.ts`. */
+const roundRequests = 1_000;
+
+/** Handles all due requests. @throws errors of the stores; the requests of the failed round are then due again. */
+export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Promise<void> {
+  for (;;) {
+    const changes = await claim(deps.database);
+    if (changes.length === 0) return;
+    const ids = changes.map(({ id }) => id);
+    try {
+      const done = new Set([
+        ...(await keepTraces(
+          deps,
+          changes.filter(({ kind }) => kind === 'keep'),
+          signal,
+        )),
+        ...(await deleteTraces(
+          deps,
+          changes.filter(({ kind }) => kind === 'delete'),
+          signal,
+        )),
+      ]);
+      await complete(
+        deps.database,
+        changes.filter(({ id }) => done.has(id)),
+      );
+    } catch (error) {
+      await deps.database.execute('UPDATE trace_changes SET due_at = now() WHERE id = ANY ($1::bigint[])', [ids]);
+      throw error;
+    }
+    if (changes.length < roundRequests) return;
+  }
+}
+
+/** Step 1. */
+async function claim(database: Database): Promise<TraceChange[]> {
+  return database.query<TraceChange>(
+    `WITH due AS (
+       SELECT id FROM trace_changes WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED
+     )
+     UPDATE trace_changes AS change SET due_at = now() + interval '1 hour' FROM due WHERE change.id = due.id
+     RETURNING change.id, kind, tenant_id AS "tenantId", run_id AS "runId", session_id AS "projectId",
+       trace_ids AS "traceIds", metadata, is_second AS "isSecond",
+       (extract(epoch FROM requested_at) * 1000000)::bigint AS "requestedAtMicros"`,
+    [roundRequests],
+  );
+}
+
+/** Step 4. */
+async function complete(database: Database, changes: readonly TraceChange[]): Promise<void> {
+  const ids = (isSecond: boolean) => changes.filter((change) => change.isSecond === isSecond).map(({ id }) => id);
+  await database.transaction(async (transaction) => {
+    await transaction.execute('DELETE FROM trace_changes WHERE id = ANY ($1::bigint[])', [ids(true)]);
+    await transaction.execute('UPDATE trace_changes SET is_second = true WHERE id = ANY ($1::bigint[])', [ids(false)]);
+  });
+}

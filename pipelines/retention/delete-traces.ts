@@ -1,0 +1,165 @@
+/**
+ * Deletes traces with everything that belongs to them, in step 3 of `change-traces.ts`: runs, attachments, feedback,
+ * streamed events, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups stay,
+ * because bills are based on them. Locations of traces are deleted the second time only: until then they give late
+ * events the stored time of their trace, so that it is not counted again in another hour.
+ */
+import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { runEvents } from '../../schemas/topics.ts';
+import type { ChangeDeps, TraceChange } from './change-traces.ts';
+import { isLive, neverSeconds, traceTiers } from './lifetimes.ts';
+
+const timeoutMs = 3_600_000;
+
+/** Whether a mark is from the time of the requests that are handled together. */
+const isOfRequests =
+  'deleted_at BETWEEN fromUnixTimestamp64Micro({since:Int64}) AND fromUnixTimestamp64Micro({until:Int64})';
+const marked = `(SELECT trace_id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${isOfRequests})`;
+const ofProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
+const runsOfTraces = `${ofProject} AND trace_id IN ${marked}`;
+const ofTheirRuns = (key: string) =>
+  `tenant_id = {tenant:UUID} AND ${key} IN (SELECT id FROM runs WHERE ${runsOfTraces})`;
+
+/** Runs are deleted last, because a repeated deletion needs them to find what belongs to them. */
+const content = [
+  { table: 'attachments', condition: ofTheirRuns('run_id') },
+  { table: 'feedback', condition: `${ofTheirRuns('run_id')} OR (${runsOfTraces})` },
+  // The trace of a graph run has its id.
+  {
+    table: 'stream_events',
+    condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${marked}`,
+  },
+  { table: 'run_locator', condition: ofTheirRuns('id') },
+  { table: 'runs', condition: runsOfTraces },
+];
+const locations = [
+  { table: 'trace_spans', condition: `tenant_id = {tenant:UUID} AND trace_id IN ${marked}` },
+  { table: 'trace_locations', condition: runsOfTraces },
+];
+
+/** @returns the ids of the requests, all of which are done. @throws errors of the stores. */
+export async function deleteTraces(
+  { clickhouse, database }: ChangeDeps,
+  changes: readonly TraceChange[],
+  signal?: AbortSignal,
+): Promise<number[]> {
+  const projects = new Map<string, TraceChange[]>();
+  for (const change of changes) {
+    const key = `${change.tenantId} ${change.projectId}`;
+    projects.set(key, [...(projects.get(key) ?? []), change]);
+  }
+  for (const ofProject of projects.values()) {
+    for (const change of ofProject) await markTraces(clickhouse, change);
+    await deleteMarked({ clickhouse, database }, ofProject, signal);
+  }
+  return changes.map(({ id }) => id);
+}
+
+/** Marks the traces of a request as deleted, as far as they are stored in its project. */
+async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<void> {
+  const { tenantId, projectId, traceIds, metadata, requestedAtMicros } = change;
+  const pairs = Object.entries(metadata === null ? {} : (JSON.parse(metadata) as Record<string, string>));
+  // A value that is not a string is compared by its JSON text.
+  const metadataOf = (key: number) =>
+    `(JSONExtractString(extra, 'metadata', {key${key}:String}) = {value${key}:String}
+      OR JSONExtractRaw(extra, 'metadata', {key${key}:String}) = {value${key}:String})`;
+  const found =
+    metadata === null
+      ? `SELECT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
+         AND trace_id IN {traces:Array(UUID)}`
+      : `SELECT trace_id FROM (
+           SELECT trace_id, ifNull(coalesce(patch_extra, post_extra), '') AS extra
+           FROM runs FINAL PREWHERE ${ofProject} WHERE ${isLive}
+         ) WHERE ${pairs.map((_, index) => metadataOf(index)).join(' AND ')}`;
+  await clickhouse.command({
+    name: 'mark-deleted-traces',
+    sql: `INSERT INTO trace_marks (tenant_id, trace_id, trace_tier, expires_at, deleted_at)
+          SELECT DISTINCT {tenant:UUID}, trace_id, ${traceTiers.shortlived}, toDateTime(${neverSeconds}),
+            fromUnixTimestamp64Micro({since:Int64})
+          FROM (${found})`,
+    params: {
+      tenant: tenantId,
+      project: projectId,
+      since: requestedAtMicros,
+      ...(traceIds && { traces: traceIds }),
+      ...Object.fromEntries(
+        pairs.flatMap(([key, value], index) => [
+          [`key${index}`, key],
+          [`value${index}`, value],
+        ]),
+      ),
+    },
+    profile: 'bulk',
+    timeoutMs,
+  });
+}
+
+/** Deletes what belongs to the marked traces of requests that concern one project. */
+async function deleteMarked(
+  { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
+  changes: readonly TraceChange[],
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const [{ tenantId, projectId }] = changes as readonly [TraceChange];
+  const deployments = await database.query<{ id: string }>(
+    'SELECT deployment_id AS id FROM agents.deployments WHERE workspace_id = $1',
+    [tenantId],
+  );
+  const params = {
+    tenant: tenantId,
+    project: projectId,
+    since: Math.min(...changes.map(({ requestedAtMicros }) => requestedAtMicros)),
+    until: Math.max(...changes.map(({ requestedAtMicros }) => requestedAtMicros)),
+    deployments: deployments.map(({ id }) => id),
+  };
+  await deleteFromPostgres({ clickhouse, database }, tenantId, params);
+  // Locations are needed by requests that are handled for the first time.
+  const tables = changes.every(({ isSecond }) => isSecond) ? [...content, ...locations] : content;
+  for (const { table, condition } of tables) {
+    await clickhouse.command({
+      name: `delete-traces-${table}`,
+      sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
+      params,
+      profile: 'mutation',
+      timeoutMs,
+      ...(signal && { signal }),
+    });
+  }
+}
+
+/** Deletes deferred events and dead-letter records. The few traces that have any are looked up in ClickHouse. */
+async function deleteFromPostgres(
+  { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
+  tenantId: string,
+  params: Readonly<Record<string, QueryParameter>>,
+): Promise<void> {
+  const traces = await candidates(database, tenantId);
+  if (traces.length === 0) return;
+  const deleted = await clickhouse.query<{ trace_id: string }>({
+    name: 'find-deleted-traces',
+    sql: `SELECT DISTINCT trace_id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND trace_id IN candidates
+          AND ${isOfRequests}`,
+    params,
+    external: { name: 'candidates', structure: 'trace_id UUID', rows: traces.map((id) => [id]) },
+  });
+  const ids = deleted.map(({ trace_id }) => trace_id);
+  await database.execute('DELETE FROM deferred_events WHERE tenant_id = $1 AND trace_id = ANY ($2::uuid[])', [
+    tenantId,
+    ids,
+  ]);
+  await database.execute(`DELETE FROM dead_letters WHERE topic = $1 AND encode(key, 'escape') = ANY ($2::text[])`, [
+    runEvents.name,
+    ids.map((id) => `${tenantId}:${id}`),
+  ]);
+}
+
+async function candidates(database: Database, tenantId: string): Promise<string[]> {
+  const rows = await database.query<{ id: string }>(
+    `SELECT trace_id::text AS id FROM deferred_events WHERE tenant_id = $1
+     UNION SELECT substring(encode(key, 'escape') FROM 38) FROM dead_letters
+       WHERE topic = $2 AND encode(key, 'escape') ~ ('^' || $1::text || ':[0-9a-f-]{36}$')`,
+    [tenantId, runEvents.name],
+  );
+  return rows.map(({ id }) => id);
+}

@@ -1,0 +1,69 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { type TraceTier, tierOfNumber } from './lifetimes.ts';
+
+/** Disk that the traces of one tier of one workspace take. */
+export interface DiskUse {
+  readonly workspaceId: string;
+  readonly workspace: string;
+  readonly organization: string;
+  readonly tier: TraceTier;
+  /** Stored rows of runs; a run has several until ClickHouse merges them. */
+  readonly runRows: number;
+  /** Compressed size of runs, attachments and feedback. */
+  readonly bytes: number;
+}
+
+/** Size of a row besides its large columns, before compression, in bytes. */
+const otherBytes = { runs: 600, attachments: 100, feedback: 300 };
+
+const weights = {
+  runs: `coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) + ${otherBytes.runs}`,
+  attachments: `length(content) + ${otherBytes.attachments}`,
+  feedback: `ifNull(length(comment), 0) + ifNull(length(value), 0) + ${otherBytes.feedback}`,
+};
+
+/**
+ * Disk use by workspace and tier, largest first. Each workspace gets the part of a table on disk that corresponds to its
+ * part of the uncompressed size. Reads the sizes of all rows, which takes about a second for 50 million runs.
+ *
+ * @throws errors of the stores.
+ */
+export async function readDiskUse({
+  clickhouse,
+  database,
+}: {
+  readonly clickhouse: ClickHouse;
+  readonly database: Database;
+}): Promise<DiskUse[]> {
+  const selects = Object.entries(weights).map(
+    ([
+      table,
+      weight,
+    ]) => `SELECT tenant_id, trace_tier, '${table}' AS name, count() AS stored, toFloat64(sum(${weight})) AS weight
+      FROM ${table} GROUP BY tenant_id, trace_tier`,
+  );
+  const rows = await clickhouse.query<{ tenant_id: string; tier: number; run_rows: number; bytes: number }>({
+    name: 'read-disk-use',
+    sql: `SELECT tenant_id, trace_tier AS tier, sumIf(stored, name = 'runs') AS run_rows,
+            toUInt64(sum(weight / total * disk)) AS bytes
+          FROM (SELECT *, sum(weight) OVER (PARTITION BY name) AS total FROM (${selects.join(' UNION ALL ')})) AS parts
+          INNER JOIN (
+            SELECT table AS name, sum(bytes_on_disk) AS disk FROM system.parts
+            WHERE database = currentDatabase() AND active GROUP BY table) AS tables USING (name)
+          GROUP BY tenant_id, tier ORDER BY bytes DESC`,
+    timeoutMs: 600_000,
+  });
+  const names = await database.query<{ id: string; workspace: string; organization: string }>(
+    `SELECT w.id, w.display_name AS workspace, o.display_name AS organization
+     FROM workspaces AS w JOIN organizations AS o ON o.id = w.organization_id`,
+  );
+  const byId = new Map(names.map(({ id, ...name }) => [id, name]));
+  return rows.map(({ tenant_id: workspaceId, tier, run_rows: runRows, bytes }) => ({
+    workspaceId,
+    ...(byId.get(workspaceId) ?? { workspace: '', organization: '' }),
+    tier: tierOfNumber(tier),
+    runRows,
+    bytes,
+  }));
+}

@@ -1,0 +1,124 @@
+/**
+ * Makes traces longlived, in step 3 of `change-traces.ts`: inserts copies of their rows with the longer lifetime.
+ *
+ * A copy has the versions of its original, so that merging keeps one row with the same values and the later expiry. The
+ * original, as long as it is not merged, expires alone; that is why all rows are copied. A trace that has expired
+ * already stays expired.
+ */
+import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
+import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
+import { locateRunsOfTenants } from '../runs/locate-run.ts';
+import type { ChangeDeps, TraceChange } from './change-traces.ts';
+import { lifetimeOf, longerLifetime, traceTiers } from './lifetimes.ts';
+
+const timeoutMs = 3_600_000;
+
+/** A request whose traces are not stored is given up after this time. */
+const maxWaitMicros = 86_400_000_000;
+
+interface TraceToKeep {
+  readonly tenantId: string;
+  readonly traceId: string;
+  /** If given, the trace must be in this project. */
+  readonly projectId: string | null;
+  readonly requestedAtMicros: number;
+  /** Whether the rows must be copied even if the trace is longlived already, because later rows may not be. */
+  readonly isSecond: boolean;
+}
+
+/** @returns the ids of the requests that need not be handled again now. @throws errors of the stores. */
+export async function keepTraces(
+  { clickhouse, config }: ChangeDeps,
+  changes: readonly TraceChange[],
+  signal?: AbortSignal,
+): Promise<number[]> {
+  if (changes.length === 0) return [];
+  const { traces, waiting } = await findTraces(clickhouse, changes);
+  const wanted = new Map(traces.map((trace) => [`${trace.tenantId} ${trace.traceId}`, trace]));
+  const rows: (string | number)[][] = [];
+  for (const { trace, locations } of await readLocations(clickhouse, traces)) {
+    const { projectId, requestedAtMicros, isSecond } = wanted.get(`${trace.tenantId} ${trace.traceId}`) as TraceToKeep;
+    const [location] = locations as readonly [TraceLocation];
+    const { lifetime, traceTimeMicros } = location;
+    if (projectId !== null && projectId !== location.projectId) continue;
+    if (lifetime.expiresAtSeconds * 1_000_000 <= requestedAtMicros) continue;
+    if (lifetime.tier === 'longlived' && !isSecond) continue;
+    const { expiresAtSeconds } = longerLifetime(lifetime, lifetimeOf(config, 'longlived', traceTimeMicros));
+    for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
+  }
+  if (rows.length > 0) await copyRows(clickhouse, rows, signal);
+  return changes.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
+}
+
+/** The traces of the requests, and the requests whose run is not stored yet. */
+async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[]) {
+  const traces: TraceToKeep[] = [];
+  const waiting = new Set<number>();
+  const ofRuns = changes.flatMap(({ tenantId, runId }) => (runId === null ? [] : [{ tenantId, runId }]));
+  const located = await locateRunsOfTenants(clickhouse, ofRuns);
+  const giveUpMicros = Date.now() * 1_000 - maxWaitMicros;
+  for (const { id, tenantId, runId, projectId, traceIds, requestedAtMicros, isSecond } of changes) {
+    const found = runId === null ? undefined : located.get(`${tenantId} ${runId}`);
+    if (runId !== null && found === undefined && requestedAtMicros > giveUpMicros) waiting.add(id);
+    for (const traceId of found === undefined ? (traceIds ?? []) : [found]) {
+      traces.push({ tenantId, traceId, projectId, requestedAtMicros, isSecond });
+    }
+  }
+  return { traces, waiting };
+}
+
+/** Tables with rows of traces, and how a row names what it belongs to. */
+const tables = [
+  { table: 'trace_locations', key: 'trace_id' },
+  { table: 'trace_spans', key: 'trace_id' },
+  { table: 'runs', key: 'trace_id' },
+  { table: 'run_locator', key: 'id' },
+  { table: 'attachments', key: 'run_id' },
+  { table: 'feedback', key: 'run_id' },
+] as const;
+
+const ofKept = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id IN (SELECT session_id FROM kept)
+  AND trace_id IN (SELECT trace_id FROM kept) AND (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept)
+  AND start_time >= (SELECT min(first_start) FROM trace_spans WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))
+  AND start_time <= (SELECT max(last_start) FROM trace_spans WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
+
+/** By the key of the table: the expiry of its rows. */
+const expiryOf = {
+  trace_id: 'SELECT DISTINCT tenant_id, trace_id AS key, expiry FROM kept',
+  id: `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${ofKept}`,
+  run_id: `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${ofKept}`,
+} as const;
+
+async function copyRows(
+  clickhouse: ClickHouse,
+  rows: readonly (readonly (string | number)[])[],
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const kept: ExternalTable = {
+    name: 'kept',
+    structure: 'tenant_id UUID, trace_id UUID, session_id UUID, expiry UInt32',
+    rows,
+  };
+  const run = (name: string, sql: string) =>
+    clickhouse.command({ name, sql, external: kept, profile: 'bulk', timeoutMs, ...(signal && { signal }) });
+  const tier = traceTiers.longlived;
+  await run(
+    'mark-kept-traces',
+    `INSERT INTO trace_marks (tenant_id, trace_id, trace_tier, expires_at)
+     SELECT DISTINCT tenant_id, trace_id, ${tier}, toDateTime(expiry) FROM kept`,
+  );
+  for (const { table, key } of tables) {
+    const within = table === 'runs' ? `AND ${ofKept}` : '';
+    await run(
+      `keep-${table}`,
+      `INSERT INTO ${table}
+       SELECT stored.* REPLACE (${tier} AS trace_tier, toDateTime(wanted.expiry) AS expires_at)
+       FROM (
+         SELECT * FROM ${table}
+         WHERE (tenant_id, ${key}) IN (SELECT tenant_id, key FROM (${expiryOf[key]})) ${within}
+       ) AS stored
+       INNER JOIN (${expiryOf[key]}) AS wanted ON stored.tenant_id = wanted.tenant_id AND stored.${key} = wanted.key
+       WHERE stored.expires_at < toDateTime(wanted.expiry) OR stored.trace_tier < ${tier}`,
+    );
+  }
+}

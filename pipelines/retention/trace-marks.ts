@@ -1,0 +1,72 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { type Lifetime, tierOfNumber } from './lifetimes.ts';
+
+interface TraceOfTenant {
+  readonly tenantId: string;
+  readonly traceId: string;
+}
+
+/** What was decided about a trace after it had been stored. */
+export interface TraceMark extends TraceOfTenant {
+  /** The longer lifetime of a trace that was kept. */
+  readonly lifetime: Lifetime;
+  readonly isDeleted: boolean;
+}
+
+/**
+ * Interval at which a sink checks whether there are any marks. Until a sink has noticed the first one, it stores late
+ * events of the trace as before; the second pass of `change-traces.ts` corrects them.
+ */
+const checkMs = 5_000;
+
+/**
+ * Reads `trace_marks` for the events of each batch. Without marks this costs one small query every five seconds.
+ */
+export class TraceMarks {
+  readonly #clickhouse: ClickHouse;
+  #exist = false;
+  #checkedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(clickhouse: ClickHouse) {
+    this.#clickhouse = clickhouse;
+  }
+
+  /** The marks of those of `traces` that have one. @throws errors of ClickHouse. */
+  async of(traces: readonly TraceOfTenant[]): Promise<TraceMark[]> {
+    if (traces.length === 0 || !(await this.#haveAny())) return [];
+    const rows = await this.#clickhouse.query<{
+      tenant_id: string;
+      trace_id: string;
+      tier: number;
+      expires: number;
+      deleted: number;
+    }>({
+      name: 'read-trace-marks',
+      sql: `SELECT tenant_id, trace_id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires,
+              max(isNotNull(deleted_at)) AS deleted
+            FROM trace_marks WHERE (tenant_id, trace_id) IN keys GROUP BY tenant_id, trace_id`,
+      external: {
+        name: 'keys',
+        structure: 'tenant_id UUID, trace_id UUID',
+        rows: traces.map(({ tenantId, traceId }) => [tenantId, traceId]),
+      },
+    });
+    return rows.map(({ tenant_id: tenantId, trace_id: traceId, tier, expires, deleted }) => ({
+      tenantId,
+      traceId,
+      lifetime: { tier: tierOfNumber(tier), expiresAtSeconds: expires },
+      isDeleted: deleted === 1,
+    }));
+  }
+
+  async #haveAny(): Promise<boolean> {
+    if (this.#exist || performance.now() - this.#checkedAtMs < checkMs) return this.#exist;
+    const found = await this.#clickhouse.query({
+      name: 'check-trace-marks',
+      sql: 'SELECT 1 FROM trace_marks LIMIT 1',
+    });
+    this.#checkedAtMs = performance.now();
+    this.#exist = found.length > 0;
+    return this.#exist;
+  }
+}

@@ -1,0 +1,234 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
+
+let under: RetentionUnderTest;
+beforeAll(async () => {
+  under = await openRetention();
+});
+afterAll(() => under?.api.close());
+
+const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, trace_spans: 1, attachments: 1 };
+const nothing = { runs: 0, run_locator: 0, trace_locations: 0, trace_spans: 0, attachments: 0, feedback: 0 };
+
+/** Deletes all rows that do not have the long lifetime, as `TTL` does to rows that ClickHouse has not merged. */
+async function expireShortRows(): Promise<void> {
+  for (const table of Object.keys(nothing)) {
+    await under.command(
+      `ALTER TABLE ${table} DELETE WHERE expires_at < now() + INTERVAL 100 DAY SETTINGS mutations_sync = 2`,
+    );
+  }
+}
+
+async function giveFeedback(runId: string, more: object = {}): Promise<void> {
+  const payload = { id: randomUUID(), run_id: runId, key: 'good', score: 1, comment: 'content of feedback', ...more };
+  expect((await under.ask('POST', '/feedback', payload)).status).toBe(200);
+  await under.api.settled();
+}
+
+async function readWhole({ traceId, childId }: SentTrace) {
+  const runs = [];
+  for (const id of [traceId, childId]) {
+    const { status, body } = await under.ask('GET', `/runs/${id}`);
+    const { s3_urls, ...run } = body;
+    runs.push({ status, run, attachments: Object.keys(s3_urls ?? {}) });
+  }
+  return runs;
+}
+
+describe('keeping a trace', () => {
+  it.each([
+    ['feedback on a child', (trace: SentTrace) => giveFeedback(trace.childId)],
+    [
+      'a request',
+      async ({ projectId, traceId }: SentTrace) => {
+        const body = { session_id: projectId, trace_ids: [traceId] };
+        expect((await under.ask('POST', '/runs/keep', body)).status).toBe(200);
+      },
+    ],
+  ])('%s: all its rows get the longer lifetime, with the same values', async (_, keep) => {
+    const projectId = await under.addProject('shortlived');
+    const [kept, other] = [await under.sendTrace(projectId, 10), await under.sendTrace(projectId, 10)];
+    await keep(kept);
+    const before = await readWhole(kept);
+    await under.change();
+    await expireShortRows();
+    expect(await under.storedRows(kept)).toMatchObject(oneTrace);
+    expect(await under.storedRows(other)).toEqual(nothing);
+    const after = await readWhole(kept);
+    const long = { trace_tier: 'longlived', ttl_seconds: 400 * 86_400 };
+    expect(after).toEqual(before.map((each) => ({ ...each, run: { ...each.run, ...long } })));
+    expect(after[0]?.attachments).toEqual(['attachment.notes']);
+  });
+
+  it('keeps the feedback, too', async () => {
+    const trace = await under.sendTrace(await under.addProject('shortlived'), 10);
+    await giveFeedback(trace.traceId);
+    await under.change();
+    await expireShortRows();
+    expect((await under.ask('GET', `/feedback?run=${trace.traceId}`)).body).toMatchObject([
+      { comment: 'content of feedback' },
+    ]);
+  });
+
+  it('covers runs that were on their way the first time, and forgets the request after the second time', async () => {
+    const trace = await under.sendTrace(await under.addProject('shortlived'), 10);
+    await giveFeedback(trace.traceId);
+    await under.change();
+    const late = await under.sendLateChild(trace, 10);
+    // As if the sink had not known the mark when it stored the child.
+    await under.command(
+      `ALTER TABLE runs UPDATE trace_tier = 1, expires_at = now() + INTERVAL 4 DAY WHERE id = '${late}' SETTINGS mutations_sync = 2`,
+    );
+    await under.change('again');
+    await expireShortRows();
+    expect((await under.readRuns(trace.traceId)).sort()).toEqual([trace.traceId, trace.childId, late].sort());
+    expect(await under.api.database.query('SELECT FROM trace_changes WHERE run_id = $1', [trace.traceId])).toEqual([]);
+  });
+
+  it.each([
+    ['with extend_trace_retention false', 10, { extend_trace_retention: false }],
+    ['after the trace has expired', 15, {}],
+  ])('does not happen by feedback %s', async (_, daysAgo, more) => {
+    const trace = await under.sendTrace(await under.addProject('shortlived'), daysAgo);
+    await giveFeedback(trace.traceId, more);
+    await under.change();
+    const rows = `SELECT max(trace_tier) AS tier FROM runs WHERE trace_id = '${trace.traceId}'`;
+    expect(await under.sql(rows)).toEqual([{ tier: 1 }]);
+  });
+
+  it('waits for a run that is not stored yet', async () => {
+    const trace = { projectId: await under.addProject('shortlived'), traceId: randomUUID(), childId: randomUUID() };
+    const later = await under.sendTrace(trace.projectId, 10);
+    await giveFeedback(trace.traceId);
+    await under.change();
+    const waiting = await under.api.database.query<{ second: boolean }>(
+      'SELECT is_second AS second FROM trace_changes WHERE run_id = $1',
+      [trace.traceId],
+    );
+    expect(waiting).toEqual([{ second: false }]);
+    expect(await under.storedRows(later)).toMatchObject(oneTrace);
+  });
+
+  it('does not concern traces of another project', async () => {
+    const trace = await under.sendTrace(await under.addProject('shortlived'), 10);
+    const body = { session_id: await under.addProject(), trace_ids: [trace.traceId] };
+    expect((await under.ask('POST', '/runs/keep', body)).status).toBe(200);
+    await under.change();
+    const rows = `SELECT max(trace_tier) AS tier FROM runs WHERE trace_id = '${trace.traceId}'`;
+    expect(await under.sql(rows)).toEqual([{ tier: 1 }]);
+  });
+});
+
+/** Number of rows in ClickHouse that contain a text which only the deleted trace has, in whatever table. */
+async function contents({ traceId, childId }: SentTrace): Promise<number> {
+  const ids = `('${traceId}', '${childId}')`;
+  const [row] = await under.sql<{ rows: number }>(
+    `SELECT (SELECT count() FROM runs WHERE trace_id = '${traceId}' AND isNotNull(post_inputs))
+       + (SELECT count() FROM attachments WHERE run_id IN ${ids}) + (SELECT count() FROM feedback WHERE run_id IN ${ids})
+       + (SELECT count() FROM stream_events WHERE run_id IN ${ids}) AS rows`,
+  );
+  return row?.rows ?? -1;
+}
+
+async function addStreamEvent(runId: string): Promise<void> {
+  await under.command(
+    `INSERT INTO stream_events (version, organization_id, thread_id, run_id, attempt, seq, expires_at, data)
+     SELECT 1, '${under.deploymentId}', generateUUIDv4(), '${runId}', 1, 1, now() + INTERVAL 1 DAY, 'streamed content'`,
+  );
+}
+
+describe('deleting traces', () => {
+  it('by id deletes runs, attachments, feedback and streamed events, and leaves other traces and the bill', async () => {
+    const projectId = await under.addProject();
+    const [gone, stays] = [await under.sendTrace(projectId, 1), await under.sendTrace(projectId, 1)];
+    for (const { traceId } of [gone, stays]) {
+      await giveFeedback(traceId);
+      await addStreamEvent(traceId);
+    }
+    const billed = await under.billed();
+    const { s3_urls: urls } = (await under.ask('GET', `/runs/${gone.traceId}`)).body;
+    const body = { session_id: projectId, trace_ids: [gone.traceId.toUpperCase()] };
+    expect((await under.ask('POST', '/runs/delete', body)).status).toBe(200);
+    await under.change();
+
+    expect(await under.readRuns(gone.traceId)).toEqual([]);
+    for (const id of [gone.traceId, gone.childId]) expect((await under.ask('GET', `/runs/${id}`)).status).toBe(404);
+    const link = new URL(urls['attachment.notes'].presigned_url).pathname;
+    expect((await under.api.server.inject({ url: link })).statusCode).toBe(404);
+    expect(await contents(gone)).toBe(0);
+    expect(await under.storedRows(gone)).toMatchObject({ runs: 0, run_locator: 0, attachments: 0, feedback: 0 });
+    await under.change('again');
+    expect(await under.storedRows(gone)).toEqual(nothing);
+    expect(await under.storedRows(stays)).toEqual({ ...oneTrace, feedback: 1 });
+    expect(await contents(stays)).toBe(5);
+    expect(await under.billed()).toBe(billed);
+  });
+
+  it('by metadata deletes the traces that have a run with all pairs, in this project only', async () => {
+    const [projectId, otherProject] = [await under.addProject(), await under.addProject()];
+    const customer = { customer: 'x" OR 1', plan: 7, extra: true };
+    const gone = await under.sendTrace(projectId, 1, customer);
+    const stay = [
+      await under.sendTrace(projectId, 1, { ...customer, plan: 8 }),
+      await under.sendTrace(projectId, 1, { customer: customer.customer }),
+      await under.sendTrace(otherProject, 1, customer),
+    ];
+    const body = { session_id: projectId, metadata: { customer: 'x" OR 1', plan: '7' } };
+    expect((await under.ask('POST', '/runs/delete', body)).status).toBe(200);
+    await under.change();
+    expect(await contents(gone)).toBe(0);
+    for (const trace of stay) expect((await under.readRuns(trace.traceId)).length).toBe(2);
+  });
+
+  it('covers what arrives between the two times', async () => {
+    const trace = await under.sendTrace(await under.addProject(), 1);
+    const body = { session_id: trace.projectId, trace_ids: [trace.traceId] };
+    expect((await under.ask('POST', '/runs/delete/traces', body)).status).toBe(200);
+    await under.change();
+    const late = await under.sendLateChild(trace, 1);
+    await giveFeedback(late);
+    await under.change('again');
+    expect(await contents({ ...trace, childId: late })).toBe(0);
+    expect((await under.ask('GET', `/runs/${late}`)).status).toBe(404);
+    expect(await under.storedRows(trace)).toEqual(nothing);
+    expect(
+      await under.api.database.query('SELECT FROM trace_changes WHERE session_id = $1', [trace.projectId]),
+    ).toEqual([]);
+  });
+
+  it('deletes its deferred events', async () => {
+    const trace = await under.sendTrace(await under.addProject(), 1);
+    await under.api.database.execute(
+      `INSERT INTO deferred_events (topic, partition, log_offset, version, tenant_id, trace_id, key, value, headers)
+       VALUES ('run-events', 0, 1, 1, $1, $2, 'key', 'content', '{}')`,
+      [under.workspaceId, trace.traceId],
+    );
+    await under.api.database.execute(
+      `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
+       VALUES ('run-events', 0, 1, convert_to($1, 'UTF8'), 'content', '{}', 'test', 'insert')`,
+      [`${under.workspaceId}:${trace.traceId}`],
+    );
+    const body = { session_id: trace.projectId, trace_ids: [trace.traceId] };
+    expect((await under.ask('POST', '/runs/delete', body)).status).toBe(200);
+    await under.change();
+    for (const table of ['deferred_events', 'dead_letters']) {
+      expect(await under.api.database.query(`SELECT FROM ${table}`)).toEqual([]);
+    }
+  });
+
+  it.each([
+    ['neither ids nor metadata', {}, 400],
+    ['both', { trace_ids: [randomUUID()], metadata: { a: 'b' } }, 400],
+    ['empty metadata', { metadata: {} }, 400],
+    ['an empty list', { trace_ids: [] }, 422],
+  ])('refuses %s', async (_, body, status) => {
+    const projectId = await under.addProject();
+    expect((await under.ask('POST', '/runs/delete', { session_id: projectId, ...body })).status).toBe(status);
+  });
+
+  it.each(['/runs/delete', '/runs/delete/traces', '/runs/keep'])('%s: 404 for an unknown project', async (url) => {
+    const body = { session_id: randomUUID(), trace_ids: [randomUUID()] };
+    expect((await under.ask('POST', url, body)).status).toBe(404);
+  });
+});

@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { countMembers } from '../../../pipelines/exports/members.ts';
+import { readDiskUse } from '../../../pipelines/retention/disk-use.ts';
+import { allTimes } from '../../../pipelines/runs/run-columns.ts';
+import { dayMs, expiring, openRetention, type RetentionUnderTest } from './retention-under-test.ts';
+
+let under: RetentionUnderTest;
+beforeAll(async () => {
+  under = await openRetention();
+});
+afterAll(() => under?.api.close());
+
+/** Makes ClickHouse apply `TTL` now. */
+async function expireNow(): Promise<void> {
+  for (const table of expiring)
+    await under.command(`OPTIMIZE TABLE ${table} FINAL SETTINGS optimize_skip_merged_partitions = 0`);
+}
+
+const nothing = { runs: 0, run_locator: 0, trace_locations: 0, trace_spans: 0, attachments: 0, feedback: 0 };
+const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, trace_spans: 1, attachments: 1, feedback: 0 };
+
+describe('a trace', () => {
+  it('has the tier of its project, and a lifetime from its start', async () => {
+    const short = await under.sendTrace(await under.addProject('shortlived'), 10);
+    const unset = await under.sendTrace(await under.addProject(), 10);
+    const read = async (id: string) => (await under.ask('GET', `/runs/${id}`)).body;
+    expect(await read(short.childId)).toMatchObject({ trace_tier: 'shortlived', ttl_seconds: 14 * 86_400 });
+    expect(await read(unset.childId)).toMatchObject({ trace_tier: 'longlived', ttl_seconds: 400 * 86_400 });
+  });
+
+  it('is in no answer from the second in which it expires, although its rows are stored', async () => {
+    const trace = await under.sendTrace(await under.addProject('shortlived'), 15);
+    expect((await under.ask('GET', `/runs/${trace.traceId}`)).status).toBe(404);
+    expect(await under.readRuns(trace.traceId)).toEqual([]);
+    await expireNow();
+    expect(await under.storedRows(trace)).toMatchObject({ runs: 2, attachments: 1 });
+  });
+
+  it('leaves the disk with locators and attachments a week later, and stays on the bill', async () => {
+    const before = await under.billed();
+    const projectId = await under.addProject('shortlived');
+    const expired = await under.sendTrace(projectId, 22);
+    const stays = await under.sendTrace(projectId, 3);
+    const longlived = await under.sendTrace(await under.addProject('longlived'), 22);
+    expect(await under.billed()).toBe(before + 3);
+    await expireNow();
+    expect(await under.storedRows(expired)).toEqual(nothing);
+    expect(await under.storedRows(stays)).toEqual(oneTrace);
+    expect(await under.storedRows(longlived)).toEqual(oneTrace);
+    await under.api.database.execute(
+      'INSERT INTO usage_dirty_hours (tenant_id, hour) SELECT DISTINCT $1::uuid, h FROM unnest($2::timestamptz[]) AS hours (h)',
+      [under.workspaceId, [22, 3].map((days) => new Date(Math.floor((Date.now() - days * dayMs) / 3.6e6) * 3.6e6))],
+    );
+    expect(await under.billed()).toBe(before + 3);
+  });
+
+  it('that has expired is not resurrected in part by a late event, and is not counted again', async () => {
+    const trace = await under.sendTrace(await under.addProject('shortlived'), 22);
+    await expireNow();
+    const before = await under.billed();
+    const late = await under.sendLateChild(trace, 22);
+    expect((await under.ask('GET', `/runs/${late}`)).status).toBe(404);
+    expect(await under.readRuns(trace.traceId)).toEqual([]);
+    expect(await under.billed()).toBe(before);
+    await expireNow();
+    expect(await under.sql(`SELECT id FROM runs WHERE trace_id = '${trace.traceId}'`)).toEqual([]);
+    expect(await under.sql(`SELECT run_id FROM attachments WHERE run_id = '${late}'`)).toEqual([]);
+  });
+
+  it('keeps its tier when the project changes, also for later runs', async () => {
+    const projectId = await under.addProject('shortlived');
+    const trace = await under.sendTrace(projectId, 10);
+    await under.ask('PATCH', `/sessions/${projectId}`, { trace_tier: 'longlived' });
+    const late = await under.sendLateChild(trace, 10);
+    expect((await under.ask('GET', `/runs/${late}`)).body).toMatchObject({ trace_tier: 'shortlived' });
+    const rows = await under.sql(`SELECT DISTINCT expires_at FROM runs WHERE trace_id = '${trace.traceId}'`);
+    expect(rows).toHaveLength(1);
+  });
+});
+
+describe('an export', () => {
+  it('contains runs that expire after its creation, and neither counts nor contains those that had expired', async () => {
+    const projectId = await under.addProject('shortlived');
+    await under.sendTrace(projectId, 15);
+    await under.sendTrace(projectId, 10);
+    const scope = (daysAgo: number) => ({
+      ...{ tenantId: under.workspaceId, projectId, window: allTimes },
+      membersUntilMicros: (Date.now() - daysAgo * dayMs) * 1_000,
+    });
+    const { clickhouse } = under.api.services;
+    // All events were received now, so they are late for an export that was created days ago.
+    expect(await countMembers(clickhouse, scope(-1))).toEqual({ members: 2, late: 0 });
+    expect(await countMembers(clickhouse, scope(2))).toEqual({ members: 0, late: 4 });
+  });
+});
+
+describe('disk use', () => {
+  it('is divided between workspaces and tiers, in all what the tables take', async () => {
+    const uses = await readDiskUse(under.api.services);
+    const own = uses.filter(({ workspaceId }) => workspaceId === under.workspaceId);
+    expect(own.map(({ tier }) => tier).sort()).toEqual(['longlived', 'shortlived']);
+    expect(own[0]).toMatchObject({ workspace: 'acme 1', organization: 'acme' });
+    const [disk] = await under.sql<{ bytes: number }>(
+      `SELECT sum(bytes_on_disk) AS bytes FROM system.parts
+       WHERE database = currentDatabase() AND active AND table IN ('runs', 'attachments', 'feedback')`,
+    );
+    const sum = uses.reduce((bytes, use) => bytes + use.bytes, 0);
+    expect(Math.abs(sum - (disk?.bytes ?? 0))).toBeLessThan(uses.length);
+  });
+});
