@@ -45,7 +45,7 @@ const earliestMs = -62_135_596_800_000;
 const latestMs = 253_402_300_799_999;
 const minuteMicros = 60 * secondMicros;
 /** The last double before the year 10000; later times of the year 9999 would be rounded up to that year. */
-const latestMicros = 253_402_300_799_999_968;
+const latestMicros = 253_402_300_799_999_970;
 const maxFractionDigits = 9;
 
 const hourMicros = 3_600_000_000;
