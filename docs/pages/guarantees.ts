@@ -35,6 +35,11 @@ export function guaranteesPage(): Page {
         'while the same sink process has the partition (without Kafka: until Runlake is restarted) and has stored fewer than 100,000 ' +
         'events since. Otherwise the repeat is the newest event, and so is one that another process deferred and released meanwhile. ' +
         'A patch that is meant to restore old values must differ in some field, for example `end_time`.',
+      '- **A run is stored once**, also if its events state different start times or were sent without one to several API processes: ' +
+        'the first event decides the time under which the run is stored. Exceptions: two posts (or a patch and then a post) ' +
+        'that state different times, if the sink process has stored more than 200,000 runs between them; and events of the run ' +
+        'that two sinks handle at the same time, as after partitions were added. Then a read by id returns the run of the event that was ' +
+        'accepted first, and queries return both. Two events of a run that name different traces are always two runs.',
       '- **Only durable events are acknowledged.** A 503 or a missing response promises nothing: the runs may be stored or not. A ' +
         'client that sends them again, under the same ids, gets each of them once.',
       '- **No request waits without a limit.** Each request gets a response: accepted, rejected (4xx), or 503 with `Retry-After`, ' +

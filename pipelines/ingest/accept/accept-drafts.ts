@@ -6,7 +6,7 @@ import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics
 import { writeTraceOfAttachment } from '../../attachments/encode-attachment.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
-import { encodeRunEvent, nilUuid } from '../run-event/run-event.ts';
+import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';
 import {
   type Acceptance,
   allRejectedError,
@@ -21,28 +21,84 @@ import {
 } from './draft.ts';
 import type { RunLocations } from './run-locations.ts';
 
-/** A draft with its project, or with the nil UUID if its trace decides the project. */
-interface ProjectDraft {
+/** Workspace, user and key of the request, as stored with each run. */
+export interface Sender {
+  readonly workspaceId: string;
+  readonly userId: string;
+  readonly keyId: string;
+}
+
+interface EncodedRun extends LogMessage {
+  readonly runId: string;
   readonly draft: RunDraft;
-  readonly projectId: string;
 }
 
 /**
- * Finds or creates the project of every draft, each distinct project once. A post that names no project gets the
- * project `default`. A patch that names no project gets the nil UUID, and the sink assigns the project of its trace.
+ * Encodes runs as messages for the log, still without projects, and rejects those larger than `maxRunBytes`. The message
+ * key is workspace and trace, so that one sink reads all events of a trace, in order.
+ */
+function* encodeRuns(
+  sender: Sender,
+  drafts: readonly RunDraft[],
+  log: Pick<EventLog, 'schemaId'>,
+  { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
+  rejected: Rejection[],
+): StepwiseWork<EncodedRun[]> {
+  const prefix = wirePrefix(log.schemaId(runEvents));
+  const receivedAtMicros = Date.now() * 1_000;
+  const writer = new AvroWriter(estimateBytes(drafts));
+  const messages: EncodedRun[] = [];
+  for (const draft of drafts) {
+    const start = writer.position;
+    writer.raw(prefix);
+    encodeRunEvent(writer, {
+      ...draft,
+      tenantId: sender.workspaceId,
+      userId: sender.userId,
+      keyId: sender.keyId,
+      projectId: nilUuid,
+      receivedAtMicros,
+    });
+    const value = writer.since(start);
+    if (value.length > maxRunBytes) {
+      writer.rewind(start);
+      rejected.push({ run: draft.runId, error: runTooLarge(draft.runId, maxRunBytes) });
+      continue;
+    }
+    messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value, runId: draft.runId, draft });
+    yield;
+  }
+  return messages;
+}
+
+/** Estimates the encoded size, closely enough that the buffer rarely grows. */
+function estimateBytes(drafts: readonly RunDraft[]): number {
+  let bytes = 1_024;
+  for (const draft of drafts) {
+    const { inputs, outputs, events, extra, serialized, error, tags } = draft.values;
+    bytes += 512 + (draft.dottedOrder?.length ?? 0);
+    for (const value of [inputs, outputs, events, extra, serialized, error, tags]) bytes += value?.length ?? 0;
+  }
+  return bytes;
+}
+
+/**
+ * Finds or creates the project of every run, each distinct project once, and writes it into the message. A post that
+ * names no project gets the project `default`. A patch that names no project keeps the nil UUID, and the sink assigns the
+ * project of its trace.
  */
 async function assignProjects(
   workspaceId: string,
-  drafts: readonly RunDraft[],
+  runs: readonly EncodedRun[],
   projects: ProjectResolver,
   rejected: Rejection[],
-): Promise<ProjectDraft[]> {
+): Promise<EncodedRun[]> {
   const found = new Map<string, { projectId: string } | { refusal: unknown }>();
-  const resolved: ProjectDraft[] = [];
-  for (const draft of drafts) {
-    const { kind, projectId: sessionId, projectName: sessionName } = draft;
+  const resolved: EncodedRun[] = [];
+  for (const run of runs) {
+    const { kind, projectId: sessionId, projectName: sessionName } = run.draft;
     if (kind === 'patch' && sessionId === undefined && sessionName === undefined) {
-      resolved.push({ draft, projectId: nilUuid });
+      resolved.push(run);
       continue;
     }
     const key = `${kind}|${sessionId ?? ''}|${sessionName ?? ''}`;
@@ -54,70 +110,12 @@ async function assignProjects(
         .catch((refusal: unknown) => ({ refusal }));
       found.set(key, project);
     }
-    if ('projectId' in project) resolved.push({ draft, projectId: project.projectId });
-    else rejected.push(toRejection(draft.runId, project.refusal));
+    if ('projectId' in project) {
+      writeProjectId(run.value, project.projectId);
+      resolved.push(run);
+    } else rejected.push(toRejection(run.draft.runId, project.refusal));
   }
   return resolved;
-}
-
-/** Workspace, user and key of the request, as stored with each run. */
-export interface Sender {
-  readonly workspaceId: string;
-  readonly userId: string;
-  readonly keyId: string;
-}
-
-interface EncodedRun extends LogMessage {
-  readonly runId: string;
-}
-
-/**
- * Encodes runs as messages for the log and rejects those larger than `maxRunBytes`. The message key is workspace and
- * trace, so that one sink reads all events of a trace, in order.
- */
-function* encodeRuns(
-  sender: Sender,
-  resolved: readonly ProjectDraft[],
-  log: Pick<EventLog, 'schemaId'>,
-  { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
-  rejected: Rejection[],
-): StepwiseWork<EncodedRun[]> {
-  const prefix = wirePrefix(log.schemaId(runEvents));
-  const receivedAtMicros = Date.now() * 1_000;
-  const writer = new AvroWriter(estimateBytes(resolved));
-  const messages: EncodedRun[] = [];
-  for (const { draft, projectId } of resolved) {
-    const start = writer.position;
-    writer.raw(prefix);
-    encodeRunEvent(writer, {
-      ...draft,
-      tenantId: sender.workspaceId,
-      userId: sender.userId,
-      keyId: sender.keyId,
-      projectId,
-      receivedAtMicros,
-    });
-    const value = writer.since(start);
-    if (value.length > maxRunBytes) {
-      writer.rewind(start);
-      rejected.push({ run: draft.runId, error: runTooLarge(draft.runId, maxRunBytes) });
-      continue;
-    }
-    messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value, runId: draft.runId });
-    yield;
-  }
-  return messages;
-}
-
-/** Estimates the encoded size, closely enough that the buffer rarely grows. */
-function estimateBytes(resolved: readonly ProjectDraft[]): number {
-  let bytes = 1_024;
-  for (const { draft } of resolved) {
-    const { inputs, outputs, events, extra, serialized, error, tags } = draft.values;
-    bytes += 512 + (draft.dottedOrder?.length ?? 0);
-    for (const value of [inputs, outputs, events, extra, serialized, error, tags]) bytes += value?.length ?? 0;
-  }
-  return bytes;
 }
 
 /** Dependencies of the functions that accept runs. */
@@ -159,15 +157,16 @@ export async function acceptDrafts(
   refusal: (rejected: readonly Rejection[]) => RunlakeError = allRejectedError,
 ): Promise<Acceptance> {
   const timely = await runInTimeSlices(timelyDrafts(drafts, rejected, deps.config));
-  const resolved = await assignProjects(sender.workspaceId, timely, deps.projects, rejected);
-  const messages = await runInTimeSlices(encodeRuns(sender, resolved, deps.log, deps.config, rejected));
+  const encoded = await runInTimeSlices(encodeRuns(sender, timely, deps.log, deps.config, rejected));
+  // This comes last, because it creates projects: a run that is rejected must not leave an empty one.
+  const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const accompanying = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
   const accepted = messages.length + accompanying.length;
   if (accepted === 0 && rejected.length > 0) {
     deps.count(0, rejected);
     throw refusal(rejected);
   }
-  nameTracesOfAttachments(accompanying, resolved);
+  nameTracesOfAttachments(accompanying, messages);
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
   for (const { topic, message } of accompanying) {
     const ofTopic = topics.get(topic);
@@ -210,16 +209,16 @@ function rejectCompanionsOfRejectedRuns(
   });
 }
 
-function nameTracesOfAttachments(companions: readonly Companion[], resolved: readonly ProjectDraft[]): void {
+function nameTracesOfAttachments(companions: readonly Companion[], runs: readonly EncodedRun[]): void {
   const attachments = companions.filter(({ topic }) => topic === attachmentEvents);
   if (attachments.length === 0) return;
-  const drafts = new Map<string, ProjectDraft>();
-  for (const each of resolved) {
-    const known = drafts.get(each.draft.runId);
-    if (known === undefined || known.projectId === nilUuid) drafts.set(each.draft.runId, each);
+  const ofRuns = new Map<string, { readonly draft: RunDraft; readonly projectId: string }>();
+  for (const { runId, draft, value } of runs) {
+    const known = ofRuns.get(runId);
+    if (known === undefined || known.projectId === nilUuid) ofRuns.set(runId, { draft, projectId: readProjectId(value) });
   }
   for (const { runId, message } of attachments) {
-    const found = drafts.get(runId);
+    const found = ofRuns.get(runId);
     if (found !== undefined) writeTraceOfAttachment(message.value, { ...found.draft, projectId: found.projectId });
   }
 }

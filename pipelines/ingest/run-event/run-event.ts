@@ -237,6 +237,11 @@ export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (b
   }
 }
 
+/** Overwrites the project of the event. */
+export function writeProjectId(framed: Buffer, projectId: string): void {
+  writeUuid(framed, projectAt, projectId);
+}
+
 /** A copy of the event with another key time; the original is unchanged. */
 export function withStartTime(framed: Buffer, micros: number): Buffer {
   const copy = Buffer.from(framed);

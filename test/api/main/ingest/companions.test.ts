@@ -108,3 +108,16 @@ describe('attachments and feedback are accepted', () => {
     expect(published.filter((each) => each.includes(run)).sort()).toEqual([`attachments ${run}`, `feedback ${run}`]);
   });
 });
+
+test('a rejected run does not create the project that it names', async () => {
+  const name = `of a large run ${randomUUID()}`;
+  const run = rootRun({ session_name: name, inputs: { x: 'x'.repeat(600 * 1024) } });
+  const outputs: Parts[number] = [`post.${run.id}.outputs`, JSON.stringify({ x: 'x'.repeat(600 * 1024) })];
+  const answer = await send(...postParts(run), outputs);
+  expect([answer.status, answer.body.code]).toEqual([413, 'RUN_TOO_LARGE']);
+  const projects = await api.database.query('SELECT FROM projects WHERE name = $1', [name]);
+  expect(projects).toEqual([]);
+  const small = await send(...postParts(rootRun({ session_name: name })));
+  expect(small.status).toBe(202);
+  expect(await api.database.query('SELECT FROM projects WHERE name = $1', [name])).toHaveLength(1);
+});
