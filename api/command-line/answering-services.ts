@@ -63,7 +63,7 @@ export function createMainApiServices(parts: MainApiParts, ends: ShutdownSteps):
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns },
     destinations: destinationDeps(config, database, secretKey),
-    exports: { database, log, jobs, limits: config, logger, now: () => new Date() },
+    exports: { database, log, jobs, limits: config, logger },
     healthChecks,
     ...enqueueDeletions(jobs),
   };

@@ -30,11 +30,10 @@ export async function startExports(
     readonly jobs: Jobs;
     /** Decrypts the credentials of destinations; must be equal on all processes. */
     readonly secretKey: string;
-    readonly now?: () => Date;
   },
   ends: ShutdownSteps,
 ): Promise<void> {
-  const { config, logger, databaseUrl, log, jobs, secretKey, now = () => new Date() } = parts;
+  const { config, logger, databaseUrl, log, jobs, secretKey } = parts;
   const { database, clickhouse } = parts.stores;
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   ends.add('encoders', () => encoders.close());
@@ -59,7 +58,6 @@ export async function startExports(
       jobs,
       limits: config,
       logger,
-      now,
       openStore: (destination) => openDestination(destinations, destination),
       openSource: chunkSources({ clickhouse, encoders }, config),
     },

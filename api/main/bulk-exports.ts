@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { cancelExport, createExport } from '../../pipelines/exports/create-cancel.ts';
+import { readClock } from '../../pipelines/exports/export-deps.ts';
 import {
   type ExportWithProgress,
   estimateRate,
@@ -182,7 +183,7 @@ export const createBulkExport = defineOperation({
       compression: body.compression ?? 'zstandard',
       exportFields: body.export_fields ?? undefined,
     });
-    return showExport(created, services.exports.now());
+    return showExport(created, await readClock(services.exports));
   },
 });
 
@@ -215,7 +216,8 @@ export const listBulkExports = defineOperation({
       limit: query.limit,
       offset: query.offset,
     });
-    return found.map((each) => showExport(each, services.exports.now()));
+    const now = await readClock(services.exports);
+    return found.map((each) => showExport(each, now));
   },
 });
 
@@ -230,7 +232,7 @@ export const getBulkExport = defineOperation({
   schema: { params: ExportParams, response: { 200: BulkExport } },
   handler: async ({ caller, params, services }) => {
     const found = await readExport(services.database, caller.workspaceId, params.bulk_export_id);
-    return showExport(found, services.exports.now());
+    return showExport(found, await readClock(services.exports));
   },
 });
 
@@ -257,6 +259,6 @@ export const cancelBulkExport = defineOperation({
       throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
     }
     const cancelled = await cancelExport(services.exports, caller.workspaceId, params.bulk_export_id);
-    return showExport(cancelled, services.exports.now());
+    return showExport(cancelled, await readClock(services.exports));
   },
 });

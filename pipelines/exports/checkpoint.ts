@@ -7,9 +7,9 @@
  * one transaction, so the recorded files always contain exactly the members up to the cursor.
  */
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Database, Sql } from '../../infra/postgres/database.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
 import type { ExportCursor } from './chunk-reader.ts';
-import type { ExportDeps } from './export-deps.ts';
+import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 import { type ExportRecord, exportColumns } from './record.ts';
 import { type ExportStatus, endExport, enqueueRun, enqueueWaiting, statesBefore } from './states.ts';
 
@@ -77,24 +77,23 @@ export interface ClaimedExportRun {
  *   2. Return undefined if `exportRunsAtOnce` runs of the export have a lease already.
  *   3. Set the fence and the lease. A claim after a crashed attempt does not use up a retry.
  *
- * Leases use only the clock of the database.
+ * Leases and retries use only the clock of the database.
  *
  * @returns undefined if the run cannot be claimed now.
  */
 export async function claimRun(
-  database: Database,
+  deps: ClockDeps & { readonly limits: { readonly exportRunsAtOnce: number; readonly exportLeaseMs: number } },
   runId: string,
-  limits: { readonly exportRunsAtOnce: number; readonly exportLeaseMs: number },
-  now: Date,
 ): Promise<ClaimedExportRun | undefined> {
-  const at = now.toISOString();
-  return database.transaction(async (tx) => {
+  const { limits } = deps;
+  return deps.database.transaction(async (tx) => {
     const [of] = await tx.query<ExportRecord>(
       `SELECT ${exportColumns} FROM bulk_exports AS e
        WHERE id = (SELECT bulk_export_id FROM bulk_export_runs WHERE id = $1) AND status = 'RUNNING' FOR UPDATE`,
       [runId],
     );
     if (of === undefined) return undefined;
+    const at = (await readClock(deps, tx)).toISOString();
     const [due] = await tx.query(
       `SELECT FROM bulk_export_runs
        WHERE id = $1 AND status IN ('CREATED', 'RUNNING') AND (lease_until IS NULL OR lease_until <= clock_timestamp())
@@ -133,14 +132,12 @@ interface WrittenPart {
 }
 
 export class Checkpoint {
-  readonly #database: Database;
+  readonly #deps: ClockDeps;
   readonly #run: Pick<ExportRunRecord, 'id' | 'fence'>;
-  readonly #now: () => Date;
 
-  constructor(database: Database, run: Pick<ExportRunRecord, 'id' | 'fence'>, now: () => Date) {
-    this.#database = database;
+  constructor(deps: ClockDeps, run: Pick<ExportRunRecord, 'id' | 'fence'>) {
+    this.#deps = deps;
     this.#run = run;
-    this.#now = now;
   }
 
   /**
@@ -148,29 +145,31 @@ export class Checkpoint {
    * attempt no longer owns the run, and errors of the database.
    */
   async confirm(): Promise<void> {
-    await this.#write(this.#database, 'fence = fence', []);
+    await this.#write(this.#deps.database, 'fence = fence', []);
   }
 
   /** Records the number of members. */
   async recordTotal(rows: number): Promise<void> {
-    await this.#write(this.#database, 'rows_total = $4', [rows]);
+    await this.#write(this.#deps.database, 'rows_total = $4', [rows]);
   }
 
   /** Records the part that is about to be written, before any byte of it can be in the bucket. */
   async recordPending(pending: PendingUpload): Promise<void> {
-    await this.#write(this.#database, 'pending_upload = $4', [pending]);
+    await this.#write(this.#deps.database, 'pending_upload = $4', [pending]);
   }
 
   /** Records the id of the multipart upload, so that another worker can abort it. */
   async recordUpload(uploadId: string): Promise<void> {
-    await this.#write(this.#database, "pending_upload = jsonb_set(pending_upload, '{uploadId}', to_jsonb($4::text))", [
-      uploadId,
-    ]);
+    await this.#write(
+      this.#deps.database,
+      "pending_upload = jsonb_set(pending_upload, '{uploadId}', to_jsonb($4::text))",
+      [uploadId],
+    );
   }
 
   /** Records a file that is complete in the bucket, and the cursor after it. */
   async recordFile({ part, path, rows, bytes, sha256, etag }: WrittenPart, cursor: ExportCursor): Promise<void> {
-    await this.#database.transaction(async (tx) => {
+    await this.#deps.database.transaction(async (tx) => {
       await this.#write(
         tx,
         `rows_written = rows_written + $4, bytes_written = bytes_written + $5, latest_cursor = $6, pending_upload = NULL`,
@@ -179,24 +178,28 @@ export class Checkpoint {
       await tx.execute(
         `INSERT INTO bulk_export_files (bulk_export_run_id, part, path, rows, bytes, sha256, etag, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-        [this.#run.id, part, path, rows, bytes, sha256, etag, this.#now().toISOString()],
+        [this.#run.id, part, path, rows, bytes, sha256, etag, await this.#readClock(tx)],
       );
     });
   }
 
   /** Moves the cursor past a chunk whose runs were all deleted. */
   async skipTo(cursor: ExportCursor): Promise<void> {
-    await this.#write(this.#database, 'latest_cursor = $4, pending_upload = NULL', [cursor]);
+    await this.#write(this.#deps.database, 'latest_cursor = $4, pending_upload = NULL', [cursor]);
   }
 
   /** Ends the run as COMPLETED. */
   async complete({ lateRuns }: { readonly lateRuns: number }): Promise<void> {
     await this.#write(
-      this.#database,
+      this.#deps.database,
       `status = 'COMPLETED', finished_at = $3, late_runs = $4, lease_until = NULL, attempt_started_at = NULL`,
       [lateRuns],
       statesBefore('run', 'COMPLETED'),
     );
+  }
+
+  async #readClock(sql: Sql): Promise<string> {
+    return (await readClock(this.#deps, sql)).toISOString();
   }
 
   async #write(sql: Sql, assignments: string, values: readonly unknown[], from = ['RUNNING']): Promise<void> {
@@ -204,7 +207,7 @@ export class Checkpoint {
     const written = await sql.execute(
       `UPDATE bulk_export_runs SET ${assignments}, updated_at = $3
        WHERE id = $1 AND fence = $2 AND status IN (${states})`,
-      [this.#run.id, this.#run.fence, this.#now().toISOString(), ...values],
+      [this.#run.id, this.#run.fence, await this.#readClock(sql), ...values],
     );
     if (written === 0) throw runlakeError('EXPORT_ATTEMPT_OVER');
   }
@@ -244,7 +247,7 @@ async function release(deps: EndDeps, run: ExportRunRecord): Promise<AttemptEnd>
   const released = await deps.database.execute(
     `UPDATE bulk_export_runs SET lease_until = NULL, attempt_started_at = NULL, next_attempt_at = $3, updated_at = $3
      WHERE id = $1 AND fence = $2 AND status = 'RUNNING'`,
-    [run.id, run.fence, deps.now().toISOString()],
+    [run.id, run.fence, (await readClock(deps)).toISOString()],
   );
   if (released === 0) return 'over';
   await enqueueRun(deps, run);
@@ -253,7 +256,7 @@ async function release(deps: EndDeps, run: ExportRunRecord): Promise<AttemptEnd>
 
 async function retry(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
   const delayMs = deps.limits.exportRetryDelayMs;
-  const now = deps.now();
+  const now = await readClock(deps);
   const updated = await deps.database.execute(
     `UPDATE bulk_export_runs SET retry_number = retry_number + 1, errors = coalesce(errors, '{}') || $3,
        lease_until = NULL, attempt_started_at = NULL, next_attempt_at = $4, updated_at = $5
@@ -266,7 +269,7 @@ async function retry(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): 
 }
 
 async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
-  const now = deps.now();
+  const now = await readClock(deps);
   const workspaceId = await deps.database.transaction(async (tx) => {
     // Lock order: the export first, then its runs, as everywhere.
     await tx.query('SELECT FROM bulk_exports WHERE id = $1 FOR UPDATE', [run.exportId]);

@@ -7,14 +7,14 @@ import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { liveProjectIds } from '../runs/locate-run.ts';
 import { allTimes } from '../runs/run-columns.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
-import type { ExportDeps, ExportLimits } from './export-deps.ts';
+import { type ExportDeps, type ExportLimits, readClock } from './export-deps.ts';
 import { type ExportWithProgress, readExport } from './queries.ts';
 import { type ExportFormat, resolveFields } from './record.ts';
 import { enqueueExport, finishExport } from './states.ts';
 
 /**
- * An export includes runs that are received up to this long after its creation, because the clocks of processes may
- * differ.
+ * An export includes runs that are received up to this long after its creation, because the clocks of Postgres and of
+ * the processes that receive runs may differ.
  */
 const clockSkewMs = 1_000;
 
@@ -145,7 +145,7 @@ export async function createExport(
   owner: { readonly workspaceId: string; readonly keyId: string },
   request: NewExport,
 ): Promise<ExportWithProgress> {
-  const errors = validateExport(request, deps.now());
+  const errors = validateExport(request, await readClock(deps));
   if (errors.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: errors });
   const { workspaceId } = owner;
   const { database, limits } = deps;
@@ -153,7 +153,7 @@ export async function createExport(
   if (project === undefined) throw runlakeError('NOT_FOUND', { what: 'Session' });
 
   const id = randomUUID();
-  const createdAt = deps.now();
+  const createdAt = await readClock(deps);
   const schedule = request.intervalHours !== undefined;
   const logPosition = schedule ? null : await readLogEndOffsets(deps);
   await database.transaction(async (tx) => {

@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
-import type { Database } from '../../infra/postgres/database.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { ChunkSource } from './export-run.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
@@ -29,8 +29,27 @@ export interface ExportDeps {
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly limits: ExportLimits;
   readonly logger: Logger;
-  /** Clock for creation, start, retry and timeout of exports. */
-  readonly now: () => Date;
+  /** Clock of exports. Default: the clock of Postgres. */
+  readonly now?: ReadClock | undefined;
+}
+
+type ReadClock = (sql: Sql) => Promise<Date>;
+
+/**
+ * Reads the time for creation, start, retry, timeout and schedules of exports. It is the clock of Postgres, so that all
+ * processes agree on what is due even if their own clocks differ.
+ *
+ * @param sql The transaction of the caller, if there is one.
+ */
+export function readClock({ database, now = readDatabaseClock }: ClockDeps, sql: Sql = database): Promise<Date> {
+  return now(sql);
+}
+
+export type ClockDeps = Pick<ExportDeps, 'database' | 'now'>;
+
+async function readDatabaseClock(sql: Sql): Promise<Date> {
+  const [row] = await sql.query<{ now: string }>('SELECT clock_timestamp() AS now');
+  return new Date((row as { now: string }).now);
 }
 
 /** Dependencies of the export workers. */

@@ -2,7 +2,7 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/err
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { formatError } from './checkpoint.ts';
-import type { WorkDeps } from './export-deps.ts';
+import { readClock, type WorkDeps } from './export-deps.ts';
 import { type ExportRecord, keyOfManifest, keyOfPart, toExportFormat } from './record.ts';
 import { endExport, enqueueWaiting, finishExport } from './states.ts';
 
@@ -46,7 +46,7 @@ async function failExport(
   { runId, error }: Extract<FilesCheck, { kind: 'gone' }>,
 ): Promise<void> {
   deps.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is missing in its destination');
-  const now = deps.now();
+  const now = await readClock(deps);
   const ended = await deps.database.transaction(async (tx) => {
     const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: formatError(error) }, now);
     if (workspaceId === undefined) return undefined;

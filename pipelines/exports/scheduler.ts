@@ -16,7 +16,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { topics } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { insertExport, readLogEndOffsets } from './create-cancel.ts';
-import type { ExportDeps, WorkDeps } from './export-deps.ts';
+import { type ExportDeps, readClock, type WorkDeps } from './export-deps.ts';
 import { tidyRun } from './export-run.ts';
 import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
@@ -71,8 +71,8 @@ async function cancelOrphans(deps: WorkDeps): Promise<void> {
 }
 
 async function timeOutExports(deps: WorkDeps): Promise<void> {
-  const { database, limits, now } = deps;
-  const startedBefore = new Date(now().getTime() - limits.exportTimeoutMs).toISOString();
+  const { database, limits } = deps;
+  const startedBefore = new Date((await readClock(deps)).getTime() - limits.exportTimeoutMs).toISOString();
   const overdue = await database.query<{ id: string }>(
     `SELECT id FROM bulk_exports WHERE status = 'RUNNING' AND interval_hours IS NULL AND started_at <= $1`,
     [startedBefore],
@@ -114,7 +114,7 @@ async function tidyRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
      ORDER BY random() LIMIT $2`,
-    [new Date(deps.now().getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
+    [new Date((await readClock(deps)).getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
   await forEachConcurrently(maxConcurrentTidies, untidy, (run) => tidyRun(deps, run), bucketDeadline(signal));
 }
@@ -184,9 +184,10 @@ async function isLogStored(
   return true;
 }
 
-async function startExport({ database, limits, now }: ExportDeps, of: ExportRecord): Promise<boolean> {
+async function startExport(deps: ExportDeps, of: ExportRecord): Promise<boolean> {
   const windows = dayWindows(of.startTime, of.endTime as string);
-  const at = now().toISOString();
+  const { database, limits } = deps;
+  const at = (await readClock(deps)).toISOString();
   return database.transaction(async (tx) => {
     // Every start of an export locks this row, so that concurrent starts in one workspace are serialised.
     await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [of.workspaceId]);
@@ -311,7 +312,12 @@ async function queueDueRuns(
        AND (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
        AND (r.attempt_started_at IS NOT NULL OR r.next_attempt_at <= $4)
      ORDER BY e.created_at, r.start_time`,
-    [exportRunsAtOnce, choice.exportId ?? null, choice.newest ?? exportRunsAtOnce, deps.now().toISOString()],
+    [
+      exportRunsAtOnce,
+      choice.exportId ?? null,
+      choice.newest ?? exportRunsAtOnce,
+      (await readClock(deps)).toISOString(),
+    ],
   );
   for (const run of due) await enqueueRun(deps, run);
 }
@@ -336,7 +342,7 @@ export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<v
      WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
        AND next_start_time + make_interval(hours => interval_hours) <= $2
      ORDER BY next_start_time, id`,
-    [scheduleId ?? null, lastDueEnd(deps)],
+    [scheduleId ?? null, lastDueEnd(deps, await readClock(deps))],
   );
   for (const { id } of due) {
     while ((await spawnNext(deps, id)) === 'spawned');
@@ -344,13 +350,13 @@ export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<v
 }
 
 /** Intervals that end at this time or earlier are due. */
-function lastDueEnd({ now, limits }: ExportDeps): string {
-  return new Date(now().getTime() - limits.exportScheduleDelayMs).toISOString();
+function lastDueEnd({ limits }: ExportDeps, now: Date): string {
+  return new Date(now.getTime() - limits.exportScheduleDelayMs).toISOString();
 }
 
 async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned' | 'not due'> {
   const { database } = deps;
-  const createdAt = deps.now();
+  const createdAt = await readClock(deps);
   const logPosition = await readLogEndOffsets(deps);
   const outcome = await database.transaction(async (tx) => {
     const [schedule] = await tx.query<ExportRecord & { createdByKeyId: string | null; behind: boolean; busy: boolean }>(
@@ -360,7 +366,7 @@ async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned
        FROM bulk_exports AS e
        WHERE id = $1 AND status = 'RUNNING' AND next_start_time + make_interval(hours => interval_hours) <= $2
        FOR UPDATE OF e`,
-      [scheduleId, lastDueEnd(deps)],
+      [scheduleId, lastDueEnd(deps, createdAt)],
     );
     if (schedule === undefined || (schedule.behind && schedule.busy)) return 'not due';
     if (await isProjectDeleted(tx, schedule)) return 'no project';

@@ -5,7 +5,7 @@
  * logged, and the sweep (`scheduler.ts`) queues the due work.
  */
 import type { Sql } from '../../infra/postgres/database.ts';
-import type { ExportDeps } from './export-deps.ts';
+import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 
 /** States of a bulk export and of each export run. Source: SPEC 3.3. */
 export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
@@ -75,12 +75,10 @@ const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIM
  *
  * @returns whether this call ended the export.
  */
-export async function finishExport(
-  deps: Pick<ExportDeps, 'database' | 'now' | 'jobs' | 'logger'>,
-  exportId: string,
-  end: ExportEnd,
-): Promise<boolean> {
-  const finished = await deps.database.transaction((tx) => endExport(tx, exportId, end, deps.now()));
+export async function finishExport(deps: ClockDeps & QueueDeps, exportId: string, end: ExportEnd): Promise<boolean> {
+  const finished = await deps.database.transaction(async (tx) =>
+    endExport(tx, exportId, end, await readClock(deps, tx)),
+  );
   if (finished !== undefined) await enqueueWaiting(deps, finished);
   return finished !== undefined;
 }

@@ -10,7 +10,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 
 import { type AttemptEnd, Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from './checkpoint.ts';
-import type { WorkDeps } from './export-deps.ts';
+import { readClock, type WorkDeps } from './export-deps.ts';
 import { exportRun, tidyRun } from './export-run.ts';
 import { LiveAttempts } from './live-attempts.ts';
 import { buildScope, isProjectDeleted, keyOfPart, toExportFormat } from './record.ts';
@@ -129,10 +129,10 @@ export class FairAttempts {
 
   /** Attempts one run, if one is due. @throws errors of the database. */
   async attemptNext(): Promise<void> {
-    const { database, limits, now, attempts } = this.#deps;
+    const { attempts } = this.#deps;
     let lostRaces = 0;
     while (!attempts.stopping && lostRaces < maxLostRaces) {
-      const due = await nextRuns(database, limits, now());
+      const due = await nextRuns(this.#deps);
       if (due.length === 0) return;
       const chosen = this.#choose(due);
       if (chosen === undefined) {
@@ -201,12 +201,8 @@ interface NextRun {
 /**
  * Returns the first due export run of each organisation. Uses the same condition as `queueDueRuns` in `scheduler.ts`.
  */
-async function nextRuns(
-  sql: Sql,
-  { exportRunsAtOnce }: { readonly exportRunsAtOnce: number },
-  now: Date,
-): Promise<NextRun[]> {
-  return sql.query<NextRun>(
+async function nextRuns(deps: AttemptDeps): Promise<NextRun[]> {
+  return deps.database.query<NextRun>(
     `WITH due AS (
        SELECT DISTINCT ON (w.organization_id) w.organization_id, r.id
        FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id CROSS JOIN LATERAL (
@@ -223,7 +219,7 @@ async function nextRuns(
      )
      SELECT due.id, due.organization_id AS "organizationId", coalesce(leases.held, 0)::int AS leases
      FROM due LEFT JOIN leases USING (organization_id)`,
-    [exportRunsAtOnce, now.toISOString()],
+    [deps.limits.exportRunsAtOnce, (await readClock(deps)).toISOString()],
   );
 }
 
@@ -248,7 +244,7 @@ export interface AttemptDeps extends WorkDeps {
 export async function attemptRun(deps: AttemptDeps, runId: string): Promise<boolean> {
   if (deps.attempts.stopping) return false;
   const claimedAtMs = performance.now();
-  const claimed = await claimRun(deps.database, runId, deps.limits, deps.now());
+  const claimed = await claimRun(deps, runId);
   if (claimed === undefined) return false;
   const end = await deps.attempts.during(
     claimed.run,
@@ -275,7 +271,7 @@ async function makeFiles(
   { run, of, nextPart }: ClaimedExportRun,
   signal: AbortSignal,
 ): Promise<void> {
-  const { database, now, folders } = deps;
+  const { database, folders } = deps;
   if (await isProjectDeleted(database, of)) throw runlakeError('EXPORT_PROJECT_DELETED');
   const store = await deps.openStore(of);
   const source = deps.openSource(buildScope(of, run), toExportFormat(of));
@@ -285,7 +281,7 @@ async function makeFiles(
         {
           source,
           store,
-          checkpoint: new Checkpoint(database, run, now),
+          checkpoint: new Checkpoint(deps, run),
           folder,
           keyOf: (part) => keyOfPart(of, run, part),
           at: { ...run, nextPart },

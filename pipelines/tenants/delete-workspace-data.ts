@@ -146,7 +146,7 @@ async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, wor
     [workspaceId],
   );
   const end = { to: 'CANCELLED', reason: 'Its workspace was deleted.' } as const;
-  for (const { id } of unfinished) await finishExport({ database, jobs, logger, now: () => new Date() }, id, end);
+  for (const { id } of unfinished) await finishExport({ database, jobs, logger }, id, end);
   await database.execute(
     `UPDATE bulk_export_destinations SET deleted_at = coalesce(deleted_at, now()), updated_at = now(),
        sealed_credentials = NULL, credentials_keys = '{}' WHERE workspace_id = $1`,

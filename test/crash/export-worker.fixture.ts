@@ -36,7 +36,6 @@ const deps: WorkDeps = {
   jobs,
   limits: config,
   logger,
-  now: () => new Date(),
   openStore: (destination) => openDestination(destinations, destination),
   openSource: chunkSources({ clickhouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
 };

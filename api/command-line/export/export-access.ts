@@ -54,7 +54,6 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
       jobs: { enqueue: async (...job) => (await openJobs()).enqueue(...job) },
       limits: config,
       logger,
-      now: () => new Date(),
     };
     return work({ config, database, operator, deps });
   });

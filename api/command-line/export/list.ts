@@ -1,4 +1,5 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
 import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
@@ -57,7 +58,8 @@ export async function listAll(options: ListOptions): Promise<void> {
     }
     const newest = found.sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, limit);
     if (options.json === true) {
-      for (const each of newest) console.log(JSON.stringify(showExport(each, access.deps.now())));
+      const now = await readClock(access.deps);
+      for (const each of newest) console.log(JSON.stringify(showExport(each, now)));
     } else if (newest.length === 0) console.log('No matching exports.');
     else await print(access, workspaces, newest);
   });

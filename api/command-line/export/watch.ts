@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { WriteStream } from 'node:tty';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import {
   type ExportRunWithFiles,
   type ExportWithProgress,
@@ -58,7 +59,7 @@ export async function watchUntilEnd(
         const runs = over || of.retries > retries ? await listAllRuns({ database }, of) : [];
         retries = of.retries;
         if (!over) for (const line of newFailures(runs, reported)) screen.note(line);
-        screen.show(of, deps.now());
+        screen.show(of, await readClock(deps));
         if (over) {
           screen.end(endInWords(of, runs));
           if (of.status !== 'COMPLETED') process.exitCode = 1;

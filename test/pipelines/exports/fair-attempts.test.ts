@@ -58,7 +58,7 @@ async function openAttempts(concurrency: number) {
   const openStore: WorkDeps['openStore'] = () =>
     shop.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
   const fair = new FairAttempts(
-    { ...shop.deps, now: () => new Date(), openSource, openStore, attempts, folders },
+    { ...shop.deps, now: undefined, openSource, openStore, attempts, folders },
     concurrency,
   );
   return { fair, began, ends, stop: () => attempts.stop() };

@@ -86,7 +86,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
   }));
   await checkProgress('its start', days);
 
-  const checkpointOf = (claimed: ClaimedExportRun) => new Checkpoint(shop.database, claimed.run, shop.deps.now);
+  const checkpointOf = (claimed: ClaimedExportRun) => new Checkpoint(shop.deps, claimed.run);
   const steps: Record<string, (of: Day, claimed: ClaimedExportRun) => Promise<void>> = {
     async count(of, claimed) {
       if (of.total !== undefined) return;
@@ -116,7 +116,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
     },
     async crash(of, claimed) {
       await shop.worker().lose(of.id);
-      of.claimed = await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
+      of.claimed = await claimRun(shop.deps, of.id);
       // The previous worker resumes and must not write.
       const late = { part: 99, path: 'p', rows: 5, bytes: 5, sha256: 's', etag: null };
       await expect(checkpointOf(claimed).recordFile(late, cursor)).rejects.toMatchObject({
@@ -135,7 +135,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
     const open = days.filter(({ completed }) => !completed);
     if (open.length === 0) break;
     const of = random.pick(open);
-    of.claimed ??= await claimRun(shop.database, of.id, shop.limits, shop.deps.now());
+    of.claimed ??= await claimRun(shop.deps, of.id);
     expect(of.claimed).toBeDefined();
     const name = random.pick(Object.keys(steps));
     await steps[name]?.(of, of.claimed as ClaimedExportRun);
@@ -147,8 +147,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
     return;
   }
   for (const of of days.filter(({ completed }) => !completed)) {
-    const claimed =
-      of.claimed ?? ((await claimRun(shop.database, of.id, shop.limits, shop.deps.now())) as ClaimedExportRun);
+    const claimed = of.claimed ?? ((await claimRun(shop.deps, of.id)) as ClaimedExportRun);
     await steps.count?.(of, claimed);
     await steps.complete?.(of, claimed);
     await checkProgress('the end of a day', days);

@@ -191,7 +191,7 @@ describe('with queues and workers', () => {
       const redisUrl = shop.stores.environment.RUNLAKE_REDIS_URL;
       const jobs = await openJobs({ databaseUrl: shop.stores.databaseUrl, redisUrl, logger });
       const workers = await startExportWorkers(
-        { ...shop.deps, jobs, leases: shop.database, now: () => new Date() },
+        { ...shop.deps, jobs, leases: shop.database, now: undefined },
         { workFolder: shop.workRoot, concurrency: 2, sweepMs: 200 },
       );
       const end = async () => {

@@ -89,7 +89,7 @@ describe('a run', () => {
 
   it.each(exportStatuses.map((from) => ({ from })))('$from → RUNNING', async ({ from }) => {
     const { run } = await runIn(from);
-    const taken = await claimRun(shop.database, run.id, shop.limits, shop.now());
+    const taken = await claimRun(shop.deps, run.id);
     // It stays RUNNING when it is claimed again after a crash.
     expect(taken !== undefined).toBe(from === 'RUNNING' || allowed('run', from, 'RUNNING'));
     expect(await statusOf('bulk_export_runs', run.id)).toBe(taken ? 'RUNNING' : from);
@@ -97,7 +97,7 @@ describe('a run', () => {
 
   it.each(exportStatuses.map((from) => ({ from })))('$from → COMPLETED', async ({ from }) => {
     const { run } = await runIn(from);
-    const completed = new Checkpoint(shop.database, run, shop.now).complete({ lateRuns: 0 });
+    const completed = new Checkpoint(shop.deps, run).complete({ lateRuns: 0 });
     if (allowed('run', from, 'COMPLETED')) await completed;
     else await expect(completed).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
     expect(await statusOf('bulk_export_runs', run.id)).toBe(allowed('run', from, 'COMPLETED') ? 'COMPLETED' : from);
@@ -124,6 +124,6 @@ describe('a run', () => {
     const [mine, other] = [await runIn('CREATED'), await runIn('CREATED')];
     await finishExport(shop.deps, mine.exportId, { to: 'CANCELLED', reason: null });
     expect(await statusOf('bulk_export_runs', other.run.id)).toBe('CREATED');
-    expect(await claimRun(shop.database, randomUUID(), shop.limits, shop.now())).toBeUndefined();
+    expect(await claimRun(shop.deps, randomUUID())).toBeUndefined();
   });
 });

@@ -50,6 +50,8 @@ export interface WorkshopOptions {
   /** `close` also closes these stores. */
   readonly stores?: FreshStores;
   readonly s3Limits?: S3Limits;
+  /** Default: the `clock` of the workshop. */
+  readonly now?: WorkDeps['now'];
 }
 
 export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: WorkshopOptions = {}) {
@@ -104,7 +106,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     },
     limits: config,
     logger,
-    now: () => clock.now,
+    now: 'now' in options ? options.now : async () => clock.now,
     openStore: (place) => openDestination(destinations, place),
     openSource: chunkSources({ clickhouse, encoders }, config),
   };
