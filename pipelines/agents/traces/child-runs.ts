@@ -1,7 +1,9 @@
 /**
  * Writes the child runs of graph runs, which workers report, to the log.
  *
- * Invariant: tracing never delays or ends a graph run. The buffer is bounded; runs that exceed it are dropped and counted.
+ * Invariant: tracing never delays or ends a graph run. Buffer and open runs are bounded; runs that exceed the bounds are
+ * dropped and counted. A worker that reports more runs than its tracer may collect violates the protocol, because graph
+ * code can forge its messages.
  *
  *   1. A batch arrives from a worker. With the first batch that contains an open child run, the root run is written as
  *      well, so that an active trace is visible.
@@ -19,6 +21,7 @@ import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
+import { violation } from '../workers/frames.ts';
 import { chooseTraceOptions, findProject, type HiddenValues, rootLocation, rootMembers } from './root-run.ts';
 import { senderKey, type TraceRecord, untilNextFlushMs, writeTraceRecords } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
@@ -37,6 +40,7 @@ export interface ChildRunDeps {
 export interface TracedAttempt {
   /** Instructions for the worker. */
   readonly order: TraceOrder;
+  /** @throws WORKER_PROTOCOL_VIOLATED if the worker has reported each of the maximum number of runs twice. */
   take(batch: TracedRuns): void;
   /** Completes the attempt. Child runs that are still open end with the error `reason`. */
   ended(reason: string): void;
@@ -58,6 +62,10 @@ interface PendingRun {
 }
 
 const maxPendingCharacters = 64 * 1024 * 1024;
+/** Maximum characters of the open child runs of one attempt. */
+const maxOpenCharacters = 16 * 1024 * 1024;
+/** Fixed cost of a run in addition to its text: its objects. */
+const runOverheadCharacters = 1_000;
 
 export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
   const { accept, defaultSender, logger, maxRuns, maxCharacters } = deps;
@@ -77,10 +85,12 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
 
   function send(): void {
     timer = undefined;
-    sending ??= sendPending().finally(() => {
-      sending = undefined;
-      if (pending.length > 0) timer ??= setTimeout(send, untilNextFlushMs()).unref();
-    });
+    sending ??= sendPending()
+      .catch((err) => logger.error({ err }, 'child runs lost'))
+      .finally(() => {
+        sending = undefined;
+        if (pending.length > 0) timer ??= setTimeout(send, untilNextFlushMs()).unref();
+      });
   }
 
   async function sendPending(): Promise<void> {
@@ -107,7 +117,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       } catch (err) {
         const retryable = isRunlakeError(err) && err.retryable;
         logger.warn({ err, runs: runsOfSender.length, retryable }, 'child runs not written to the log');
-        if (retryable) pending.push(...runsOfSender);
+        if (retryable) pending = pending.concat(runsOfSender);
         else for (const { run } of runsOfSender) pendingCharacters -= countCharacters(run);
       }
     }
@@ -125,10 +135,24 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       /** Open child runs: JSON of their location by run id. */
       const openRuns = new Map<string, string>();
       let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
+      let openCharacters = 0;
       let overflow = 0;
+      let reportedRuns = 0;
       let rootSent = false;
       const enqueue = (child: ChildRun) => {
         if (!put({ ...shared, run: child })) overflow += 1;
+      };
+      const close = (id: string) => {
+        openCharacters -= openCost(openRuns.get(id));
+        openRuns.delete(id);
+      };
+      /** @returns whether the run is within the limit. */
+      const keepOpen = ({ runId: id, location }: ChildRun) => {
+        close(id);
+        if (openCharacters + openCost(location) > maxOpenCharacters) return false;
+        openRuns.set(id, location);
+        openCharacters += openCost(location);
+        return true;
       };
       return {
         order: {
@@ -141,6 +165,8 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
           maxRunBytes: accept.config.maxRunBytes,
         },
         take({ runs, ...ofWorker }) {
+          reportedRuns += runs.length;
+          if (reportedRuns > 2 * maxRuns) throw violation(`more than ${maxRuns} traced runs`);
           marks = ofWorker;
           if (!rootSent && runs.some(({ open }) => open)) {
             rootSent = true;
@@ -153,15 +179,17 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
             });
           }
           for (const child of runs) {
-            if (child.open) openRuns.set(child.runId, child.location);
-            else openRuns.delete(child.runId);
+            if (!child.open) close(child.runId);
+            else if (!keepOpen(child)) {
+              overflow += 1;
+              continue;
+            }
             enqueue(child);
           }
         },
         ended(reason) {
-          const now = formatTime(Date.now() * 1_000);
+          const members = `"end_time":"${formatTime(Date.now() * 1_000)}","error":${JSON.stringify(reason)}`;
           for (const [id, location] of openRuns) {
-            const members = `"end_time":"${now}","error":${JSON.stringify(reason)}`;
             enqueue({ kind: 'patch', runId: id, location, members, values: '', open: false });
           }
           openRuns.clear();
@@ -193,5 +221,9 @@ function toTraceRecord({ run, traceId, project }: PendingRun): TraceRecord {
 }
 
 function countCharacters({ location, members, values }: ChildRun): number {
-  return location.length + members.length + values.length;
+  return runOverheadCharacters + location.length + members.length + values.length;
+}
+
+function openCost(location: string | undefined): number {
+  return location === undefined ? 0 : runOverheadCharacters + location.length;
 }

@@ -18,6 +18,8 @@ import type { RunOutcome } from './worker-pool.ts';
 /** Maximum characters of an error text; longer texts are truncated. */
 export const maxReasonCharacters = 128 * 1024;
 const maxNames = 10_000;
+/** Maximum child runs in one message. A tracer flushes after about 260. */
+const maxTracedRuns = 1_000;
 
 const closed = <Properties extends Record<string, TSchema>>(properties: Properties) =>
   Type.Object(properties, { additionalProperties: false });
@@ -74,6 +76,7 @@ const messages = {
         open: Type.Boolean(),
         sizes: Type.Tuple([bytes, bytes, bytes]),
       }),
+      { maxItems: maxTracedRuns },
     ),
   }),
   ended: message('ended', { key, outcome }),

@@ -202,6 +202,13 @@ describe('any input is a valid message or a protocol violation', () => {
       ),
     ],
     [
+      'more traced runs than a tracer reports at once',
+      frame({
+        ...{ kind: 'traced', key: 1, droppedRuns: 0, droppedValues: 0 },
+        runs: Array.from({ length: 1_001 }, () => ({ kind: 'post', runId: 'r', open: true, sizes: [0, 0, 0] })),
+      }),
+    ],
+    [
       'traced runs without their text',
       frame({
         kind: 'traced',
