@@ -15,9 +15,9 @@ const checkEveryMs = 2_000;
 /** Access of one request until its response is finished. */
 export interface OpenAccess {
   /**
-   * Authenticates the caller again, for a further command on the same connection.
+   * Authenticates the caller again and counts a request, for a further command on the same connection.
    *
-   * @throws the same errors as the first authentication, if the caller no longer has access.
+   * @throws the same errors as the first authentication, if the caller no longer has access; RATE_LIMITED.
    */
   renew(): Promise<Caller>;
   /**

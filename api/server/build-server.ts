@@ -220,12 +220,17 @@ export async function buildServer({
     // This check runs before the body is read, so the type and size of the body do not matter.
     if (request.is404) throw notFound(request);
     if (operation === undefined || 'public' in operation.access) return;
-    const renew = () => identify(request, operation.access);
-    const caller = await renew();
-    request.caller = caller;
-    await services.rateLimiter?.take(caller);
+    const authenticate = () => identify(request, operation.access);
+    // A command on an open connection counts as a request.
+    const renew = async () => {
+      const caller = await authenticate();
+      request.caller = caller;
+      await services.rateLimiter?.take(caller);
+      return caller;
+    };
+    await renew();
     // Custom authentication is not called again while the response is sent.
-    const recheck = form.customAccess ? async () => refuseIfClosed() : renew;
+    const recheck = form.customAccess ? async () => refuseIfClosed() : authenticate;
     request.access = accessWatch.open(request, reply, renew, recheck);
   });
   server.addHook('onClose', async () => accessWatch.close());

@@ -152,6 +152,7 @@ function failureFrame(failure: CommandError): SseFrame {
  *      1012.
  *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes
  *      with 1008 and the code of the error.
+ *   6. Each command counts as a request for the rate limits. A command beyond them is refused; the socket stays open.
  */
 
 /** The methods of a `ws` socket that are used here. */
