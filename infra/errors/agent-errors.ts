@@ -193,7 +193,7 @@ export const agentErrors = {
   ),
   WORKER_MESSAGE_TOO_LARGE: terminal(
     500,
-    'The graph returned a state or a result of {bytes} bytes; the limit is {limit}.',
+    'The graph returned a state, interrupts or a result of {size}; the limit is {limit}.',
     'Store large values elsewhere, and keep references to them in the state.',
   ),
   LEASE_LOST: transient(

@@ -16,6 +16,8 @@ export interface Frame {
 
 export interface FrameLimits {
   readonly headBytes: number;
+  /** Maximum JSON values in a head; see {@link hasMoreValues}. */
+  readonly headValues: number;
   readonly bodyBytes: number;
 }
 
@@ -26,14 +28,15 @@ const mib = 1024 * 1024;
 
 /**
  * Limits of messages from a worker. The front parses the head of a message, which may contain open interrupts. It only
- * scans the body (events, state).
+ * scans the body (events, state). Parsing costs time and memory for each value, so that a head of many small values
+ * would block the front for seconds. A send window full of small events needs 82,000 values.
  */
 export function limitsOfWorker(maxEventBytes: number): FrameLimits {
-  return { headBytes: 32 * mib, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
+  return { headBytes: 32 * mib, headValues: 200_000, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
 }
 
 /** Limits of messages from the front, which is trusted. */
-export const limitsOfFront: FrameLimits = { headBytes: 0xffff_ffff, bodyBytes: 0 };
+export const limitsOfFront: FrameLimits = { headBytes: 0xffff_ffff, headValues: Number.POSITIVE_INFINITY, bodyBytes: 0 };
 
 const lengthBytes = 8;
 
@@ -51,6 +54,33 @@ export function encodeFrame(head: object, body: readonly Uint8Array[] = []): Uin
     4,
   );
   return [lengths, text, ...body];
+}
+
+const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const openBracket = 0x5b;
+const openBrace = 0x7b;
+
+/**
+ * Returns whether JSON text has more than `limit` commas, brackets and braces outside strings: one or two for each
+ * value. The bytes may be any text; no memory is allocated.
+ */
+export function hasMoreValues(text: Uint8Array, limit: number): boolean {
+  if (text.byteLength <= limit) return false;
+  let values = 0;
+  let inString = false;
+  for (let at = 0; at < text.byteLength; at += 1) {
+    const byte = text[at];
+    if (byte === quote) inString = !inString;
+    else if (inString) {
+      if (byte === backslash) at += 1;
+    } else if (byte === comma || byte === openBracket || byte === openBrace) {
+      values += 1;
+      if (values > limit) return true;
+    }
+  }
+  return false;
 }
 
 const minHeldBytes = 1024;
@@ -108,7 +138,9 @@ export class FrameReader {
     const headAt = at + lengthBytes;
     const bodyAt = headAt + bytes.readUInt32LE(at);
     const end = bodyAt + bytes.readUInt32LE(at + 4);
-    this.#onFrame({ head: bytes.subarray(headAt, bodyAt), body: bytes.subarray(bodyAt, end) });
+    const head = bytes.subarray(headAt, bodyAt);
+    if (hasMoreValues(head, this.#limits.headValues)) throw violation(`more than ${this.#limits.headValues} values`);
+    this.#onFrame({ head, body: bytes.subarray(bodyAt, end) });
   }
 
   #hold(bytes: Buffer, neededBytes: number): void {

@@ -1,6 +1,6 @@
 import type { ErrorParameters } from '../../../infra/errors/runlake-error.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type FrameLimits, limitsOfWorker } from './frames.ts';
+import { type FrameLimits, hasMoreValues, limitsOfWorker } from './frames.ts';
 import { encodeMessage } from './message-codec.ts';
 import { packChunks } from './packed-chunks.ts';
 import type { ParentPipe } from './parent-pipe.ts';
@@ -77,9 +77,13 @@ export class Outbox {
     const buffers = encodeMessage(waiting);
     const [, head, ...body] = buffers as [Uint8Array, Uint8Array, ...Uint8Array[]];
     const bytes = body.reduce((sum, part) => sum + part.byteLength, 0);
-    const { headBytes, bodyBytes } = this.#limits;
+    const { headBytes, headValues, bodyBytes } = this.#limits;
+    if (hasMoreValues(head, headValues)) {
+      return encodeMessage(replaceTooLarge(waiting, { size: 'too many JSON values', limit: headValues }));
+    }
     if (head.byteLength <= headBytes && bytes <= bodyBytes) return buffers;
-    return encodeMessage(replaceTooLarge(waiting, { bytes: head.byteLength + bytes, limit: bodyBytes }));
+    const size = `${head.byteLength + bytes} bytes`;
+    return encodeMessage(replaceTooLarge(waiting, { size, limit: bodyBytes }));
   }
 }
 

@@ -18,8 +18,12 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-const attack = (how: string, more: object = {}, job = {}) =>
-  under.start('attack', { input: { attack: { how, ...more } }, kwargs: { stream_mode: ['custom'] }, ...job });
+/** Key of the run that was started last; the pool numbers its runs. */
+let lastKey = 0;
+const attack = (how: string, more: object = {}, job = {}) => {
+  lastKey += 1;
+  return under.start('attack', { input: { attack: { how, ...more } }, kwargs: { stream_mode: ['custom'] }, ...job });
+};
 const bytesOf = (frame: readonly Uint8Array[]) => Buffer.concat(frame).toString('base64');
 const message = (head: object, body: string | Buffer = '') => bytesOf(encodeFrame(head, [Buffer.from(body)]));
 
@@ -55,6 +59,44 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
   ])('%s', (_, bytes, reason) =>
     withUnaffectedRuns(async () => {
       const { handle } = await attack('write', { bytes });
+      const reported = expect.stringContaining(reason);
+      expect(await handle.outcome).toEqual({ kind: 'lost', blame: 'self', message: reported });
+    }),
+  );
+
+  test.each<[string, (key: number) => string, string]>([
+    [
+      'more events than the send window allows',
+      (key) => {
+        const count = 200_000;
+        const sizes = Buffer.from(new Uint32Array(count).fill(1).buffer);
+        const body = Buffer.concat([sizes, Buffer.alloc(count, '1')]);
+        return message({ kind: 'chunks', key, chunkGroups: [['custom', 'custom', '', count]] }, body);
+      },
+      'more events than the send window allows',
+    ],
+    [
+      'an end with many tiny interrupts',
+      (key) => {
+        const interrupts = { task: Array.from({ length: 200_000 }, () => ({})) };
+        return message({ kind: 'ended', key, outcome: { kind: 'finished', next: [], interrupts } }, '{}');
+      },
+      'more than 200000 values',
+    ],
+    [
+      'very many open child runs without text',
+      (key) => {
+        const runs = Array.from({ length: 20_000 }, () => ({
+          ...{ kind: 'post', runId: 'r', open: true },
+          sizes: [0, 0, 0],
+        }));
+        return message({ kind: 'traced', key, droppedRuns: 0, droppedValues: 0, runs });
+      },
+      "a message 'traced' that does not match its schema",
+    ],
+  ])('%s', (_, bytesFor, reason) =>
+    withUnaffectedRuns(async () => {
+      const { handle } = await attack('write', { bytes: bytesFor(lastKey + 1) });
       const reported = expect.stringContaining(reason);
       expect(await handle.outcome).toEqual({ kind: 'lost', blame: 'self', message: reported });
     }),

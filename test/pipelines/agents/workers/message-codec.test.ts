@@ -173,6 +173,14 @@ describe('any input is a valid message or a protocol violation', () => {
     ['a length beyond the limit', lengths(0xffff_ffff, 0)],
     ['data beyond the limit', lengths(2, 0xffff_ffff)],
     ['deep nesting', Buffer.concat([lengths(1_000_000, 0), Buffer.alloc(1_000_000, '[')])],
+    [
+      'a head of many values',
+      frame({
+        kind: 'ended',
+        key: 1,
+        outcome: { kind: 'finished', next: [], interrupts: { task: Array.from({ length: 200_000 }, () => ({})) } },
+      }),
+    ],
     ['a kind of the prototype', frame({ kind: 'constructor' })],
     ['a message of the Node IPC protocol', frame({ type: 'ready' })],
     ['null', Buffer.concat([lengths(4, 0), Buffer.from('null')])],
@@ -221,4 +229,29 @@ describe('any input is a valid message or a protocol violation', () => {
   ])('%s', (_, bytes) => {
     expect(isViolation(() => read(bytes))).toBe(true);
   });
+});
+
+test('refuses a head of many tiny values before it is parsed', () => {
+  const [before, after] = JSON.stringify({
+    ...{ kind: 'ended', key: 1 },
+    outcome: { kind: 'finished', next: [], interrupts: { task: ['HERE'] } },
+  }).split('"HERE"') as [string, string];
+  const head = Buffer.from(`${before}${'{},'.repeat(10_000_000)}{}${after}`);
+  const lengths = Buffer.alloc(8);
+  lengths.writeUInt32LE(head.byteLength, 0);
+  const beganMs = performance.now();
+  expect(isViolation(() => read(Buffer.concat([lengths, head])))).toBe(true);
+  // Parsing takes several seconds.
+  expect(performance.now() - beganMs).toBeLessThan(2_000);
+});
+
+test('accepts large interrupts of few values, with any characters', () => {
+  const value = 'a,[{"\\'.repeat(1_000_000);
+  const message: FromWorker = {
+    kind: 'ended',
+    key: 1,
+    outcome: { kind: 'finished', values: '{}', next: ['node'], interrupts: { task: [{ id: 'i', value }] } },
+  };
+  const bytes = written([message]);
+  expect(read(bytes)).toEqual([message]);
 });
