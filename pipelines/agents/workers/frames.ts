@@ -36,7 +36,11 @@ export function limitsOfWorker(maxEventBytes: number): FrameLimits {
 }
 
 /** Limits of messages from the front, which is trusted. */
-export const limitsOfFront: FrameLimits = { headBytes: 0xffff_ffff, headValues: Number.POSITIVE_INFINITY, bodyBytes: 0 };
+export const limitsOfFront: FrameLimits = {
+  headBytes: 0xffff_ffff,
+  headValues: Number.POSITIVE_INFINITY,
+  bodyBytes: 0,
+};
 
 const lengthBytes = 8;
 

@@ -34,7 +34,8 @@ it('counts each command on a WebSocket for the rate limits; the socket stays ope
   await expect
     .poll(
       () => {
-        subscribe((id += 1));
+        id += 1;
+        subscribe(id);
         return answers.at(-1)?.type;
       },
       { timeout: 10_000, interval: 1_100 },

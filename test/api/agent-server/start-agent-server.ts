@@ -134,7 +134,11 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const { agents, executor } = opened;
 
   const errors = watchErrors(agentOperations);
-  const services: AgentServices = { authenticator: answering.authenticator, rateLimiter: answering.rateLimiter, agents };
+  const services: AgentServices = {
+    authenticator: answering.authenticator,
+    rateLimiter: answering.rateLimiter,
+    agents,
+  };
   const form = agentApi(config, agents.workspaceId, { ...opened, authenticator: answering.authenticator });
   const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
   const url = await server.listen({ host: '127.0.0.1', port: options.config?.agentsPort ?? 0 });
