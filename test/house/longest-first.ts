@@ -6,7 +6,6 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
  */
 export const longest = [
   'test/histories/regressions.test.ts',
-  'test/crash/agent-crons.test.ts',
   'test/crash/servers.test.ts',
   'test/crash/exports.test.ts',
   'test/crash/chaos.test.ts',
@@ -22,6 +21,9 @@ export const longest = [
   'test/api/command-line/commands.test.ts',
   'test/pipelines/exports/export-run.test.ts',
   'test/crash/agents.test.ts',
+  'test/crash/servers-away.test.ts',
+  'test/crash/organizations.test.ts',
+  'test/crash/agent-crons.test.ts',
   'test/pipelines/exports/scheduler.test.ts',
   'test/docs/demo.test.ts',
   'test/docs/quickstarts.test.ts',

@@ -9,6 +9,7 @@ import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
+import { Gate } from '../../crash/gate.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** Inner runs of graph runs, read back through the main API by the stock client. */
@@ -174,13 +175,15 @@ describe('the trace of a run', () => {
   });
 
   it('continues below the same root after a kill -9, ends the open runs, and is counted once', async () => {
+    const gate = await Gate.closed();
     const { thread_id: threadId } = await agent.client.threads.create();
     const { run_id: runId } = await agent.client.runs.create(threadId, 'loop', {
-      input: { rounds: 2, pauseMs: 3_000 },
+      input: { rounds: 2, gate: gate.url },
     });
     const shown = () => read({ traceId: runId });
     await expect.poll(async () => named(await shown(), 'step')?.status, { timeout: 20_000 }).toBe('pending');
     for (const pid of workers()) process.kill(pid, 'SIGKILL');
+    gate.open();
     await agent.client.runs.join(threadId, runId);
     const steps = (runs: readonly Run[]) => runs.filter(({ name, end_time }) => name === 'step' && end_time != null);
     const runs = await traceOf(runId, (all) => steps(all).length === 3);
