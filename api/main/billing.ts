@@ -87,7 +87,7 @@ export function formatUsageTime(seconds: number): string {
  */
 const maxWorkspaceIds = 200;
 
-/** Query parameters of granular usage, for JSON and CSV. SPEC.md 4.2. */
+/** Query parameters of granular usage, for JSON and CSV. */
 const GranularUsageQuery = Type.Object({
   start_time: UsageTime('Start of the range, rounded down to the hour.'),
   end_time: UsageTime('End of the range, after start_time, rounded up to the hour.'),
@@ -139,7 +139,7 @@ function workspaceIds(values: readonly string[]): string[] {
   return named;
 }
 
-/** The columns in the order of SPEC.md 2.5: the header text, and a function that returns the cell of a row. */
+/** The columns in their fixed order: the header text, and a function that returns the cell of a row. */
 const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => string | number]> = [
   ['Time Bucket Start', ({ startSeconds }) => formatUsageTime(startSeconds)],
   ['Time Bucket End', ({ endSeconds }) => formatUsageTime(endSeconds)],
@@ -186,7 +186,7 @@ function text(value: string | null | undefined): string {
   return formula.test(value) ? `'${value}` : value;
 }
 
-/** GET /orgs/current/billing/granular-usage/export. SPEC.md 2.5 and 4.2. */
+/** GET /orgs/current/billing/granular-usage/export */
 export const exportGranularUsage = defineOperation({
   operationId: 'exportGranularUsage',
   method: 'GET',
@@ -267,7 +267,7 @@ const GranularUsageResponse = Type.Object({
   ),
 });
 
-/** GET /orgs/current/billing/granular-usage. SPEC.md 2.5 and 4.2. */
+/** GET /orgs/current/billing/granular-usage */
 export const getGranularUsage = defineOperation({
   operationId: 'getGranularUsage',
   method: 'GET',

@@ -13,7 +13,6 @@ import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 
-/** Source: SPEC 3.3. */
 export const Status = () =>
   Type.Union([
     Type.Literal('CREATED'),
@@ -193,7 +192,7 @@ const Query = Type.Object({
   bulk_export_destination_id: Type.Optional(Uuid()),
   source_bulk_export_id: Type.Optional(Uuid({ description: 'Only exports that this schedule created.' })),
   scheduled: Type.Optional(Type.Boolean({ description: 'true: schedules only; false: everything else.' })),
-  // Clients without pagination expect all exports (SPEC 4.3).
+  // Clients without pagination expect all exports.
   limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 });

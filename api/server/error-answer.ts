@@ -88,7 +88,7 @@ const unparsable: ReadonlySet<string> = new Set(['INVALID_JSON', 'INVALID_UTF8',
 
 /**
  * Builds the body of an error response. Both JSON styles contain `code` and `remedy`, which clients ignore.
- * Source: SPEC 2.3 for the list in a 422 response.
+ * A 422 response lists the fields.
  */
 export function errorBody(error: RunlakeError, style: Exclude<ErrorStyle, 'otlp'>, requestId: string): object {
   const more = {

@@ -25,8 +25,8 @@ const locationNames: Readonly<Record<string, string>> = { querystring: 'query', 
 
 /**
  * Compiles the schema of one part of a request to a validator that does not change the value. The validator fails with
- * INVALID_REQUEST, which lists the errors in the form of SPEC 2.3. A schema is compiled at its first request, because
- * there are hundreds of schemas and a process uses few of them.
+ * INVALID_REQUEST, which lists the errors as items with `loc`, `msg` and `type`. A schema is compiled at its first
+ * request, because there are hundreds of schemas and a process uses few of them.
  */
 export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ReturnType<typeof Compile> | undefined;

@@ -50,9 +50,9 @@ export const internals = {
 
   // Bulk export
 
-  /** Delay before an export run is retried; SPEC 8 fixes it. */
+  /** Delay before an export run is retried. */
   exportRetryDelayMs: 30_000,
-  /** Delay between the end of an interval and its scheduled bulk export; SPEC 4.3 fixes it. */
+  /** Delay between the end of an interval and its scheduled bulk export, so that late events arrive first. */
   exportScheduleDelayMs: 600_000,
   /** Interval at which bulk exports are checked for due schedules, timeouts and missing jobs. */
   exportSweepMs: 5_000,
@@ -76,7 +76,7 @@ export const internals = {
   agentsHeartbeatMs: 5_000,
   /** Timeout for the app of `http.app` to start a response, and then for each further chunk. */
   agentsAppTimeoutMs: 300_000,
-  /** Lets POST /internal/truncate delete all runs, threads and assistants of the deployment's organisation; tests only. */
+  /** Lets POST /internal/truncate delete all runs, threads and assistants of the deployment; tests only. */
   agentsAllowTruncate: false,
   /** Maximum number of child runs (nodes, model calls, tools) that the trace of one graph run contains. */
   agentsTraceChildRuns: 10_000,

@@ -2,7 +2,7 @@ import { catalogue, type ErrorClass, type ErrorCode, type ErrorEntry } from './c
 
 export type ErrorParameters = Readonly<Record<string, string | number>>;
 
-/** One invalid field of a request, in the shape that SPEC 2.3 defines for the items of a validation error. */
+/** One invalid field of a request, as an item of a validation error. */
 export interface FieldError {
   readonly loc: ReadonlyArray<string | number>;
   readonly msg: string;

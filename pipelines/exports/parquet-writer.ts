@@ -26,7 +26,7 @@ export interface ParquetPart {
 }
 
 const target = 'part.parquet';
-/** Source: SPEC, format of exports: 120,000 rows or 32 MB per row group. */
+/** A row group ends at 120,000 rows or 32 MB. */
 const maxGroupRows = 120_000;
 const maxGroupBytes = 32 * 1024 * 1024;
 

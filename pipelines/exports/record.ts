@@ -104,7 +104,7 @@ type Located = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
 
 /**
  * Object key of a part of an export run, relative to the prefix of its destination. Keys sort by part, and a part that
- * is written again gets the same key. Source: SPEC 4.3 rule 2; in v2_beta all folders are `name=value`, the Hive
+ * is written again gets the same key. In v2_beta all folders are `name=value`, the Hive
  * layout.
  */
 export function keyOfPart(

@@ -72,10 +72,9 @@ async function cancelOrphans(deps: WorkDeps): Promise<void> {
 
 async function timeOutExports(deps: WorkDeps): Promise<void> {
   const { database, limits } = deps;
-  const startedBefore = new Date((await readClock(deps)).getTime() - limits.exportTimeoutMs).toISOString();
   const overdue = await database.query<{ id: string }>(
     `SELECT id FROM bulk_exports WHERE status = 'RUNNING' AND interval_hours IS NULL AND started_at <= $1`,
-    [startedBefore],
+    [new Date((await readClock(deps)).getTime() - limits.exportTimeoutMs).toISOString()],
   );
   const reason = `It took longer than ${limits.exportTimeoutMs} ms (RUNLAKE_EXPORT_TIMEOUT_MS). Export a smaller range, or fewer fields.`;
   for (const { id } of overdue) await finishExport(deps, id, { to: 'TIMEDOUT', reason });
@@ -302,6 +301,7 @@ async function queueDueRuns(
   choice: { readonly exportId?: string; readonly newest?: number } = {},
 ): Promise<void> {
   const { exportRunsAtOnce } = deps.limits;
+  const at = (await readClock(deps)).toISOString();
   const due = await deps.database.query<{ id: string; fence: number }>(
     `SELECT r.id, r.fence
      FROM bulk_exports AS e CROSS JOIN LATERAL (
@@ -312,12 +312,7 @@ async function queueDueRuns(
        AND (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
        AND (r.attempt_started_at IS NOT NULL OR r.next_attempt_at <= $4)
      ORDER BY e.created_at, r.start_time`,
-    [
-      exportRunsAtOnce,
-      choice.exportId ?? null,
-      choice.newest ?? exportRunsAtOnce,
-      (await readClock(deps)).toISOString(),
-    ],
+    [exportRunsAtOnce, choice.exportId ?? null, choice.newest ?? exportRunsAtOnce, at],
   );
   for (const run of due) await enqueueRun(deps, run);
 }
@@ -327,7 +322,7 @@ const hourMicros = 3_600_000_000;
 /**
  * Spawns all due exports of one schedule, or of all schedules.
  *
- *   1. An interval is due a fixed delay after its end (SPEC 4.3 rule 4).
+ *   1. An interval is due a fixed delay after its end.
  *   2. If the schedule is on time, the export is spawned even if the previous export is unfinished.
  *   3. If the schedule is behind (the following interval is due as well), the export is spawned only if no other export
  *      of the schedule is unfinished. After a downtime the schedule therefore catches up one interval at a time, oldest
@@ -338,8 +333,7 @@ const hourMicros = 3_600_000_000;
  */
 export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<void> {
   const due = await deps.database.query<{ id: string }>(
-    `SELECT id FROM bulk_exports
-     WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
+    `SELECT id FROM bulk_exports WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
        AND next_start_time + make_interval(hours => interval_hours) <= $2
      ORDER BY next_start_time, id`,
     [scheduleId ?? null, lastDueEnd(deps, await readClock(deps))],

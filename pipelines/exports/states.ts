@@ -7,7 +7,7 @@
 import type { Sql } from '../../infra/postgres/database.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 
-/** States of a bulk export and of each export run. Source: SPEC 3.3. */
+/** States of a bulk export and of each export run. */
 export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
 
 export type ExportStatus = (typeof exportStatuses)[number];

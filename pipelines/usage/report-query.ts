@@ -1,7 +1,7 @@
 import type { Query } from '../../infra/clickhouse/clickhouse.ts';
 import type { BucketPlan } from './stride.ts';
 
-/** Dimensions that usage can be grouped by. SPEC.md 4.2. */
+/** Dimensions that usage can be grouped by. */
 export const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
 export type Grouping = (typeof groupings)[number];
 

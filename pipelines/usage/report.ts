@@ -74,7 +74,7 @@ interface UsageReportDeps {
   readonly database: Pick<Database, 'query'>;
 }
 
-/** The keys of `dimensions` that SPEC.md 4.2 lists for the grouping; null if unknown or deleted. */
+/** The keys of `dimensions` for the grouping; null if unknown or deleted. */
 type Dimensions = Readonly<Record<string, string | null>>;
 
 /** One bucket of a report: a half-open time range, in seconds since 1970, UTC. */

@@ -32,7 +32,7 @@ const dayMs = daySeconds * 1_000;
 
 /**
  * The strides and the ranges that they are used for, by unrounded length: less than a day for hourly buckets, otherwise
- * up to and including the given number of days. Longer ranges use {@link yearly}. SPEC.md 4.2.
+ * up to and including the given number of days. Longer ranges use {@link yearly}.
  */
 const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; readonly stride: Stride }> = [
   { fits: (rangeMs) => rangeMs < dayMs, stride: { days: 0, hours: 1 } },

@@ -36,7 +36,7 @@ const unsaid = 'the client sent none';
 /**
  * All columns of exports, in the default order of the files. Values are the same as those of the field with the same name in
  * `POST /runs/query`; only exports have `tenant_id` and `is_root`.
- * Source: SPEC 2.9. `docs/reference/export-columns.md` is generated from this table.
+ * `docs/reference/export-columns.md` is generated from this table.
  */
 export const runParquetColumns = [
   {

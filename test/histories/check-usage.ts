@@ -15,7 +15,7 @@ type Row = {
   readonly traces: number;
 };
 
-/** One row of CSV, with the names of SPEC.md 2.5 for each dimension. */
+/** One row of CSV, with the names of each dimension. */
 const csvColumns: Readonly<Record<string, string>> = {
   'Workspace ID': 'workspace_id',
   'Workspace Name': 'workspace_name',

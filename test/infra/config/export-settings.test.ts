@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 
-/** Source: SPEC 4.3 rule 4 and SPEC 8; if a limit has two values there, the one in the table. */
+/** The documented defaults of bulk exports. */
 it.each([
   ['exportRetries', 20],
   ['exportRetryDelayMs', 30_000],

@@ -13,7 +13,7 @@ afterAll(() => shop?.close());
 
 const credentials = JSON.stringify({ access_key_id: 'some-id', secret_access_key: 'some-secret' });
 
-/** Source: SPEC 4.3 rule 2 and SPEC 2.6, include_bucket_in_prefix. */
+/** Consumers find files by these keys; `include_bucket_in_prefix` adds the bucket. */
 describe.each([
   ['', ''],
   ['a', 'a/'],

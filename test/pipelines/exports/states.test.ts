@@ -41,7 +41,7 @@ describe('the table of state transitions', () => {
     expect(exportStatuses.filter(isFinished)).toEqual([...ends]);
   });
 
-  it('has every transition of SPEC 3.3', () => {
+  it('has every transition', () => {
     for (const [from, to] of [
       ['CREATED', 'CANCELLED'],
       ['RUNNING', 'CANCELLED'],

@@ -47,7 +47,7 @@ const runOf = async (exportId: string) => {
 const disturbed = (step: Step, disturb: Disturbance) => disturbedDeps(shop.deps, step, disturb);
 const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
 
-/** SPEC 7.4: the store is unavailable or busy, an engine fails, resources run out, or the operator must act. */
+/** The store is unavailable or busy, an engine fails, resources run out, or the operator must act. */
 const temporary = [
   ['CLICKHOUSE_UNAVAILABLE', 'read'],
   ['CLICKHOUSE_QUERY_FAILED', 'find'],
@@ -60,7 +60,7 @@ const temporary = [
   ['SEAL_KEY_UNKNOWN', 'open'],
   ['INTERNAL', 'encode'],
 ] as const;
-/** SPEC 7.4: credentials, permissions, bucket and address, and whether it exists, belong to the destination's owner. */
+/** Credentials, permissions, bucket and address, and whether it exists, belong to the destination's owner. */
 const permanent = [
   ['DESTINATION_ACCESS_DENIED', 'upload'],
   ['DESTINATION_BUCKET_NOT_VALID', 'upload'],

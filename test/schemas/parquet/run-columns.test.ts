@@ -3,7 +3,7 @@ import { getColumnType } from '../../../pipelines/exports/chunk-columns.ts';
 import { runFields } from '../../../pipelines/runs/run-fields.ts';
 import { exportFields, isExportField, runParquetColumns } from '../../../schemas/parquet/run-columns.ts';
 
-/** SPEC 2.9. */
+/** The columns that consumers of the files rely on, in order. */
 const specified = `id, tenant_id, session_id, trace_id, parent_run_id, parent_run_ids, reference_example_id, name, run_type,
   start_time, end_time, status, is_root, dotted_order, trace_tier, inputs, outputs, error, extra, events, tags, feedback_stats,
   total_tokens, prompt_tokens, completion_tokens, total_cost, prompt_cost, completion_cost, first_token_time`;

@@ -1,0 +1,134 @@
+/** What a start does to the topics, by the requests to Kafka. The admin client is a double: one broker has no quorum. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import kafkajs, { type Admin, type ITopicConfig } from 'kafkajs';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { isAway } from '../../../../api/command-line/start-role.ts';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import { kafkaError } from '../../../../infra/event-log/kafka/client.ts';
+import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
+import { ensureTopics } from '../../../../infra/event-log/kafka/topics.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+
+const logger = createLogger('silent', 'test');
+const { config } = loadConfig({});
+
+const brokerError = (type: string) =>
+  Object.assign(new Error(type), { name: 'KafkaJSProtocolError', type, retriable: true });
+const creationErrors = (...types: readonly string[]) =>
+  Object.assign(new Error('Topic creation errors'), { name: 'KafkaJSAggregateError', errors: types.map(brokerError) });
+
+interface Cluster {
+  /** `default.replication.factor`; an error if the user may not read it. */
+  readonly defaultReplication?: string | Error;
+  /** The first responses to a request are these errors. */
+  readonly failures?: Partial<Record<'createTopics' | 'fetchTopicMetadata' | 'fetchTopicOffsets', Error[]>>;
+}
+
+function adminOf({ defaultReplication = '1', failures = {} }: Cluster) {
+  const created = new Map<string, ITopicConfig>();
+  const failNext = (request: keyof typeof failures) => {
+    const error = failures[request]?.shift();
+    if (error !== undefined) throw error;
+  };
+  const admin = {
+    connect: async () => undefined,
+    disconnect: async () => undefined,
+    listTopics: async () => [...created.keys()],
+    describeCluster: async () => ({ brokers: [], controller: 7, clusterId: 'c' }),
+    createTopics: async ({ topics }: { topics: ITopicConfig[] }) => {
+      for (const topic of topics) created.set(topic.topic, topic);
+      failNext('createTopics');
+      return true;
+    },
+    fetchTopicMetadata: async ({ topics }: { topics: string[] }) => {
+      failNext('fetchTopicMetadata');
+      return { topics: topics.map((name) => ({ name, partitions: [{ replicas: [7] }] })) };
+    },
+    fetchTopicOffsets: async () => failNext('fetchTopicOffsets'),
+    describeConfigs: async ({ resources }: { resources: { type: number; name: string }[] }) => {
+      if (resources[0]?.type !== kafkajs.ConfigResourceTypes.BROKER) return { resources: [] };
+      expect(resources[0].name).toBe('7');
+      if (defaultReplication instanceof Error) throw defaultReplication;
+      const configEntries = [{ configName: 'default.replication.factor', configValue: defaultReplication }];
+      return { resources: [{ resourceName: '7', configEntries }] };
+    },
+  };
+  return { admin: admin as unknown as Admin, created };
+}
+
+const topic = { name: 'run-events', deadLetters: false };
+
+describe('min.insync.replicas of a new topic', () => {
+  it.each([
+    ['the default replication of 3', '3', undefined, '2'],
+    ['the default replication of 5', '5', undefined, '2'],
+    ['the default replication of 2', '2', undefined, undefined],
+    ['the default replication of 1', '1', undefined, undefined],
+    ['an unreadable default', brokerError('CLUSTER_AUTHORIZATION_FAILED'), undefined, undefined],
+    ['a configured replication of 3', '1', 3, '2'],
+    ['a configured replication of 1', '3', 1, undefined],
+  ])('with %s', async (_what, defaultReplication, kafkaReplication, quorum) => {
+    const { admin, created } = adminOf({ defaultReplication });
+    await ensureTopics(admin, [topic], { ...config, kafkaReplication }, logger);
+    const { replicationFactor, configEntries } = created.get(topic.name) as ITopicConfig;
+    expect(replicationFactor).toBe(kafkaReplication ?? -1);
+    expect(configEntries?.find(({ name }) => name === 'min.insync.replicas')?.value).toBe(quorum);
+  });
+});
+
+describe('while Kafka elects leaders', () => {
+  afterEach(() => vi.restoreAllMocks());
+  const electing = () => brokerError('LEADER_NOT_AVAILABLE');
+
+  it('a role waits for the server instead of ending', async () => {
+    const { admin } = adminOf({ failures: { fetchTopicOffsets: [electing()] } });
+    const error = await ensureTopics(admin, [topic], config, logger).catch((raw) => kafkaError(raw, 'brokers'));
+    expect(error).toMatchObject({ code: 'KAFKA_UNAVAILABLE', retryable: true });
+    expect(isAway(error)).toBe(true);
+  });
+
+  it('topics that another process creates at the same time are no error', async () => {
+    const { admin } = adminOf({
+      failures: { createTopics: [creationErrors('TOPIC_ALREADY_EXISTS', 'LEADER_NOT_AVAILABLE')] },
+    });
+    await expect(ensureTopics(admin, [topic], config, logger)).resolves.toEqual(new Map([['run-events', 1]]));
+  });
+
+  it('another error beside a topic that exists is an error', async () => {
+    const { admin } = adminOf({
+      failures: { createTopics: [creationErrors('TOPIC_ALREADY_EXISTS', 'POLICY_VIOLATION')] },
+    });
+    await expect(ensureTopics(admin, [topic], config, logger)).rejects.toThrow('Topic creation errors');
+  });
+
+  it('the log opens when the leaders are elected', async () => {
+    const failures = {
+      createTopics: [creationErrors('LEADER_NOT_AVAILABLE')],
+      fetchTopicMetadata: [electing()],
+      fetchTopicOffsets: [electing()],
+    };
+    const { admin, created } = adminOf({ failures });
+    vi.spyOn(kafkajs.Kafka.prototype, 'admin').mockReturnValue(admin);
+    const registry = createServer(({ method, url }, response) => {
+      if (url?.startsWith('/config')) response.end('{"compatibilityLevel":"FULL"}');
+      else response.end(method === 'GET' ? '[]' : '{"id":1}');
+    }).listen(0, '127.0.0.1');
+    onTestFinished(() => void registry.close());
+    await once(registry, 'listening');
+    const log = await openKafkaLog({
+      config: {
+        ...config,
+        kafkaBrokers: '127.0.0.1:9',
+        schemaRegistryUrl: `http://127.0.0.1:${(registry.address() as AddressInfo).port}`,
+      },
+      topics: [runEvents],
+      logger,
+    });
+    await log.close();
+    expect(Object.values(failures)).toEqual([[], [], []]);
+    expect([...created.keys()]).toEqual(['run-events', 'run-events-dead-letters']);
+  });
+});
