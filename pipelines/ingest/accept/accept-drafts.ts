@@ -215,7 +215,8 @@ function nameTracesOfAttachments(companions: readonly Companion[], runs: readonl
   const ofRuns = new Map<string, { readonly draft: RunDraft; readonly projectId: string }>();
   for (const { runId, draft, value } of runs) {
     const known = ofRuns.get(runId);
-    if (known === undefined || known.projectId === nilUuid) ofRuns.set(runId, { draft, projectId: readProjectId(value) });
+    if (known === undefined || known.projectId === nilUuid)
+      ofRuns.set(runId, { draft, projectId: readProjectId(value) });
   }
   for (const { runId, message } of attachments) {
     const found = ofRuns.get(runId);

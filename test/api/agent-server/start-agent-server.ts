@@ -134,7 +134,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const { agents, executor } = opened;
 
   const errors = watchErrors(agentOperations);
-  const services: AgentServices = {
+  const services = {
     authenticator: answering.authenticator,
     rateLimiter: answering.rateLimiter,
     agents,
