@@ -111,8 +111,6 @@ export const feedbackEvents = defineTopic({
   fixed: [
     ['tenant_id', 'uuid'],
     ['run_id', 'uuid'],
-    ['id', 'uuid'],
-    ['keeps_trace', 'flag'],
   ],
   expires: true,
 });
@@ -124,9 +122,6 @@ export const attachmentEvents = defineTopic({
   fixed: [
     ['tenant_id', 'uuid'],
     ['run_id', 'uuid'],
-    ['trace_id', 'uuid'],
-    ['session_id', 'uuid'],
-    ['trace_time', 'time'],
   ],
   expires: true,
   tablePartition: { days: 7, shiftDays: 3 },

@@ -1,6 +1,4 @@
-import { type AvroWriter, fieldOffset, writeTimeMicros, writeUuid } from '../../infra/event-log/avro.ts';
-import { attachmentEvents } from '../../schemas/topics.ts';
-import { nilUuid } from '../ingest/run-event/run-event.ts';
+import type { AvroWriter } from '../../infra/event-log/avro.ts';
 
 /**
  * A complete attachment, identified by workspace, run and name. Of several events with one identity, the last received wins.
@@ -21,18 +19,11 @@ export interface AttachmentEvent {
 export function encodeAttachment(writer: AvroWriter, event: AttachmentEvent): void {
   writer.ascii(event.tenantId);
   writer.ascii(event.runId);
-  writer.ascii(nilUuid);
-  writer.ascii(nilUuid);
-  writer.long(event.receivedAtMicros);
   writer.string(event.name);
   writer.long(event.receivedAtMicros);
   writer.string(event.mimeType);
   writer.bytes(event.content);
 }
-
-const traceAt = fieldOffset(attachmentEvents, 'trace_id');
-const projectAt = fieldOffset(attachmentEvents, 'session_id');
-const traceTimeAt = fieldOffset(attachmentEvents, 'trace_time');
 
 /** The trace of a run, as its event states it. */
 interface TraceOfRun {
@@ -42,10 +33,17 @@ interface TraceOfRun {
   readonly traceTimeMicros: number;
 }
 
-/** Writes the trace of its run into an encoded attachment, so that the attachment expires with the trace. */
-export function writeTraceOfAttachment(framed: Uint8Array, { traceId, projectId, traceTimeMicros }: TraceOfRun): void {
-  const value = Buffer.from(framed.buffer, framed.byteOffset, framed.length);
-  writeUuid(value, traceAt, traceId);
-  writeUuid(value, projectAt, projectId);
-  writeTimeMicros(value, traceTimeAt, traceTimeMicros);
+const traceHeader = 'runlake-trace';
+
+/** Headers of an attachment whose run is sent in the same request, so that it can expire with its trace. */
+export function traceHeaders({ traceId, projectId, traceTimeMicros }: TraceOfRun): Readonly<Record<string, string>> {
+  return { [traceHeader]: `${traceId} ${projectId} ${traceTimeMicros}` };
+}
+
+/** Reads {@link traceHeaders}; undefined if there are none. */
+export function readTraceHeaders(headers: Readonly<Record<string, string>>): TraceOfRun | undefined {
+  const [, traceId, projectId, micros] =
+    /^([0-9a-f-]{36}) ([0-9a-f-]{36}) (\d{1,16})$/.exec(headers[traceHeader] ?? '') ?? [];
+  if (traceId === undefined || projectId === undefined) return undefined;
+  return { traceId, projectId, traceTimeMicros: Number(micros) };
 }

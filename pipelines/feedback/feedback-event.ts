@@ -26,8 +26,6 @@ export interface FeedbackEvent extends FeedbackValues {
   /** The nil UUID for feedback on a project. */
   readonly runId: string;
   readonly id: string;
-  /** Whether the trace of the run becomes longlived. */
-  readonly keepsTrace: boolean;
   readonly receivedAtMicros: number;
   readonly traceId?: string | undefined;
   readonly projectId?: string | undefined;
@@ -47,6 +45,8 @@ export interface FeedbackEvent extends FeedbackValues {
   readonly createdAtMicros: number;
   readonly modifiedAtMicros: number;
   readonly deletedAtMicros?: number | undefined;
+  /** Whether the trace of the run becomes longlived. Undefined means that it does. */
+  readonly keepsTrace?: boolean | undefined;
 }
 
 /**
@@ -57,7 +57,6 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
   writer.ascii(event.tenantId);
   writer.ascii(event.runId);
   writer.ascii(event.id);
-  writer.byte(event.keepsTrace ? 1 : 0);
   writer.long(event.receivedAtMicros);
   writer.optionalString(event.traceId);
   writer.optionalString(event.projectId);
@@ -77,6 +76,7 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
   writer.long(event.createdAtMicros);
   writer.long(event.modifiedAtMicros);
   writer.optionalLong(event.deletedAtMicros);
+  writer.optionalBoolean(event.keepsTrace);
 }
 
 /**

@@ -13,7 +13,6 @@ const columns = {
   tenantId: 'tenant_id',
   runId: 'run_id',
   id: 'id',
-  keepsTrace: 'keeps_trace',
   receivedAtMicros: micros('received_at'),
   traceId: 'trace_id',
   projectId: 'session_id',
@@ -33,6 +32,7 @@ const columns = {
   createdAtMicros: micros('created_at'),
   modifiedAtMicros: micros('modified_at'),
   deletedAtMicros: micros('deleted_at'),
+  keepsTrace: 'keeps_trace',
 } as const satisfies Record<keyof FeedbackEvent, string>;
 
 const names = Object.keys(columns) as (keyof FeedbackEvent)[];
@@ -97,11 +97,11 @@ function decodeEvents(answer: Buffer): FeedbackEvent[] {
       return digits === undefined ? undefined : Number(digits);
     };
     const error = text('error');
+    const keepsTrace = text('keepsTrace');
     return {
       tenantId: text('tenantId') ?? '',
       runId: text('runId') ?? '',
       id: text('id') ?? '',
-      keepsTrace: text('keepsTrace') === 'true',
       receivedAtMicros: number('receivedAtMicros') ?? 0,
       traceId: text('traceId'),
       projectId: text('projectId'),
@@ -121,6 +121,7 @@ function decodeEvents(answer: Buffer): FeedbackEvent[] {
       createdAtMicros: number('createdAtMicros') ?? 0,
       modifiedAtMicros: number('modifiedAtMicros') ?? 0,
       deletedAtMicros: number('deletedAtMicros'),
+      keepsTrace: keepsTrace === undefined ? undefined : keepsTrace === 'true',
     };
   });
 }

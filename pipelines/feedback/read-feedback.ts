@@ -73,7 +73,6 @@ export function readFeedback(
     tenantId: sender.workspaceId,
     runId: runId ?? nilUuid,
     id,
-    keepsTrace: readKeepsTrace(reader),
     receivedAtMicros: nowMicros,
     traceId,
     projectId,
@@ -84,10 +83,11 @@ export function readFeedback(
     groupId: reader.uuid('feedback_group_id'),
     comparativeExperimentId: reader.uuid('comparative_experiment_id'),
     extra: reader.json('extra', 'object'),
-    error: readError(reader),
+    error: readFlag(reader, 'error'),
     userId: sender.userId,
     createdAtMicros: readTime(reader, 'created_at') ?? nowMicros,
     modifiedAtMicros: readTime(reader, 'modified_at') ?? nowMicros,
+    keepsTrace: readFlag(reader, 'extend_trace_retention'),
   };
 }
 
@@ -109,12 +109,7 @@ function readTime(reader: Reader, key: 'start_time' | 'created_at' | 'modified_a
   return micros;
 }
 
-/** Feedback keeps its trace unless the sender says otherwise. */
-function readKeepsTrace(reader: Reader): boolean {
-  return reader.json('extend_trace_retention', 'true', 'false')?.[0] !== 0x66;
-}
-
-function readError(reader: Reader): boolean | undefined {
-  const error = reader.json('error', 'true', 'false');
-  return error === undefined ? undefined : error[0] === 0x74;
+function readFlag(reader: Reader, key: 'error' | 'extend_trace_retention'): boolean | undefined {
+  const flag = reader.json(key, 'true', 'false');
+  return flag === undefined ? undefined : flag[0] === 0x74;
 }

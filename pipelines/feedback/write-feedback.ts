@@ -118,7 +118,6 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
     projectId,
     userId,
     createdAtMicros,
-    keepsTrace: false,
     key: '',
     sourceType: '',
     receivedAtMicros,

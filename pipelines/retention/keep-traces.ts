@@ -55,9 +55,13 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
   const traces: TraceToKeep[] = [];
   const waiting = new Set<number>();
   const ofRuns = changes.flatMap(({ tenantId, runId }) => (runId === null ? [] : [{ tenantId, runId }]));
-  const located = await locateRunsOfTenants(clickhouse, ofRuns);
+  const [located, wishes] = await Promise.all([
+    locateRunsOfTenants(clickhouse, ofRuns),
+    findWishes(clickhouse, ofRuns),
+  ]);
   const giveUpMicros = Date.now() * 1_000 - maxWaitMicros;
   for (const { id, tenantId, runId, projectId, traceIds, requestedAtMicros, isSecond } of changes) {
+    if (runId !== null && !wishes.has(`${tenantId} ${runId}`)) continue;
     const found = runId === null ? undefined : located.get(`${tenantId} ${runId}`);
     if (runId !== null && found === undefined && requestedAtMicros > giveUpMicros) waiting.add(id);
     for (const traceId of found === undefined ? (traceIds ?? []) : [found]) {
@@ -65,6 +69,25 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
     }
   }
   return { traces, waiting };
+}
+
+/** Those of the runs, as `tenantId runId`, that have feedback which keeps their trace. */
+async function findWishes(
+  clickhouse: ClickHouse,
+  runs: readonly { readonly tenantId: string; readonly runId: string }[],
+): Promise<ReadonlySet<string>> {
+  if (runs.length === 0) return new Set();
+  const rows = await clickhouse.query<{ tenant_id: string; run_id: string }>({
+    name: 'find-feedback-that-keeps',
+    sql: `SELECT DISTINCT tenant_id, run_id FROM feedback FINAL
+          WHERE (tenant_id, run_id) IN keys AND ifNull(keeps_trace, true) AND isNull(deleted_at)`,
+    external: {
+      name: 'keys',
+      structure: 'tenant_id UUID, run_id UUID',
+      rows: runs.map(({ tenantId, runId }) => [tenantId, runId]),
+    },
+  });
+  return new Set(rows.map((row) => `${row.tenant_id} ${row.run_id}`));
 }
 
 /** Tables with rows of traces, and how a row names what it belongs to. */

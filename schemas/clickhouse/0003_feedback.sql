@@ -7,7 +7,6 @@ CREATE TABLE feedback (
   tenant_id UUID,
   run_id UUID,
   id UUID,
-  keeps_trace Bool,
   received_at DateTime64(6, 'UTC'),
   trace_id Nullable(UUID),
   session_id Nullable(UUID),
@@ -27,6 +26,8 @@ CREATE TABLE feedback (
   created_at DateTime64(6, 'UTC'),
   modified_at DateTime64(6, 'UTC'),
   deleted_at Nullable(DateTime64(6, 'UTC')),
+  -- Whether it makes its trace longlived; null means that it does.
+  keeps_trace Nullable(Bool),
   INDEX by_id id TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(version)
@@ -43,10 +44,6 @@ CREATE TABLE attachments (
   expires_at DateTime('UTC') DEFAULT toDateTime(4102444800, 'UTC'),
   tenant_id UUID,
   run_id UUID,
-  -- Trace, project and time of the trace if the run was sent in the same request; otherwise nil, and the time of receipt.
-  trace_id UUID,
-  session_id UUID,
-  trace_time DateTime64(6, 'UTC'),
   name String,
   received_at DateTime64(6, 'UTC'),
   mime_type String,

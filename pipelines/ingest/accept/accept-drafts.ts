@@ -3,7 +3,7 @@ import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake
 import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
-import { writeTraceOfAttachment } from '../../attachments/encode-attachment.ts';
+import { traceHeaders } from '../../attachments/encode-attachment.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';
@@ -160,13 +160,13 @@ export async function acceptDrafts(
   const encoded = await runInTimeSlices(encodeRuns(sender, timely, deps.log, deps.config, rejected));
   // This comes last, because it creates projects: a run that is rejected must not leave an empty one.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
-  const accompanying = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
+  const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
+  const accompanying = nameTracesOfAttachments(remaining, messages);
   const accepted = messages.length + accompanying.length;
   if (accepted === 0 && rejected.length > 0) {
     deps.count(0, rejected);
     throw refusal(rejected);
   }
-  nameTracesOfAttachments(accompanying, messages);
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
   for (const { topic, message } of accompanying) {
     const ofTopic = topics.get(topic);
@@ -209,19 +209,20 @@ function rejectCompanionsOfRejectedRuns(
   });
 }
 
-function nameTracesOfAttachments(companions: readonly Companion[], runs: readonly EncodedRun[]): void {
-  const attachments = companions.filter(({ topic }) => topic === attachmentEvents);
-  if (attachments.length === 0) return;
+function nameTracesOfAttachments(companions: readonly Companion[], runs: readonly EncodedRun[]): readonly Companion[] {
+  if (!companions.some(({ topic }) => topic === attachmentEvents)) return companions;
   const ofRuns = new Map<string, { readonly draft: RunDraft; readonly projectId: string }>();
   for (const { runId, draft, value } of runs) {
     const known = ofRuns.get(runId);
     if (known === undefined || known.projectId === nilUuid)
       ofRuns.set(runId, { draft, projectId: readProjectId(value) });
   }
-  for (const { runId, message } of attachments) {
-    const found = ofRuns.get(runId);
-    if (found !== undefined) writeTraceOfAttachment(message.value, { ...found.draft, projectId: found.projectId });
-  }
+  return companions.map((companion) => {
+    const found = companion.topic === attachmentEvents ? ofRuns.get(companion.runId) : undefined;
+    if (found === undefined) return companion;
+    const headers = traceHeaders({ ...found.draft, projectId: found.projectId });
+    return { ...companion, message: { ...companion.message, headers } };
+  });
 }
 
 function* timelyDrafts(

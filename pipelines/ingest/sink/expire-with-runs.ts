@@ -1,8 +1,9 @@
 /** Lifetimes of attachments and feedback: they expire with the trace of their run. */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { fieldOffset, flagAt, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
+import { fieldOffset, uuidAt } from '../../../infra/event-log/avro.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { attachmentEvents, feedbackEvents, type Topic } from '../../../schemas/topics.ts';
+import { readTraceHeaders } from '../../attachments/encode-attachment.ts';
 import {
   type Lifetime,
   lifetimeOf,
@@ -26,12 +27,6 @@ function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: Retentio
   return retentionShortlivedDays !== undefined || retentionLonglivedDays !== undefined;
 }
 
-const attachment = {
-  traceAt: fieldOffset(attachmentEvents, 'trace_id'),
-  projectAt: fieldOffset(attachmentEvents, 'session_id'),
-  traceTimeAt: fieldOffset(attachmentEvents, 'trace_time'),
-};
-
 /**
  * Sets the lifetime of attachments and feedback to that of their run: as it is stored, else as the event states it. If
  * neither is known, it is longlived from now. Leaves out attachments of deleted traces.
@@ -45,25 +40,25 @@ export async function expireWithRuns(
 ): Promise<readonly ValidRecord[]> {
   const kept = topic === attachmentEvents ? await withoutDeleted(events, deps.marks) : events;
   if (!canExpire(deps.config)) return kept;
-  const projectOf = ({ record }: ValidRecord) =>
-    topic === attachmentEvents ? uuidAt(record.value, attachment.projectAt) : nilUuid;
-  const stated = kept.map(projectOf).filter((id) => id !== nilUuid);
-  const [stored, tiers] = await Promise.all([readLifetimes(deps.clickhouse, topic, kept), deps.tiers.of(stated)]);
-  return kept.map((event) => {
-    const { value } = event.record;
-    const tier = tiers.get(projectOf(event));
+  const stated = kept.map(({ record }) => readTraceHeaders(record.headers));
+  const projects = stated.flatMap((trace) => (trace && trace.projectId !== nilUuid ? [trace.projectId] : []));
+  const [stored, tiers] = await Promise.all([readLifetimes(deps.clickhouse, topic, kept), deps.tiers.of(projects)]);
+  return kept.map((event, index) => {
+    const trace = stated[index];
+    const tier = tiers.get(trace?.projectId ?? nilUuid);
     const fallback =
-      tier === undefined
+      trace === undefined || tier === undefined
         ? lifetimeOf(deps.config, 'longlived', Date.now() * 1_000)
-        : lifetimeOf(deps.config, tier, timeMicrosAt(value, attachment.traceTimeAt));
-    return { ...event, lifetime: stored.get(runKey(topic, value)) ?? fallback };
+        : lifetimeOf(deps.config, tier, trace.traceTimeMicros);
+    return { ...event, lifetime: stored.get(runKey(topic, event.record.value)) ?? fallback };
   });
 }
 
 async function withoutDeleted(events: readonly ValidRecord[], marks: TraceMarks): Promise<readonly ValidRecord[]> {
+  const tenantAt = fieldOffset(attachmentEvents, 'tenant_id');
   const traceOf = ({ record }: ValidRecord) => ({
-    tenantId: uuidAt(record.value, fieldOffset(attachmentEvents, 'tenant_id')),
-    traceId: uuidAt(record.value, attachment.traceAt),
+    tenantId: uuidAt(record.value, tenantAt),
+    traceId: readTraceHeaders(record.headers)?.traceId ?? nilUuid,
   });
   const key = ({ tenantId, traceId }: Pick<TraceMark, 'tenantId' | 'traceId'>) => `${tenantId} ${traceId}`;
   const found = await marks.of(events.map(traceOf));
@@ -97,10 +92,8 @@ async function readLifetimes(
   );
 }
 
-const keepsTraceAt = fieldOffset(feedbackEvents, 'keeps_trace');
-
 /**
- * Requests that the traces of runs with feedback become longlived. Call this function after the insert and before the
+ * Requests that the traces of runs with feedback become longlived; the job finds out whether the feedback wants that. Call this function after the insert and before the
  * offset is committed. A repeated request costs only the work.
  */
 export async function keepTracesWithFeedback(
@@ -110,10 +103,7 @@ export async function keepTracesWithFeedback(
 ): Promise<void> {
   if (config.retentionShortlivedDays === undefined) return;
   const runs = new Set(
-    events
-      .filter(({ record }) => flagAt(record.value, keepsTraceAt))
-      .map(({ record }) => runKey(feedbackEvents, record.value))
-      .filter((key) => !key.endsWith(nilUuid)),
+    events.map(({ record }) => runKey(feedbackEvents, record.value)).filter((key) => !key.endsWith(nilUuid)),
   );
   if (runs.size === 0) return;
   const pairs = [...runs].map((key) => key.split(' '));

@@ -58,6 +58,7 @@ describe('a feedback part', () => {
       tenant_id: sender.workspaceId,
       run_id: runId,
       id,
+      keeps_trace: true,
       received_at: expect.any(Number),
       trace_id: traceId,
       session_id: projectId,

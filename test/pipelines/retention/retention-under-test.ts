@@ -1,11 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import { loadConfig } from '../../../infra/config/load.ts';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import { createProject } from '../../../pipelines/projects/write-project.ts';
 import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
 import type { TraceTier } from '../../../pipelines/retention/lifetimes.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../api/start-api.ts';
 
-export const retentionConfig = { retentionShortlivedDays: 14, retentionLonglivedDays: 400 };
+const environment = { RUNLAKE_RETENTION_SHORTLIVED_DAYS: '14', RUNLAKE_RETENTION_LONGLIVED_DAYS: '400' };
+const { retentionShortlivedDays, retentionLonglivedDays } = loadConfig(environment).config;
+export const retentionConfig = { retentionShortlivedDays, retentionLonglivedDays };
 
 export const dayMs = 86_400_000;
 

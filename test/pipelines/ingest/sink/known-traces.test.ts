@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { traceKey } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { TraceLocationCache } from '../../../../pipelines/ingest/sink/assign-trace-locations.ts';
+import { neverSeconds } from '../../../../pipelines/retention/lifetimes.ts';
 import { locateTrace } from '../../../../pipelines/runs/locate-run.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
@@ -32,7 +33,8 @@ test.each([
       const contested = new Set<string>();
       const location = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse, contested)).get(key);
       const version = BigInt(first.receivedAtMicros);
-      expect(location).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros, version, wasRead: true });
+      const lifetime = { tier: 'longlived', expiresAtSeconds: neverSeconds };
+      expect(location).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros, version, lifetime, wasRead: true });
       expect([...contested]).toHaveLength(inserted > 1 ? 1 : 0);
       expect(await locateTrace(stores.clickhouse, tenantId, first.traceId)).toEqual([projectId]);
     };
