@@ -22,17 +22,25 @@ interface Described {
 }
 
 const { config } = loadConfig({});
+const prometheus = 'text/plain; version=0.0.4; charset=utf-8';
 const apis = [
   {
     name: 'main API',
     operations: mainOperations,
     form: mainApi(config),
     knownPaths: /^\/api\/v1\/|^\/(ready|metrics)$/,
+    metricsTypes: [prometheus],
   },
-  { name: 'agent server', operations: agentOperations, form: agentApi(config, ''), knownPaths: /^\/(?!api\/)/ },
+  {
+    name: 'agent server',
+    operations: agentOperations,
+    form: agentApi(config, ''),
+    knownPaths: /^\/(?!api\/)/,
+    metricsTypes: [prometheus, 'application/json; charset=utf-8'],
+  },
 ];
 
-describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
+describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) => {
   let server: FastifyInstance;
   let paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
   let description: {
@@ -102,6 +110,13 @@ describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
       expect(description.openapi).toBe('3.1.0');
       expect(description.components.schemas.Error.properties.code.enum.sort()).toEqual(Object.keys(catalogue).sort());
       for (const { errors = [] } of operations) for (const code of errors) expect(catalogue).toHaveProperty(code);
+    });
+
+    it('describe the types of metrics, and the 406 of MCP', () => {
+      const typesOf = (path: string, method: string, status: number) =>
+        Object.keys(paths[path]?.[method]?.responses[status]?.content ?? {});
+      expect(typesOf('/metrics', 'get', 200)).toEqual(metricsTypes);
+      expect(typesOf('/mcp', 'post', 406)).toEqual(operations === agentOperations ? ['application/json'] : []);
     });
 
     it('are shown on the documentation page', async () => {

@@ -17,6 +17,7 @@ import { addDeploymentOf } from '../agents/add-deployment.ts';
 import { openSettling } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
 import { watchErrors } from './declared-errors.ts';
+import { watchTimes } from './declared-times.ts';
 
 type Method = NonNullable<InjectOptions['method']>;
 
@@ -77,6 +78,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const settling = openSettling(stores.environment);
   server.addHook('onRequest', ({ method, url }) => settling.before(method, url));
   server.addHook('onSend', async ({ method, url }) => settling.after(method, url));
+  const times = watchTimes(server);
   await server.ready();
   return {
     server,
@@ -94,6 +96,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
       await settling.close();
       await ends.run(logger);
       errors.check();
+      times.check();
     },
   };
 }

@@ -25,6 +25,7 @@ afterAll(async () => {
 /** Returns the value of the sample whose line starts with `begin`. */
 async function sample(begin: string): Promise<number | undefined> {
   const answer = await api.server.inject('/metrics');
+  expect(answer.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8');
   expect(answer.statusCode).toBe(200);
   const line = answer.body.split('\n').find((text) => text.startsWith(`${begin} `));
   return line === undefined ? undefined : Number(line.slice(begin.length + 1));
