@@ -3,7 +3,7 @@
  * same runs and the same traces as the model: of each value, the event with the highest version; of the project and
  * time of a trace, the event with the lowest version that names a project. Both sinks decide them in another order.
  */
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent, type RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
@@ -12,6 +12,8 @@ import { Random } from '../../../histories/random.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent, uuidOf } from '../../runs/run-events.ts';
 import { type DrivenSink, openDrivenSink } from './driven-sink.ts';
 import { framed } from './sink-under-test.ts';
+
+vi.setConfig({ testTimeout: 300_000 });
 
 let stores: FreshStores;
 let sinks: DrivenSink[] = [];
