@@ -87,6 +87,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     [destinationId, workspaceId, destination],
   );
   const destinations = { ...destinationDeps(config, database, 'secret of the tests'), limits: options.s3Limits };
+  let areLeasesClosed = false;
   const leases = openDatabase({
     url: stores.databaseUrl,
     logger,
@@ -259,7 +260,8 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
       await encoders.close();
       await folders.close();
       await log.close();
-      await leases.close();
+      if (!areLeasesClosed) await leases.close();
+      areLeasesClosed = true;
       await stores.close();
       await rm(root, { recursive: true, force: true });
     },
