@@ -61,7 +61,8 @@ CREATE TABLE run_events (
   patch_first_token_time Nullable(DateTime64(6, 'UTC')),
   patch_bytes Nullable(Int64)
 )
-ENGINE = Null;
+ENGINE = Null
+SHARD BY (tenant_id, trace_id);
 
 -- Runs: one row per run once merged. Every column is merged by a minimum or a maximum, so that neither the order nor the
 -- number of inserts of an event can change a value: a value that several events set is that of the highest version, and
@@ -175,6 +176,7 @@ CREATE TABLE runs (
   INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 PARTITION BY toMonday(start_time)
 ORDER BY (tenant_id, session_id, start_time, trace_id, id);
 
@@ -240,6 +242,7 @@ CREATE TABLE traces (
   pick SimpleAggregateFunction(min, Tuple(accepted_at DateTime64(6, 'UTC'), run_id UUID, session_id UUID, user_id UUID, key_id UUID))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 PARTITION BY toYYYYMM(hour)
 ORDER BY (tenant_id, hour, trace_id);
 
@@ -255,6 +258,7 @@ CREATE TABLE run_locator (
   pick SimpleAggregateFunction(min, Tuple(accepted_at DateTime64(6, 'UTC'), start_time DateTime64(6, 'UTC'), trace_id UUID, trace_time DateTime64(6, 'UTC'), session_id UUID))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, pick.3)
 ORDER BY (tenant_id, id)
 SETTINGS index_granularity = 256;
 
@@ -273,6 +277,7 @@ CREATE TABLE trace_locations (
   version SimpleAggregateFunction(min, UInt64)
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 ORDER BY (tenant_id, trace_id, session_id, trace_time)
 SETTINGS index_granularity = 256;
 
@@ -290,6 +295,7 @@ CREATE TABLE trace_spans (
   last_start SimpleAggregateFunction(max, DateTime64(6, 'UTC'))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 ORDER BY (tenant_id, trace_id)
 SETTINGS index_granularity = 256;
 

@@ -26,6 +26,7 @@ CREATE TABLE feedback (
   INDEX by_id id TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(version)
+SHARD BY (tenant_id, run_id)
 ORDER BY (tenant_id, run_id, id)
 SETTINGS index_granularity = 1024;
 
@@ -40,5 +41,6 @@ CREATE TABLE attachments (
   content String CODEC(ZSTD(1))
 )
 ENGINE = ReplacingMergeTree(version)
+SHARD BY (tenant_id, run_id)
 ORDER BY (tenant_id, run_id, name)
 SETTINGS index_granularity = 64;

@@ -21,8 +21,8 @@ function uses(): string {
   return files.map((file) => readFileSync(new URL(file, root), 'utf8')).join('\n');
 }
 
-it('are at most 60, each with a variable of its own', () => {
-  expect(variables.length).toBeLessThanOrEqual(60);
+it('are at most 61, each with a variable of its own', () => {
+  expect(variables.length).toBeLessThanOrEqual(61);
   expect(new Set(variables).size).toBe(variables.length);
 });
 
