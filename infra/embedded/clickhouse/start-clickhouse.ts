@@ -9,7 +9,7 @@ import { onOnePort } from '../free-port.ts';
 import { writePrivateFile } from '../private-file.ts';
 import { endLeftover, recordProcess } from '../process-identity.ts';
 import { type EngineExit, type EngineProcess, superviseEngine, waitUntilReady } from '../supervise-engine.ts';
-import { findLibrary, serverConfig, serverFiles, usersConfig } from './server-files.ts';
+import { findLibrary, type LocalCluster, serverConfig, serverFiles, usersConfig } from './server-files.ts';
 
 export interface EmbeddedClickhouse {
   /** `http://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
@@ -39,22 +39,31 @@ export async function startClickhouse(options: {
   readonly port?: number;
   readonly password?: string;
   readonly logger?: Logger;
+  /** The cluster that the server belongs to; the servers of a cluster have the same password. */
+  readonly cluster?: LocalCluster;
   /** Pause between two liveness probes; default: 5 s. */
   readonly probeEveryMs?: number;
 }): Promise<EmbeddedClickhouse> {
   const library = findLibrary();
   const folder = join(options.folder, 'clickhouse');
   const files = serverFiles(folder);
-  const { password = randomBytes(24).toString('base64url') } = options;
+  const { password = randomBytes(24).toString('base64url'), cluster } = options;
   mkdirSync(files.data, { recursive: true, mode: 0o700 });
   const displayName = `runlake-${randomBytes(8).toString('hex')}`;
   writePrivateFile(
     files.config,
-    serverConfig(folder, options.memoryLimitBytes ?? defaultMemoryLimitBytes(), displayName),
+    serverConfig(
+      folder,
+      options.memoryLimitBytes ?? defaultMemoryLimitBytes(),
+      displayName,
+      cluster && { ...cluster, user, password },
+    ),
   );
   writePrivateFile(files.users, usersConfig(user, password));
 
-  const server = onOnePort(options.port, (port) => launchServer({ library, folder, port, password, displayName }));
+  const server = onOnePort(options.port, (port) =>
+    launchServer({ library, folder, port, nativePort: cluster?.nativePort, password, displayName }),
+  );
   const engine = await superviseEngine('ClickHouse', server.launch, options.logger, options.probeEveryMs);
   return {
     url: `http://${user}:${password}@127.0.0.1:${server.port}/${database}`,
@@ -74,6 +83,7 @@ interface ServerLaunch {
   readonly library: string;
   readonly folder: string;
   readonly port: number;
+  readonly nativePort: number | undefined;
   readonly password: string;
   /** Identifies this server, in case another program has taken the port and responds to all requests. */
   readonly displayName: string;
@@ -84,7 +94,7 @@ const stopTimeoutMs = 10_000;
 
 /** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
 const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
-const startUp = `SYSTEM START LISTEN HTTP; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
+const startUp = (listen: string) => `${listen}; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
 /**
  * Starts one server process and waits until it accepts the user, the password and the query that creates the database.
@@ -92,7 +102,8 @@ const startUp = `SYSTEM START LISTEN HTTP; ${keeper} SETTINGS max_block_size=1, 
  * @throws ENGINE_START_FAILED; the process has exited then.
  */
 async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
-  const { folder, port } = launch;
+  const { folder, port, nativePort } = launch;
+  const listen = `SYSTEM START LISTEN HTTP${nativePort === undefined ? '' : '; SYSTEM START LISTEN TCP'}`;
   const files = serverFiles(folder);
   await endLeftover(files.process);
   const child = forkProgram({
@@ -104,9 +115,10 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
       `--path=${files.data}`,
       `--config-file=${files.config}`,
       `--http_port=${port}`,
+      ...(nativePort === undefined ? [] : [`--tcp_port=${nativePort}`]),
       '--listen_host=127.0.0.1',
       '--query',
-      startUp,
+      startUp(listen),
     ],
   });
   if (child.pid !== undefined) recordProcess(files.process, child.pid);
