@@ -105,11 +105,12 @@ const ofKept = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id IN (SEL
   AND start_time >= (SELECT min(first_start) FROM trace_spans WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))
   AND start_time <= (SELECT max(last_start) FROM trace_spans WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
 
+const expiryOfRuns = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${ofKept}`;
 /** By the key of the table: the expiry of its rows. */
 const expiryOf = {
   trace_id: 'SELECT DISTINCT tenant_id, trace_id AS key, expiry FROM kept',
-  id: `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${ofKept}`,
-  run_id: `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${ofKept}`,
+  id: expiryOfRuns,
+  run_id: expiryOfRuns,
 } as const;
 
 async function copyRows(

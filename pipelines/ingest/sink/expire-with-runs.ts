@@ -93,8 +93,8 @@ async function readLifetimes(
 }
 
 /**
- * Requests that the traces of runs with feedback become longlived; the job finds out whether the feedback wants that. Call this function after the insert and before the
- * offset is committed. A repeated request costs only the work.
+ * Requests that the traces of runs with feedback become longlived; the job reads whether the feedback asks for that.
+ * Call this function after the insert and before the offset is committed. A repeated request only repeats the work.
  */
 export async function keepTracesWithFeedback(
   database: Pick<Database, 'query'>,
