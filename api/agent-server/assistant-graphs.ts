@@ -3,8 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { describeGraph, describeSubgraphs } from '../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
-import type { Agents } from './agent-operation.ts';
-import { defineAgentOperation, graphErrors, reads } from './agent-operation.ts';
+import { type Agents, defineAgentOperation, graphErrors, reads } from './agent-operation.ts';
 import { AssistantParams, jsonText } from './agent-schema.ts';
 import { onAssistant, readAssistant } from './assistants.ts';
 

@@ -18,8 +18,7 @@ import {
 } from '../../pipelines/agents/assistants/write-assistants.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { changing, creating, type Rule, type RuledInput, searching } from './access/rules.ts';
-import type { Agents } from './agent-operation.ts';
-import { defineAgentOperation, reads, runs } from './agent-operation.ts';
+import { type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
 import {
   AssistantParams,
   buildPage,

@@ -19,8 +19,7 @@ import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { changing, type Rule, type RuledInput, searching, threadNotFound } from './access/rules.ts';
-import type { AgentInput, Agents } from './agent-operation.ts';
-import { defineAgentOperation, reads, runs } from './agent-operation.ts';
+import { type AgentInput, type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
 import {
   Closed,
   dropNullish,

@@ -33,8 +33,14 @@ import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
 import { asOperation } from './access/agent-access.ts';
 import { open, type Values } from './access/rules.ts';
-import type { AgentInput, Agents } from './agent-operation.ts';
-import { defineAgentOperation, requireProtocol, routeNotFound, runs } from './agent-operation.ts';
+import {
+  type AgentInput,
+  type Agents,
+  defineAgentOperation,
+  requireProtocol,
+  routeNotFound,
+  runs,
+} from './agent-operation.ts';
 import { isObject, JsonValue } from './agent-schema.ts';
 import { searchAssistants } from './assistants.ts';
 import { waitForStatelessRun } from './runs/create.ts';

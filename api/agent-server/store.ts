@@ -9,8 +9,7 @@ import { JsonObject, nullable, optional, Text, Timestamp } from '../server/forma
 import { RawResponse } from '../server/operation.ts';
 import type { Questions } from './access/questions.ts';
 import type { Values } from './access/rules.ts';
-import type { Agents } from './agent-operation.ts';
-import { defineAgentOperation, reads, runs } from './agent-operation.ts';
+import { type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
 import { Closed, jsonText, Limit, Offset, selectFields } from './agent-schema.ts';
 
 const fields = {

@@ -4,8 +4,14 @@ import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.
 import { JsonObject } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { requestOrigin } from '../../server/public-base.ts';
-import type { AgentInput } from '../agent-operation.ts';
-import { defineAgentOperation, graphErrors, reads, requireProtocol, runs } from '../agent-operation.ts';
+import {
+  type AgentInput,
+  defineAgentOperation,
+  graphErrors,
+  reads,
+  requireProtocol,
+  runs,
+} from '../agent-operation.ts';
 import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
 import { type LiveSource, liveBody, liveOptions } from '../streaming/live-body.ts';
 import { acceptsEventStream, eventStream, eventStreamHeaders } from '../streaming/sse.ts';

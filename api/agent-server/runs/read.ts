@@ -7,8 +7,7 @@ import { type Caller, requirePermission } from '../../../pipelines/tenants/calle
 import { Uuid } from '../../server/formats.ts';
 import type { RawResponse } from '../../server/operation.ts';
 import { onThread, type Rule } from '../access/rules.ts';
-import type { AgentInput } from '../agent-operation.ts';
-import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { type AgentInput, defineAgentOperation, reads } from '../agent-operation.ts';
 import { JsonValue, selectFields, ThreadParams, words } from '../agent-schema.ts';
 import { endOfRun, streamOfRun } from '../streaming/answer-of-run.ts';
 import { LastEventId, readRunFrom } from '../streaming/sse.ts';

@@ -3,8 +3,12 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
-import type { RunEnd, StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
-import { protocolMode } from '../../../pipelines/agents/streams/stream-types.ts';
+import {
+  protocolMode,
+  type RunEnd,
+  type StreamedEvent,
+  type StreamReader,
+} from '../../../pipelines/agents/streams/stream-types.ts';
 import { RawResponse } from '../../server/operation.ts';
 import type { AgentInput } from '../agent-operation.ts';
 import { liveBody, liveOptions } from './live-body.ts';

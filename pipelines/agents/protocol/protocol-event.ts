@@ -1,7 +1,6 @@
 import { convertToProtocolEvent, isCheckpointEnvelope, matchesSubscription } from '@langchain/langgraph/stream';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import type { RunEnd, StreamedEvent } from '../streams/stream-types.ts';
-import { endSeq, protocolMode } from '../streams/stream-types.ts';
+import { endSeq, protocolMode, type RunEnd, type StreamedEvent } from '../streams/stream-types.ts';
 
 /** Filter of a subscription. Source: `@langchain/protocol` 0.0.13, EventStreamRequest. */
 export interface EventFilter {

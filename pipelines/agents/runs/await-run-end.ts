@@ -1,7 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import type { RunEnd, RunReadFrom, StreamHub, StreamReader } from '../streams/stream-types.ts';
-import { endSeq } from '../streams/stream-types.ts';
+import { endSeq, type RunEnd, type RunReadFrom, type StreamHub, type StreamReader } from '../streams/stream-types.ts';
 import { readRunEnd } from './published-ends.ts';
 import { readRun } from './read-run.ts';
 import type { Run } from './run.ts';

@@ -20,8 +20,14 @@ import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts
 import { streamEvents } from '../../../schemas/topics.ts';
 import { encodeStreamEvents } from '../../streams/encode-stream-event.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
-import type { RunEnd, RunStreamStart, RunStreamWriter, StreamPublisher } from './stream-types.ts';
-import { endSeq, toThreadSeq } from './stream-types.ts';
+import {
+  endSeq,
+  type RunEnd,
+  type RunStreamStart,
+  type RunStreamWriter,
+  type StreamPublisher,
+  toThreadSeq,
+} from './stream-types.ts';
 
 export interface StreamPublisherOptions {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;

@@ -1,5 +1,12 @@
-import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from './stream-types.ts';
-import { endSeq, toSeq, toStart, toThreadSeq } from './stream-types.ts';
+import {
+  endSeq,
+  type RunReadFrom,
+  type StreamedEvent,
+  type ThreadReadFrom,
+  toSeq,
+  toStart,
+  toThreadSeq,
+} from './stream-types.ts';
 
 /** Relation of an event to a reader's position: the next event, an event to skip, or an event after a gap. */
 export type EventOrder = 'next' | 'past' | 'gap';

@@ -9,8 +9,7 @@ import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { SendWindow } from './send-window.ts';
 import { readStoredState, toStreamedState } from './state-of-run.ts';
 import { streamGraph } from './stream-graph.ts';
-import type { SaverFor } from './thread-saver.ts';
-import { ThreadSaver } from './thread-saver.ts';
+import { type SaverFor, ThreadSaver } from './thread-saver.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
 /** Checkpoint writes within this time are batched. A crash loses at most the writes of this time. */

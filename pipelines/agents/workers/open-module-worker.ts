@@ -1,7 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import type { GraphWorkerOptions } from './graph-worker.ts';
-import { SupervisedWorker, type SupervisedWorkerHooks } from './graph-worker.ts';
+import { type GraphWorkerOptions, SupervisedWorker, type SupervisedWorkerHooks } from './graph-worker.ts';
 
 const locations = { auth: 'auth.path', app: 'http.app' } as const;
 const loadTimeoutMs = 120_000;

@@ -1,5 +1,4 @@
-import type { ErrorParameters } from '../../../infra/errors/runlake-error.ts';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type ErrorParameters, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type FrameLimits, hasMoreValues, limitsOfWorker } from './frames.ts';
 import { encodeMessage } from './message-codec.ts';
 import { packChunks } from './packed-chunks.ts';

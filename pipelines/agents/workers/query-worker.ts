@@ -1,8 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import { violation } from './frames.ts';
-import type { GraphWorkerOptions } from './graph-worker.ts';
-import { SupervisedWorker } from './graph-worker.ts';
+import { type GraphWorkerOptions, SupervisedWorker } from './graph-worker.ts';
 import { toFailure, toRunlakeError } from './refusal.ts';
 import type { FromWorker } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';

@@ -1,7 +1,6 @@
 import type { TracedRuns } from '../traces/trace-order.ts';
 import { violation } from './frames.ts';
-import type { WorkerExit } from './graph-worker.ts';
-import { SupervisedWorker } from './graph-worker.ts';
+import { SupervisedWorker, type WorkerExit } from './graph-worker.ts';
 import { packedCost, unpackChunks } from './packed-chunks.ts';
 import { eventCost } from './send-window.ts';
 import type { Chunk, RunJob, RunOutcome } from './worker-pool.ts';

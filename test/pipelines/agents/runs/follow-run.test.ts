@@ -3,8 +3,7 @@ import { followRun } from '../../../../pipelines/agents/runs/await-run-end.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import type { RunReadFrom, StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
-import { endSeq } from '../../../../pipelines/agents/streams/stream-types.ts';
+import { endSeq, type RunReadFrom, type StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { until } from '../../../infra/until.ts';
 import {
