@@ -32,7 +32,8 @@ const sharing = [
   'test/infra/{cache,config,errors,migrations,network,sealing,signing}/*.test.ts',
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
-  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/*.test.ts',
+  // The LangSmith SDK reads the environment once in each process.
+  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(langsmith-sdk).test.ts',
   'test/pipelines/agents/{assistants,crons,graphs,runs,threads,webhooks}/*.test.ts',
   'test/pipelines/exports/{deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',
   'test/schemas/**/*.test.ts',
