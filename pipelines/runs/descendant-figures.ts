@@ -14,7 +14,7 @@
  */
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { ancestorIds, buildDottedOrder } from './dotted-orders.ts';
-import { type RunColumn, runColumns } from './run-columns.ts';
+import { isModelCall, merged, type RunColumn } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
 import { readMembersOfTraces } from './trace-facts.ts';
 
@@ -107,13 +107,15 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
   return joined.length > maxRanges && first && last ? [{ from: first.from, to: last.to }] : joined;
 }
 
-const stated = Object.entries(figureColumns).map(
-  ([name, column]) => `('${name}', toDecimal256OrNull(toString(${runColumns[column]}), 20))`,
-);
-const statedDetails = detailNames.map(
-  (name) => `arrayMap(pair -> (concat('${name}.', pair.1), toDecimal256OrNull(trim(BOTH '"' FROM pair.2), 20)),
-      JSONExtractKeysAndValuesRaw(ifNull(${runColumns.usageDetails}, ''), '${name}'))`,
-);
+const nameList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
+/** Names and values of the keys of the details of a model call. */
+const details = `arrayFlatten(arrayMap(detail -> arrayMap(
+    pair -> (concat(detail, '.', pair.1), trim(BOTH '"' FROM pair.2)),
+    JSONExtractKeysAndValuesRaw(ifNull(${merged('usage_details')}, ''), detail)), ${nameList(detailNames)}))`;
+const stated = Object.keys(figureColumns).map((name) => `toString(${merged(name)})`);
+const figures = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
+    (name, text) -> (name, toDecimal256OrNull(text, 20)),
+    arrayConcat(${nameList(Object.keys(figureColumns))}, details.1), arrayConcat([${stated.join(', ')}], details.2)))`;
 
 async function sumCalls(
   clickhouse: ClickHouse,
@@ -128,19 +130,17 @@ async function sumCalls(
     ...bindRequest(request),
     name: 'sum-descendants',
     external: { name: 'walked', structure: 'id UUID, ancestors String', rows: walked },
+    // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH
         calls AS (
-          SELECT id,
-            dotted_order AS placed,
-            coalesce(patch_parent_run_id, post_parent_run_id) AS parent,
-            arrayFilter(figure -> isNotNull(figure.2), arrayConcat([${stated.join(', ')}], ${statedDetails.join(', ')})) AS figures
+          SELECT id, dotted_order AS placed, ${merged('parent_run_id')} AS parent, ${details} AS details, ${figures} AS figures
           FROM runs FINAL
           PREWHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND (${times.join(' OR ')})
             AND trace_id IN ${request.traces}
-          WHERE isNull(deleted_at) AND notEmpty(figures)
+          WHERE isNull(deleted_at) AND ${isModelCall} AND notEmpty(figures)
         ),
         stating AS (
-          SELECT calls.id AS id, tupleElement(figure, 1) AS name, assumeNotNull(tupleElement(figure, 2)) AS value,
+          SELECT calls.id AS id, figure.1 AS name, assumeNotNull(figure.2) AS value,
             multiIf(
               isNotNull(placed),
                 arrayDistinct(arrayMap(segment -> toUUID(right(segment, 36)), arrayPopBack(splitByChar('.', assumeNotNull(placed))))),
@@ -149,12 +149,18 @@ async function sumCalls(
               [toUUID('${unwalkedMarker}'), assumeNotNull(parent)]) AS ancestors
           FROM calls LEFT ANY JOIN walked ON walked.id = calls.id
           ARRAY JOIN figures AS figure
+        ),
+        -- The calls without a descendant that reports the same figure: position 1 is the call, the others are its ancestors.
+        leaves AS (
+          SELECT name, any(value) AS leaf_value, any(ancestors) AS leaf_ancestors
+          FROM stating
+          ARRAY JOIN arrayConcat([id], ancestors) AS node, arrayEnumerate(arrayConcat([id], ancestors)) AS position
+          GROUP BY node, name HAVING max(position) = 1
         )
       SELECT target, groupArray((name, sum)) AS figures FROM (
-        SELECT target, name, toString(sum(value)) AS sum
-        FROM stating ARRAY JOIN ancestors AS target
-        WHERE (target = toUUID('${unwalkedMarker}') OR target IN ${request.targets})
-          AND (id, name) NOT IN (SELECT arrayJoin(ancestors), name FROM stating)
+        SELECT target, name, toString(sum(leaf_value)) AS sum
+        FROM leaves ARRAY JOIN leaf_ancestors AS target
+        WHERE target = toUUID('${unwalkedMarker}') OR target IN ${request.targets}
         GROUP BY target, name)
       GROUP BY target`,
   });

@@ -2,10 +2,10 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { ReadDeps } from './query-runs.ts';
-import { readRelatedData } from './read-surroundings.ts';
+import { readRuns } from './read-runs.ts';
 import type { RunKey } from './run-columns.ts';
 import { selectAll } from './run-select.ts';
-import { JsonChunks, readRunRows, writeRun } from './write-runs.ts';
+import { JsonChunks, writeRun } from './write-runs.ts';
 
 /** Key of a run, and the start time of its trace. */
 export interface LocatedRun extends RunKey {
@@ -122,13 +122,12 @@ export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffe
   const selected = selectAll(request.withSerialized ? [] : ['serialized']);
   const key = await locateRun(deps.clickhouse, tenantId, runId);
   if (key === undefined || (projectId !== undefined && key.projectId !== projectId)) throw notFound(runId);
-  const [live, rows] = await Promise.all([
+  const [live, { rows, related }] = await Promise.all([
     liveProjectIds(deps.database, tenantId, [key.projectId]),
-    readRunRows(deps.clickhouse, tenantId, [key], selected.columns),
+    readRuns(deps, tenantId, [key], selected),
   ]);
   const [row] = rows;
   if (live.length === 0 || row === undefined) throw notFound(runId);
-  const related = await readRelatedData(deps, tenantId, rows, selected.relatedKinds);
   const json = new JsonChunks();
   writeRun(json, row, selected.fields, related);
   return json.toBuffer();

@@ -4,11 +4,11 @@ import type { Database } from '../../infra/postgres/database.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
 import { liveProjectIds, locateRun, locateRuns, locateTrace } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
-import { readRelatedData } from './read-surroundings.ts';
+import { type ReadRuns, readRuns } from './read-runs.ts';
 import type { Order, RunExtras, RunKey } from './run-columns.ts';
 import type { RunFilter } from './run-scope.ts';
 import { type SelectName, selectFields } from './run-select.ts';
-import { JsonChunks, readRunRows, type TracedRunRow, writeRun } from './write-runs.ts';
+import { JsonChunks, writeRun } from './write-runs.ts';
 
 export interface ReadDeps {
   readonly clickhouse: ClickHouse;
@@ -43,19 +43,18 @@ export interface RunQuery {
 export async function queryRuns(deps: ReadDeps, query: RunQuery): Promise<Buffer> {
   const selected = selectFields(query.select);
   const request = await pageRequest(deps, query);
-  const page = await readPage(deps, request, (keys) =>
-    readRunRows(deps.clickhouse, query.tenantId, keys, selected.columns),
+  const { rows, related, last } = await readPage(deps, request, (keys) =>
+    readRuns(deps, query.tenantId, keys, selected),
   );
-  const related = await readRelatedData(deps, query.tenantId, page.rows, selected.relatedKinds);
   const json = new JsonChunks();
   let before = '{"runs":[';
-  for (const row of page.rows) {
+  for (const row of rows) {
     json.add(before);
     writeRun(json, row, selected.fields, related);
     before = ',';
   }
-  const next = page.last && query.withCursor ? writeCursor({ order: query.order, after: page.last }) : null;
-  json.add(page.rows.length === 0 ? `${before}]` : ']');
+  const next = last && query.withCursor ? writeCursor({ order: query.order, after: last }) : null;
+  json.add(rows.length === 0 ? `${before}]` : ']');
   json.add(`,"cursors":{"next":${JSON.stringify(next)}},"search_cursors":null,"parsed_query":null}`);
   return json.toBuffer();
 }
@@ -90,8 +89,7 @@ function distinctProjects(keys: readonly RunKey[]): string[] {
   return [...new Set(keys.map((key) => key.projectId))];
 }
 
-interface Page {
-  readonly rows: readonly TracedRunRow[];
+interface Page extends ReadRuns {
   /** The last run that was considered for the page, if more runs follow. */
   readonly last: RunKey | undefined;
 }
@@ -99,15 +97,15 @@ interface Page {
 async function readPage(
   { clickhouse, config }: ReadDeps,
   request: PageRequest,
-  read: (keys: readonly RunKey[]) => Promise<TracedRunRow[]>,
+  read: (keys: readonly RunKey[]) => Promise<ReadRuns>,
 ): Promise<Page> {
   for (let { after } = request; ; ) {
-    const found = await findPage(clickhouse, { ...request, after });
-    const keys = truncateToSize(found.slice(0, request.limitRows), config.maxPageBytes);
-    const last = keys.length < found.length ? keys.at(-1) : undefined;
-    const rows = await read(keys);
+    const matching = await findPage(clickhouse, { ...request, after });
+    const keys = truncateToSize(matching.slice(0, request.limitRows), config.maxPageBytes);
+    const last = keys.length < matching.length ? keys.at(-1) : undefined;
+    const found = await read(keys);
     // All runs of the page may have been deleted after they were found.
-    if (rows.length > 0 || last === undefined) return { rows, last };
+    if (found.rows.length > 0 || last === undefined) return { ...found, last };
     after = last;
   }
 }

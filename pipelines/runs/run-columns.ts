@@ -5,13 +5,14 @@ import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
  * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over the value of a post,
  * whichever was received last. Merged columns are read whole, because reading a subcolumn would skip the merging.
  */
-const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
+export const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
 const statedStart = micros(merged('started_at'));
 /** Start of a run as shown, in microseconds: the stated one, unless it differs from the key time too much. */
 export const startedAtMicros = `if(abs(${statedStart} - ${micros('start_time')}) <= ${startRoundingMicros}, ${statedStart}, ${micros('start_time')})`;
 /** Only model calls have usage. The type is checked on read, because a patch may omit it. */
-const forModelCalls = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
+export const isModelCall = `${merged('run_type')} IN ('llm', 'embedding')`;
+const forModelCalls = (name: string) => `if(${isModelCall}, ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
 
 /** Maximum characters of a preview. One more character is read to detect truncation. */

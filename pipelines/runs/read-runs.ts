@@ -1,33 +1,57 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { sumDescendants } from './descendant-figures.ts';
 import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from './dotted-orders.ts';
-import type { RunExtras } from './run-columns.ts';
+import type { RunExtras, RunKey } from './run-columns.ts';
 import type { RelatedData, RelatedKind } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
+import type { Selection } from './run-select.ts';
 import { readFirstReceived, readTraceMembers, readTraceSpans, type TraceMember } from './trace-facts.ts';
-import type { TracedRunRow } from './write-runs.ts';
+import { readRunRows, type TracedRunRow } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 
-/** Reads the data that the response needs beyond the rows: at most one query for each kind, all concurrently. */
-export async function readRelatedData(
+export interface ReadRuns {
+  readonly rows: readonly TracedRunRow[];
+  readonly related: RelatedData;
+}
+
+/**
+ * Reads runs, and the data that the response needs beyond their rows: at most one query for each kind, all concurrently
+ * unless they need the rows. Runs deleted or expired since their keys were found are left out.
+ *
+ * @throws errors of ClickHouse.
+ */
+export async function readRuns(
   deps: { readonly clickhouse: ClickHouse; readonly extras: RunExtras },
   tenantId: string,
-  rows: readonly TracedRunRow[],
-  wanted: ReadonlySet<RelatedKind>,
-): Promise<RelatedData> {
+  keys: readonly RunKey[],
+  { columns, relatedKinds }: Pick<Selection, 'columns' | 'relatedKinds'>,
+): Promise<ReadRuns> {
   const { clickhouse, extras } = deps;
-  const runIds = rows.map((row) => row.key.runId);
-  const scope: RunScope = { tenantId, projectIds: [...new Set(rows.map((row) => row.key.projectId))] };
-  const runs = rows.map(asMember);
-  const unplaced = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
-  const toWalk = wanted.has('children') ? runs : unplaced;
+  const runIds = keys.map((key) => key.runId);
+  const traceIds = distinctTraceIds(keys);
+  const scope: RunScope = { tenantId, projectIds: [...new Set(keys.map((key) => key.projectId))] };
   const ifWanted = <T>(kind: RelatedKind, read: () => Promise<ReadonlyMap<string, T>>) =>
-    wanted.has(kind) && rows.length > 0 ? read() : Promise.resolve(new Map<string, T>());
-  const [members, feedbackStats, attachmentUrls, figures, firstReceived, spans] = await Promise.all([
-    toWalk.length > 0
-      ? readTraceMembers(clickhouse, scope, distinctTraceIds(toWalk))
-      : Promise.resolve(new Map<string, never>()),
+    relatedKinds.has(kind) && keys.length > 0 ? read() : Promise.resolve(new Map<string, T>());
+
+  async function readRows() {
+    const rows = await readRunRows(clickhouse, tenantId, keys, columns);
+    const runs = rows.map(asMember);
+    const unplaced = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
+    const toWalk = relatedKinds.has('children') ? runs : unplaced;
+    const [members, firstReceived] = await Promise.all([
+      toWalk.length > 0
+        ? readTraceMembers(clickhouse, scope, distinctTraceIds(toWalk))
+        : Promise.resolve(new Map<string, never>()),
+      ifWanted('firstReceived', () => readFirstReceived(clickhouse, tenantId, runs)),
+    ]);
+    const dottedOrders = buildDottedOrders(runs, members);
+    const children = relatedKinds.has('children') ? findChildren(runs, members) : new Map();
+    return { rows, ofRows: { dottedOrders, children, firstReceived } };
+  }
+
+  const [{ rows, ofRows }, feedbackStats, attachmentUrls, figures, spans] = await Promise.all([
+    readRows(),
     ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
     ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
     ifWanted('figures', () =>
@@ -35,15 +59,12 @@ export async function readRelatedData(
         scope,
         traces: '{figure_traces:Array(UUID)}',
         targets: '{figure_targets:Array(UUID)}',
-        params: { figure_traces: distinctTraceIds(runs), figure_targets: runIds },
+        params: { figure_traces: traceIds, figure_targets: runIds },
       }),
     ),
-    ifWanted('firstReceived', () => readFirstReceived(clickhouse, tenantId, runs)),
-    ifWanted('spans', () => readTraceSpans(clickhouse, tenantId, distinctTraceIds(runs))),
+    ifWanted('spans', () => readTraceSpans(clickhouse, tenantId, traceIds)),
   ]);
-  const dottedOrders = buildDottedOrders(runs, members);
-  const children = wanted.has('children') ? findChildren(runs, members) : new Map();
-  return { tenantId, dottedOrders, feedbackStats, attachmentUrls, children, figures, firstReceived, spans };
+  return { rows, related: { tenantId, ...ofRows, feedbackStats, attachmentUrls, figures, spans } };
 }
 
 function asMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
@@ -57,7 +78,7 @@ function asMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
   };
 }
 
-function distinctTraceIds(runs: readonly TraceMember[]): string[] {
+function distinctTraceIds(runs: readonly Pick<RunKey, 'traceId'>[]): string[] {
   return [...new Set(runs.map((run) => run.traceId))];
 }
 
