@@ -149,9 +149,8 @@ describe('routes', () => {
   ])('%s', async (url) => {
     const server = await start();
     const answer = await server.inject({ method: 'POST', url, headers: json, payload: '{"count":1,"more":"removed"}' });
-    expect(answer.statusCode).toBe(200);
+    expect([answer.statusCode, answer.headers['x-ignored-fields']]).toEqual([200, 'more']);
     expect(answer.json()).toEqual({ params: { name: 'x' }, query: { limit: 7 }, body: { count: 1 } });
-    expect(answer.headers['x-ignored-fields']).toBe('more');
     expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
   });
 
