@@ -6,6 +6,7 @@ import type { DeploymentWatch } from '../../pipelines/agents/open-deployment.ts'
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
 import type { SharedOrigins } from '../server/cross-origin.ts';
+import type { Services } from '../server/services.ts';
 import { appRoutes } from './app-routes.ts';
 
 /** The settings of a langgraph.json that change the agent server. */
@@ -16,6 +17,7 @@ export interface AgentApiParts {
   readonly watch?: Pick<DeploymentWatch, 'isDeleted'>;
   /** Authenticates API keys if the routes of the app require them. */
   readonly authenticator: Authenticator;
+  readonly rateLimiter: Services['rateLimiter'];
 }
 
 /**

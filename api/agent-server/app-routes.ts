@@ -10,6 +10,7 @@ import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.t
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, OwnAccess, OwnRoutes } from '../server/api-form.ts';
 import { identifyCaller } from '../server/authentication.ts';
+import type { Services } from '../server/services.ts';
 import { runs } from './agent-operation.ts';
 
 /**
@@ -18,21 +19,23 @@ import { runs } from './agent-operation.ts';
  *
  * The routes of the app need no authentication unless `http.enable_custom_route_auth` is set. If it is set, they
  * require custom authentication (`auth.path`) or, without `auth.path`, an API key with access to the deployment's
- * workspace and the permission to run graphs.
+ * workspace and the permission to run graphs. Rate limits then apply as to the server's own routes.
  */
 export function appRoutes(options: {
   readonly app: HttpApp;
   readonly ownAccess?: OwnAccess;
   readonly http?: HttpSettings;
   readonly authenticator: Authenticator;
+  readonly rateLimiter: Services['rateLimiter'];
   readonly workspaceId: string;
   readonly bodyLimit: ApiProfile['bodyLimit'];
 }): OwnRoutes {
-  const { app, ownAccess, http, authenticator, workspaceId, bodyLimit } = options;
+  const { app, ownAccess, http, authenticator, rateLimiter, workspaceId, bodyLimit } = options;
 
   async function identify(...[request, reply]: Parameters<OwnRoutes['handle']>): Promise<AgentUser> {
     if (ownAccess) {
-      await ownAccess.identify(request);
+      const caller = await ownAccess.identify(request);
+      await rateLimiter?.take(caller);
       const { user } = request.agentAccess ?? {};
       if (user === undefined) throw runlakeError('API_KEY_MISSING');
       return user;
@@ -42,9 +45,10 @@ export function appRoutes(options: {
       if (caller === undefined) throw runlakeError('API_KEY_MISSING');
       return caller;
     };
-    const { userId } = await renew();
+    const caller = await renew();
+    await rateLimiter?.take(caller);
     request.access = request.server.accessWatch.open(request, reply, renew);
-    return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
+    return { identity: caller.userId, display_name: caller.userId, is_authenticated: true, permissions: [] };
   }
 
   const deps = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };

@@ -68,7 +68,7 @@ export async function startAgents(
   const { config, logger, authenticator, rateLimiter } = parts;
   const opened = await openAgents(parts, ends, part);
   const { agents } = opened;
-  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator });
+  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
   const services = { authenticator, rateLimiter, agents };
   const { url, drain } = await listenHttp({
     server: { config, services, logger, operations: opened.operations, form },

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { WebSocket } from 'undici';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-agent-server.ts';
 
@@ -48,6 +48,29 @@ describe('two deployments of an organisation', () => {
       }
     }
     expect(new Set(await Promise.all(runs))).toEqual(new Set(['success']));
+  });
+
+  it('serve no metrics by default', async () => {
+    const answer = await fetch(`${first.url}/metrics`);
+    expect([answer.status, await answer.json()]).toMatchObject([404, { code: 'ROUTE_NOT_FOUND' }]);
+  });
+
+  it('are woken only by notifications of their own', async () => {
+    const { executor, services, shared } = second;
+    const woken = (['wake', 'checkLeases', 'publishMissingEnds'] as const).map((name) => vi.spyOn(executor, name));
+    const notify = (payload: string) =>
+      shared.stores.database.execute(
+        "SELECT pg_notify(channel, $1) FROM unnest(ARRAY['agent_runs', 'agent_cancels', 'agent_ends']) AS channel",
+        [payload],
+      );
+    try {
+      for (let round = 0; round < 5; round++) await notify(first.services.agents.deploymentId);
+      await notify(services.agents.deploymentId);
+      // Postgres delivers notifications in the order of the commits.
+      await expect.poll(() => woken.map(({ mock }) => mock.calls.length), { timeout: 10_000 }).toEqual([1, 1, 1]);
+    } finally {
+      for (const spy of woken) spy.mockRestore();
+    }
   });
 
   it('have separate threads and streams under the same ids', async () => {

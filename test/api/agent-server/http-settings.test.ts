@@ -12,7 +12,7 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 
 let agent: AgentServerUnderTest;
 beforeAll(async () => {
-  agent = await startAgentServer({ project: 'web' });
+  agent = await startAgentServer({ project: 'web', config: { serveMetrics: true } });
 });
 afterAll(() => agent?.close());
 

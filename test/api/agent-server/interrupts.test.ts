@@ -24,7 +24,7 @@ describe('interrupts', () => {
     expect(Object.values(thread.interrupts).flat()).toMatchObject([{ value: { question: 'Really?' } }]);
     expect(await client.threads.getState(threadId)).toMatchObject({
       next: ['ask'],
-      tasks: [{ name: 'ask', interrupts: [{ value: { question: 'Really?' } }] }],
+      tasks: [{ name: 'ask', interrupts: [{ value: { question: 'Really?' } }], result: null }],
     });
     const values = await client.runs.wait(threadId, 'ask', { command: { resume: 'yes' } });
     expect(values).toMatchObject({ result: 'answered: yes' });

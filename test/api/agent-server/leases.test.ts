@@ -59,6 +59,22 @@ it('keeps all leases while a run and its thread are locked, and requests wait fo
   }
 }, 120_000);
 
+it('stops and requeues its runs when its heartbeat expires, even if the renewal does not return', async () => {
+  const { runId } = await start();
+  const client = new pg.Client({ connectionString: server.shared.stores.databaseUrl });
+  await client.connect();
+  try {
+    await client.query('BEGIN');
+    await client.query('SELECT FROM agents.processes FOR UPDATE');
+    await expect.poll(async () => await rowsOf([runId]), { timeout: 20_000 }).toMatchObject([{ status: 'pending' }]);
+  } finally {
+    await client.query('ROLLBACK');
+    await client.end();
+  }
+  await expect.poll(async () => (await rowsOf([runId]))[0]?.status, { timeout: 60_000 }).toBe('success');
+  expect(await rowsOf([runId])).toMatchObject([{ attempt: 2 }]);
+}, 120_000);
+
 it('requeues a run whose claim was lost, and keeps a run with another fencing token', async () => {
   const { runId } = await start();
   // As if the response to the claim never arrived: no attempt knows the fencing token in the rows of this process.

@@ -336,7 +336,9 @@ describe('a command', () => {
     await agents.client.runs.join(threadId, runId);
     const tree = await ask(threadId, { id: 2, method: 'agent.getTree' });
     expect(tree.body).toMatchObject({
-      result: { tree: { status: 'completed', children: [{ graph_name: 'child', status: 'completed' }] } },
+      result: {
+        tree: { graph_name: 'parent', status: 'completed', children: [{ graph_name: 'child', status: 'completed' }] },
+      },
     });
     await agents.client.runs.wait(threadId, 'burst', { input: { n: 1 } });
     const ofRun = (run_id: string) => ask(threadId, { id: 3, method: 'agent.getTree', params: { run_id } });

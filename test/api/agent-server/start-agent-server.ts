@@ -107,7 +107,6 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
     agentsWorkers: 1,
     agentsHeartbeatMs: 200,
     agentsAllowTruncate: true,
-    serveMetrics: true,
     agentsTypesSeconds: 0,
     drainTimeoutMs: 0,
     ...options.config,
@@ -134,12 +133,9 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const { agents, executor } = opened;
 
   const errors = watchErrors(agentOperations);
-  const services = {
-    authenticator: answering.authenticator,
-    rateLimiter: answering.rateLimiter,
-    agents,
-  };
-  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator: answering.authenticator });
+  const { authenticator, rateLimiter } = answering;
+  const services = { authenticator, rateLimiter, agents };
+  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
   const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
   const url = await server.listen({ host: '127.0.0.1', port: options.config?.agentsPort ?? 0 });
   await followAgents(parts, opened, url, ends);

@@ -4,7 +4,7 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 
 let agent: AgentServerUnderTest;
 beforeAll(async () => {
-  agent = await startAgentServer({ project: 'faulty' });
+  agent = await startAgentServer({ project: 'faulty', config: { serveMetrics: true } });
 }, 120_000);
 afterAll(() => agent.close());
 

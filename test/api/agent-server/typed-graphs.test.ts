@@ -10,6 +10,7 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { readTypesInBackground } from '../../../pipelines/agents/schemas/read-types-in-background.ts';
+import { encodeFrame, pipeDescriptor } from '../../../pipelines/agents/workers/frames.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -264,6 +265,27 @@ describe('reading of types', () => {
       { graph: 'unnamed', reason: expect.stringContaining("exports no 'nothing'") },
     ]);
     expect(types.of('talking')?.schemas.input_schema).toMatchObject({ type: 'object' });
+  });
+
+  it('ends if the compiler of a project names another graph, and affects no other', { timeout: 120_000 }, async () => {
+    const forging = join(folder, 'forging');
+    const compiler = join(forging, 'node_modules', 'typescript');
+    mkdirSync(compiler, { recursive: true });
+    writeFileSync(join(forging, 'graph.ts'), 'export const graph = 1;');
+    const forged = Buffer.concat(encodeFrame({ kind: 'unread', graphId: 'foreign', reason: 'forged' }));
+    // Waits inside the compiler, so that the process reports nothing else.
+    writeFileSync(
+      join(compiler, 'index.js'),
+      `require('node:fs').writeSync(${pipeDescriptor}, Buffer.from('${forged.toString('base64')}', 'base64'));
+       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
+    );
+    const { types, warnings } = await readTypes([
+      sourceOf(join(forging, 'graph.ts'), 'forging'),
+      sourceOf(join(projects, 'talking.ts'), 'talking'),
+    ]);
+    expect(warnings).toEqual([{ graph: 'forging', reason: expect.stringContaining('a graph that it was not given') }]);
+    expect(types.of('talking')?.schemas.input_schema).toMatchObject({ type: 'object' });
+    expect(types.of('foreign')).toBeUndefined();
   });
 
   it('ends at its memory limit or its timeout', { timeout: 120_000 }, async () => {

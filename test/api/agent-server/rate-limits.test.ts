@@ -44,3 +44,16 @@ it('counts each command on a WebSocket for the rate limits; the socket stays ope
   expect(closed).toBe(false);
   socket.close();
 });
+
+it('counts requests to routes of the custom app that require authentication', async () => {
+  const guarded = await startAgentServer({ project: 'guarded', beside: agents, config: { rateLimitPerKey: 3 } });
+  try {
+    const headers = { authorization: 'Bearer secret-anna' };
+    const answers = await Promise.all(Array.from({ length: 20 }, () => fetch(`${guarded.url}/whoami`, { headers })));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect([answers.some(({ ok }) => ok), refused.length > 0]).toEqual([true, true]);
+    expect(Number(refused[0]?.headers.get('retry-after'))).toBeGreaterThan(0);
+  } finally {
+    await guarded.close();
+  }
+});
