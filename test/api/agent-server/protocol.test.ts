@@ -335,11 +335,9 @@ describe('a command', () => {
     const { run_id: runId } = body.result as { run_id: string };
     await agents.client.runs.join(threadId, runId);
     const tree = await ask(threadId, { id: 2, method: 'agent.getTree' });
-    expect(tree.body).toMatchObject({
-      result: {
-        tree: { graph_name: 'parent', status: 'completed', children: [{ graph_name: 'child', status: 'completed' }] },
-      },
-    });
+    const child = { graph_name: 'child', status: 'completed' };
+    const root = { graph_name: 'parent', status: 'completed', children: [child] };
+    expect(tree.body).toMatchObject({ result: { tree: root } });
     await agents.client.runs.wait(threadId, 'burst', { input: { n: 1 } });
     const ofRun = (run_id: string) => ask(threadId, { id: 3, method: 'agent.getTree', params: { run_id } });
     expect((await ofRun(runId)).body).toMatchObject({ result: (tree.body as { result: object }).result });
