@@ -26,7 +26,9 @@ export interface StoreAddresses {
 /** @throws TLS_FILE_UNUSABLE */
 export function openStores(addresses: StoreAddresses, config: Config, logger: Logger): Stores {
   const shared = { authorities: trustedAuthorities(config), logger, timeoutMs: config.queryTimeoutMs };
-  const clickhouse = openClickHouse({ ...shared, url: addresses.clickhouseUrl });
+  const clickhouse = openClickHouse({
+    ...{ ...shared, url: addresses.clickhouseUrl, cluster: config.clickhouseCluster },
+  });
   const database = openDatabase({ ...shared, url: addresses.databaseUrl });
   return {
     clickhouse,

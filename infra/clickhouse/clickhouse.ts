@@ -1,4 +1,5 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
+import type { Layout } from './layout.ts';
 import type { CommandProfile } from './settings.ts';
 
 /**
@@ -16,6 +17,12 @@ import type { CommandProfile } from './settings.ts';
  * signal, if that was aborted.
  */
 export interface ClickHouse {
+  /** Name of the cluster, if one is configured. */
+  readonly cluster: string | undefined;
+  /** One client for each configured server; statements of this client go to any of them. */
+  readonly servers: readonly ClickHouse[];
+  /** How the tables are stored. @throws also PART_UNUSABLE if servers and cluster do not fit each other. */
+  layout(): Promise<Layout>;
   /** Returns rows as objects by column name. `sql` must not have a FORMAT clause or a semicolon. */
   query<Row>(query: Query): Promise<Row[]>;
   /** Returns the unparsed result in one of ClickHouse's formats. */

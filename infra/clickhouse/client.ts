@@ -6,22 +6,29 @@ import { runForRunlake, tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { type HttpResponse, readResponse, saveResponse } from './answer.ts';
 import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
-import { clickhouseError, type Statement } from './clickhouse-error.ts';
+import { clickhouseError, getClickHouseCode, type Statement } from './clickhouse-error.ts';
 import { type Connection, encodeExternalTable, openConnection, type RequestBody } from './connection.ts';
 import { QuerySlots } from './query-slots.ts';
-import { type Profile, profiles } from './settings.ts';
+import { type Layout, readLayout } from './layout.ts';
+import { ServerChoice } from './server-choice.ts';
+import { layoutSettings, type Profile, profiles } from './settings.ts';
 
 export type { ClickHouse } from './clickhouse.ts';
 
 export interface ClickHouseOptions {
-  /** `http(s)://user:password@host:port/database`; without a path the database `default`. */
+  /**
+   * `http(s)://user:password@host:port/database`; without a path the database `default`. Several addresses, separated by
+   * commas, are those of all servers of a cluster.
+   */
   readonly url: string;
+  /** Name of the cluster in `system.clusters`, if the tables are in one. */
+  readonly cluster?: string | undefined;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
   /** Timeout of statements that do not set their own. */
   readonly timeoutMs: number;
-  /** Maximum number of concurrent statements of Runlake's own work; further ones wait. Default 16. */
+  /** Maximum number of concurrent statements of Runlake's own work on each server; further ones wait. Default 16. */
   readonly maxConnections?: number;
   /**
    * Maximum number of concurrent queries of organisations (`query-slots.ts`). Default: derived from ClickHouse's
@@ -29,6 +36,10 @@ export interface ClickHouseOptions {
    */
   readonly querySlots?: number;
 }
+
+const rowsFormat = '\nFORMAT JSONEachRow';
+/** After this time the layout is read again, because the number of replicas may change. */
+const layoutAgeMs = 60_000;
 
 /** ClickHouse stops a query at its timeout; the client waits this much longer for the error of the server. */
 const graceMs = 2_000;
@@ -47,6 +58,8 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
   readonly body?: RequestBody | undefined;
+  /** Whether it reads the layout, on which the settings of other statements depend. */
+  readonly readsLayout?: boolean;
   /** Must be unique among the queries of the server. Default: random. */
   readonly queryId?: string;
 }
@@ -54,23 +67,23 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
 type ConsumeResponse<T> = (answer: HttpResponse, signal: AbortSignal) => Promise<T>;
 
 /** Opens a ClickHouse client. It connects at the first statement, and keeps connections alive and reuses them. */
-export function openClickHouse({
-  url,
-  authorities,
-  logger,
-  timeoutMs,
-  maxConnections = 16,
-  querySlots,
-}: ClickHouseOptions): ClickHouse {
-  const address = new URL(url);
-  const ownConnection = openConnection({ address, authorities, maxConnections });
-  const sharedConnection = openConnection({ address, authorities });
+export function openClickHouse(options: ClickHouseOptions): ClickHouse {
+  const { url, cluster, authorities, logger, timeoutMs, maxConnections = 16, querySlots } = options;
+  const urls = url.split(',').map((each) => each.trim());
+  const connections = urls.map((each) => {
+    const address = new URL(each);
+    return {
+      own: openConnection({ address, authorities, maxConnections }),
+      shared: openConnection({ address, authorities }),
+    };
+  });
+  const choice = new ServerChoice(connections);
 
   async function exchange(request: Exchange): Promise<Buffer>;
   async function exchange<T>(request: Exchange, take: ConsumeResponse<T>): Promise<T>;
   async function exchange(request: Exchange, take: ConsumeResponse<unknown> = readResponse): Promise<unknown> {
     const context = 'readonly' in profiles[request.profile] ? tenantContext() : undefined;
-    if (context === undefined) return send(ownConnection, request, take);
+    if (context === undefined) return send('own', request, take);
     const signals = [request.signal, context.disconnected].filter((each) => each !== undefined);
     const signal = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
     const allowedMs = request.timeoutMs ?? timeoutMs;
@@ -80,11 +93,30 @@ export function openClickHouse({
       // quarter of it.
       const leftMs = Math.ceil(Math.max(allowedMs - (performance.now() - beganAtMs), allowedMs / 4));
       const settings = { priority, ...request.settings };
-      return send(sharedConnection, { ...request, signal, timeoutMs: leftMs, settings }, take);
+      return send('shared', { ...request, signal, timeoutMs: leftMs, settings }, take);
     });
   }
 
-  async function send(connection: Connection, request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
+  /** If a server does not respond, a query goes to the next one; the callers retry other statements. */
+  async function send(pool: 'own' | 'shared', request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
+    const forLayout = request.readsLayout ? {} : layoutSettings(await layout(), request.profile);
+    const settings = { ...forLayout, ...request.settings };
+    const [first, ...others] = choice.order();
+    const retried = 'readonly' in profiles[request.profile] ? others : [];
+    for (let server = first!; ; ) {
+      try {
+        return await sendOnce(server[pool], { ...request, settings }, take);
+      } catch (error) {
+        if (!isNoResponse(error)) throw error;
+        choice.noteFailure(server);
+        const next = retried.shift();
+        if (next === undefined) throw error;
+        server = next;
+      }
+    }
+  }
+
+  async function sendOnce(connection: Connection, request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
     const { queryId = randomUUID() } = request;
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const timeout = AbortSignal.timeout(allowedMs + graceMs);
@@ -128,6 +160,22 @@ export function openClickHouse({
 
   const ask = (query: Query, profile: Profile, suffix: string) => exchange(buildQueryExchange(query, profile, suffix));
 
+  let knownLayout: { readonly value: Promise<Layout>; readonly readAtMs: number } | undefined;
+
+  /** Without a cluster, the layout is checked by the migrations, and not read before every statement. */
+  function layout(): Promise<Layout> {
+    if (cluster === undefined) return Promise.resolve({ kind: 'single' });
+    if (knownLayout === undefined || performance.now() - knownLayout.readAtMs > layoutAgeMs) {
+      const value = runForRunlake(() => readLayout({ cluster, query: queryLayout }));
+      const known = { value, readAtMs: performance.now() };
+      knownLayout = known;
+      value.catch(() => {
+        if (knownLayout === known) knownLayout = undefined;
+      });
+    }
+    return knownLayout.value;
+  }
+
   let openedSlots: Promise<QuerySlots> | undefined;
 
   function slots(): Promise<QuerySlots> {
@@ -158,12 +206,17 @@ export function openClickHouse({
     });
   }
 
-  const query = async <Row>(request: Query) => {
-    const answer = await ask(request, 'read', '\nFORMAT JSONEachRow');
-    return JSON.parse(answer.toString('utf8')) as Row[];
-  };
+  const parseRows = <Row>(answer: Buffer) => JSON.parse(answer.toString('utf8')) as Row[];
+  const query = async <Row>(request: Query) => parseRows<Row>(await ask(request, 'read', rowsFormat));
+  const queryLayout = async <Row>(request: Query) =>
+    parseRows<Row>(await exchange({ ...buildQueryExchange(request, 'read', rowsFormat), readsLayout: true }));
 
-  return {
+  const clickhouse: ClickHouse = {
+    cluster,
+    layout,
+    get servers() {
+      return servers;
+    },
     query,
     queryText: ({ format, ...request }) => ask(request, 'read', `\nFORMAT ${format}`),
     queryToFile: async ({ format, path, ...request }) => {
@@ -182,6 +235,18 @@ export function openClickHouse({
     },
     version: async () =>
       (await query<{ version: string }>({ name: 'version', sql: 'SELECT version() AS version' }))[0]!.version,
-    close: async () => void (await Promise.all([ownConnection.close(), sharedConnection.close()])),
+    close: async () => {
+      await Promise.all(connections.flatMap(({ own, shared }) => [own.close(), shared.close()]));
+      if (urls.length > 1) await Promise.all(servers.map((server) => server.close()));
+    },
   };
+  const servers = urls.length === 1 ? [clickhouse] : urls.map((each) => openClickHouse({ ...options, url: each }));
+  return clickhouse;
+}
+
+/** Network errors and timeouts; an error of the server has a number. */
+function isNoResponse(error: unknown): boolean {
+  return (
+    isRunlakeError(error) && error.code === 'CLICKHOUSE_UNAVAILABLE' && getClickHouseCode(error) === undefined
+  );
 }

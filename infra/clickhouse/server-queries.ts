@@ -27,26 +27,37 @@ export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number>
   return Number(row?.ms);
 }
 
-/** Free space of ClickHouse's fullest disk, in percent. Disks of unknown size, such as object stores, do not count. */
-export async function diskFreePercent(clickhouse: ClickHouse): Promise<number> {
-  const [row] = await clickhouse.query<{ percent: number }>({
-    name: 'disk-free',
-    sql: 'SELECT min(100 * unreserved_space / total_space) AS percent FROM system.disks WHERE total_space > 0',
-  });
-  return row?.percent ?? 100;
+/**
+ * Free space of ClickHouse's fullest disk, in percent, over all servers that respond. Disks of unknown size, such as
+ * object stores, do not count.
+ */
+export async function diskFreePercent({ servers }: ClickHouse): Promise<number> {
+  const answers = await Promise.allSettled(
+    servers.map((server) =>
+      server.query<{ percent: number }>({
+        name: 'disk-free',
+        sql: 'SELECT min(100 * unreserved_space / total_space) AS percent FROM system.disks WHERE total_space > 0',
+      }),
+    ),
+  );
+  const found = answers.filter((answer) => answer.status === 'fulfilled');
+  if (found.length === 0) throw (answers[0] as PromiseRejectedResult).reason;
+  return Math.min(...found.map(({ value: [row] }) => row?.percent ?? 100));
 }
 
 /**
- * Kills inserts with this id ({@link InsertBody.id}) that still run on the server, for example those of a process that
+ * Kills inserts with this id ({@link InsertBody.id}) that still run on a server, for example those of a process that
  * died, so that they cannot write rows later. Resolves when they have ended.
  *
  * @throws the errors of {@link ClickHouse}.
  */
-export async function endInserts(clickhouse: ClickHouse, id: string): Promise<void> {
-  await clickhouse.command({
-    name: 'end-inserts',
-    sql: `KILL QUERY WHERE current_database = currentDatabase() AND user = currentUser()
-      AND query_kind = 'Insert' AND startsWith(query_id, {id:String}) SYNC`,
-    params: { id },
-  });
+export async function endInserts({ servers }: ClickHouse, id: string): Promise<void> {
+  const end = (server: ClickHouse) =>
+    server.command({
+      name: 'end-inserts',
+      sql: `KILL QUERY WHERE current_database = currentDatabase() AND user = currentUser()
+        AND query_kind = 'Insert' AND startsWith(query_id, {id:String}) SYNC`,
+      params: { id },
+    });
+  await Promise.all(servers.map(end));
 }

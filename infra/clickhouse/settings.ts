@@ -1,4 +1,5 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
+import type { Layout } from './layout.ts';
 
 /**
  * The ClickHouse settings that Runlake depends on. Every statement carries one complete profile, because the defaults
@@ -52,6 +53,9 @@ const read = {
   optimize_read_in_order: 1,
   // Conditions on values that a merge may change must be evaluated on the merged row.
   optimize_move_to_prewhere_if_final: 0,
+  // In a cluster a subquery reads the rows of all shards, once, not those of the shard that evaluates the condition.
+  distributed_product_mode: 'global',
+  skip_unavailable_shards: 0,
 } as const satisfies ClickHouseSettings;
 
 const insert = {
@@ -64,6 +68,10 @@ const insert = {
   // Repeated rows merge in every table. Deduplication would also drop rows that were deleted and are inserted again.
   insert_deduplicate: 0,
   materialized_views_ignore_errors: 0,
+  // In a cluster a response means that every shard has stored its rows.
+  distributed_foreground_insert: 1,
+  // INSERT … SELECT inserts the merged result, not one result of each shard.
+  parallel_distributed_insert_select: '0',
   // A missing field, or a null in a column that is not nullable, is an error instead of a silent default.
   input_format_avro_allow_missing_fields: 0,
   input_format_null_as_default: 0,
@@ -102,8 +110,8 @@ export const profiles = {
   write,
   /** Results that are saved to a file. */
   file: { ...read, ...queryOnly, ...intoFile },
-  /** `ALTER TABLE … DELETE`: ClickHouse responds after the rows are deleted. */
-  mutation: { ...write, mutations_sync: '1' },
+  /** `ALTER TABLE … DELETE`: ClickHouse responds after the rows are deleted on all replicas. */
+  mutation: { ...write, mutations_sync: '2' },
   /** `INSERT … SELECT` into any number of table partitions, such as the roll-up of hours of more than a hundred months. */
   bulk: { ...write, max_partitions_per_insert_block: '0' },
 } as const satisfies Record<string, ClickHouseSettings>;
@@ -111,3 +119,18 @@ export const profiles = {
 export type Profile = keyof typeof profiles;
 /** Profiles of statements that write. */
 export type CommandProfile = 'write' | 'mutation' | 'bulk';
+
+/**
+ * Settings by which reads return everything that was acknowledged, whichever replica they read.
+ *
+ * An insert is acknowledged when every replica of the shard has its rows: a majority would not be enough, and
+ * `select_sequential_consistency` of replicated tables excludes concurrent inserts. So while a replica is down, inserts
+ * fail and events wait in the log; reads go on. In ClickHouse Cloud replicas share their storage, so no quorum is
+ * needed, but a replica may not know the newest parts yet.
+ */
+export function layoutSettings(layout: Layout, profile: Profile): ClickHouseSettings {
+  if (layout.kind === 'single') return {};
+  if (layout.kind === 'replicated' && layout.isShared) return { select_sequential_consistency: '1' };
+  if (layout.replicas === 1 || 'readonly' in profiles[profile]) return {};
+  return { insert_quorum: String(layout.replicas), insert_quorum_parallel: 1 };
+}

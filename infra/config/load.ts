@@ -100,6 +100,7 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   if (values.kafkaBrokers !== undefined && values.schemaRegistryUrl === undefined) {
     found.push('RUNLAKE_KAFKA_BROKERS requires RUNLAKE_SCHEMA_REGISTRY_URL');
   }
+  found.push(...clusterErrors(values));
   if ((values.kafkaSaslMechanism === undefined) !== (values.kafkaUser === undefined)) {
     found.push('RUNLAKE_KAFKA_SASL_MECHANISM and RUNLAKE_KAFKA_USER must be set together');
   }
@@ -127,6 +128,20 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
     found.push('RUNLAKE_RETENTION_SHORTLIVED_DAYS must not be larger than RUNLAKE_RETENTION_LONGLIVED_DAYS');
   }
   return found;
+}
+
+/** Distributed tables name one database, and several servers without a cluster would each store a part of the rows. */
+function clusterErrors({ clickhouseUrl, clickhouseCluster }: Readonly<Record<string, unknown>>): string[] {
+  if (typeof clickhouseUrl !== 'string') {
+    return clickhouseCluster === undefined ? [] : ['RUNLAKE_CLICKHOUSE_CLUSTER requires RUNLAKE_CLICKHOUSE_URL'];
+  }
+  const urls = clickhouseUrl.split(',').map((url) => url.trim());
+  if (!urls.every((url) => URL.canParse(url))) return ['RUNLAKE_CLICKHOUSE_URL: must be a valid uri'];
+  if (urls.length > 1 && clickhouseCluster === undefined) {
+    return ['RUNLAKE_CLICKHOUSE_URL lists several servers, which requires RUNLAKE_CLICKHOUSE_CLUSTER'];
+  }
+  const databases = new Set(urls.map((url) => new URL(url).pathname));
+  return databases.size > 1 ? ['RUNLAKE_CLICKHOUSE_URL: the database must be the same on all servers'] : [];
 }
 
 function computeMemoryShares(memoryBytes: number): Record<string, number> {

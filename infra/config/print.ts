@@ -14,6 +14,14 @@ export function printConfig({ config, sources }: LoadedConfig): string {
 /** Hides secrets. The scheme, host and path of a secret URL stay visible, so that operators can identify it. */
 function redact(setting: Setting, value: unknown): string {
   if (!setting.secret) return String(value);
-  const address = URL.canParse(String(value)) ? new URL(String(value)) : undefined;
+  // A setting may list several URLs.
+  return String(value)
+    .split(/,\s*(?=\w+:\/\/)/)
+    .map(redactUrl)
+    .join(',');
+}
+
+function redactUrl(text: string): string {
+  const address = URL.canParse(text) ? new URL(text) : undefined;
   return address?.host ? `${address.protocol}//***@${address.host}${address.pathname}` : '***';
 }

@@ -23,6 +23,11 @@ export const text = Type.String({ minLength: 1 });
 /** A URL with one of `schemes`. */
 export const url = (...schemes: string[]) =>
   Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
+/** URLs with one of `schemes`, separated by commas. */
+export const urls = (...schemes: string[]) => {
+  const one = `(?:${schemes.join('|')})://[^\\s,]+`;
+  return Type.String({ minLength: 1, pattern: `^${one}(?:\\s*,\\s*${one})*$`, schemes });
+};
 export const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
 export const bytes = (maximum = 1024 ** 3) => Type.Integer({ minimum: 1024, maximum });
 const KIB = 1024;

@@ -2,13 +2,13 @@ import { type Static, Type } from 'typebox';
 import { agentSettings } from './agent-settings.ts';
 import { exportSettings } from './export-settings.ts';
 import type { InternalConfig } from './internals.ts';
-import { bytes, count, MIB, optional, required, type Setting, text, url } from './setting.ts';
+import { bytes, count, MIB, optional, required, type Setting, text, url, urls } from './setting.ts';
 
 export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake, at most 62. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 63. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -54,9 +54,14 @@ export const settings = {
   // Engines
   clickhouseUrl: optional(
     'RUNLAKE_CLICKHOUSE_URL',
-    web,
-    'ClickHouse, as http(s)://user:password@host:port/database. Unset: the embedded ClickHouse.',
+    urls('http', 'https'),
+    'ClickHouse, as http(s)://user:password@host:port/database. Of a cluster, the URLs of all servers, separated by commas. Unset: the embedded ClickHouse.',
     true,
+  ),
+  clickhouseCluster: optional(
+    'RUNLAKE_CLICKHOUSE_CLUSTER',
+    Type.String({ pattern: '^[A-Za-z0-9_.-]{1,64}$' }),
+    'Name of the ClickHouse cluster (in system.clusters) that stores the tables: distributed over its shards, replicated within each shard. Cannot be changed once tables exist. Unset: plain tables on one server.',
   ),
   databaseUrl: optional(
     'RUNLAKE_DATABASE_URL',

@@ -1,5 +1,5 @@
 /**
- * Runs one migration of ClickHouse, which has no transactions.
+ * Runs one migration on one ClickHouse server, which has no transactions.
  *
  * Invariant: each statement takes effect once, wherever a crash happens. The caller holds the migration lock, so no
  * other process writes records. For each statement, from the first that is not recorded as done:
@@ -14,7 +14,9 @@
 
 import { getClickHouseCode } from '../clickhouse/clickhouse-error.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
+import type { Layout } from '../clickhouse/layout.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
+import { clusterStatements } from './cluster-statements.ts';
 import { migrationFailure } from './failure.ts';
 import { computeChecksum, type Migration } from './load.ts';
 import type { Applied } from './pending.ts';
@@ -33,19 +35,39 @@ interface Step {
 const existsAlready = new Set([15, 57, 82]);
 const unknownTable = 60;
 
-/** Reads the completed ClickHouse migrations, with one statement. */
-export function readAppliedClickHouse(clickhouse: ClickHouse): Promise<Applied[]> {
-  return readRecords<Applied>(clickhouse, 'SELECT version, name, checksum FROM runlake_migrations WHERE statement = 0');
+/** A completed migration of one server. */
+export interface AppliedClickHouse extends Applied {
+  /** Number of shards when the tables were first created; 0 without a cluster. */
+  readonly shards: number;
+}
+
+/** Reads the completed migrations of one server, with one statement. */
+export function readAppliedClickHouse(server: ClickHouse): Promise<AppliedClickHouse[]> {
+  const sql = 'SELECT version, name, checksum, shards FROM runlake_migrations WHERE statement = 0';
+  return readRecords<AppliedClickHouse>(server, sql);
+}
+
+/** How a migration is applied to a server. */
+export interface Form {
+  readonly layout: Layout;
+  /** See {@link AppliedClickHouse}. */
+  readonly shards: number;
+  readonly timeoutMs: number;
 }
 
 /** @throws MIGRATION_FAILED, MIGRATION_CHANGED; CLICKHOUSE_UNAVAILABLE if a retry may succeed. */
-export async function applyClickHouse(clickhouse: ClickHouse, migration: Migration, timeoutMs: number): Promise<void> {
+export async function applyClickHouse(
+  clickhouse: ClickHouse,
+  migration: Migration,
+  { layout, shards, timeoutMs }: Form,
+): Promise<void> {
   const { version, name, checksum } = migration;
-  const record = (step: Step) => writeRecord(clickhouse, { version, name, ...step });
+  const record = (step: Step) => writeRecord(clickhouse, { version, name, shards, ...step });
   try {
-    await clickhouse.command({ name: 'migrate', sql: recordTable });
+    await clickhouse.command({ name: 'migrate', sql: recordTable(layout) });
     const past = await readSteps(clickhouse, version);
-    for (const [index, sql] of splitStatements(migration.sql).entries()) {
+    const statements = splitStatements(migration.sql).flatMap((sql) => clusterStatements(sql, layout, shards));
+    for (const [index, sql] of statements.entries()) {
       const step = { statement: index + 1, checksum: computeChecksum(sql) };
       const before = past.filter(({ statement }) => statement === step.statement);
       const done = before.find(({ state }) => state === 'done');
@@ -95,22 +117,25 @@ async function readRecords<Row>(
 interface StepRecord extends Step {
   readonly version: number;
   readonly name: string;
+  readonly shards: number;
 }
 
 async function writeRecord(clickhouse: ClickHouse, record: StepRecord): Promise<void> {
   await clickhouse.command({
     name: 'record-migration',
-    sql: `INSERT INTO runlake_migrations (version, name, statement, state, checksum)
-      SELECT {version:UInt32}, {name:String}, {statement:UInt32}, {state:String}, {checksum:String}`,
+    sql: `INSERT INTO runlake_migrations (version, name, statement, state, checksum, shards)
+      SELECT {version:UInt32}, {name:String}, {statement:UInt32}, {state:String}, {checksum:String}, {shards:UInt32}`,
     params: { ...record },
   });
 }
 
-const recordTable = `CREATE TABLE IF NOT EXISTS runlake_migrations (
+/** In a cluster each server has its own records; in a replicated database all share them. */
+const recordTable = ({ kind }: Layout) => `CREATE TABLE IF NOT EXISTS runlake_migrations (
   version UInt32,
   name String,
   statement UInt32,
   state LowCardinality(String),
   checksum String,
+  shards UInt32,
   recorded_at DateTime64(6, 'UTC') DEFAULT now64(6)
-) ENGINE = MergeTree ORDER BY (version, statement)`;
+) ENGINE = ${kind === 'replicated' ? 'ReplicatedMergeTree' : 'MergeTree'} ORDER BY (version, statement)`;

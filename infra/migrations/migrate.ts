@@ -5,14 +5,17 @@
  *   1. Read the applied migrations of both stores; if none is missing, stop.
  *   2. In a transaction, take an advisory lock in Postgres and hold it to the end; a process that dies loses it.
  *   3. Under the lock, read both again, because another process may have migrated meanwhile.
- *   4. Apply the Postgres migrations, then those of ClickHouse, one by one. Each uses its own connection (so `database`
- *      needs two).
+ *   4. Apply the Postgres migrations, then those of ClickHouse, one by one, each on all servers. Each uses its own
+ *      connection (so `database` needs two).
+ *
+ * Each ClickHouse server of a cluster has its own records, so the migrations of a server that was added or did not
+ * respond are applied later.
  */
 import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Database } from '../postgres/pool.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { applyClickHouse, readAppliedClickHouse } from './apply-clickhouse.ts';
 import { applyPostgres, readAppliedPostgres } from './apply-postgres.ts';
+import { applyToServers, type PendingClickHouse, readPendingClickHouse } from './clickhouse-servers.ts';
 import { loadMigrations, type Migration } from './load.ts';
 import { pendingMigrations } from './pending.ts';
 
@@ -28,7 +31,7 @@ export interface MigrationFolders {
 
 interface Pending {
   readonly postgres: readonly Migration[];
-  readonly clickhouse: readonly Migration[];
+  readonly clickhouse: PendingClickHouse;
 }
 
 /** An arbitrary number that nothing else in the database uses as a lock key. */
@@ -61,10 +64,7 @@ export async function migrate(
         await applyPostgres(database, migration, statementTimeoutMs);
         note(`postgres/${migration.name}`);
       }
-      for (const migration of pending.clickhouse) {
-        await applyClickHouse(clickhouse, migration, statementTimeoutMs);
-        note(`clickhouse/${migration.name}`);
-      }
+      await applyToServers(pending.clickhouse, clickhouse, statementTimeoutMs, ({ name }) => note(`clickhouse/${name}`));
     },
     { timeoutMs: statementTimeoutMs },
   );
@@ -84,13 +84,19 @@ export async function checkMigrations(
 }
 
 async function readPending({ database, clickhouse }: MigrationStores, folders?: MigrationFolders): Promise<Pending> {
-  const applied = await Promise.all([readAppliedPostgres(database), readAppliedClickHouse(clickhouse)]);
+  const [postgres, servers] = await Promise.all([
+    readAppliedPostgres(database),
+    readPendingClickHouse(clickhouse, loadMigrations('clickhouse', folders?.clickhouse)),
+  ]);
   return {
-    postgres: pendingMigrations('postgres', loadMigrations('postgres', folders?.postgres), applied[0]),
-    clickhouse: pendingMigrations('clickhouse', loadMigrations('clickhouse', folders?.clickhouse), applied[1]),
+    postgres: pendingMigrations('postgres', loadMigrations('postgres', folders?.postgres), postgres),
+    clickhouse: servers,
   };
 }
 
 function listNames({ postgres, clickhouse }: Pending): string[] {
-  return [...postgres.map(({ name }) => `postgres/${name}`), ...clickhouse.map(({ name }) => `clickhouse/${name}`)];
+  return [
+    ...postgres.map(({ name }) => `postgres/${name}`),
+    ...clickhouse.migrations.map(({ name }) => `clickhouse/${name}`),
+  ];
 }

@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { ProjectResolver } from './resolve-project.ts';
@@ -66,11 +67,11 @@ export async function deleteProjectRuns(
   );
   if (deleted === undefined) return;
   for (const { table, condition } of deletions) {
-    await clickhouse.command({
+    await deleteRows(clickhouse, {
       name: `delete-project-${table}`,
-      sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
+      table,
+      condition,
       params: { tenant: workspaceId, project: projectId },
-      profile: 'mutation',
       timeoutMs: 3_600_000,
       ...(signal && { signal }),
     });

@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 
 /** Maximum number of ids per statement. It keeps a list within the size limit of a parameter. */
 const maxIdsPerStatement = 1_000;
@@ -25,12 +26,12 @@ export async function deleteStreamEvents(
 ): Promise<void> {
   for (const threads of chunks(threadIds)) {
     for (const runs of runIds === undefined ? [undefined] : chunks(runIds)) {
-      await clickhouse.command({
+      await deleteRows(clickhouse, {
         name: 'delete-stream-events',
-        sql: `ALTER TABLE stream_events DELETE WHERE organization_id = {deployment:UUID}
-          AND thread_id IN {threads:Array(UUID)} ${runs ? 'AND run_id IN {runs:Array(UUID)}' : ''}`,
+        table: 'stream_events',
+        condition: `organization_id = {deployment:UUID} AND thread_id IN {threads:Array(UUID)}
+          ${runs ? 'AND run_id IN {runs:Array(UUID)}' : ''}`,
         params: { deployment: deploymentId, threads, ...(runs && { runs }) },
-        profile: 'mutation',
         timeoutMs: 3_600_000,
         ...(signal && { signal }),
       });

@@ -19,6 +19,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -101,11 +102,11 @@ export async function deleteWorkspaceData(
     params: { deployments: deploymentIds },
   };
   for (const { table, condition, params } of [...deletions, streams]) {
-    await clickhouse.command({
+    await deleteRows(clickhouse, {
       name: `delete-workspace-${table}`,
-      sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
+      table,
+      condition,
       params,
-      profile: 'mutation',
       timeoutMs,
       ...(signal && { signal }),
     });

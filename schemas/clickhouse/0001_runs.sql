@@ -64,7 +64,8 @@ CREATE TABLE run_events (
   patch_first_token_time Nullable(DateTime64(6, 'UTC')),
   patch_bytes Nullable(Int64)
 )
-ENGINE = Null;
+ENGINE = Null
+SHARD BY (tenant_id, trace_id);
 
 -- Runs: one row per run once merged. Every column is merged by a minimum or a maximum, so that neither the order nor the
 -- number of inserts of an event can change a value: a value that several events set is that of the highest version, and
@@ -182,6 +183,7 @@ CREATE TABLE runs (
   INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 PARTITION BY toMonday(start_time)
 ORDER BY (tenant_id, session_id, start_time, trace_id, id)
 TTL expires_at + INTERVAL 7 DAY DELETE
@@ -249,6 +251,7 @@ CREATE TABLE traces (
   pick SimpleAggregateFunction(min, Tuple(accepted_at DateTime64(6, 'UTC'), run_id UUID, session_id UUID, user_id UUID, key_id UUID))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 PARTITION BY toYYYYMM(hour)
 ORDER BY (tenant_id, hour, trace_id);
 
@@ -266,6 +269,7 @@ CREATE TABLE run_locator (
   expires_at SimpleAggregateFunction(max, DateTime('UTC'))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, pick.3)
 ORDER BY (tenant_id, id)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
@@ -288,6 +292,7 @@ CREATE TABLE trace_locations (
   expires_at SimpleAggregateFunction(max, DateTime('UTC'))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 ORDER BY (tenant_id, trace_id, session_id, trace_time)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
@@ -309,6 +314,7 @@ CREATE TABLE trace_spans (
   expires_at SimpleAggregateFunction(max, DateTime('UTC'))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 ORDER BY (tenant_id, trace_id)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
@@ -328,6 +334,7 @@ CREATE TABLE trace_marks (
   deleted_at SimpleAggregateFunction(max, Nullable(DateTime64(6, 'UTC')))
 )
 ENGINE = AggregatingMergeTree
+SHARD BY (tenant_id, trace_id)
 ORDER BY (tenant_id, trace_id)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;

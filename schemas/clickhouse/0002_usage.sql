@@ -14,6 +14,7 @@ CREATE TABLE usage_hourly (
   roll_up UInt64
 )
 ENGINE = ReplacingMergeTree(roll_up)
+SHARD BY (tenant_id)
 PARTITION BY toYYYYMM(hour)
 ORDER BY (tenant_id, dimension, hour)
 SETTINGS index_granularity = 256;
@@ -28,6 +29,7 @@ CREATE TABLE usage_daily (
   roll_up UInt64
 )
 ENGINE = ReplacingMergeTree(roll_up)
+SHARD BY (tenant_id)
 PARTITION BY toYear(day)
 ORDER BY (tenant_id, dimension, day)
 SETTINGS index_granularity = 64;

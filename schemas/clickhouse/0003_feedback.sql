@@ -31,6 +31,7 @@ CREATE TABLE feedback (
   INDEX by_id id TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(version)
+SHARD BY (tenant_id, run_id)
 ORDER BY (tenant_id, run_id, id)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS index_granularity = 1024, merge_with_ttl_timeout = 86400;
@@ -50,6 +51,7 @@ CREATE TABLE attachments (
   content String CODEC(ZSTD(1))
 )
 ENGINE = ReplacingMergeTree(version)
+SHARD BY (tenant_id, run_id)
 PARTITION BY toMonday(expires_at)
 ORDER BY (tenant_id, run_id, name)
 TTL expires_at + INTERVAL 7 DAY DELETE

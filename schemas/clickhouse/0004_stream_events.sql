@@ -27,6 +27,7 @@ CREATE TABLE stream_events (
   INDEX by_thread_seq thread_seq TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(falling_version)
+SHARD BY (organization_id, thread_id)
 PARTITION BY toDate(expires_at)
 ORDER BY (organization_id, thread_id, run_id, attempt, seq)
 TTL toDateTime(expires_at) DELETE

@@ -19,6 +19,7 @@
  *   4. The sink commits the offset only after step 3, so a crash repeats the batch and finds the conflict again.
  */
 import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
@@ -129,6 +130,8 @@ async function hasMisplacedRows(
   return row !== undefined && row.rows > 0;
 }
 
+/** Timeout of each statement of a move. */
+const timeoutMs = 600_000;
 /** ClickHouse limits the size of a parameter. */
 const idsPerStatement = 2_000;
 /** A lower version gives a higher rank, which wins in `runs`. */
@@ -150,7 +153,11 @@ async function moveTrace(
   };
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
   const run = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>> = {}) =>
-    clickhouse.command({ name, sql, params: { ...params, ...more }, profile: 'mutation', timeoutMs: 600_000 });
+    clickhouse.command({ name, sql, params: { ...params, ...more }, timeoutMs });
+  const deleteFrom = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
+    deleteRows(clickhouse, {
+      ...{ name: `delete-moved-${table}`, table, condition, params: { ...params, ...more }, timeoutMs },
+    });
   const ofTrace = 'tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}';
   const traceTime = 'fromUnixTimestamp64Micro({micros:Int64})';
   const projects = { projects: [winner.projectId, ...otherProjects] };
@@ -167,23 +174,20 @@ async function moveTrace(
     projects,
   );
   for (let at = 0; at < ids.length; at += idsPerStatement) {
-    await run(
-      'delete-moved-locators',
-      `ALTER TABLE run_locator DELETE WHERE tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)}
-       AND (pick.4, pick.5) != (${traceTime}, {project:UUID})`,
+    await deleteFrom(
+      'run_locator',
+      `tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)} AND (pick.4, pick.5) != (${traceTime}, {project:UUID})`,
       { ids: ids.slice(at, at + idsPerStatement).map(({ id }) => id) },
     );
   }
-  await run(
-    'delete-moved-traces',
-    `ALTER TABLE traces DELETE WHERE ${ofTrace} AND (hour, pick.3) != (toStartOfHour(${traceTime}), {project:UUID})
+  await deleteFrom(
+    'traces',
+    `${ofTrace} AND (hour, pick.3) != (toStartOfHour(${traceTime}), {project:UUID})
      AND hour IN {hours:Array(DateTime('UTC'))}`,
     { hours: hoursOf([winner, ...losers]) },
   );
   if (otherProjects.length > 0) {
-    await run('delete-moved-runs', `ALTER TABLE runs DELETE WHERE ${ofTrace} AND session_id IN {others:Array(UUID)}`, {
-      others: otherProjects,
-    });
+    await deleteFrom('runs', `${ofTrace} AND session_id IN {others:Array(UUID)}`, { others: otherProjects });
   }
   const moved = `FROM runs WHERE ${ofTrace} AND session_id = {project:UUID}`;
   await run(

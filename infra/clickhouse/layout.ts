@@ -1,0 +1,148 @@
+import { runlakeError } from '../errors/runlake-error.ts';
+import type { ClickHouse } from './clickhouse.ts';
+
+/**
+ * How the tables are stored, which depends on RUNLAKE_CLICKHOUSE_CLUSTER and on the server:
+ *
+ * - `single`: no cluster is configured. Plain tables on one server.
+ * - `cluster`: every server has local tables (`runs_local`) with its part of the rows, and Distributed tables (`runs`)
+ *   over those of all shards. The local tables are replicated if the servers have a Keeper.
+ * - `replicated`: the database itself is replicated, as in ClickHouse Cloud, so a table that one server creates exists
+ *   on all. Replicated tables without Distributed ones, because such a database has one shard.
+ */
+export type Layout =
+  | { readonly kind: 'single' }
+  | {
+      readonly kind: 'cluster';
+      readonly cluster: string;
+      readonly shards: number;
+      /** Of each shard. */
+      readonly replicas: number;
+      readonly hasKeeper: boolean;
+    }
+  | { readonly kind: 'replicated'; readonly replicas: number; readonly isShared: boolean };
+
+/** A server of the cluster, as `system.clusters` names it. */
+interface ClusterNode {
+  readonly shard: number;
+  readonly replica: number;
+  readonly address: string;
+  readonly weight: number;
+  readonly isInternal: boolean;
+  /** Whether it is the server that answered. */
+  readonly isLocal: boolean;
+}
+
+type Asked = Pick<ClickHouse, 'query' | 'cluster'>;
+
+/**
+ * Reads the layout from the server.
+ *
+ * @throws PART_UNUSABLE if the server and RUNLAKE_CLICKHOUSE_CLUSTER do not fit each other; errors of ClickHouse.
+ */
+export async function readLayout(clickhouse: Asked): Promise<Layout> {
+  const { cluster } = clickhouse;
+  const [server] = await clickhouse.query<{ engine: string; has_keeper: number; macros: string[] }>({
+    name: 'read-layout',
+    sql: `SELECT (SELECT engine FROM system.databases WHERE name = currentDatabase()) AS engine,
+      (SELECT count() FROM system.tables WHERE database = 'system' AND name = 'zookeeper') AS has_keeper,
+      (SELECT groupArray(macro) FROM system.macros) AS macros`,
+  });
+  const { engine, has_keeper: hasKeeper = 0, macros = [] } = server ?? {};
+  const isReplicated = engine === 'Replicated' || engine === 'Shared';
+  if (cluster === undefined) {
+    if (!isReplicated) return { kind: 'single' };
+    throw unusable(
+      'The database of ClickHouse is replicated, but RUNLAKE_CLICKHOUSE_CLUSTER is not set, so each replica would store other rows',
+      'Set RUNLAKE_CLICKHOUSE_CLUSTER to the name of its cluster in system.clusters, or use a database with the engine Atomic.',
+    );
+  }
+  const nodes = await readNodes(clickhouse, cluster);
+  const shards = Math.max(0, ...nodes.map(({ shard }) => shard));
+  const replicas = Math.max(0, ...nodes.map(({ replica }) => replica));
+  if (shards === 0) {
+    throw unusable(
+      `ClickHouse has no cluster named '${cluster}'`,
+      'Set RUNLAKE_CLICKHOUSE_CLUSTER to a cluster of remote_servers; system.clusters lists them.',
+    );
+  }
+  if (isReplicated && shards > 1) {
+    throw unusable(
+      `The database of ClickHouse is replicated and the cluster '${cluster}' has ${shards} shards`,
+      'Use a database with the engine Atomic on each server.',
+    );
+  }
+  if (isReplicated) return { kind: 'replicated', replicas, isShared: engine === 'Shared' };
+  if (nodes.some(({ weight }) => weight !== 1)) {
+    throw unusable(`The shards of the cluster '${cluster}' have different weights`, 'Give each shard the weight 1.');
+  }
+  if (replicas > 1 && hasKeeper === 0) {
+    throw unusable(
+      `The cluster '${cluster}' has ${replicas} replicas in a shard, but ClickHouse has no Keeper, so replicas would store other rows`,
+      'Configure zookeeper or keeper on every server, or use one replica in each shard.',
+    );
+  }
+  if (replicas > 1 && nodes.some(({ isInternal }) => !isInternal)) {
+    throw unusable(
+      `The cluster '${cluster}' does not set internal_replication, so each row would be inserted once per replica`,
+      'Set internal_replication to true for each shard of remote_servers.',
+    );
+  }
+  if (hasKeeper !== 0 && !(macros.includes('shard') && macros.includes('replica'))) {
+    throw unusable(
+      "ClickHouse has a Keeper, but does not define the macros 'shard' and 'replica', which name the replicated tables",
+      'Define both under <macros> on every server.',
+    );
+  }
+  return { kind: 'cluster', cluster, shards, replicas, hasKeeper: hasKeeper !== 0 };
+}
+
+/**
+ * Groups the configured servers by shard; a shard may have several replicas.
+ *
+ * @throws PART_UNUSABLE if RUNLAKE_CLICKHOUSE_URL lacks a server of the cluster or names one twice; errors of the first server that does
+ *   not answer.
+ */
+export async function groupByShard(servers: readonly ClickHouse[], cluster: string): Promise<ClickHouse[][]> {
+  const shards: ClickHouse[][] = [];
+  const missing = new Map<string, ClusterNode>();
+  const found = new Set<string>();
+  for (const server of servers) {
+    for (const node of await readNodes(server, cluster)) {
+      const key = `${node.shard}/${node.replica}`;
+      missing.set(key, node);
+      if (!node.isLocal) continue;
+      if (found.has(key)) {
+        throw unusable(
+          `RUNLAKE_CLICKHOUSE_URL names the server ${node.address} of the cluster '${cluster}' more than once`,
+          'List each server of the cluster once; a load balancer in front of several servers is not supported.',
+        );
+      }
+      found.add(key);
+      (shards[node.shard - 1] ??= [])[node.replica - 1] = server;
+    }
+  }
+  for (const key of found) missing.delete(key);
+  for (const { shard, replica, address } of missing.values()) {
+    throw unusable(
+      `RUNLAKE_CLICKHOUSE_URL lacks a server of the cluster '${cluster}': replica ${replica} of shard ${shard}, ${address}`,
+      'List the HTTP address of every server of the cluster, separated by commas.',
+    );
+  }
+  return shards;
+}
+
+async function readNodes(server: Pick<ClickHouse, 'query'>, cluster: string): Promise<ClusterNode[]> {
+  const rows = await server.query<Omit<ClusterNode, 'isLocal' | 'isInternal'> & { local: number; internal: number }>({
+    name: 'read-cluster',
+    sql: `SELECT shard_num AS shard, replica_num AS replica, concat(host_name, ':', toString(port)) AS address,
+      shard_weight AS weight, internal_replication AS internal, is_local AS local
+      FROM system.clusters WHERE cluster = {cluster:String} ORDER BY shard, replica`,
+    params: { cluster },
+  });
+  return rows.map(({ local, internal, ...node }) => ({ ...node, isLocal: local === 1, isInternal: internal === 1 }));
+}
+
+function unusable(reason: string, remedy: string): Error {
+  return runlakeError('PART_UNUSABLE', { reason, remedy });
+}

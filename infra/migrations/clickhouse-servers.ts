@@ -1,0 +1,116 @@
+/** Migrations of all servers of ClickHouse. */
+import type { ClickHouse } from '../clickhouse/clickhouse.ts';
+import { groupByShard, type Layout, readLayout } from '../clickhouse/layout.ts';
+import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import { type AppliedClickHouse, applyClickHouse, readAppliedClickHouse } from './apply-clickhouse.ts';
+import type { Migration } from './load.ts';
+import { pendingMigrations } from './pending.ts';
+
+interface PendingOfServer {
+  readonly server: ClickHouse;
+  readonly applied: readonly AppliedClickHouse[];
+  readonly pending: ReadonlySet<Migration>;
+}
+
+export interface PendingClickHouse {
+  /** The migrations that at least one server lacks, in order. */
+  readonly migrations: readonly Migration[];
+  readonly servers: readonly PendingOfServer[];
+  /** Error of a server that did not respond. */
+  readonly failure: unknown;
+}
+
+/**
+ * Returns the migrations that servers lack. A server that does not respond is left out, unless none responds.
+ *
+ * @throws STORE_NEWER, MIGRATION_CHANGED; the errors of the servers if all fail.
+ */
+export async function readPendingClickHouse(
+  clickhouse: ClickHouse,
+  known: readonly Migration[],
+): Promise<PendingClickHouse> {
+  const answers = await Promise.allSettled(
+    clickhouse.servers.map(async (server) => ({ server, applied: await readAppliedClickHouse(server) })),
+  );
+  const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+  const failure = answers.find((answer) => answer.status === 'rejected')?.reason as unknown;
+  if (found.length === 0) throw failure;
+  const servers = found.map(({ server, applied }) => ({
+    server,
+    applied,
+    pending: new Set(pendingMigrations('clickhouse', known, applied)),
+  }));
+  const migrations = known.filter((migration) => servers.some(({ pending }) => pending.has(migration)));
+  return { migrations, servers, failure };
+}
+
+/**
+ * Applies the migrations on each server that lacks them.
+ *
+ * @throws MIGRATION_FAILED, MIGRATION_CHANGED; PART_UNUSABLE if a server does not respond, or if the servers do not fit
+ *   RUNLAKE_CLICKHOUSE_CLUSTER.
+ */
+export async function applyToServers(
+  { migrations, servers, failure }: PendingClickHouse,
+  clickhouse: ClickHouse,
+  timeoutMs: number,
+  onApplied: (migration: Migration) => void,
+): Promise<void> {
+  if (migrations.length === 0) return;
+  if (failure !== undefined) throw migrationsNeedAll(failure);
+  const layout = await readLayout(clickhouse);
+  const recorded = servers.flatMap(({ applied }) => applied.map(({ shards }) => shards));
+  const shards = requireSameLayout(layout, recorded);
+  const once = layout.kind === 'replicated' ? servers.slice(0, 1) : servers;
+  if (layout.kind === 'cluster') {
+    await groupByShard(clickhouse.servers, layout.cluster).catch((error: unknown) => {
+      throw migrationsNeedAll(error);
+    });
+  }
+  for (const migration of migrations) {
+    for (const { server, pending } of once) {
+      if (pending.has(migration)) await applyClickHouse(server, migration, { layout, shards, timeoutMs });
+    }
+    onApplied(migration);
+  }
+}
+
+/**
+ * Returns the number of shards for the sharding keys.
+ *
+ * @throws PART_UNUSABLE if the applied migrations were made for another layout.
+ */
+function requireSameLayout(layout: Layout, recorded: readonly number[]): number {
+  const present = layout.kind === 'cluster' ? layout.shards : 0;
+  const [first = present] = recorded;
+  if (recorded.some((shards) => shards !== first)) {
+    throw runlakeError('PART_UNUSABLE', {
+      reason: 'The ClickHouse servers have tables that were made for different numbers of shards',
+      remedy: 'RUNLAKE_CLICKHOUSE_URL must list the servers of one cluster only.',
+    });
+  }
+  if ((first === 0) !== (present === 0) || present < first) {
+    throw runlakeError('PART_UNUSABLE', {
+      reason: `The tables of ClickHouse were made for ${describe(first)}, but the configuration has ${describe(present)}`,
+      remedy: 'Use the former RUNLAKE_CLICKHOUSE_CLUSTER and RUNLAKE_CLICKHOUSE_URL; tables cannot be moved between them.',
+    });
+  }
+  return first;
+}
+
+function describe(shards: number): string {
+  return shards === 0 ? 'no cluster of shards' : `a cluster of ${shards} ${shards === 1 ? 'shard' : 'shards'}`;
+}
+
+/** All servers must have the same tables, so a server that does not respond stops the migration. */
+function migrationsNeedAll(cause: unknown): unknown {
+  if (!isRunlakeError(cause) || cause.code !== 'CLICKHOUSE_UNAVAILABLE') return cause;
+  return runlakeError(
+    'PART_UNUSABLE',
+    {
+      reason: 'Migrations need every ClickHouse server of the cluster, and one does not respond',
+      remedy: 'Start the server, then run the migration again; `runlake doctor` names the server.',
+    },
+    { cause },
+  );
+}

@@ -1,0 +1,54 @@
+import type { Layout } from '../clickhouse/layout.ts';
+import { localTable } from '../clickhouse/delete-rows.ts';
+
+/**
+ * A table of the migrations: its head with name and columns, its engine with arguments, the columns after SHARD BY, and the other
+ * clauses.
+ */
+const tablePattern =
+  /^CREATE TABLE (?<name>\w+)(?<columns> \([\s\S]*\)\s+)ENGINE = (?<engine>\w+)(?:\((?<arguments>[^)]*)\))?\s+SHARD BY \((?<key>[^)]*)\)(?<rest>[\s\S]*)$/;
+const viewPattern = /^(?<head>CREATE MATERIALIZED VIEW \w+ TO )(?<target>\w+)(?<select> AS\s[\s\S]*\sFROM )(?<source>\w+)(?<rest>[\s\S]*)$/;
+
+/**
+ * Returns the statements that create a statement of a migration in a layout. The clause `SHARD BY (columns)` of CREATE TABLE is
+ * Runlake's own: rows with equal values of the columns are stored on one shard, so they must contain all rows that
+ * merge with each other. Views read and write the local tables, so derived rows are stored where their source rows are.
+ *
+ * @param shards the number of shards when the tables were first created. It is part of the sharding key, so that a
+ *   shard that is added later does not move the rows of existing traces.
+ * @throws Error for a statement that has no form in a cluster.
+ */
+export function clusterStatements(sql: string, layout: Layout, shards: number): string[] {
+  const { name, columns, engine, arguments: args = '', key, rest } = tablePattern.exec(sql)?.groups ?? {};
+  if (name !== undefined) {
+    const create = (table: string, usedEngine: string) =>
+      `CREATE TABLE ${table}${columns}ENGINE = ${usedEngine}${rest}`;
+    if (layout.kind === 'single') return [create(name, withArguments(engine!, [args]))];
+    if (layout.kind === 'replicated') return [create(name, withArguments(replicated(engine!), [args]))];
+    const isReplicated = layout.hasKeeper && engine !== 'Null';
+    const local = isReplicated
+      ? withArguments(replicated(engine!), [...replicaPath, args])
+      : withArguments(engine!, [args]);
+    return [
+      create(localTable(name), local),
+      `CREATE TABLE ${name} AS ${localTable(name)}
+ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${localTable(name)}', cityHash64(${key}) % ${shards})`,
+    ];
+  }
+  if (layout.kind !== 'cluster') return [sql];
+  const { head, target, select, source, rest: end } = viewPattern.exec(sql)?.groups ?? {};
+  if (head !== undefined) return [`${head}${localTable(target!)}${select}${localTable(source!)}${end}`];
+  throw new Error(`a statement of a migration has no form for a cluster: ${sql.slice(0, 80)}`);
+}
+
+/** The server replaces the macros; `shard` and `replica` come from its configuration. */
+const replicaPath = ["'/clickhouse/tables/{shard}/{database}/{table}'", "'{replica}'"];
+
+function replicated(engine: string): string {
+  return engine === 'Null' ? engine : `Replicated${engine}`;
+}
+
+function withArguments(engine: string, args: readonly string[]): string {
+  const given = args.filter((argument) => argument !== '');
+  return given.length === 0 ? engine : `${engine}(${given.join(', ')})`;
+}
