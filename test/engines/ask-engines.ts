@@ -1,8 +1,26 @@
 import pg from 'pg';
 
-/** Runs one statement on the engine at `address`, ignoring the database in it. @returns the response text. */
-export async function askClickhouseEngine(address: string, sql: string): Promise<string> {
-  const url = new URL(address);
+/**
+ * Runs one statement on each engine of `addresses` (separated by commas), ignoring the database in them.
+ *
+ * @returns the response text of the first one.
+ */
+export async function askClickhouseEngine(addresses: string, sql: string): Promise<string> {
+  const [answer = ''] = await Promise.all(addresses.split(',').map((address) => askOne(new URL(address), sql)));
+  return answer;
+}
+
+/** Replaces the database in each of `addresses`. */
+export function withDatabase(addresses: string, name: string): string {
+  const named = addresses.split(',').map((address) => {
+    const url = new URL(address);
+    url.pathname = `/${name}`;
+    return url.href;
+  });
+  return named.join(',');
+}
+
+async function askOne(url: URL, sql: string): Promise<string> {
   const answer = await fetch(url.origin, {
     method: 'POST',
     body: sql,

@@ -4,10 +4,15 @@ import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { openDataFolder } from '../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../infra/embedded/start.ts';
+import { loadStackSettings } from '../stack/stack-settings.ts';
 import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
+import { startOwnShards } from './own-shards.ts';
 import { makeTemplate } from './template.ts';
 
-/** One real ClickHouse and one real Postgres for the test run, started when the first test requests them. */
+/**
+ * One real ClickHouse and one real Postgres for the test run, started when the first test requests them. With
+ * RUNLAKE_STACK_CLICKHOUSE_SHARDS=2, ClickHouse is a cluster of two servers.
+ */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   let engines: ReturnType<typeof startEngines> | undefined;
   const close = await serveAddresses(project, async () => {
@@ -25,22 +30,25 @@ async function startEngines() {
   const remove = () => rmSync(path, { recursive: true, force: true });
   try {
     const folder = await openDataFolder(path);
+    const { clickhouseShards } = loadStackSettings();
+    const shards = clickhouseShards > 1 ? await startOwnShards(join(path, 'shards'), clickhouseShards) : undefined;
     const {
       clickhouseUrl = '',
       databaseUrl = '',
       stop,
     } = await startEmbedded({
       folder,
-      needs: { clickhouse: true, database: true },
+      needs: { clickhouse: shards === undefined, database: true },
       // Without it, a DROP DATABASE spends five times as long on disk syncs as in Postgres, and suites drop one each.
       isThrowAway: true,
     });
-    const template = await makeTemplate({ clickhouseUrl, databaseUrl });
-    const addresses: EngineAddresses = { clickhouseUrl, databaseUrl, template };
+    const engines = { clickhouseUrl, databaseUrl, ...shards?.addresses };
+    const template = await makeTemplate(engines);
+    const addresses: EngineAddresses = { ...engines, template };
     return {
       addresses,
       async stop() {
-        await stop();
+        await Promise.all([stop(), shards?.stop()]);
         await folder.close();
         remove();
       },

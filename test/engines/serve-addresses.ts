@@ -16,6 +16,8 @@ declare module 'vitest' {
 
 export interface EngineAddresses {
   readonly clickhouseUrl: string;
+  /** Set if `clickhouseUrl` lists the servers of a cluster. */
+  readonly clickhouseCluster?: string;
   readonly databaseUrl: string;
   /** Set if tests run on the native stack. */
   readonly redisUrl?: string;

@@ -14,7 +14,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
     const redisUrl = value('redis', 'url');
     const kafkaBrokers = value('kafka', 'brokers');
     const schemaRegistryUrl = value('registry', 'url');
+    const cluster = value('clickhouse', 'cluster');
     const engines = {
+      ...(cluster !== undefined && { clickhouseCluster: cluster }),
       clickhouseUrl: value('clickhouse', 'url') ?? '',
       databaseUrl: value('postgres', 'url') ?? '',
     };

@@ -4,15 +4,16 @@ import { type ClickHouse, openClickHouse } from '../../infra/clickhouse/client.t
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { askClickhouseEngine, askPostgresEngine } from './ask-engines.ts';
+import { askClickhouseEngine, askPostgresEngine, withDatabase } from './ask-engines.ts';
 import { ownKafka, ownRedis } from './own-servers.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 import { copyTemplate } from './template.ts';
 
 export interface FreshStores {
+  /** Of all servers, separated by commas, if there are shards. */
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  /** Variables of Kafka, registry and Redis if tests run on the native stack, with their own topics and queues. */
+  /** Variables of the ClickHouse cluster, and of Kafka, registry and Redis if tests run on the native stack, with their own topics and queues. */
   readonly environment: Readonly<Record<string, string>>;
   /** Clients of both, open until `close`. */
   readonly clickhouse: ClickHouse;
@@ -37,10 +38,9 @@ export async function freshStores({
 } = {}): Promise<FreshStores> {
   const engines = on ?? (await engineAddresses());
   const name = `test_${randomBytes(8).toString('hex')}`;
-  const clickhouseUrl = new URL(engines.clickhouseUrl);
-  clickhouseUrl.pathname = `/${name}`;
-  const databaseUrl = new URL(engines.databaseUrl);
-  databaseUrl.pathname = `/${name}`;
+  const clickhouseUrl = withDatabase(engines.clickhouseUrl, name);
+  const databaseUrl = withDatabase(engines.databaseUrl, name);
+  const cluster = engines.clickhouseCluster;
   const template = migrated ? engines.template : undefined;
   if (template === undefined)
     await onEngines(engines, `CREATE DATABASE ${name} ENGINE = Atomic`, `CREATE DATABASE ${name}`);
@@ -48,11 +48,15 @@ export async function freshStores({
 
   const kafka = ownKafka(engines, name);
   const redis = engines.redisUrl === undefined ? undefined : await ownRedis(engines.redisUrl);
-  const environment = { ...kafka.environment, ...(redis ? { RUNLAKE_REDIS_URL: redis.url } : {}) };
+  const environment = {
+    ...kafka.environment,
+    ...(redis && { RUNLAKE_REDIS_URL: redis.url }),
+    ...(cluster !== undefined && { RUNLAKE_CLICKHOUSE_CLUSTER: cluster }),
+  };
   const logger = createLogger('silent', 'test');
   const timeoutMs = 30_000;
-  const clickhouse = openClickHouse({ url: clickhouseUrl.href, logger, timeoutMs });
-  const database = openDatabase({ url: databaseUrl.href, logger, timeoutMs });
+  const clickhouse = openClickHouse({ url: clickhouseUrl, cluster, logger, timeoutMs });
+  const database = openDatabase({ url: databaseUrl, logger, timeoutMs });
   let open = true;
   const close = async () => {
     if (!open) return;
@@ -70,7 +74,7 @@ export async function freshStores({
     await close();
     throw error;
   }
-  const addresses = { clickhouseUrl: clickhouseUrl.href, databaseUrl: databaseUrl.href, environment };
+  const addresses = { clickhouseUrl, databaseUrl, environment };
   return { ...addresses, clickhouse, database, close, drop: close };
 }
 

@@ -7,10 +7,10 @@ import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { askClickhouseEngine, askPostgresEngine } from './ask-engines.ts';
+import { askClickhouseEngine, askPostgresEngine, withDatabase } from './ask-engines.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 
-type Engines = Pick<EngineAddresses, 'clickhouseUrl' | 'databaseUrl'>;
+type Engines = Pick<EngineAddresses, 'clickhouseUrl' | 'clickhouseCluster' | 'databaseUrl'>;
 
 /** @returns the name of both databases. */
 export async function makeTemplate(engines: Engines): Promise<string> {
@@ -21,8 +21,13 @@ export async function makeTemplate(engines: Engines): Promise<string> {
   ]);
   const logger = createLogger('silent', 'test');
   const timeoutMs = 60_000;
-  const clickhouse = openClickHouse({ url: named(engines.clickhouseUrl, name), logger, timeoutMs });
-  const database = openDatabase({ url: named(engines.databaseUrl, name), logger, timeoutMs });
+  const clickhouse = openClickHouse({
+    url: withDatabase(engines.clickhouseUrl, name),
+    cluster: engines.clickhouseCluster,
+    logger,
+    timeoutMs,
+  });
+  const database = openDatabase({ url: withDatabase(engines.databaseUrl, name), logger, timeoutMs });
   try {
     await migrate({ clickhouse, database, logger });
   } finally {
@@ -60,10 +65,4 @@ async function copyInClickhouse(address: string, template: string, name: string)
   await Promise.all(statements.filter((sql) => !isView(sql)).map(ask));
   await Promise.all(statements.filter(isView).map(ask));
   await ask(`INSERT INTO ${name}.runlake_migrations SELECT * FROM ${template}.runlake_migrations`);
-}
-
-function named(address: string, name: string): string {
-  const url = new URL(address);
-  url.pathname = `/${name}`;
-  return url.href;
 }

@@ -39,7 +39,8 @@ async function install(
   const installed = async (name: StackPartName): Promise<{ name: StackPartName; installation: Installation }[]> => {
     const { title } = allParts[name];
     try {
-      return [{ name, installation: await allParts[name].install(tools) }];
+      const installation = await allParts[name].install(tools);
+      return [{ name, installation: name === 'clickhouse' ? { ...installation, ...shardsOf(settings) } : installation }];
     } catch (error) {
       const isMissing = isRunlakeError(error) && ['STACK_TOOL_MISSING', 'ENGINE_PACKAGE_MISSING'].includes(error.code);
       if (!isMissing || settings.isCi) throw error;
@@ -54,6 +55,8 @@ async function install(
   for (const name of settings.parts) parts.push(...(await installed(name)));
   return { parts, skipped };
 }
+
+const shardsOf = ({ clickhouseShards }: StackSettings): Installation => ({ shards: String(clickhouseShards) });
 
 /** @returns the errors; empty if the stack has started. */
 async function startSupervisor(plan: StackPlan, say: (line: string) => void): Promise<readonly string[]> {

@@ -8,18 +8,21 @@ it('uses the default folder and free ports unless variables set others', () => {
   expect(defaults.parts).toEqual(stackParts);
   expect(new Set(Object.values(defaults.ports))).toEqual(new Set([0]));
   expect(defaults.isCi).toBe(false);
+  expect(defaults.clickhouseShards).toBe(1);
 
   const configured = loadStackSettings({
     RUNLAKE_STACK_DIR: '/tmp/stack',
     RUNLAKE_STACK_CACHE_DIR: '/tmp/cache',
     RUNLAKE_STACK_PARTS: 'redis, kafka',
     RUNLAKE_STACK_KAFKA_PORT: '9092',
+    RUNLAKE_STACK_CLICKHOUSE_SHARDS: '2',
     CI: 'true',
   });
   expect(configured).toMatchObject({
     folder: '/tmp/stack',
     cacheFolder: '/tmp/cache',
     parts: ['kafka', 'redis'],
+    clickhouseShards: 2,
     isCi: true,
   });
   expect(configured.ports).toMatchObject({ kafka: 9092, redis: 0 });
@@ -34,8 +37,13 @@ it.each([
 
 it('reports all errors at once', () => {
   const read = () =>
-    loadStackSettings({ RUNLAKE_STACK_S3_PORT: '70000', RUNLAKE_STACK_REDIS_PORT: '-1', RUNLAKE_STACK_PARTS: 'x' });
+    loadStackSettings({
+      RUNLAKE_STACK_S3_PORT: '70000',
+      RUNLAKE_STACK_REDIS_PORT: '-1',
+      RUNLAKE_STACK_CLICKHOUSE_SHARDS: '3',
+      RUNLAKE_STACK_PARTS: 'x',
+    });
   expect(read).toThrow(
-    /3 error.*RUNLAKE_STACK_REDIS_PORT='-1'.*RUNLAKE_STACK_S3_PORT='70000'.*'x' is not one of kafka/s,
+    /4 error.*RUNLAKE_STACK_REDIS_PORT='-1'.*RUNLAKE_STACK_S3_PORT='70000'.*'x' is not one of kafka.*SHARDS='3': must be 1 or 2/s,
   );
 });

@@ -20,6 +20,8 @@ export interface StackSettings {
   readonly parts: readonly StackPartName[];
   /** `RUNLAKE_STACK_KAFKA_PORT` and so on, one for each server. Default and 0: a free port. */
   readonly ports: Readonly<Record<StackPartName, number>>;
+  /** `RUNLAKE_STACK_CLICKHOUSE_SHARDS`: 1 (default) or 2 ClickHouse servers, of which two are a cluster. */
+  readonly clickhouseShards: number;
   /** `CI`: a server that cannot be installed is an error instead of being skipped. */
   readonly isCi: boolean;
   /** The unchanged environment, passed on to the programs that download. */
@@ -44,6 +46,8 @@ export function loadStackSettings(environment: Environment = process.env): Stack
       errors.push(`RUNLAKE_STACK_PARTS: '${name}' is not one of ${stackParts.join(', ')}`);
     }
   }
+  const shards = read('RUNLAKE_STACK_CLICKHOUSE_SHARDS') ?? '1';
+  if (!/^[12]$/.test(shards)) errors.push(`RUNLAKE_STACK_CLICKHOUSE_SHARDS='${shards}': must be 1 or 2`);
   if (errors.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
       count: errors.length,
@@ -56,6 +60,7 @@ export function loadStackSettings(environment: Environment = process.env): Stack
     cacheFolder: resolve(read('RUNLAKE_STACK_CACHE_DIR') ?? join(userCache, 'runlake', 'stack')),
     parts: stackParts.filter((part) => names.includes(part)),
     ports: Object.fromEntries(ports) as Record<StackPartName, number>,
+    clickhouseShards: Number(shards),
     isCi: /^(true|1|yes|on)$/i.test(read('CI') ?? ''),
     environment,
   };

@@ -44,11 +44,25 @@ export function serverFiles(folder: string): ServerFiles {
   };
 }
 
+/** A cluster of servers on this machine, with one shard each. */
+export interface LocalCluster {
+  readonly name: string;
+  /** Ports of ClickHouse's own protocol, by shard. */
+  readonly nativePorts: readonly number[];
+  /** Of this server. */
+  readonly nativePort: number;
+}
+
 /**
  * Server configuration for a machine that is shared with other programs: small caches and pools, two bounded log files,
  * no system log tables (they write constantly), no crash reports. Responses contain the display name.
  */
-export function serverConfig(folder: string, memoryLimitBytes: number, displayName: string): string {
+export function serverConfig(
+  folder: string,
+  memoryLimitBytes: number,
+  displayName: string,
+  cluster?: LocalCluster & { readonly user: string; readonly password: string },
+): string {
   const files = serverFiles(folder);
   // With more threads than CPU cores, merges would slow down inserts and queries.
   const mergeThreads = Math.min(4, Math.max(2, availableParallelism()));
@@ -79,9 +93,25 @@ export function serverConfig(folder: string, memoryLimitBytes: number, displayNa
     <number_of_free_entries_in_pool_to_execute_mutation>2</number_of_free_entries_in_pool_to_execute_mutation>
     <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
     <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
-  </merge_tree>
+  </merge_tree>${cluster === undefined ? '' : clusterConfig(cluster)}
 </clickhouse>
 `;
+}
+
+function clusterConfig({
+  name,
+  nativePorts,
+  nativePort,
+  user,
+  password,
+}: LocalCluster & { readonly user: string; readonly password: string }): string {
+  const shards = nativePorts.map(
+    (port) =>
+      `<shard><replica><host>127.0.0.1</host><port>${port}</port><user>${user}</user><password>${password}</password></replica></shard>`,
+  );
+  return `
+  <tcp_port>${nativePort}</tcp_port>
+  <remote_servers><${name}>${shards.join('')}</${name}></remote_servers>`;
 }
 
 /**
@@ -114,7 +144,7 @@ export function usersConfig(user: string, password: string): string {
       <profile>default</profile>
       <quota>default</quota>
       <grants>
-        <query>GRANT SHOW, SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, TABLE ENGINE, KILL QUERY, SYSTEM, INTROSPECTION, dictGet ON *.*</query>
+        <query>GRANT SHOW, SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, TABLE ENGINE, KILL QUERY, SYSTEM, INTROSPECTION, dictGet, REMOTE ON *.*</query>
       </grants>
     </${user}>
   </users>

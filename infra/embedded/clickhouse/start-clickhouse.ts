@@ -15,7 +15,7 @@ import {
   superviseEngine,
   waitUntilReady,
 } from '../supervise-engine.ts';
-import { findLibrary, serverConfig, serverFiles, usersConfig } from './server-files.ts';
+import { findLibrary, type LocalCluster, serverConfig, serverFiles, usersConfig } from './server-files.ts';
 
 export interface EmbeddedClickhouse {
   /** `http://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
@@ -46,21 +46,28 @@ export async function startClickhouse(options: {
   readonly password?: string;
   readonly logger?: Logger;
   readonly times?: SupervisionTimes;
+  /** The cluster that the server belongs to; the servers of a cluster have the same password. */
+  readonly cluster?: LocalCluster;
 }): Promise<EmbeddedClickhouse> {
   const library = findLibrary();
   const folder = join(options.folder, 'clickhouse');
   const files = serverFiles(folder);
-  const { password = randomBytes(24).toString('base64url'), times = {} } = options;
+  const { password = randomBytes(24).toString('base64url'), times = {}, cluster } = options;
   mkdirSync(files.data, { recursive: true, mode: 0o700 });
   const displayName = `runlake-${randomBytes(8).toString('hex')}`;
   writePrivateFile(
     files.config,
-    serverConfig(folder, options.memoryLimitBytes ?? defaultMemoryLimitBytes(), displayName),
+    serverConfig(
+      folder,
+      options.memoryLimitBytes ?? defaultMemoryLimitBytes(),
+      displayName,
+      cluster && { ...cluster, user, password },
+    ),
   );
   writePrivateFile(files.users, usersConfig(user, password));
 
   const server = onOnePort(options.port, (port) =>
-    launchServer({ library, folder, port, password, displayName, times }),
+    launchServer({ library, folder, port, nativePort: cluster?.nativePort, password, displayName, times }),
   );
   const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times.probeEveryMs);
   return {
@@ -81,6 +88,7 @@ interface ServerLaunch {
   readonly library: string;
   readonly folder: string;
   readonly port: number;
+  readonly nativePort: number | undefined;
   readonly password: string;
   /** Identifies this server, in case another program has taken the port and responds to all requests. */
   readonly displayName: string;
@@ -91,7 +99,7 @@ const readyTimeoutMs = 30_000;
 
 /** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
 const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
-const startUp = `SYSTEM START LISTEN HTTP; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
+const startUp = (listen: string) => `${listen}; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
 /**
  * Starts one server process and waits until it accepts the user, the password and the query that creates the database.
@@ -99,7 +107,8 @@ const startUp = `SYSTEM START LISTEN HTTP; ${keeper} SETTINGS max_block_size=1, 
  * @throws ENGINE_START_FAILED; the process has exited then.
  */
 async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
-  const { folder, port } = launch;
+  const { folder, port, nativePort } = launch;
+  const listen = `SYSTEM START LISTEN HTTP${nativePort === undefined ? '' : '; SYSTEM START LISTEN TCP'}`;
   const files = serverFiles(folder);
   await endLeftover(files.process);
   const child = forkProgram({
@@ -111,9 +120,10 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
       `--path=${files.data}`,
       `--config-file=${files.config}`,
       `--http_port=${port}`,
+      ...(nativePort === undefined ? [] : [`--tcp_port=${nativePort}`]),
       '--listen_host=127.0.0.1',
       '--query',
-      startUp,
+      startUp(listen),
     ],
   });
   if (child.pid !== undefined) recordProcess(files.process, child.pid);

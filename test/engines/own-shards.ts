@@ -1,0 +1,27 @@
+import { randomBytes } from 'node:crypto';
+import { withFreePorts } from '../../infra/embedded/free-port.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import type { LaunchOptions } from '../stack/part.ts';
+import { clickhouse } from '../stack/parts/clickhouse.ts';
+import type { EngineAddresses } from './serve-addresses.ts';
+
+export interface OwnShards {
+  readonly addresses: Pick<EngineAddresses, 'clickhouseUrl'> & { readonly clickhouseCluster: string };
+  stop(): Promise<void>;
+}
+
+/** Starts the ClickHouse servers of the native stack with this number of shards, with data in `folder`. */
+export async function startOwnShards(folder: string, shards: number): Promise<OwnShards> {
+  const password = randomBytes(24).toString('base64url');
+  const options = (ports: readonly number[]): LaunchOptions => ({
+    ...{ folder, ports, installation: { shards: String(shards) }, secret: () => password },
+    ...{ log: () => {}, logger: createLogger('silent', 'test') },
+  });
+  let used: LaunchOptions | undefined;
+  const running = await withFreePorts(clickhouse.portCount, (ports) => {
+    used = options(ports);
+    return clickhouse.launch(used);
+  });
+  const { url = '', cluster = '' } = clickhouse.values(used!);
+  return { addresses: { clickhouseUrl: url, clickhouseCluster: cluster }, stop: () => running.stop() };
+}
