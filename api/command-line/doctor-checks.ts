@@ -1,5 +1,6 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { groupByShard, type Layout, readLayout } from '../../infra/clickhouse/layout.ts';
 import { clickhouseClockMs, inspectClickHouseRights } from '../../infra/clickhouse/server-queries.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
@@ -43,14 +44,26 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
     checks.push({ name: 'Postgres', address: databaseUrl, check });
   }
   if (clickhouseUrl !== undefined) {
-    const check = async () => {
-      const release = await clickhouse.version();
-      requireVersion('ClickHouse', release);
-      await inspectClickHouseRights(clickhouse);
-      await compareClock('ClickHouse', () => clickhouseClockMs(clickhouse));
-      return `release ${release}`;
-    };
-    checks.push({ name: 'ClickHouse', address: clickhouseUrl, check });
+    const addressesOfServers = clickhouseUrl.split(',');
+    for (const [index, server] of clickhouse.servers.entries()) {
+      const check = async () => {
+        const release = await server.version();
+        requireVersion('ClickHouse', release);
+        await inspectClickHouseRights(server);
+        await compareClock('ClickHouse', () => clickhouseClockMs(server));
+        return `release ${release}, ${describeLayout(await readLayout(server))}`;
+      };
+      checks.push({ name: 'ClickHouse', address: addressesOfServers[index] ?? clickhouseUrl, check });
+    }
+    const { cluster } = clickhouse;
+    if (cluster !== undefined) {
+      const check = async () => {
+        if ((await clickhouse.layout()).kind !== 'cluster') return 'the database is replicated';
+        const shards = await groupByShard(clickhouse.servers, cluster);
+        return `every server of the ${shards.length === 1 ? 'shard' : `${shards.length} shards`} responds`;
+      };
+      checks.push({ name: 'ClickHouse', address: clickhouseUrl, check });
+    }
   }
   if (redisUrl !== undefined) {
     const check = async () => `release ${await inspectRedis(redisUrl, trustedAuthorities(config))}`;
@@ -71,6 +84,19 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
     checks.push({ name: 'Schema registry', address: schemaRegistryUrl, check });
   }
   return checks;
+}
+
+function describeLayout(layout: Layout): string {
+  switch (layout.kind) {
+    case 'single':
+      return 'one server';
+    case 'replicated':
+      return `a replicated database with ${layout.replicas} replicas`;
+    case 'cluster':
+      return `a cluster of ${layout.shards} shards with ${layout.replicas} ${layout.hasKeeper ? 'replicas each' : 'server each, without replication'}`;
+    default:
+      return layout satisfies never;
+  }
 }
 
 /** @throws PART_UNUSABLE */

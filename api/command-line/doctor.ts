@@ -118,12 +118,13 @@ function configuredStores({ clickhouseUrl, databaseUrl }: Config): Partial<Store
 
 /** @returns true if both stores are up and have the schema of this release. */
 async function checkServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
-  const up: boolean[] = [];
+  let storesUp = true;
   for (const server of serverChecks(config, addresses, stores)) {
-    up.push(await report(server.name, server.check, { server, config }));
+    const isUp = await report(server.name, server.check, { server, config });
+    if (server.name === 'ClickHouse' || server.name === 'Postgres') storesUp &&= isUp;
   }
   const bothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
-  if (!bothKnown || up.slice(0, 2).includes(false)) return false;
+  if (!bothKnown || !storesUp) return false;
   let current = false;
   await report('Schema', async () => {
     const { pending } = await checkMigrations(stores);
