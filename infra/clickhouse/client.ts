@@ -8,8 +8,8 @@ import { type HttpResponse, readResponse, saveResponse } from './answer.ts';
 import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
 import { clickhouseError, getClickHouseCode, type Statement } from './clickhouse-error.ts';
 import { type Connection, encodeExternalTable, openConnection, type RequestBody } from './connection.ts';
-import { QuerySlots } from './query-slots.ts';
 import { type Layout, readLayout } from './layout.ts';
+import { QuerySlots } from './query-slots.ts';
 import { ServerChoice } from './server-choice.ts';
 import { layoutSettings, type Profile, profiles } from './settings.ts';
 
@@ -246,7 +246,5 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 
 /** Network errors and timeouts; an error of the server has a number. */
 function isNoResponse(error: unknown): boolean {
-  return (
-    isRunlakeError(error) && error.code === 'CLICKHOUSE_UNAVAILABLE' && getClickHouseCode(error) === undefined
-  );
+  return isRunlakeError(error) && error.code === 'CLICKHOUSE_UNAVAILABLE' && getClickHouseCode(error) === undefined;
 }

@@ -119,7 +119,9 @@ export async function groupByShard(servers: readonly ClickHouse[], cluster: stri
         );
       }
       found.add(key);
-      (shards[node.shard - 1] ??= [])[node.replica - 1] = server;
+      const replicas = shards[node.shard - 1] ?? [];
+      replicas[node.replica - 1] = server;
+      shards[node.shard - 1] = replicas;
     }
   }
   for (const key of found) missing.delete(key);

@@ -92,7 +92,8 @@ function requireSameLayout(layout: Layout, recorded: readonly number[]): number 
   if ((first === 0) !== (present === 0) || present < first) {
     throw runlakeError('PART_UNUSABLE', {
       reason: `The tables of ClickHouse were made for ${describe(first)}, but the configuration has ${describe(present)}`,
-      remedy: 'Use the former RUNLAKE_CLICKHOUSE_CLUSTER and RUNLAKE_CLICKHOUSE_URL; tables cannot be moved between them.',
+      remedy:
+        'Use the former RUNLAKE_CLICKHOUSE_CLUSTER and RUNLAKE_CLICKHOUSE_URL; tables cannot be moved between them.',
     });
   }
   return first;

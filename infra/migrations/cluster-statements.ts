@@ -1,5 +1,5 @@
-import type { Layout } from '../clickhouse/layout.ts';
 import { localTable } from '../clickhouse/delete-rows.ts';
+import type { Layout } from '../clickhouse/layout.ts';
 
 /**
  * A table of the migrations: its head with name and columns, its engine with arguments, the columns after SHARD BY, and the other
@@ -7,7 +7,8 @@ import { localTable } from '../clickhouse/delete-rows.ts';
  */
 const tablePattern =
   /^CREATE TABLE (?<name>\w+)(?<columns> \([\s\S]*\)\s+)ENGINE = (?<engine>\w+)(?:\((?<arguments>[^)]*)\))?\s+SHARD BY \((?<key>[^)]*)\)(?<rest>[\s\S]*)$/;
-const viewPattern = /^(?<head>CREATE MATERIALIZED VIEW \w+ TO )(?<target>\w+)(?<select> AS\s[\s\S]*\sFROM )(?<source>\w+)(?<rest>[\s\S]*)$/;
+const viewPattern =
+  /^(?<head>CREATE MATERIALIZED VIEW \w+ TO )(?<target>\w+)(?<select> AS\s[\s\S]*\sFROM )(?<source>\w+)(?<rest>[\s\S]*)$/;
 
 /**
  * Returns the statements that create a statement of a migration in a layout. The clause `SHARD BY (columns)` of CREATE TABLE is

@@ -64,7 +64,9 @@ export async function migrate(
         await applyPostgres(database, migration, statementTimeoutMs);
         note(`postgres/${migration.name}`);
       }
-      await applyToServers(pending.clickhouse, clickhouse, statementTimeoutMs, ({ name }) => note(`clickhouse/${name}`));
+      await applyToServers(pending.clickhouse, clickhouse, statementTimeoutMs, ({ name }) =>
+        note(`clickhouse/${name}`),
+      );
     },
     { timeoutMs: statementTimeoutMs },
   );

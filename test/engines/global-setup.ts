@@ -5,8 +5,8 @@ import type { TestProject } from 'vitest/node';
 import { openDataFolder } from '../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../infra/embedded/start.ts';
 import { loadStackSettings } from '../stack/stack-settings.ts';
-import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 import { startOwnShards } from './own-shards.ts';
+import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 import { makeTemplate } from './template.ts';
 
 /**

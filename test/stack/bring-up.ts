@@ -40,7 +40,9 @@ async function install(
     const { title } = allParts[name];
     try {
       const installation = await allParts[name].install(tools);
-      return [{ name, installation: name === 'clickhouse' ? { ...installation, ...shardsOf(settings) } : installation }];
+      return [
+        { name, installation: name === 'clickhouse' ? { ...installation, ...shardsOf(settings) } : installation },
+      ];
     } catch (error) {
       const isMissing = isRunlakeError(error) && ['STACK_TOOL_MISSING', 'ENGINE_PACKAGE_MISSING'].includes(error.code);
       if (!isMissing || settings.isCi) throw error;

@@ -99,7 +99,8 @@ const readyTimeoutMs = 30_000;
 
 /** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
 const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
-const startUp = (listen: string) => `${listen}; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
+const startUp = (listen: string) =>
+  `${listen}; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
 /**
  * Starts one server process and waits until it accepts the user, the password and the query that creates the database.

@@ -1,7 +1,7 @@
+import { totalmem } from 'node:os';
+import { join } from 'node:path';
 import { findLibrary } from '../../../infra/embedded/clickhouse/server-files.ts';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../infra/embedded/clickhouse/start-clickhouse.ts';
-import { join } from 'node:path';
-import { totalmem } from 'node:os';
 import type { LaunchOptions, Part, PartValues } from '../part.ts';
 
 const title = 'ClickHouse';
@@ -42,7 +42,13 @@ export const clickhouse: Part = {
 
 const shardsOf = (installation: LaunchOptions['installation']) => Number(installation.shards ?? 1);
 
-async function startShards({ folder, ports, secret, logger, installation }: LaunchOptions): Promise<EmbeddedClickhouse[]> {
+async function startShards({
+  folder,
+  ports,
+  secret,
+  logger,
+  installation,
+}: LaunchOptions): Promise<EmbeddedClickhouse[]> {
   const shards = shardsOf(installation);
   const password = secret('clickhouse');
   if (shards === 1) return [await startClickhouse({ folder, port: ports[0] ?? 0, password, logger })];
@@ -51,7 +57,12 @@ async function startShards({ folder, ports, secret, logger, installation }: Laun
   const started = await Promise.allSettled(
     nativePorts.map((nativePort, index) =>
       startClickhouse({
-        ...{ folder: join(folder, title.toLowerCase(), `shard-${index + 1}`), port: ports[index] ?? 0, password, logger },
+        ...{
+          folder: join(folder, title.toLowerCase(), `shard-${index + 1}`),
+          port: ports[index] ?? 0,
+          password,
+          logger,
+        },
         ...{ memoryLimitBytes, cluster: { name: cluster, nativePorts, nativePort } },
       }),
     ),

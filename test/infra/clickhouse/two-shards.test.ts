@@ -1,0 +1,203 @@
+/** The same work on one ClickHouse server and on a cluster of two has the same results. */
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openClickHouse } from '../../../infra/clickhouse/client.ts';
+import { readLayout } from '../../../infra/clickhouse/layout.ts';
+import { migrate } from '../../../infra/migrations/migrate.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { findChunk } from '../../../pipelines/exports/chunk-reader.ts';
+import { countMembers } from '../../../pipelines/exports/members.ts';
+import { nilUuid, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { deleteProjectRuns } from '../../../pipelines/projects/delete-projects.ts';
+import { findPage } from '../../../pipelines/runs/find-page.ts';
+import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
+import { usageQuery } from '../../../pipelines/usage/report-query.ts';
+import { runRollUp } from '../../../pipelines/usage/rollup.ts';
+import { planBuckets } from '../../../pipelines/usage/stride.ts';
+import { runEvents } from '../../../schemas/topics.ts';
+import { askClickhouseEngine, withDatabase } from '../../engines/ask-engines.ts';
+import { type OwnShards, startOwnShards } from '../../engines/own-shards.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { wholeDay } from '../../pipelines/exports/exporting.ts';
+import { openDrivenSink } from '../../pipelines/ingest/sink/driven-sink.ts';
+import { framed } from '../../pipelines/ingest/sink/sink-under-test.ts';
+import {
+  json,
+  noonMicros,
+  otherProjectId,
+  projectId,
+  runEvent,
+  tenantId,
+  uuidOf,
+} from '../../pipelines/runs/run-events.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
+const logger = createLogger('silent', 'test');
+let shards: OwnShards;
+let single: FreshStores;
+let both: FreshStores;
+
+beforeAll(async () => {
+  shards = await startOwnShards(folder, 2);
+  // Both have Postgres databases of their own.
+  const [one, postgres] = [await freshStores(), await freshStores()];
+  single = one;
+  const { clickhouseCluster: cluster } = shards.addresses;
+  await askClickhouseEngine(shards.addresses.clickhouseUrl, 'CREATE DATABASE both ENGINE = Atomic');
+  const url = withDatabase(shards.addresses.clickhouseUrl, 'both');
+  const clickhouse = openClickHouse({ url, cluster, logger, timeoutMs: 60_000 });
+  both = { ...postgres, clickhouseUrl: url, clickhouse };
+  await migrate({ clickhouse, database: postgres.database, logger });
+});
+
+afterAll(async () => {
+  await both?.clickhouse.close();
+  await Promise.all([single?.close(), both?.close(), shards?.stop()]);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const traces = 60;
+/** A post and a patch of each run of three, in traces of two projects. */
+function makeEvents(): RunEvent[] {
+  return Array.from({ length: traces }, (_, trace) => {
+    const traceId = uuidOf('trace', trace);
+    return [traceId, uuidOf('child', trace), uuidOf('second child', trace)].flatMap((runId, index) => {
+      const startTimeMicros = noonMicros + trace * 60_000_000 + index;
+      const event = { traceId, runId, startTimeMicros, traceTimeMicros: noonMicros + trace * 60_000_000 };
+      const own = trace % 3 === 0 ? otherProjectId : projectId;
+      const shared = { ...event, projectId: own, userId: uuidOf('user', trace % 4) };
+      return [
+        runEvent({ ...shared, values: { name: `run ${trace}`, inputs: json(index) } }),
+        runEvent({ ...shared, kind: 'patch', values: { outputs: json({ index }) } }),
+      ];
+    });
+  }).flat();
+}
+
+/** Events of one trace, of which two sinks choose the project differently. */
+function makeContested(): RunEvent[] {
+  const traceId = uuidOf('contested');
+  return [otherProjectId, projectId].map((project, index) =>
+    runEvent({
+      ...{ traceId, runId: index === 0 ? traceId : uuidOf('child of contested'), projectId: project },
+      ...{ traceTimeMicros: noonMicros + index * 3_600_000_000, values: { name: `of ${index}` } },
+    }),
+  );
+}
+
+async function workOn(stores: FreshStores) {
+  const { clickhouse, database } = stores;
+  const toRecords = (events: readonly RunEvent[], first: number) =>
+    events.map((event, index) => ({
+      ...{ partition: 0, offset: first + index, key: `${event.tenantId}:${event.traceId}`, value: framed(event) },
+      ...{ headers: {}, version: BigInt(first + index + 1) },
+    }));
+  const sinks = await Promise.all([0, 1].map(() => openDrivenSink({ stores, isShared: true })));
+  const records = toRecords(makeEvents(), 0);
+  const contested = toRecords(makeContested(), records.length);
+  // Every record twice, through both sinks; of the contested trace each sink stores one event first.
+  await Promise.all(
+    sinks.map(async (sink, index) => {
+      await sink.deliver(runEvents, [contested[index]!]);
+      for (let at = 0; at < records.length; at += 50) await sink.deliver(runEvents, records.slice(at, at + 50));
+    }),
+  );
+  for (const sink of sinks) await sink.deliver(runEvents, contested);
+  for (const sink of sinks) await sink.close();
+
+  await runRollUp({ clickhouse, database });
+  const noonMs = noonMicros / 1_000;
+  const plan = planBuckets({ startMs: noonMs - 43_200_000, endMs: noonMs + 86_400_000 });
+  const usage = async () => {
+    const query = usageQuery(plan, [tenantId], 'project')!;
+    return clickhouse.query({
+      ...query,
+      sql: `SELECT bucket, arraySort(arrayZip(ids, traces)) AS counts FROM (${query.sql}) ORDER BY bucket`,
+    });
+  };
+  const rows = (table: string, columns: string) =>
+    clickhouse.query({ name: 'test', sql: `SELECT ${columns} FROM ${table} FINAL ORDER BY ALL` });
+  const scope = { tenantId, projectIds: [projectId, otherProjectId] };
+  const found = {
+    runs: await rows('runs', 'id, session_id, trace_time, post_name, post_inputs, patch_outputs'),
+    traces: await rows('traces', 'trace_id, hour, pick'),
+    locations: await rows('trace_locations', 'trace_id, session_id, version'),
+    spans: await rows('trace_spans', 'trace_id, first_start, last_start'),
+    located: (
+      await locateRuns(
+        clickhouse,
+        tenantId,
+        records.map((_, i) => uuidOf('child', i)),
+      )
+    ).sort((one, other) => one.runId.localeCompare(other.runId)),
+    page: await findPage(clickhouse, { scope, filter: {}, order: 'desc', limitRows: 25, after: undefined }),
+    chunk: await findChunk(clickhouse, wholeDay, undefined, { rows: 40, bytes: 1e9 }),
+    members: await countMembers(clickhouse, wholeDay),
+    usage: await usage(),
+  };
+  await database.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [nilUuid, 'test']);
+  await database.execute('INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, $3)', [
+    ...[tenantId, nilUuid, 'test'],
+  ]);
+  await database.execute('INSERT INTO projects (id, workspace_id, name, deleted_at) VALUES ($1, $2, $3, now())', [
+    ...[otherProjectId, tenantId, 'other'],
+  ]);
+  await deleteProjectRuns(stores, { workspaceId: tenantId, projectId: otherProjectId });
+  return { ...found, left: await rows('runs', 'id'), usageAfterDeletion: await usage() };
+}
+
+test('runs, locators, usage, pages, chunks and a deletion', async () => {
+  const [one, two] = [await workOn(single), await workOn(both)];
+  expect(two).toEqual(one);
+  expect(one.runs).toHaveLength(traces * 3 + 2);
+  expect(one.traces).toHaveLength(traces + 1);
+  expect(one.left).toHaveLength((traces / 3) * 2 * 3);
+  // Both shards store traces, and no run is on both.
+  const stored = await Promise.all(
+    both.clickhouse.servers.map((server) =>
+      server.query<{ id: string }>({ name: 'test', sql: 'SELECT DISTINCT id FROM runs_local' }),
+    ),
+  );
+  expect(stored.every((ids) => ids.length > 10)).toBe(true);
+  expect(new Set(stored.flat().map(({ id }) => id)).size).toBe(stored.flat().length);
+});
+
+test('a cluster has one layout, and migrations refuse another one or a server that is not listed', async () => {
+  expect(await readLayout(both.clickhouse)).toMatchObject({
+    kind: 'cluster',
+    shards: 2,
+    replicas: 1,
+    hasKeeper: false,
+  });
+  const [first = ''] = both.clickhouseUrl.split(',');
+  const { clickhouseCluster: cluster } = shards.addresses;
+  const attempt = async (url: string, name: string | undefined, database: string) => {
+    await askClickhouseEngine(shards.addresses.clickhouseUrl, `CREATE DATABASE IF NOT EXISTS ${database}`);
+    const clickhouse = openClickHouse({ url: withDatabase(url, database), cluster: name, logger, timeoutMs: 10_000 });
+    const run = migrate({ clickhouse, database: both.database, logger });
+    return run
+      .then(
+        () => 'migrated',
+        (error: Error) => error.message,
+      )
+      .finally(() => clickhouse.close());
+  };
+  expect(await attempt(first, cluster, 'partial')).toMatch(/lacks a server of the cluster .*replica 1 of shard 2/);
+  expect(await attempt(both.clickhouseUrl, 'none', 'partial')).toMatch(/no cluster named 'none'/);
+  expect(await attempt(`${both.clickhouseUrl},http://u:p@127.0.0.1:9/x`, cluster, 'partial')).toMatch(
+    /need every ClickHouse server/,
+  );
+});
+
+test('a query goes to another server if one does not respond', async () => {
+  const { clickhouseCluster: cluster } = shards.addresses;
+  const url = `http://u:p@127.0.0.1:9/both,${both.clickhouseUrl}`;
+  const clickhouse = openClickHouse({ url, cluster, logger, timeoutMs: 10_000 });
+  for (let query = 0; query < 4; query++) {
+    expect(await clickhouse.query({ name: 'test', sql: 'SELECT 1 AS one' })).toEqual([{ one: 1 }]);
+  }
+  await clickhouse.close();
+});
