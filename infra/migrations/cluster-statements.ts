@@ -1,5 +1,6 @@
 import { localTable } from '../clickhouse/delete-rows.ts';
 import type { Layout } from '../clickhouse/layout.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 
 /**
  * A table of the migrations: its head with name and columns, its engine with arguments, the columns after SHARD BY, and the other
@@ -17,7 +18,7 @@ const viewPattern =
  *
  * @param shards the number of shards when the tables were first created. It is part of the sharding key, so that a
  *   shard that is added later does not move the rows of existing traces.
- * @throws Error for a statement that has no form in a cluster.
+ * @throws PART_UNUSABLE for a statement that has no form in a cluster.
  */
 export function clusterStatements(sql: string, layout: Layout, shards: number): string[] {
   const { name, columns, engine, arguments: args = '', key, rest } = tablePattern.exec(sql)?.groups ?? {};
@@ -39,7 +40,10 @@ ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${localTable(name)
   if (layout.kind !== 'cluster') return [sql];
   const { head, target, select, source, rest: end } = viewPattern.exec(sql)?.groups ?? {};
   if (head !== undefined) return [`${head}${localTable(target!)}${select}${localTable(source!)}${end}`];
-  throw new Error(`a statement of a migration has no form for a cluster: ${sql.slice(0, 80)}`);
+  throw runlakeError('PART_UNUSABLE', {
+    reason: `A statement of a migration has no form for a cluster: ${sql.slice(0, 80)}`,
+    remedy: 'Write it as CREATE TABLE … SHARD BY, or as a view of one table.',
+  });
 }
 
 /** The server replaces the macros; `shard` and `replica` come from its configuration. */

@@ -48,9 +48,9 @@ export function serverFiles(folder: string): ServerFiles {
 export interface LocalCluster {
   readonly name: string;
   /** Ports of ClickHouse's own protocol, by shard. */
-  readonly nativePorts: readonly number[];
+  readonly tcpPorts: readonly number[];
   /** Of this server. */
-  readonly nativePort: number;
+  readonly tcpPort: number;
 }
 
 /**
@@ -100,17 +100,17 @@ export function serverConfig(
 
 function clusterConfig({
   name,
-  nativePorts,
-  nativePort,
+  tcpPorts,
+  tcpPort,
   user,
   password,
 }: LocalCluster & { readonly user: string; readonly password: string }): string {
-  const shards = nativePorts.map(
+  const shards = tcpPorts.map(
     (port) =>
       `<shard><replica><host>127.0.0.1</host><port>${port}</port><user>${user}</user><password>${password}</password></replica></shard>`,
   );
   return `
-  <tcp_port>${nativePort}</tcp_port>
+  <tcp_port>${tcpPort}</tcp_port>
   <remote_servers><${name}>${shards.join('')}</${name}></remote_servers>`;
 }
 

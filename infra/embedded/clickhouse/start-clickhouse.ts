@@ -67,7 +67,7 @@ export async function startClickhouse(options: {
   writePrivateFile(files.users, usersConfig(user, password));
 
   const server = onOnePort(options.port, (port) =>
-    launchServer({ library, folder, port, nativePort: cluster?.nativePort, password, displayName, times }),
+    launchServer({ library, folder, port, tcpPort: cluster?.tcpPort, password, displayName, times }),
   );
   const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times.probeEveryMs);
   return {
@@ -88,7 +88,7 @@ interface ServerLaunch {
   readonly library: string;
   readonly folder: string;
   readonly port: number;
-  readonly nativePort: number | undefined;
+  readonly tcpPort: number | undefined;
   readonly password: string;
   /** Identifies this server, in case another program has taken the port and responds to all requests. */
   readonly displayName: string;
@@ -108,8 +108,8 @@ const startUp = (listen: string) =>
  * @throws ENGINE_START_FAILED; the process has exited then.
  */
 async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
-  const { folder, port, nativePort } = launch;
-  const listen = `SYSTEM START LISTEN HTTP${nativePort === undefined ? '' : '; SYSTEM START LISTEN TCP'}`;
+  const { folder, port, tcpPort } = launch;
+  const listen = `SYSTEM START LISTEN HTTP${tcpPort === undefined ? '' : '; SYSTEM START LISTEN TCP'}`;
   const files = serverFiles(folder);
   await endLeftover(files.process);
   const child = forkProgram({
@@ -121,7 +121,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
       `--path=${files.data}`,
       `--config-file=${files.config}`,
       `--http_port=${port}`,
-      ...(nativePort === undefined ? [] : [`--tcp_port=${nativePort}`]),
+      ...(tcpPort === undefined ? [] : [`--tcp_port=${tcpPort}`]),
       '--listen_host=127.0.0.1',
       '--query',
       startUp(listen),

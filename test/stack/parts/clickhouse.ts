@@ -12,7 +12,7 @@ const cluster = 'shards';
 export const clickhouse: Part = {
   name: 'clickhouse',
   title,
-  // HTTP ports of two servers, then their native ports.
+  // HTTP ports of two servers, then their ports of ClickHouse's own protocol.
   portCount: 4,
   async install() {
     findLibrary();
@@ -52,10 +52,10 @@ async function startShards({
   const shards = shardsOf(installation);
   const password = secret('clickhouse');
   if (shards === 1) return [await startClickhouse({ folder, port: ports[0] ?? 0, password, logger })];
-  const nativePorts = ports.slice(2, 2 + shards);
+  const tcpPorts = ports.slice(2, 2 + shards);
   const memoryLimitBytes = Math.floor(totalmem() / 2 / shards);
   const started = await Promise.allSettled(
-    nativePorts.map((nativePort, index) =>
+    tcpPorts.map((tcpPort, index) =>
       startClickhouse({
         ...{
           folder: join(folder, title.toLowerCase(), `shard-${index + 1}`),
@@ -63,7 +63,7 @@ async function startShards({
           password,
           logger,
         },
-        ...{ memoryLimitBytes, cluster: { name: cluster, nativePorts, nativePort } },
+        ...{ memoryLimitBytes, cluster: { name: cluster, tcpPorts, tcpPort } },
       }),
     ),
   );
