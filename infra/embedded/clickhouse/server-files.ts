@@ -48,7 +48,7 @@ export function serverFiles(folder: string): ServerFiles {
 export interface LocalCluster {
   readonly name: string;
   /** Ports of ClickHouse's own protocol, by shard. */
-  readonly tcpPorts: readonly number[];
+  readonly portOfShard: readonly number[];
   /** Of this server. */
   readonly tcpPort: number;
 }
@@ -100,12 +100,12 @@ export function serverConfig(
 
 function clusterConfig({
   name,
-  tcpPorts,
+  portOfShard,
   tcpPort,
   user,
   password,
 }: LocalCluster & { readonly user: string; readonly password: string }): string {
-  const shards = tcpPorts.map(
+  const shards = portOfShard.map(
     (port) =>
       `<shard><replica><host>127.0.0.1</host><port>${port}</port><user>${user}</user><password>${password}</password></replica></shard>`,
   );

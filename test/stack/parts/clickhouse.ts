@@ -52,10 +52,10 @@ async function startShards({
   const shards = shardsOf(installation);
   const password = secret('clickhouse');
   if (shards === 1) return [await startClickhouse({ folder, port: ports[0] ?? 0, password, logger })];
-  const tcpPorts = ports.slice(2, 2 + shards);
+  const portOfShard = ports.slice(2, 2 + shards);
   const memoryLimitBytes = Math.floor(totalmem() / 2 / shards);
   const started = await Promise.allSettled(
-    tcpPorts.map((tcpPort, index) =>
+    portOfShard.map((tcpPort, index) =>
       startClickhouse({
         ...{
           folder: join(folder, title.toLowerCase(), `shard-${index + 1}`),
@@ -63,7 +63,7 @@ async function startShards({
           password,
           logger,
         },
-        ...{ memoryLimitBytes, cluster: { name: cluster, tcpPorts, tcpPort } },
+        ...{ memoryLimitBytes, cluster: { name: cluster, portOfShard, tcpPort } },
       }),
     ),
   );
