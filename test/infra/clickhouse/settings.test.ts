@@ -4,7 +4,7 @@ import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
-import { profiles } from '../../../infra/clickhouse/settings.ts';
+import { layoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 
@@ -40,6 +40,8 @@ const both = {
   transfer_overflow_mode: 'throw',
 };
 const reading = {
+  distributed_product_mode: 'global',
+  skip_unavailable_shards: 0,
   use_query_cache: 0,
   do_not_merge_across_partitions_select_final: 1,
   use_skip_indexes_if_final: 1,
@@ -58,6 +60,8 @@ const inserting = {
   max_partitions_per_insert_block: '100',
   throw_on_max_partitions_per_insert_block: 1,
   max_insert_block_size: '1048449',
+  distributed_foreground_insert: 1,
+  parallel_distributed_insert_select: '0',
 };
 const query = { ...both, ...reading, readonly: '2', cancel_http_readonly_queries_on_client_close: 1 };
 const statement = { ...both, ...reading, ...inserting };
@@ -78,7 +82,7 @@ it('the profiles contain exactly these settings', () => {
     insert: { ...http, ...both, ...inserting },
     write: { ...http, ...statement },
     file: { ...query, ...intoFile, wait_end_of_query: 0 },
-    mutation: { ...http, ...statement, mutations_sync: '1' },
+    mutation: { ...http, ...statement, mutations_sync: '2' },
     bulk: { ...http, ...statement, max_partitions_per_insert_block: '0' },
   });
 });
@@ -106,7 +110,7 @@ describe('settings that the client sends are effective', () => {
 
   it.each([
     ['write', statement],
-    ['mutation', { ...statement, mutations_sync: '1' }],
+    ['mutation', { ...statement, mutations_sync: '2' }],
     ['bulk', { ...statement, max_partitions_per_insert_block: '0' }],
   ] as const)('in a statement of the profile %s', async (profile, settings) => {
     await clickhouse.command({
@@ -177,5 +181,26 @@ describe('settings of the server for its users are overridden', () => {
       own.query({ name: 'slow-sum', sql: 'SELECT sum(sleepEachRow(0.05) + 1) AS v FROM numbers(200)', timeoutMs: 300 }),
     );
     await expect(sum).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
+  });
+});
+
+describe('settings of a layout', () => {
+  const cluster = { kind: 'cluster', cluster: 'c', shards: 2, hasKeeper: true } as const;
+  it('make an insert wait for all replicas, and nothing else', () => {
+    const quorum = { insert_quorum: '3', insert_quorum_parallel: 1 };
+    for (const profile of ['insert', 'write', 'mutation', 'bulk'] as const) {
+      expect(layoutSettings({ ...cluster, replicas: 3 }, profile)).toEqual(quorum);
+    }
+    for (const profile of ['read', 'file'] as const) {
+      expect(layoutSettings({ ...cluster, replicas: 3 }, profile)).toEqual({});
+    }
+    expect(layoutSettings({ ...cluster, replicas: 1 }, 'insert')).toEqual({});
+    expect(layoutSettings({ kind: 'single' }, 'insert')).toEqual({});
+  });
+
+  it('make replicas of a shared database read what is acknowledged', () => {
+    expect(layoutSettings({ kind: 'replicated', replicas: 3, isShared: true }, 'read')).toEqual({
+      select_sequential_consistency: '1',
+    });
   });
 });

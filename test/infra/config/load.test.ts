@@ -104,6 +104,12 @@ describe('loadConfig', () => {
       { RUNLAKE_MAX_BODY_BYTES: '140000000', RUNLAKE_MEMORY_BYTES: '268435456' },
       /RUNLAKE_MAX_BODY_BYTES must not be larger than half of RUNLAKE_MEMORY_BYTES/,
     ],
+    [{ RUNLAKE_CLICKHOUSE_CLUSTER: 'c' }, /RUNLAKE_CLICKHOUSE_CLUSTER requires RUNLAKE_CLICKHOUSE_URL/],
+    [{ RUNLAKE_CLICKHOUSE_URL: 'http://a/d,http://b/d' }, /lists several servers, which requires/],
+    [
+      { RUNLAKE_CLICKHOUSE_URL: 'http://a/d, http://b/e', RUNLAKE_CLICKHOUSE_CLUSTER: 'c' },
+      /the database must be the same on all servers/,
+    ],
   ])('refuses settings that contradict each other: %j', (environment, expected) => {
     expect(errorOf(environment)).toMatch(expected);
   });

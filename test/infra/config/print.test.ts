@@ -54,4 +54,14 @@ describe('printConfig', () => {
     expect(printed).not.toContain('seals');
     expect(printed).not.toContain('a-key-of-the-operator');
   });
+
+  it('keeps the secret of each URL of a list', () => {
+    const environment = {
+      RUNLAKE_CLICKHOUSE_URL: 'https://me:seals@a:8443/d, https://me:seals@b:8443/d',
+      RUNLAKE_CLICKHOUSE_CLUSTER: 'c',
+    };
+    expect(lineOf('RUNLAKE_CLICKHOUSE_URL', environment)).toBe(
+      'RUNLAKE_CLICKHOUSE_URL=https://***@a:8443/d,https://***@b:8443/d  (environment)',
+    );
+  });
 });

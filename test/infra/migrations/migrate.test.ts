@@ -174,8 +174,11 @@ describe('a process that dies', () => {
   /** Dies at command number `last`: before ClickHouse receives it, or after its execution and before the response. */
   function dying({ command, ...rest }: ClickHouse, last: number, moment: 'before' | 'after'): ClickHouse {
     let commands = 0;
-    return {
+    const mortal: ClickHouse = {
       ...rest,
+      get servers() {
+        return [mortal];
+      },
       command: async (query) => {
         commands += 1;
         if (commands > last || (commands === last && moment === 'before')) throw new Error('dead');
@@ -183,6 +186,7 @@ describe('a process that dies', () => {
         if (commands === last) throw new Error('dead');
       },
     };
+    return mortal;
   }
 
   const moments = (['before', 'after'] as const).flatMap((moment) =>

@@ -4,6 +4,7 @@
  * time of a trace, the event with the lowest version that names a project. Both sinks decide them in another order.
  */
 import { afterEach, expect, test, vi } from 'vitest';
+import { localTable } from '../../../../infra/clickhouse/delete-rows.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent, type RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
@@ -193,7 +194,9 @@ test.each(seeds)('the runs and traces equal the model: seed %i', async (seed) =>
       new Map([...model.runs.values()].map(({ id, project, trace_micros }) => [id, { project, micros: trace_micros }])),
     );
     for (const table of ['runs', 'traces', 'run_locator']) {
-      await stores.clickhouse.command({ name: 'test', sql: `OPTIMIZE TABLE ${table} FINAL` });
+      const { kind } = await stores.clickhouse.layout();
+      const sql = `OPTIMIZE TABLE ${kind === 'cluster' ? localTable(table) : table} FINAL`;
+      for (const server of stores.clickhouse.servers) await server.command({ name: 'test', sql });
     }
   }
   expect(await stores.database.query('SELECT FROM deferred_events')).toEqual([]);
