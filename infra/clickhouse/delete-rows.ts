@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import type { ClickHouse, Command } from './clickhouse.ts';
 import { groupByShard } from './layout.ts';
@@ -9,8 +10,35 @@ export function localTable(table: string): string {
 
 interface Deletion extends Pick<Command, 'name' | 'params' | 'timeoutMs' | 'signal'> {
   readonly table: string;
-  /** A condition on the rows; its subqueries read the rows of all shards. */
+  /**
+   * A condition on the rows. It may use the result of {@link storeDeletionKeys}, but read no other table: ClickHouse
+   * evaluates it in the background, once for each part, and a mutation that reads other servers waits for them.
+   */
   readonly condition: string;
+}
+
+/**
+ * Stores the ids that a query returns on every server, for the conditions of {@link deleteRows}. They stay for two days.
+ *
+ * @param query returns UUIDs in a column `id`.
+ * @returns SQL for the right side of `IN`.
+ * @throws errors of ClickHouse.
+ */
+export async function storeDeletionKeys(
+  clickhouse: ClickHouse,
+  { sql, ...query }: Pick<Command, 'sql' | 'params' | 'timeoutMs' | 'signal'>,
+): Promise<string> {
+  const layout = await clickhouse.layout();
+  const servers = layout.kind === 'cluster' ? clickhouse.servers : [clickhouse];
+  const deletion = randomUUID();
+  const command: Command = {
+    ...query,
+    name: 'store-deletion-keys',
+    sql: `INSERT INTO deletion_keys (deletion, id) SELECT '${deletion}', id FROM (${sql})`,
+    profile: 'bulk',
+  };
+  await Promise.all(servers.map((server) => server.command(command)));
+  return `(SELECT id FROM deletion_keys WHERE deletion = '${deletion}')`;
 }
 
 /**

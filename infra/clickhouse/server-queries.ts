@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from './clickhouse.ts';
+import { localTable } from './delete-rows.ts';
 
 /**
  * Checks that the user has the permissions that Runlake needs, by using them on a temporary table.
@@ -43,6 +44,32 @@ export async function diskFreePercent({ servers }: ClickHouse): Promise<number> 
   const found = answers.filter((answer) => answer.status === 'fulfilled');
   if (found.length === 0) throw (answers[0] as PromiseRejectedResult).reason;
   return Math.min(...found.map(({ value: [row] }) => row?.percent ?? 100));
+}
+
+/**
+ * Size on disk of each table, in bytes, over all servers.
+ *
+ * @throws the errors of {@link ClickHouse} if a server does not respond.
+ */
+export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap<string, number>> {
+  // Replicas of a database with shared storage list the same parts.
+  const layout = await clickhouse.layout();
+  const servers = layout.kind === 'replicated' && layout.isShared ? [clickhouse] : clickhouse.servers;
+  const answers = await Promise.all(
+    servers.map((server) =>
+      server.query<{ table: string; bytes: number }>({
+        name: 'disk-bytes',
+        sql: `SELECT table, sum(bytes_on_disk) AS bytes FROM system.parts
+              WHERE database = currentDatabase() AND active GROUP BY table`,
+      }),
+    ),
+  );
+  const bytesOf = new Map<string, number>();
+  for (const { table: stored, bytes } of answers.flat()) {
+    const table = layout.kind === 'cluster' ? stored.replace(localTable(''), '') : stored;
+    bytesOf.set(table, (bytesOf.get(table) ?? 0) + bytes);
+  }
+  return bytesOf;
 }
 
 /**

@@ -48,10 +48,11 @@ export async function attachmentUrls(
   runIds: readonly string[],
 ): Promise<Map<string, string>> {
   if (runIds.length === 0) return new Map();
+  // An attachment that was kept is also in the partition of its former expiry.
   const rows = await clickhouse.query<{ run_id: string; name: string; mime_type: string }>({
     name: 'list-attachments',
     sql: `SELECT run_id, name, mime_type FROM attachments FINAL
-          WHERE tenant_id = {tenant:UUID} AND run_id IN runs ORDER BY run_id, name`,
+          WHERE tenant_id = {tenant:UUID} AND run_id IN runs ORDER BY run_id, name, version DESC LIMIT 1 BY run_id, name`,
     params: { tenant: tenantId },
     external: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
   });

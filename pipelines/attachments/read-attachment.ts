@@ -100,7 +100,7 @@ export async function getAttachment(
   const answer = await clickhouse.queryText({
     name: 'read-attachment',
     sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL
-          WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String}`,
+          WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String} ORDER BY version DESC LIMIT 1`,
     params: { tenant: tenantId, run: runId, name },
     format: 'RowBinary',
   });

@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
+import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { ProjectResolver } from './resolve-project.ts';
@@ -43,15 +43,6 @@ export async function deleteProjects(
 }
 
 const runsOfProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
-const ofItsRuns = `tenant_id = {tenant:UUID} AND run_id IN (SELECT id FROM runs WHERE ${runsOfProject})`;
-
-/** Runs are deleted last, because a repeated call needs them to find their attachments and feedback. */
-const deletions = [
-  { table: 'attachments', condition: ofItsRuns },
-  { table: 'feedback', condition: `${ofItsRuns} OR ${runsOfProject}` },
-  { table: 'runs', condition: runsOfProject },
-] as const;
-
 /**
  * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays,
  * because traces are billing facts. Reads leave out runs of deleted projects, both before this call and for events that
@@ -66,15 +57,21 @@ export async function deleteProjectRuns(
     [projectId, workspaceId],
   );
   if (deleted === undefined) return;
+  const rest = {
+    params: { tenant: workspaceId, project: projectId },
+    timeoutMs: 3_600_000,
+    ...(signal && { signal }),
+  };
+  const sql = `SELECT DISTINCT id FROM runs WHERE ${runsOfProject}`;
+  const ofItsRuns = `tenant_id = {tenant:UUID} AND run_id IN ${await storeDeletionKeys(clickhouse, { sql, ...rest })}`;
+  // Runs are deleted last, because a repeated call needs them to find their attachments and feedback.
+  const deletions = [
+    { table: 'attachments', condition: ofItsRuns },
+    { table: 'feedback', condition: `${ofItsRuns} OR ${runsOfProject}` },
+    { table: 'runs', condition: runsOfProject },
+  ];
   for (const { table, condition } of deletions) {
-    await deleteRows(clickhouse, {
-      name: `delete-project-${table}`,
-      table,
-      condition,
-      params: { tenant: workspaceId, project: projectId },
-      timeoutMs: 3_600_000,
-      ...(signal && { signal }),
-    });
+    await deleteRows(clickhouse, { name: `delete-project-${table}`, table, condition, ...rest });
   }
   await database.execute('UPDATE projects SET purged_at = now() WHERE id = $1', [projectId]);
 }

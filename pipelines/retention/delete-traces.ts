@@ -5,6 +5,7 @@
  * events the stored time of their trace, so that it is not counted again in another hour.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
@@ -15,28 +16,7 @@ const timeoutMs = 3_600_000;
 /** Whether a mark is from the time of the requests that are handled together. */
 const isOfRequests =
   'deleted_at BETWEEN fromUnixTimestamp64Micro({since:Int64}) AND fromUnixTimestamp64Micro({until:Int64})';
-const marked = `(SELECT trace_id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${isOfRequests})`;
 const ofProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
-const runsOfTraces = `${ofProject} AND trace_id IN ${marked}`;
-const ofTheirRuns = (key: string) =>
-  `tenant_id = {tenant:UUID} AND ${key} IN (SELECT id FROM runs WHERE ${runsOfTraces})`;
-
-/** Runs are deleted last, because a repeated deletion needs them to find what belongs to them. */
-const content = [
-  { table: 'attachments', condition: ofTheirRuns('run_id') },
-  { table: 'feedback', condition: `${ofTheirRuns('run_id')} OR (${runsOfTraces})` },
-  // The trace of a graph run has its id.
-  {
-    table: 'stream_events',
-    condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${marked}`,
-  },
-  { table: 'run_locator', condition: ofTheirRuns('id') },
-  { table: 'runs', condition: runsOfTraces },
-];
-const locations = [
-  { table: 'trace_spans', condition: `tenant_id = {tenant:UUID} AND trace_id IN ${marked}` },
-  { table: 'trace_locations', condition: runsOfTraces },
-];
 
 /** @returns the ids of the requests, all of which are done. @throws errors of the stores. */
 export async function deleteTraces(
@@ -114,17 +94,30 @@ async function deleteMarked(
     deployments: deployments.map(({ id }) => id),
   };
   await deleteFromPostgres({ clickhouse, database }, tenantId, params);
+  const rest = { params, timeoutMs, ...(signal && { signal }) };
+  const store = (sql: string) => storeDeletionKeys(clickhouse, { sql, ...rest });
+  const marked = `SELECT DISTINCT trace_id AS id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${isOfRequests}`;
+  const traces = await store(marked);
+  const runs = await store(`SELECT DISTINCT id FROM runs WHERE ${ofProject} AND trace_id IN (${marked})`);
+  const ofTenant = 'tenant_id = {tenant:UUID}';
+  const runsOfTraces = `${ofProject} AND trace_id IN ${traces}`;
+  // Runs are deleted last, because a repeated deletion needs them to find what belongs to them.
+  const content = [
+    { table: 'attachments', condition: `${ofTenant} AND run_id IN ${runs}` },
+    { table: 'feedback', condition: `${ofTenant} AND run_id IN ${runs} OR (${runsOfTraces})` },
+    // The trace of a graph run has its id.
+    { table: 'stream_events', condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${traces}` },
+    { table: 'run_locator', condition: `${ofTenant} AND id IN ${runs}` },
+    { table: 'runs', condition: runsOfTraces },
+  ];
   // Locations are needed by requests that are handled for the first time.
-  const tables = changes.every(({ isSecond }) => isSecond) ? [...content, ...locations] : content;
-  for (const { table, condition } of tables) {
-    await clickhouse.command({
-      name: `delete-traces-${table}`,
-      sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
-      params,
-      profile: 'mutation',
-      timeoutMs,
-      ...(signal && { signal }),
-    });
+  const locations = [
+    { table: 'trace_spans', condition: `${ofTenant} AND trace_id IN ${traces}` },
+    { table: 'trace_locations', condition: runsOfTraces },
+  ];
+  const isSecond = changes.every((change) => change.isSecond);
+  for (const { table, condition } of isSecond ? [...content, ...locations] : content) {
+    await deleteRows(clickhouse, { name: `delete-traces-${table}`, table, condition, ...rest });
   }
 }
 

@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { readDiskBytes } from '../../infra/clickhouse/server-queries.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { type TraceTier, tierOfNumber } from './lifetimes.ts';
 
@@ -36,21 +37,18 @@ export async function readDiskUse({
   readonly clickhouse: ClickHouse;
   readonly database: Database;
 }): Promise<DiskUse[]> {
+  const bytesOf = await readDiskBytes(clickhouse);
   const selects = Object.entries(weights).map(
-    ([
-      table,
-      weight,
-    ]) => `SELECT tenant_id, trace_tier, '${table}' AS name, count() AS stored, toFloat64(sum(${weight})) AS weight
-      FROM ${table} GROUP BY tenant_id, trace_tier`,
+    ([table, weight]) =>
+      `SELECT tenant_id, trace_tier, '${table}' AS name, ${bytesOf.get(table) ?? 0} AS disk, count() AS stored,
+         toFloat64(sum(${weight})) AS weight
+       FROM ${table} GROUP BY tenant_id, trace_tier`,
   );
   const rows = await clickhouse.query<{ tenant_id: string; tier: number; run_rows: number; bytes: number }>({
     name: 'read-disk-use',
     sql: `SELECT tenant_id, trace_tier AS tier, sumIf(stored, name = 'runs') AS run_rows,
             toUInt64(sum(weight / total * disk)) AS bytes
           FROM (SELECT *, sum(weight) OVER (PARTITION BY name) AS total FROM (${selects.join(' UNION ALL ')})) AS parts
-          INNER JOIN (
-            SELECT table AS name, sum(bytes_on_disk) AS disk FROM system.parts
-            WHERE database = currentDatabase() AND active GROUP BY table) AS tables USING (name)
           GROUP BY tenant_id, tier ORDER BY bytes DESC`,
     timeoutMs: 600_000,
   });

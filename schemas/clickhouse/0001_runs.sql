@@ -276,8 +276,8 @@ SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
 CREATE MATERIALIZED VIEW run_locator_of_events TO run_locator AS
 SELECT tenant_id, id, min((first_received_at, start_time, trace_id, trace_time, session_id)) AS pick,
-  max(run_events.trace_tier) AS trace_tier, max(run_events.expires_at) AS expires_at
-FROM run_events
+  max(event.trace_tier) AS trace_tier, max(event.expires_at) AS expires_at
+FROM run_events AS event
 GROUP BY tenant_id, id;
 
 -- Trace locations: the projects and times that the events of a trace are stored under, normally one. Of several the one
@@ -299,8 +299,8 @@ SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
 CREATE MATERIALIZED VIEW trace_locations_of_events TO trace_locations AS
 SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version,
-  max(run_events.trace_tier) AS trace_tier, max(run_events.expires_at) AS expires_at
-FROM run_events
+  max(event.trace_tier) AS trace_tier, max(event.expires_at) AS expires_at
+FROM run_events AS event
 GROUP BY tenant_id, trace_id, session_id, trace_time;
 
 -- First and last start time of the runs of a trace, so that reading a trace reads only this range of `runs`. Neither
@@ -321,8 +321,8 @@ SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
 CREATE MATERIALIZED VIEW trace_spans_of_events TO trace_spans AS
 SELECT tenant_id, trace_id, min(start_time) AS first_start, max(start_time) AS last_start,
-  max(run_events.trace_tier) AS trace_tier, max(run_events.expires_at) AS expires_at
-FROM run_events
+  max(event.trace_tier) AS trace_tier, max(event.expires_at) AS expires_at
+FROM run_events AS event
 GROUP BY tenant_id, trace_id;
 
 -- Traces that were kept or deleted after they were stored. The sink looks up late events here.

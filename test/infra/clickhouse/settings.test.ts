@@ -82,7 +82,7 @@ it('the profiles contain exactly these settings', () => {
     insert: { ...http, ...both, ...inserting },
     write: { ...http, ...statement },
     file: { ...query, ...intoFile, wait_end_of_query: 0 },
-    mutation: { ...http, ...statement, mutations_sync: '2' },
+    mutation: { ...http, ...statement, mutations_sync: '2', allow_nondeterministic_mutations: 1 },
     bulk: { ...http, ...statement, max_partitions_per_insert_block: '0' },
   });
 });
@@ -110,7 +110,7 @@ describe('settings that the client sends are effective', () => {
 
   it.each([
     ['write', statement],
-    ['mutation', { ...statement, mutations_sync: '2' }],
+    ['mutation', { ...statement, mutations_sync: '2', allow_nondeterministic_mutations: 1 }],
     ['bulk', { ...statement, max_partitions_per_insert_block: '0' }],
   ] as const)('in a statement of the profile %s', async (profile, settings) => {
     await clickhouse.command({

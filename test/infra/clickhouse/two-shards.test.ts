@@ -4,14 +4,18 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openClickHouse } from '../../../infra/clickhouse/client.ts';
+import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { readLayout } from '../../../infra/clickhouse/layout.ts';
 import { migrate } from '../../../infra/migrations/migrate.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { findChunk } from '../../../pipelines/exports/chunk-reader.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { nilUuid, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { deleteProjectRuns } from '../../../pipelines/projects/delete-projects.ts';
+import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
+import { readDiskUse } from '../../../pipelines/retention/disk-use.ts';
+import { requestDeletion, requestKeep } from '../../../pipelines/retention/request-changes.ts';
 import { findPage } from '../../../pipelines/runs/find-page.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { usageQuery } from '../../../pipelines/usage/report-query.ts';
@@ -59,7 +63,21 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+type Row = Readonly<Record<string, unknown>>;
+
 const traces = 60;
+const metadataOf = (trace: number) => json({ metadata: { customer: `of trace ${trace % 20}` } });
+/** Tables whose rows expire with their trace, and columns that identify a row. */
+const keyColumns = {
+  runs: 'id',
+  run_locator: 'id',
+  trace_locations: 'trace_id, session_id, trace_time',
+  trace_spans: 'trace_id',
+  trace_marks: 'trace_id',
+  attachments: 'run_id, content',
+  feedback: 'run_id, id',
+};
+
 /** A post and a patch of each run of three, in traces of two projects. */
 function makeEvents(): RunEvent[] {
   return Array.from({ length: traces }, (_, trace) => {
@@ -70,7 +88,7 @@ function makeEvents(): RunEvent[] {
       const own = trace % 3 === 0 ? otherProjectId : projectId;
       const shared = { ...event, projectId: own, userId: uuidOf('user', trace % 4) };
       return [
-        runEvent({ ...shared, values: { name: `run ${trace}`, inputs: json(index) } }),
+        runEvent({ ...shared, values: { name: `run ${trace}`, inputs: json(index), extra: metadataOf(trace) } }),
         runEvent({ ...shared, kind: 'patch', values: { outputs: json({ index }) } }),
       ];
     });
@@ -88,14 +106,62 @@ function makeContested(): RunEvent[] {
   );
 }
 
+/** Long enough for traces of a fixed day in the past. */
+const config = { retentionShortlivedDays: 20_000, retentionLonglivedDays: 25_000 };
+
+async function addProjects(database: Database): Promise<void> {
+  await database.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [nilUuid, 'test']);
+  await database.execute('INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, $3)', [
+    ...[tenantId, nilUuid, 'test'],
+  ]);
+  const projects = { [projectId]: 'shortlived', [otherProjectId]: 'longlived' };
+  for (const [id, tier] of Object.entries(projects)) {
+    await database.execute('INSERT INTO projects (id, workspace_id, name, trace_tier) VALUES ($1, $2, $3, $4)', [
+      ...[id, tenantId, id, tier],
+    ]);
+  }
+}
+
+/** An attachment and a feedback of each run, which expire with it. */
+async function insertBelongings(clickhouse: ClickHouse): Promise<void> {
+  const expiry = 'trace_tier, expires_at, tenant_id, id';
+  await clickhouse.command({
+    name: 'test',
+    sql: `INSERT INTO attachments (version, trace_tier, expires_at, tenant_id, run_id, name, received_at, mime_type, content)
+      SELECT 1, ${expiry}, 'notes', now(), 'text/plain', toString(id) FROM runs FINAL`,
+  });
+  await clickhouse.command({
+    name: 'test',
+    sql: `INSERT INTO feedback (version, trace_tier, expires_at, tenant_id, run_id, id, received_at, key, source_type,
+        user_id, created_at, modified_at)
+      SELECT 1, ${expiry}, id, now(), 'good', 'api', id, now(), now() FROM runs FINAL`,
+  });
+}
+
+/** Keeps every tenth trace and deletes every tenth one, the second time too. */
+async function keepAndDelete({ clickhouse, database }: FreshStores): Promise<void> {
+  const every = (rest: number) =>
+    Array.from({ length: traces }, (_, trace) => trace).flatMap((trace) =>
+      trace % 10 === rest && trace % 3 !== 0 ? [uuidOf('trace', trace)] : [],
+    );
+  await requestKeep(database, tenantId, { projectId, traceIds: every(1) });
+  await requestDeletion(database, tenantId, { projectId, traceIds: every(2) });
+  await requestDeletion(database, tenantId, { projectId, metadata: { customer: 'of trace 4' } });
+  for (let time = 0; time < 2; time++) {
+    await changeTraces({ clickhouse, database, config });
+    await database.execute('UPDATE trace_changes SET due_at = now()');
+  }
+}
+
 async function workOn(stores: FreshStores) {
   const { clickhouse, database } = stores;
+  await addProjects(database);
   const toRecords = (events: readonly RunEvent[], first: number) =>
     events.map((event, index) => ({
       ...{ partition: 0, offset: first + index, key: `${event.tenantId}:${event.traceId}`, value: framed(event) },
       ...{ headers: {}, version: BigInt(first + index + 1) },
     }));
-  const sinks = await Promise.all([0, 1].map(() => openDrivenSink({ stores, isShared: true })));
+  const sinks = await Promise.all([0, 1].map(() => openDrivenSink({ stores, config, isShared: true })));
   const records = toRecords(makeEvents(), 0);
   const contested = toRecords(makeContested(), records.length);
   // Every record twice, through both sinks; of the contested trace each sink stores one event first.
@@ -119,7 +185,7 @@ async function workOn(stores: FreshStores) {
     });
   };
   const rows = (table: string, columns: string) =>
-    clickhouse.query({ name: 'test', sql: `SELECT ${columns} FROM ${table} FINAL ORDER BY ALL` });
+    clickhouse.query<Row>({ name: 'test', sql: `SELECT ${columns} FROM ${table} FINAL ORDER BY ALL` });
   const scope = { tenantId, projectIds: [projectId, otherProjectId] };
   const found = {
     runs: await rows('runs', 'id, session_id, trace_time, post_name, post_inputs, patch_outputs'),
@@ -138,23 +204,41 @@ async function workOn(stores: FreshStores) {
     members: await countMembers(clickhouse, wholeDay),
     usage: await usage(),
   };
-  await database.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [nilUuid, 'test']);
-  await database.execute('INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, $3)', [
-    ...[tenantId, nilUuid, 'test'],
-  ]);
-  await database.execute('INSERT INTO projects (id, workspace_id, name, deleted_at) VALUES ($1, $2, $3, now())', [
-    ...[otherProjectId, tenantId, 'other'],
-  ]);
+  await insertBelongings(clickhouse);
+  await keepAndDelete(stores);
+  const tables = Object.entries(keyColumns).map(
+    async ([table, key]) =>
+      [table, await rows(table, `${key}, trace_tier, toUnixTimestamp(expires_at) AS expiry`)] as const,
+  );
+  const changed = {
+    changed: Object.fromEntries(await Promise.all(tables)),
+    contents: await rows('runs', 'id, post_name, post_inputs, patch_outputs'),
+    disk: await readDiskUse({ clickhouse, database }),
+  };
+  await database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [otherProjectId]);
   await deleteProjectRuns(stores, { workspaceId: tenantId, projectId: otherProjectId });
-  return { ...found, left: await rows('runs', 'id'), usageAfterDeletion: await usage() };
+  return { ...found, ...changed, left: await rows('runs', 'id'), usageAfterDeletion: await usage() };
 }
 
-test('runs, locators, usage, pages, chunks and a deletion', async () => {
-  const [one, two] = [await workOn(single), await workOn(both)];
+test('runs, locators, usage, pages, chunks, kept and deleted traces, disk use and a deletion', async () => {
+  const [{ disk: diskOfOne, ...one }, { disk: diskOfTwo, ...two }] = [await workOn(single), await workOn(both)];
   expect(two).toEqual(one);
   expect(one.runs).toHaveLength(traces * 3 + 2);
   expect(one.traces).toHaveLength(traces + 1);
-  expect(one.left).toHaveLength((traces / 3) * 2 * 3);
+  // Of the 40 traces of the first project, 4 are kept and 6 are deleted, 2 of them by metadata.
+  const { runs, run_locator, trace_marks, attachments, feedback } = one.changed;
+  for (const rows of [runs, run_locator, feedback]) expect(rows).toHaveLength((traces - 6) * 3 + 2);
+  // A kept attachment is in the partition of its former expiry, too.
+  expect(attachments).toHaveLength((traces - 6) * 3 + 2 + 4 * 3);
+  expect(trace_marks).toHaveLength(10);
+  expect(runs!.filter((run) => run['trace_tier'] === 2)).toHaveLength((20 + 4) * 3 + 2);
+  expect(one.left).toHaveLength((40 - 6) * 3);
+  const tiers = (uses: typeof diskOfOne) => uses.map(({ tier }) => tier).sort();
+  expect(tiers(diskOfTwo)).toEqual(tiers(diskOfOne));
+  const [bytes, bytesOfTwo] = [diskOfOne, diskOfTwo].map((uses) => uses.reduce((sum, use) => sum + use.bytes, 0));
+  // Small parts compress worse.
+  expect(bytesOfTwo! / bytes!).toBeGreaterThan(1);
+  expect(bytesOfTwo! / bytes!).toBeLessThan(3);
   // Both shards store traces, and no run is on both.
   const stored = await Promise.all(
     both.clickhouse.servers.map((server) =>

@@ -37,6 +37,14 @@ describe('a table', () => {
   });
 });
 
+it('a table without SHARD BY is a plain table on every server of a cluster', () => {
+  const plain = 'CREATE TABLE t (\n  a UUID\n)\nENGINE = MergeTree\nORDER BY a';
+  for (const name of ['single', 'shards', 'replicas'] as const) {
+    expect(clusterStatements(plain, layouts[name], 2)).toEqual([plain]);
+  }
+  expect(clusterStatements(plain, layouts.replicated, 0)).toEqual([plain.replace('Merge', 'ReplicatedMerge')]);
+});
+
 it('views of a cluster read and write local tables', () => {
   expect(clusterStatements(view, layouts.single, 0)).toEqual([view]);
   expect(clusterStatements(view, layouts.shards, 2)).toEqual([
@@ -51,6 +59,9 @@ it('every migration has a form for every layout', () => {
   }
   const created = statements.flatMap((sql) => clusterStatements(sql, layouts.replicas, 2));
   const engines = created.filter((sql) => sql.startsWith('CREATE TABLE')).map((sql) => /ENGINE = (\w+)/.exec(sql)?.[1]);
-  expect(engines.filter((engine) => !/^(Replicated\w+MergeTree|Distributed|Null)$/.test(engine ?? ''))).toEqual([]);
+  // Only the keys of deletions are a plain table, with a copy on every server.
+  expect(engines.filter((engine) => !/^(Replicated\w+MergeTree|Distributed|Null)$/.test(engine ?? ''))).toEqual([
+    'MergeTree',
+  ]);
   expect(() => clusterStatements('ALTER TABLE t ADD COLUMN c UInt8', layouts.shards, 2)).toThrow('no form');
 });
