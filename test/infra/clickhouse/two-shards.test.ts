@@ -63,7 +63,9 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-type Row = Readonly<Record<string, unknown>>;
+interface Row {
+  readonly trace_tier?: number;
+}
 
 const traces = 60;
 const metadataOf = (trace: number) => json({ metadata: { customer: `of trace ${trace % 20}` } });
@@ -231,7 +233,7 @@ test('runs, locators, usage, pages, chunks, kept and deleted traces, disk use an
   // A kept attachment is in the partition of its former expiry, too.
   expect(attachments).toHaveLength((traces - 6) * 3 + 2 + 4 * 3);
   expect(trace_marks).toHaveLength(10);
-  expect(runs!.filter((run) => run['trace_tier'] === 2)).toHaveLength((20 + 4) * 3 + 2);
+  expect(runs!.filter((run) => run.trace_tier === 2)).toHaveLength((20 + 4) * 3 + 2);
   expect(one.left).toHaveLength((40 - 6) * 3);
   const tiers = (uses: typeof diskOfOne) => uses.map(({ tier }) => tier).sort();
   expect(tiers(diskOfTwo)).toEqual(tiers(diskOfOne));
