@@ -8,6 +8,8 @@ import { startEmbedded } from '../infra/embedded/start.ts';
 import { migrate } from '../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../infra/telemetry/logger.ts';
+import { withDatabase } from '../test/engines/ask-engines.ts';
+import { startOwnShards } from '../test/engines/own-shards.ts';
 
 export interface BenchEngines {
   readonly clickhouse: ClickHouse;
@@ -19,21 +21,44 @@ export interface BenchEngines {
 const fresh = { use_query_condition_cache: 0 } as const;
 
 /** Runs `work` on separate migrated engines in a temporary folder, without ClickHouse's query condition cache. */
-export async function withEngines<T>(work: (engines: BenchEngines) => Promise<T>): Promise<T> {
+export function withEngines<T>(work: (engines: BenchEngines) => Promise<T>): Promise<T> {
+  return withEnginesAndShards((engines) => work(engines), false);
+}
+
+/** As {@link withEngines}, and with a cluster of two ClickHouse servers that has a Postgres database of its own. */
+export function withTwoShards<T>(work: (one: BenchEngines, two: BenchEngines) => Promise<T>): Promise<T> {
+  return withEnginesAndShards((one, two) => work(one, two as BenchEngines), true);
+}
+
+async function withEnginesAndShards<T>(
+  work: (one: BenchEngines, two: BenchEngines | undefined) => Promise<T>,
+  hasShards: boolean,
+): Promise<T> {
   const logger = createLogger('warn', 'bench');
   const path = mkdtempSync(join(tmpdir(), 'runlake-bench-'));
   const folder = await openDataFolder(path);
   const engines = await startEmbedded({ folder, needs: { clickhouse: true, database: true }, logger });
-  const timeoutMs = 600_000;
-  const clickhouse = withoutCaches(openClickHouse({ url: String(engines.clickhouseUrl), logger, timeoutMs }));
-  const database = openDatabase({ url: String(engines.databaseUrl), logger, timeoutMs });
-  try {
+  const shards = hasShards ? await startOwnShards(join(path, 'shards'), 2) : undefined;
+  const open = async (clickhouseUrl: string, databaseUrl: string, cluster?: string): Promise<BenchEngines> => {
+    const timeoutMs = 600_000;
+    const clickhouse = withoutCaches(openClickHouse({ url: clickhouseUrl, cluster, logger, timeoutMs }));
+    const database = openDatabase({ url: databaseUrl, logger, timeoutMs });
     await migrate({ clickhouse, database, logger });
-    return await work({ clickhouse, database, logger });
+    return { clickhouse, database, logger };
+  };
+  const opened: BenchEngines[] = [];
+  try {
+    const one = await open(String(engines.clickhouseUrl), String(engines.databaseUrl));
+    opened.push(one);
+    if (shards === undefined) return await work(one, undefined);
+    await one.database.execute('CREATE DATABASE shards');
+    const { clickhouseUrl, clickhouseCluster } = shards.addresses;
+    const two = await open(clickhouseUrl, withDatabase(String(engines.databaseUrl), 'shards'), clickhouseCluster);
+    opened.push(two);
+    return await work(one, two);
   } finally {
-    await clickhouse.close();
-    await database.close();
-    await engines.stop();
+    for (const { clickhouse, database } of opened) await Promise.all([clickhouse.close(), database.close()]);
+    await Promise.all([engines.stop(), shards?.stop()]);
     await folder.close();
     rmSync(path, { recursive: true, force: true });
   }

@@ -12,20 +12,10 @@
  * conditions). Both must return the same runs. The query condition cache is off for both.
  */
 import assert from 'node:assert/strict';
-import { randomBytes, randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { Agent, type IncomingMessage, request } from 'node:http';
-import { queryRuns } from '../api/main/runs.ts';
-import { buildServer } from '../api/server/build-server.ts';
-import type { Services } from '../api/server/services.ts';
-import { loadConfig } from '../infra/config/load.ts';
-import { createTokenSigner } from '../infra/signing/token-signer.ts';
-import type { SelectName } from '../pipelines/runs/run-select.ts';
-import { createAuthenticator } from '../pipelines/tenants/authenticate.ts';
-import { bootstrap } from '../pipelines/tenants/bootstrap.ts';
 import { type BenchEngines, withEngines } from './engines.ts';
 import { quantile, round, timedMs } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
+import { addProjects, servePages } from './run-load/serve-pages.ts';
 
 const runs = Number(process.env.BENCH_RUNS ?? 2_000_000);
 const runsOfOthers = runs / 20;
@@ -37,39 +27,8 @@ const requestsPerRound = 4;
 const target = 1.5;
 const p50TargetMs = 100;
 
-const select: readonly SelectName[] = [
-  'app_path',
-  'completion_cost',
-  'completion_tokens',
-  'dotted_order',
-  'end_time',
-  'error',
-  'events',
-  'extra',
-  'feedback_stats',
-  'first_token_time',
-  'id',
-  'inputs',
-  'name',
-  'outputs',
-  'parent_run_id',
-  'parent_run_ids',
-  'prompt_cost',
-  'prompt_tokens',
-  'reference_example_id',
-  'run_type',
-  's3_urls',
-  'session_id',
-  'start_time',
-  'status',
-  'tags',
-  'total_cost',
-  'total_tokens',
-  'trace_id',
-];
-
 await withEngines(async (engines) => {
-  const { key, workspaceId, projectIds } = await addNames(engines);
+  const { key, workspaceId, projectIds } = await addProjects(engines, 1 + otherProjects);
   const insertMs = await timedMs(() => insertAll(engines, workspaceId, projectIds));
   const { all, errors } = await measure(engines, key, workspaceId, projectIds[0] as string);
   console.log(
@@ -92,20 +51,6 @@ await withEngines(async (engines) => {
     }),
   );
 });
-
-/** Creates workspace and key of a first start, and the projects; the measured one is the first. */
-async function addNames({ database }: BenchEngines) {
-  const key = `bench-${randomBytes(16).toString('hex')}`;
-  await bootstrap(database, { ...loadConfig({}).config, bootstrapApiKey: key });
-  const [workspace] = await database.query<{ id: string }>('SELECT id FROM workspaces');
-  const workspaceId = workspace!.id;
-  const projectIds = Array.from({ length: 1 + otherProjects }, () => randomUUID());
-  await database.execute(
-    'INSERT INTO projects (id, workspace_id, name) SELECT id, $2, id::text FROM unnest($1::uuid[]) AS id',
-    [projectIds, workspaceId],
-  );
-  return { key, workspaceId, projectIds };
-}
 
 async function insertAll(
   { clickhouse }: BenchEngines,
@@ -131,24 +76,13 @@ async function insertAll(
   }
 }
 
-async function measure(
-  { clickhouse, database, logger }: BenchEngines,
-  key: string,
-  workspaceId: string,
-  projectId: string,
-) {
-  const config = { ...loadConfig({}).config, port: 0 };
-  const authenticator = createAuthenticator({ database, logger });
-  const attachmentSigner = createTokenSigner('secret of the bench', 'attachments');
-  const services = { config, database, clickhouse, authenticator, attachmentSigner } as Partial<Services> as Services;
-  const server = await buildServer({ config, services, logger, operations: [queryRuns] });
-  const address = await server.listen({ host: '127.0.0.1', port: 0 });
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+async function measure(engines: BenchEngines, key: string, workspaceId: string, projectId: string) {
+  const { clickhouse } = engines;
+  const pages = await servePages(engines, key);
   const side = async (error: boolean | undefined) => {
     const plain: number[] = [];
     const http: number[] = [];
     let bytes = 0;
-    const body = JSON.stringify({ session: [projectId], limit: 100, select, ...(error && { error }) });
     const sql = `SELECT id FROM runs FINAL WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
       ${error ? 'AND isNotNull(coalesce(patch_error, post_error))' : ''} ORDER BY start_time DESC LIMIT 100`;
     const params = { tenant: workspaceId, project: projectId };
@@ -162,7 +96,7 @@ async function measure(
         let text = '';
         httpMs.push(
           await timedMs(async () => {
-            text = await post(`${address}/runs/query`, key, agent, body);
+            text = await pages.ask(projectId, error);
           }),
         );
         bytes = Buffer.byteLength(text);
@@ -177,19 +111,6 @@ async function measure(
   };
   const all = await side(undefined);
   const errors = await side(true);
-  agent.destroy();
-  await server.drain();
-  await authenticator.close();
+  await pages.close();
   return { all, errors };
-}
-
-async function post(url: string, key: string, agent: Agent, body: string): Promise<string> {
-  const headers = { 'x-api-key': key, 'content-type': 'application/json' };
-  const sent = request(url, { agent, method: 'POST', headers }).end(body);
-  const [response] = (await once(sent, 'response')) as [IncomingMessage];
-  const chunks: Buffer[] = [];
-  for await (const chunk of response) chunks.push(chunk as Buffer);
-  const text = Buffer.concat(chunks).toString('utf8');
-  assert.equal(response.statusCode, 200, text);
-  return text;
 }

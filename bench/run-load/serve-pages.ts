@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { queryRuns } from '../../api/main/runs.ts';
+import { buildServer } from '../../api/server/build-server.ts';
+import type { Services } from '../../api/server/services.ts';
+import { loadConfig } from '../../infra/config/load.ts';
+import { createTokenSigner } from '../../infra/signing/token-signer.ts';
+import type { SelectName } from '../../pipelines/runs/run-select.ts';
+import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
+import type { BenchEngines } from '../engines.ts';
+
+/** The fields that the stock Python SDK selects. */
+const select: readonly SelectName[] = [
+  'app_path',
+  'completion_cost',
+  'completion_tokens',
+  'dotted_order',
+  'end_time',
+  'error',
+  'events',
+  'extra',
+  'feedback_stats',
+  'first_token_time',
+  'id',
+  'inputs',
+  'name',
+  'outputs',
+  'parent_run_id',
+  'parent_run_ids',
+  'prompt_cost',
+  'prompt_tokens',
+  'reference_example_id',
+  'run_type',
+  's3_urls',
+  'session_id',
+  'start_time',
+  'status',
+  'tags',
+  'total_cost',
+  'total_tokens',
+  'trace_id',
+];
+
+/** Creates workspace and key of a first start, and projects. */
+export async function addProjects({ database }: Pick<BenchEngines, 'database'>, count: number) {
+  const key = `bench-${randomBytes(16).toString('hex')}`;
+  await bootstrap(database, { ...loadConfig({}).config, bootstrapApiKey: key });
+  const [workspace] = await database.query<{ id: string }>('SELECT id FROM workspaces');
+  const workspaceId = workspace!.id;
+  const projectIds = Array.from({ length: count }, () => randomUUID());
+  await database.execute(
+    'INSERT INTO projects (id, workspace_id, name) SELECT id, $2, id::text FROM unnest($1::uuid[]) AS id',
+    [projectIds, workspaceId],
+  );
+  return { key, workspaceId, projectIds };
+}
+
+export interface PageServer {
+  /** Returns the body of the response with the 100 newest runs, or those that failed, over a keep-alive connection. */
+  ask(projectId: string, error?: boolean): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** A product server with only the query for runs. */
+export async function servePages({ clickhouse, database, logger }: BenchEngines, key: string): Promise<PageServer> {
+  const config = { ...loadConfig({}).config, port: 0 };
+  const authenticator = createAuthenticator({ database, logger });
+  const attachmentSigner = createTokenSigner('secret of the bench', 'attachments');
+  const services = { config, database, clickhouse, authenticator, attachmentSigner } as Partial<Services> as Services;
+  const server = await buildServer({ config, services, logger, operations: [queryRuns] });
+  const address = await server.listen({ host: '127.0.0.1', port: 0 });
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  return {
+    ask: (projectId, error) =>
+      post(
+        `${address}/runs/query`,
+        key,
+        agent,
+        JSON.stringify({ session: [projectId], limit: 100, select, ...(error && { error }) }),
+      ),
+    async close() {
+      agent.destroy();
+      await server.drain();
+      await authenticator.close();
+    },
+  };
+}
+
+async function post(url: string, key: string, agent: Agent, body: string): Promise<string> {
+  const headers = { 'x-api-key': key, 'content-type': 'application/json' };
+  const sent = request(url, { agent, method: 'POST', headers }).end(body);
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  const text = Buffer.concat(chunks).toString('utf8');
+  assert.equal(response.statusCode, 200, text);
+  return text;
+}
