@@ -4,6 +4,8 @@ import { parse } from 'yaml';
 /** The fields of a service that the tests use. */
 export interface Service {
   readonly image: string;
+  readonly hostname?: string;
+  readonly profiles?: readonly string[];
   readonly build?: { readonly context: string; readonly dockerfile: string };
   readonly command?: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
@@ -45,14 +47,15 @@ export function composeWith(variables: Readonly<Record<string, string>>): Compos
   );
 }
 
-const variable = /\$\$|\$\{(\w+)(?::([-?])([^}]*))?\}/g;
+const variable = /\$\$|\$\{(\w+)(?::([-?])((?:\$\{[^}]*\}|[^}])*))?\}/g;
 
-function writtenOut(text: string, variables: Readonly<Record<string, string>>): string {
+/** The text with variables substituted as in `docker-compose.yml`. */
+export function writtenOut(text: string, variables: Readonly<Record<string, string>>): string {
   return text.replace(variable, (whole, name, sign, argument) => {
     if (whole === '$$') return '$';
     const value = variables[name] ?? '';
     if (value === '' && sign === '?') throw new Error(`${name}: ${argument}`);
-    return value === '' && sign === '-' ? argument : value;
+    return value === '' && sign === '-' ? writtenOut(argument, variables) : value;
   });
 }
 

@@ -85,7 +85,8 @@ describe('the Compose schema', () => {
 describe('the services', () => {
   it('are the servers, the roles, Prometheus and Grafana', () => {
     const servers = ['kafka', 'registry', 'clickhouse', 'postgres', 'redis', 's3'];
-    expect(services.sort()).toEqual([...roles, ...servers, 'prometheus', 'grafana'].sort());
+    const cluster = ['clickhouse-1-1', 'clickhouse-1-2', 'clickhouse-2-1', 'clickhouse-2-2', 'keeper'];
+    expect(services.sort()).toEqual([...roles, ...servers, ...cluster, 'prometheus', 'grafana'].sort());
   });
 
   it.each(services)('%s: has a health check, a restart policy and a memory limit', (name) => {
