@@ -1,6 +1,6 @@
 # `make` or `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo start test test-all test-fast chaos stack stack-down stack-status check build install format bench docs clean
+.PHONY: help demo start test test-all test-fast chaos shards stack stack-down stack-status check build install format bench docs clean
 
 NODE_MODULES := node_modules/.package-lock.json
 STACK := node --import tsx test/stack/stack-command.ts
@@ -29,6 +29,15 @@ test-fast: check dist/.built ## Run every check and the short suites that need n
 chaos: dist/.built ## Kill servers and inject random faults under load: MINUTES=10, SEED=... repeats a run
 	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \
 	  $(STACK) during npx vitest run --project embedded test/crash/servers.test.ts test/crash/chaos.test.ts
+
+# Suites whose results depend on which rows a server has.
+ON_SHARDS := test/infra/clickhouse/two-shards.test.ts test/pipelines/ingest/sink/any-order.test.ts \
+  test/pipelines/ingest/sink/stored-once.test.ts test/pipelines/ingest/sink/known-traces.test.ts test/pipelines/usage \
+  test/pipelines/runs test/pipelines/retention test/pipelines/projects test/pipelines/streams test/pipelines/feedback \
+  test/pipelines/exports/histories.test.ts test/pipelines/exports/chunk-reader.test.ts test/pipelines/tenants/delete-workspace-data.test.ts
+
+shards: dist/.built ## Run the suites of stored data on two ClickHouse shards
+	@RUNLAKE_STACK_CLICKHOUSE_SHARDS=2 npx vitest run --project embedded $(ON_SHARDS)
 
 stack: $(NODE_MODULES) ## Bring up Kafka, a schema registry, Redis, S3, ClickHouse and Postgres, without Docker
 	@$(STACK) up

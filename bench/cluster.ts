@@ -9,6 +9,9 @@
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { ClickHouse } from '../infra/clickhouse/clickhouse.ts';
+import { readDiskBytes } from '../infra/clickhouse/server-queries.ts';
 import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
 import { runRollUp } from '../pipelines/usage/rollup.ts';
 import { runEvents } from '../schemas/topics.ts';
@@ -42,8 +45,15 @@ const month = { start: '2026-01-01T00:00:00Z', end: '2026-01-31T00:00:00Z', grou
 
 await withTwoShards(async (one, two) => {
   const sides = [await prepare(one), await prepare(two)] as const;
+  await Promise.all([one, two].map(waitForMerges));
+  const before = await Promise.all([one, two].map(readCosts));
   const ingest = await inTurns(batches, (side) => side.storeBatch());
+  await Promise.all([one, two].map(waitForMerges));
+  const after = await Promise.all([one, two].map(readCosts));
+  const perRun = (cost: 'cpuMicros' | 'diskBytes') =>
+    after.map((costs, index) => round((costs[cost] - before[index]![cost]) / ((batches + 1) * batchRows), 1));
   const rollUp = await inTurns(rollUps, (side) => side.rollUp());
+  await Promise.all([one, two].map(waitForMerges));
   const usage = await inTurns(rounds, (side) => side.usage());
   const page = await inTurns(rounds, (side) => side.page());
   assert.equal(await sides[0].askUsage(), await sides[1].askUsage(), 'usage differs');
@@ -77,9 +87,36 @@ await withTwoShards(async (one, two) => {
       usage_ms: [usage.one, usage.two].map((ms) => round(ms, 2)),
       page_ms: [page.one, page.two].map((ms) => round(ms, 2)),
       batch_rows: batchRows,
+      clickhouse_cpu_us_per_run: perRun('cpuMicros'),
+      disk_bytes_per_run: perRun('diskBytes'),
     }),
   );
 });
+
+/** CPU time of statements and merges, and disk use, over all servers. */
+async function readCosts({ clickhouse }: BenchEngines) {
+  const sql = `SELECT sum(value) AS micros FROM system.events WHERE event = 'OSCPUVirtualTimeMicroseconds'`;
+  const cpu = await Promise.all(
+    clickhouse.servers.map(({ query }) => query<{ micros: number }>({ name: 'bench-cpu', sql })),
+  );
+  const disk = await readDiskBytes(clickhouse);
+  return {
+    cpuMicros: cpu.reduce((sum, [row]) => sum + (row?.micros ?? 0), 0),
+    diskBytes: [...disk.values()].reduce((sum, bytes) => sum + bytes, 0),
+  };
+}
+
+/** Merges of one side would slow down the other. */
+async function waitForMerges({ clickhouse }: BenchEngines): Promise<void> {
+  const running = async ({ query }: ClickHouse) =>
+    (await query<{ merges: number }>({ name: 'bench-merges', sql: 'SELECT count() AS merges FROM system.merges' }))[0]!
+      .merges;
+  const giveUpAtMs = performance.now() + 60_000;
+  for (let idle = 0; idle < 5 && performance.now() < giveUpAtMs; await pause(200)) {
+    const counts = await Promise.all(clickhouse.servers.map(running));
+    idle = counts.every((merges) => merges === 0) ? idle + 1 : 0;
+  }
+}
 
 async function prepare(engines: BenchEngines) {
   const { clickhouse, database } = engines;

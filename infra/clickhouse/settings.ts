@@ -55,6 +55,8 @@ const read = {
   optimize_move_to_prewhere_if_final: 0,
   // In a cluster a subquery reads the rows of all shards, once, not those of the shard that evaluates the condition.
   distributed_product_mode: 'global',
+  // Conditions on a whole sharding key, such as tenant and trace, are evaluated on the shard of its rows only.
+  optimize_skip_unused_shards: 1,
   skip_unavailable_shards: 0,
 } as const satisfies ClickHouseSettings;
 

@@ -51,7 +51,7 @@ export async function freshStores({
   const environment = {
     ...kafka.environment,
     ...(redis && { RUNLAKE_REDIS_URL: redis.url }),
-    ...(cluster !== undefined && { RUNLAKE_CLICKHOUSE_CLUSTER: cluster }),
+    ...(cluster !== undefined && { RUNLAKE_CLICKHOUSE_CLUSTER: cluster, RUNLAKE_CLICKHOUSE_URL: clickhouseUrl }),
   };
   const logger = createLogger('silent', 'test');
   const timeoutMs = 30_000;

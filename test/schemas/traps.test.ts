@@ -6,6 +6,7 @@ import type { LogRecord } from '../../infra/event-log/event-log.ts';
 import { insertBatch } from '../../pipelines/ingest/sink/insert-batch.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
+import { onStoredTable } from '../engines/on-stored-table.ts';
 import { containerOf, messageOf, openSink, type SinkUnderTest } from '../pipelines/ingest/sink/sink-under-test.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
 
@@ -116,7 +117,7 @@ describe('an insert batch', () => {
       const at = noonMicros + week * weekMicros;
       const monday = `toMonday(fromUnixTimestamp64Micro(${at}, 'UTC'))`;
       const [row] = await under.rows<{ monday: string }>(`SELECT toString(${monday}) AS monday`);
-      await clickhouse.command({ name: 'test', sql: `ALTER TABLE runs DROP PARTITION '${row!.monday}'` });
+      await onStoredTable(clickhouse, 'runs', (stored) => `ALTER TABLE ${stored} DROP PARTITION '${row!.monday}'`);
     }
     expect(await stored()).toEqual([{ ...whole[0], runs: 9, partitions: 9 }]);
     for (let time = 0; time < 2; time += 1) {
@@ -134,7 +135,7 @@ describe('the keys of a page', () => {
       runEvent({ projectId, startTimeMicros: noonMicros + index * 1_000_000 }),
     );
     await insertEvents(clickhouse, events);
-    await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
+    await onStoredTable(clickhouse, 'runs', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     const queries: Query[] = [];
     const recording: ClickHouse = {
       ...clickhouse,

@@ -4,6 +4,7 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { AvroWriter, avroContainer, containerSchema, wirePrefix } from '../../../infra/event-log/avro.ts';
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { neverExpires } from '../../pipelines/runs/run-events.ts';
 
@@ -15,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 beforeEach(async () => {
-  for (const table of filled) await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+  for (const table of filled) await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
 });
 
 /** The table and every target of a view on it. */

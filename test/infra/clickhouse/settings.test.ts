@@ -41,6 +41,7 @@ const both = {
 };
 const reading = {
   distributed_product_mode: 'global',
+  optimize_skip_unused_shards: 1,
   skip_unavailable_shards: 0,
   use_query_cache: 0,
   do_not_merge_across_partitions_select_final: 1,

@@ -9,6 +9,7 @@ import {
 import { countMembers, membersCondition } from '../../../pipelines/exports/members.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { Random } from '../../histories/random.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../runs/run-events.ts';
@@ -34,7 +35,7 @@ interface Known {
 
 /** Runs of one day with many equal times, some patched, some late, some deleted, plus runs outside the scope. */
 async function fillDay(random: Random): Promise<Map<string, Known>> {
-  await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+  await onStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
   const known = new Map<string, Known>();
   const batches: RunEvent[][] = [[], [], []];
   const put = (event: RunEvent) => random.pick(batches).push(event);
@@ -167,7 +168,7 @@ describe('chunks', () => {
   });
 
   it('does not find a chunk in an empty window, and stops at an aborted signal', async () => {
-    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+    await onStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
     expect(await findChunk(clickhouse, scope, undefined, { rows: 10, bytes: 10 })).toBeUndefined();
     expect(await countMembers(clickhouse, scope)).toEqual({ members: 0, late: 0 });
     const reason = new Error('enough');
@@ -177,7 +178,7 @@ describe('chunks', () => {
   });
 
   it('splits runs of one moment that exceed a chunk', async () => {
-    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+    await onStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
     await clickhouse.command({
       name: 'test',
       sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)

@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { finishExport } from '../../../pipelines/exports/states.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { type Death, deaths, portsThatDie } from './deaths.ts';
@@ -154,10 +155,9 @@ describe('membership', () => {
           read: async (chunk, folder, signal) => {
             if (reads++ === 0) {
               const deletedIds = ids.slice(0, 10).map((id) => `'${id}'`);
-              await shop.clickhouse.command({
-                name: 'test',
-                sql: `ALTER TABLE runs DELETE WHERE id IN (${deletedIds}) SETTINGS mutations_sync = 1`,
-              });
+              const deletion = (stored: string) =>
+                `ALTER TABLE ${stored} DELETE WHERE id IN (${deletedIds}) SETTINGS mutations_sync = 1`;
+              await onStoredTable(shop.clickhouse, 'runs', deletion);
             }
             return source.read(chunk, folder, signal);
           },

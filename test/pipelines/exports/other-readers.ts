@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { DuckDBInstance } from '@duckdb/node-api';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { ExportFormat } from '../../../pipelines/exports/record.ts';
 import { exportFields, type RunColumnType, runParquetColumns } from '../../../schemas/parquet/run-columns.ts';
 import type { FreshStores } from '../../engines/stores.ts';
@@ -52,7 +53,9 @@ export async function rowsOfClickhouse(
   const types = typesOf(version);
   const columns = exportFields.map((name) => `${name} ${clickhouseTypes[types.get(name) as RunColumnType]}`);
   const name = 'test';
-  await stores.clickhouse.command({
+  // The table is on one server only.
+  const [server] = stores.clickhouse.servers as readonly [ClickHouse];
+  await server.command({
     name,
     sql: `CREATE OR REPLACE TABLE taken (part UInt16, ${columns.join(', ')}) ENGINE = Memory`,
   });
@@ -60,7 +63,7 @@ export async function rowsOfClickhouse(
   const shown = exportFields.map((field) =>
     types.get(field)?.startsWith('TIME') ? `toUnixTimestamp64Micro(${field}) AS ${field}` : field,
   );
-  return stores.clickhouse.query<Row>({ name, sql: `SELECT ${shown.join(', ')} FROM taken ORDER BY part` });
+  return server.query<Row>({ name, sql: `SELECT ${shown.join(', ')} FROM taken ORDER BY part` });
 }
 
 async function send(
@@ -69,7 +72,8 @@ async function send(
   part: number,
   columns: readonly string[],
 ): Promise<void> {
-  const url = new URL(clickhouseUrl);
+  const [first = ''] = clickhouseUrl.split(',');
+  const url = new URL(first);
   const query = `INSERT INTO taken SELECT ${part}, * FROM input('${columns.join(', ').replaceAll("'", "\\'")}') FORMAT Parquet`;
   const search = new URLSearchParams({
     query,

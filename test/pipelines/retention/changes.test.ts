@@ -14,9 +14,8 @@ const nothing = { runs: 0, run_locator: 0, trace_locations: 0, trace_spans: 0, a
 /** Deletes all rows that do not have the long lifetime, as `TTL` does to rows that ClickHouse has not merged. */
 async function expireShortRows(): Promise<void> {
   for (const table of Object.keys(nothing)) {
-    await under.command(
-      `ALTER TABLE ${table} DELETE WHERE expires_at < now() + INTERVAL 100 DAY SETTINGS mutations_sync = 2`,
-    );
+    const condition = 'expires_at < now() + INTERVAL 100 DAY SETTINGS mutations_sync = 2';
+    await under.onStored(table, (stored) => `ALTER TABLE ${stored} DELETE WHERE ${condition}`);
   }
 }
 
@@ -81,9 +80,8 @@ describe('keeping a trace', () => {
     await under.change();
     const late = await under.sendLateChild(trace, 10);
     // As if the sink had not known the mark when it stored the child.
-    await under.command(
-      `ALTER TABLE runs UPDATE trace_tier = 1, expires_at = now() + INTERVAL 4 DAY WHERE id = '${late}' SETTINGS mutations_sync = 2`,
-    );
+    const values = `trace_tier = 1, expires_at = now() + INTERVAL 4 DAY WHERE id = '${late}' SETTINGS mutations_sync = 2`;
+    await under.onStored('runs', (stored) => `ALTER TABLE ${stored} UPDATE ${values}`);
     await under.change('again');
     await expireShortRows();
     expect((await under.readRuns(trace.traceId)).sort()).toEqual([trace.traceId, trace.childId, late].sort());

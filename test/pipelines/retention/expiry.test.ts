@@ -13,7 +13,10 @@ afterAll(() => under?.api.close());
 /** Makes ClickHouse apply `TTL` now. */
 async function expireNow(): Promise<void> {
   for (const table of expiring)
-    await under.command(`OPTIMIZE TABLE ${table} FINAL SETTINGS optimize_skip_merged_partitions = 0`);
+    await under.onStored(
+      table,
+      (stored) => `OPTIMIZE TABLE ${stored} FINAL SETTINGS optimize_skip_merged_partitions = 0`,
+    );
 }
 
 const nothing = { runs: 0, run_locator: 0, trace_locations: 0, trace_spans: 0, attachments: 0, feedback: 0 };

@@ -5,6 +5,7 @@ import { deleteStreamEvents } from '../../../pipelines/streams/delete-stream-eve
 import { type RunStreamQuery, readRunStream, readThreadStream } from '../../../pipelines/streams/read-streams.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { atOffset, type DrivenSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
 import { uuidOf } from '../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
@@ -152,7 +153,7 @@ describe('attempts', () => {
     await store(log.map(([attempt, seq]) => event(attempt, seq)));
     const stored = async () => ({ run: idsOf((await read()).rows), thread: idsOf((await readThread()).rows) });
     expect(await stored()).toEqual({ run: expected, thread: expected });
-    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE stream_events FINAL' });
+    await onStoredTable(under.stores.clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     expect(await stored()).toEqual({ run: expected, thread: expected });
   });
 
@@ -264,7 +265,7 @@ test('a day whose events have all expired is dropped', async () => {
   const yesterday = Date.now() * 1_000 - 86_400_000_000;
   await store([event(1, 0, { createdAtMicros: yesterday - 1_000_000, expiresAtMicros: yesterday })]);
   const day = new Date(yesterday / 1_000).toISOString().slice(0, 10);
-  await clickhouse.command({ name: 'test', sql: `OPTIMIZE TABLE stream_events PARTITION '${day}' FINAL` });
+  await onStoredTable(clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} PARTITION '${day}' FINAL`);
   const rows = await clickhouse.query({ name: 'test', sql: 'SELECT 1 FROM stream_events WHERE expires_at < now()' });
   expect(rows).toEqual([]);
 });

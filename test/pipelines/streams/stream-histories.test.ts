@@ -13,6 +13,7 @@ import {
 } from '../../../pipelines/streams/read-streams.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { Random } from '../../histories/random.ts';
 import { type DrivenSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
 import { uuidOf } from '../runs/run-events.ts';
@@ -184,7 +185,7 @@ describe.each(seeds)('history %i', (seed) => {
   test('reads the same as the model, before and after its rows are merged', async () => {
     await deliver(log, random);
     await check();
-    await under.stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE stream_events FINAL' });
+    await onStoredTable(under.stores.clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     await check();
   });
 });

@@ -5,6 +5,7 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, type RollUp, type RollUpOptions, startRollUp } from '../../../pipelines/usage/rollup.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, tracesCounted } from './trace-rows.ts';
 
@@ -21,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => stores?.close());
 beforeEach(async () => {
   for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+    await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
   }
   await database.query('DELETE FROM usage_dirty_hours');
 });

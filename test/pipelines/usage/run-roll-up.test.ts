@@ -8,6 +8,7 @@ import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
 import { childOfSuite } from '../../engines/child-of-suite.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import {
@@ -32,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => stores?.close());
 beforeEach(async () => {
   for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+    await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
   }
   await database.query('DELETE FROM usage_dirty_hours');
 });
@@ -79,7 +80,7 @@ describe('a roll-up run', () => {
     await ingest([root, child]);
     await ingest([child, root, root]);
     await rollUp();
-    await clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE traces FINAL' });
+    await onStoredTable(clickhouse, 'traces', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     await ingest([root]);
     await rollUp();
     for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
@@ -111,7 +112,7 @@ describe('a roll-up run', () => {
       await rollUp();
       chosen.add(Object.keys(await countedBy(clickhouse, 'user')).join());
       for (const table of ['traces', 'usage_hourly', 'usage_daily']) {
-        await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+        await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
       }
     }
     expect(chosen.size).toBe(1);
@@ -275,7 +276,7 @@ describe('a roll-up run that crashes', () => {
     const taken = runRow({ traceId: row.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
     await ingest([taken]);
     await rollUp();
-    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
+    await onStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
     // With the rows that the late count read.
     await insertRuns(clickhouse, [row]);
     for (const statement of lateStatements) await clickhouse.command(statement);
@@ -286,7 +287,7 @@ describe('a roll-up run that crashes', () => {
     const row = runRow({});
     await ingest([row]);
     await rollUp();
-    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
+    await onStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
     await markHoursDirty(database, hoursOf([row]));
     await rollUp();
     expect(await countedBy(clickhouse, 'user')).toEqual({});

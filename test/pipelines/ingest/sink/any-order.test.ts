@@ -4,10 +4,10 @@
  * time of a trace, the event with the lowest version that names a project. Both sinks decide them in another order.
  */
 import { afterEach, expect, test, vi } from 'vitest';
-import { localTable } from '../../../../infra/clickhouse/delete-rows.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent, type RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { onStoredTable } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { Random } from '../../../histories/random.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent, uuidOf } from '../../runs/run-events.ts';
@@ -194,9 +194,7 @@ test.each(seeds)('the runs and traces equal the model: seed %i', async (seed) =>
       new Map([...model.runs.values()].map(({ id, project, trace_micros }) => [id, { project, micros: trace_micros }])),
     );
     for (const table of ['runs', 'traces', 'run_locator']) {
-      const { kind } = await stores.clickhouse.layout();
-      const sql = `OPTIMIZE TABLE ${kind === 'cluster' ? localTable(table) : table} FINAL`;
-      for (const server of stores.clickhouse.servers) await server.command({ name: 'test', sql });
+      await onStoredTable(stores.clickhouse, table, (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     }
   }
   expect(await stores.database.query('SELECT FROM deferred_events')).toEqual([]);

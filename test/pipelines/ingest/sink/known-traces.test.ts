@@ -3,6 +3,7 @@ import { traceKey } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { TraceLocationCache } from '../../../../pipelines/ingest/sink/assign-trace-locations.ts';
 import { neverSeconds } from '../../../../pipelines/retention/lifetimes.ts';
 import { locateTrace } from '../../../../pipelines/runs/locate-run.ts';
+import { onStoredTable } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
 
@@ -42,7 +43,7 @@ test.each([
     await insertEvents(stores.clickhouse, [events[two] as typeof first]);
     inserted = 2;
     await ofEach();
-    await stores.clickhouse.command({ name: 'test', sql: 'OPTIMIZE TABLE trace_locations FINAL' });
+    await onStoredTable(stores.clickhouse, 'trace_locations', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     await ofEach();
   },
 );

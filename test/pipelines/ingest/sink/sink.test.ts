@@ -5,6 +5,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { deadLetters } from '../../../../pipelines/ingest/sink/sink-metrics.ts';
+import { onStoredTable } from '../../../engines/on-stored-table.ts';
 import { until } from '../../../infra/until.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
@@ -229,7 +230,7 @@ describe('an insert that fails half-way', () => {
     const before = await Promise.all(views.map(contents));
     under.aroundNextInsert(async (insert) => {
       await insert();
-      for (const view of views) await clickhouse.command({ name: 'test', sql: `TRUNCATE TABLE ${view}` });
+      for (const view of views) await onStoredTable(clickhouse, view, (stored) => `TRUNCATE TABLE ${stored}`);
       throw unavailable();
     });
     const lost = child(root, {

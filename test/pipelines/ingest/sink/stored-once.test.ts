@@ -6,6 +6,7 @@ import { encodeAttachment } from '../../../../pipelines/attachments/encode-attac
 import { encodeFeedback } from '../../../../pipelines/feedback/feedback-event.ts';
 import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
+import { onStoredTable } from '../../../engines/on-stored-table.ts';
 import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { containerOf, messageOf, openSink, type SinkUnderTest } from './sink-under-test.ts';
@@ -140,7 +141,7 @@ describe.each(Object.entries(writtenTables))('%s', (table, kind) => {
     await insert(topic, records.slice(1, 3));
     await insert(topic, records.toReversed());
     expect(await contents('FINAL')).toEqual(before);
-    await under.stores.clickhouse.command({ name: 'test', sql: `OPTIMIZE TABLE ${table} FINAL` });
+    await onStoredTable(under.stores.clickhouse, table, (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     expect(await contents()).toEqual(before);
   });
 });
