@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { readDiskUse } from '../../../pipelines/retention/disk-use.ts';
 import { allTimes } from '../../../pipelines/runs/run-columns.ts';
+import { storedBytes } from '../../engines/on-stored-table.ts';
 import { dayMs, expiring, openRetention, type RetentionUnderTest } from './retention-under-test.ts';
 
 let under: RetentionUnderTest;
@@ -103,11 +104,8 @@ describe('disk use', () => {
     const own = uses.filter(({ workspaceId }) => workspaceId === under.workspaceId);
     expect(own.map(({ tier }) => tier).sort()).toEqual(['longlived', 'shortlived']);
     expect(own[0]).toMatchObject({ workspace: 'acme 1', organization: 'acme' });
-    const [disk] = await under.sql<{ bytes: number }>(
-      `SELECT sum(bytes_on_disk) AS bytes FROM system.parts
-       WHERE database = currentDatabase() AND active AND table IN ('runs', 'attachments', 'feedback')`,
-    );
-    const sum = uses.reduce((bytes, use) => bytes + use.bytes, 0);
-    expect(Math.abs(sum - (disk?.bytes ?? 0))).toBeLessThan(uses.length);
+    const bytes = await storedBytes(under.api.services.clickhouse, ['runs', 'attachments', 'feedback']);
+    const sum = uses.reduce((total, use) => total + use.bytes, 0);
+    expect(Math.abs(sum - bytes)).toBeLessThan(uses.length);
   });
 });

@@ -7,6 +7,7 @@ import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../pipelin
 import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { addExport } from '../../api/add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { isLogicalTable } from '../../engines/on-stored-table.ts';
 
 /** Deletes one of two workspaces that have a row in every table. */
 
@@ -152,8 +153,9 @@ async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
   const stored = await services.clickhouse.query<{ name: string; column: string }>({
     name: 'test',
     sql: `SELECT tables.name AS name, columns.name AS column FROM system.columns AS columns
-      JOIN system.tables AS tables ON tables.database = columns.database AND tables.name = columns.table
-      WHERE tables.database = currentDatabase() AND tables.engine LIKE '%MergeTree'
+      JOIN (SELECT database, name FROM system.tables WHERE ${isLogicalTable}) AS tables
+        ON tables.database = columns.database AND tables.name = columns.table
+      WHERE tables.database = currentDatabase() AND tables.name != 'run_events'
         AND (columns.name = 'tenant_id' OR tables.name = 'stream_events' AND columns.name = 'organization_id')`,
   });
   const inClickHouse: { name: string }[] = [];

@@ -6,7 +6,7 @@ import { encodeAttachment } from '../../../../pipelines/attachments/encode-attac
 import { encodeFeedback } from '../../../../pipelines/feedback/feedback-event.ts';
 import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
-import { onStoredTable } from '../../../engines/on-stored-table.ts';
+import { isLogicalTable, onStoredTable } from '../../../engines/on-stored-table.ts';
 import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { containerOf, messageOf, openSink, type SinkUnderTest } from './sink-under-test.ts';
@@ -96,7 +96,7 @@ const notFromTheSink = new Set(['usage_hourly', 'usage_daily', 'trace_marks', 'd
 
 test('the list contains every table of the migrations', async () => {
   const tables = await under.rows<{ name: string }>(
-    "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree'",
+    `SELECT name FROM system.tables WHERE database = currentDatabase() AND ${isLogicalTable} AND name != 'run_events'`,
   );
   const names = tables.map(({ name }) => name).filter((name) => !notFromTheSink.has(name));
   expect(names.sort()).toEqual(Object.keys(writtenTables).sort());
