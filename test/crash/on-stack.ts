@@ -1,5 +1,5 @@
 import { stackPart } from '../engines/stack.ts';
-import { freshStores } from '../engines/stores.ts';
+import { clusterOf, freshStores } from '../engines/stores.ts';
 import { Pipeline } from './pipeline.ts';
 
 export interface OpenPipeline {
@@ -16,7 +16,7 @@ export async function openOnStack(environment: Readonly<Record<string, string>> 
   try {
     const pipeline = await Pipeline.started(
       { clickhouseUrl, databaseUrl, kafkaBrokers, schemaRegistryUrl },
-      environment,
+      { ...clusterOf(stores), ...environment },
     );
     return {
       pipeline,

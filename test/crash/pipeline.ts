@@ -157,7 +157,8 @@ async function openWays(servers: Servers): Promise<Ways> {
   const [kafka, registry, clickhouse, postgres] = await Promise.all([
     openFaultProxy(target(`kafka://${servers.kafkaBrokers}`), kafkaProtocol),
     openFaultProxy(target(servers.schemaRegistryUrl)),
-    openFaultProxy(target(servers.clickhouseUrl)),
+    // Of a cluster, faults concern the first server.
+    openFaultProxy(target(servers.clickhouseUrl.split(',')[0] ?? '')),
     openFaultProxy(target(servers.databaseUrl)),
   ]);
   return { kafka, registry, clickhouse, postgres };
@@ -169,7 +170,8 @@ function target(url: string): { host: string; port: number } {
 }
 
 function through(url: string, { port }: FaultProxy): string {
-  const changed = new URL(url);
+  const [first = '', ...others] = url.split(',');
+  const changed = new URL(first);
   changed.host = `127.0.0.1:${port}`;
-  return changed.href;
+  return [changed.href, ...others].join(',');
 }

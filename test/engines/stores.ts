@@ -78,6 +78,12 @@ export async function freshStores({
   return { ...addresses, clickhouse, database, close, drop: close };
 }
 
+/** The variable of the ClickHouse cluster, if there are shards. */
+export function clusterOf({ environment }: FreshStores): Readonly<Record<string, string>> {
+  const { RUNLAKE_CLICKHOUSE_CLUSTER: cluster } = environment;
+  return cluster === undefined ? {} : { RUNLAKE_CLICKHOUSE_CLUSTER: cluster };
+}
+
 async function engineAddresses(): Promise<EngineAddresses> {
   const answer = await fetch(inject('enginesUrl'));
   if (!answer.ok) throw new Error(await answer.text());
