@@ -14,6 +14,7 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 const open = { public: true, tenantScope: 'none' } as const;
 const base = { tag: 'test', summary: 'test', access: open };
 const JsonValue = Type.Unsafe<unknown>({});
+
 /** Releases the requests to `/wait`, which stay in flight until this is called. */
 let releaseWaiting: () => void = () => undefined;
 let waiting = 0;
