@@ -75,6 +75,7 @@ export function guaranteesPage(): Page {
       '- **Events that arrive long after their workspace is deleted.** Runlake deletes the data of a deleted workspace at once, and ' +
         'again an hour later. Data that a sink stores after that stays in ClickHouse; no request reads it. Kafka keeps its records ' +
         'until their retention ends.',
+      '- **Runs that expire while their export waits.** An export includes the runs that had not expired at its creation. Expired runs leave ClickHouse a week later; an export that starts after that contains none of them and does not count them.',
       '- **Order between traces.** Events of a run have an order, by which their values merge; events of two traces have none.',
       '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later.',
