@@ -11,7 +11,7 @@ const Message = Type.Object({ message: Type.String() });
 
 const deletion =
   'Reads leave the traces out within a few minutes. After two hours their runs, attachments, feedback and streamed ' +
-  'events are deleted, and so is what arrives of them later. Usage stays.';
+  'events are deleted, and so is what arrives of them later. Usage stays. Ids of other projects are ignored.';
 const lowerCase = (ids: readonly string[] | null | undefined) => ids?.map((id) => id.toLowerCase());
 
 export const deleteRuns = defineOperation({

@@ -91,7 +91,11 @@ export const catalogue = {
     'org_scoped_key_requires_workspace',
     'The key is scoped to the organisation: send the workspace id in the header X-Tenant-Id.',
   ),
-  WORKSPACE_FORBIDDEN: caller(403, 'Forbidden', 'The API key cannot read the workspace {workspace}.'),
+  WORKSPACE_FORBIDDEN: caller(
+    403,
+    'Forbidden',
+    'The workspace {workspace} does not exist, or the API key has no access to it.',
+  ),
   ORGANIZATION_FORBIDDEN: caller(
     403,
     'Forbidden',

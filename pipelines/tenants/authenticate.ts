@@ -113,8 +113,7 @@ function chooseWorkspace(
   if (defaultWorkspaceId !== undefined && liveWorkspaceIds.has(defaultWorkspaceId)) return defaultWorkspaceId;
   if (caller.organizationWide) return undefined;
   const [only, ...others] = liveWorkspaceIds;
-  if (only === undefined)
-    throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: 'that it was made for: it was deleted' });
+  if (only === undefined) throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: 'of this API key' });
   return others.length === 0 ? only : undefined;
 }
 
