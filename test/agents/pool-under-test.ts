@@ -6,6 +6,7 @@ import type { RunKwargs } from '../../pipelines/agents/runs/run.ts';
 import { openWorkerPool, type WorkerPoolOptions } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import type { Chunk, RunHandle, RunJob } from '../../pipelines/agents/workers/worker-pool.ts';
 import { type ActiveRun, openThreads } from '../pipelines/agents/checkpoints/threads.ts';
+import { kwargs as defaultKwargs } from '../pipelines/agents/runs/run-rows.ts';
 
 /** Path of a project of graphs in `test/agents/projects`. */
 export const projectFile = (name: string) => new URL(`projects/${name}/langgraph.json`, import.meta.url).pathname;
@@ -61,16 +62,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
         graphId,
         attempt: active.attempt,
         leaseToken: active.leaseToken,
-        kwargs: {
-          input,
-          config: {},
-          stream_mode: ['values'],
-          subgraphs: false,
-          resumable: false,
-          durability: 'async',
-          temporary: false,
-          ...kwargs,
-        },
+        kwargs: defaultKwargs({ input, ...kwargs }),
         start: { kind: 'input' },
         alone: false,
         timeoutMs: 60_000,

@@ -17,6 +17,7 @@ import { createThread } from '../../../pipelines/agents/threads/write-threads.ts
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { kwargs } from '../../pipelines/agents/runs/run-rows.ts';
 import { watchErrors } from '../declared-errors.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
@@ -268,15 +269,7 @@ async function addVictim(database: Database, deploymentId: string): Promise<Vict
     assistant,
     threadId: thread.thread_id,
     ifNotExists: 'reject',
-    kwargs: {
-      input: { animal: 'okapi' },
-      config: {},
-      stream_mode: ['values'],
-      subgraphs: false,
-      resumable: false,
-      durability: 'async',
-      temporary: false,
-    },
+    kwargs: kwargs({ input: { animal: 'okapi' } }),
     metadata,
     multitaskStrategy: 'enqueue',
     afterSeconds: 0,

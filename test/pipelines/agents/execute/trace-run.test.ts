@@ -5,6 +5,7 @@ import { traceRuns } from '../../../../pipelines/agents/execute/attempt-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
+import { kwargs as defaultKwargs } from '../runs/run-rows.ts';
 
 let api: ApiUnderTest;
 let owner: OrganizationUnderTest;
@@ -26,16 +27,7 @@ function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): E
     threadStart: 1,
     status: 'success',
     values: '{"done":1}',
-    kwargs: {
-      input: { n: 1 },
-      config: { tags: ['night'] },
-      stream_mode: ['values'],
-      subgraphs: false,
-      resumable: false,
-      durability: 'async',
-      temporary: false,
-      ...kwargs,
-    },
+    kwargs: defaultKwargs({ input: { n: 1 }, config: { tags: ['night'] }, ...kwargs }),
     metadata: { team: 'blue' },
     multitaskStrategy: 'enqueue',
     createdAt: new Date(Date.now() - 2_000).toISOString(),

@@ -7,6 +7,7 @@ import { traceChildRuns } from '../../../../pipelines/agents/traces/child-runs.t
 import type { ChildRun } from '../../../../pipelines/agents/traces/trace-order.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
+import { kwargs } from '../runs/run-rows.ts';
 
 /** Child runs as graph code can forge them. */
 
@@ -29,15 +30,7 @@ const claimedRun = (): ClaimedRun => ({
   threadStart: 1,
   baseCheckpointId: undefined,
   alone: false,
-  kwargs: {
-    input: {},
-    config: {},
-    stream_mode: ['values'],
-    subgraphs: false,
-    resumable: false,
-    durability: 'async',
-    temporary: false,
-  },
+  kwargs: kwargs({ input: {} }),
   metadata: {},
   startedAt: new Date().toISOString(),
 });
