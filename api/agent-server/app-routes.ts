@@ -33,20 +33,18 @@ export function appRoutes(options: {
   const { app, ownAccess, http, authenticator, rateLimiter, workspaceId, bodyLimit } = options;
 
   async function identify(...[request, reply]: Parameters<OwnRoutes['handle']>): Promise<AgentUser> {
-    if (ownAccess) {
-      const caller = await ownAccess.identify(request);
-      await rateLimiter?.take(caller);
-      const { user } = request.agentAccess ?? {};
-      if (user === undefined) throw runlakeError('API_KEY_MISSING');
-      return user;
-    }
     const renew = async () => {
       const caller = await identifyCaller(request, runs, authenticator, workspaceId);
       if (caller === undefined) throw runlakeError('API_KEY_MISSING');
       return caller;
     };
-    const caller = await renew();
+    const caller = await (ownAccess ? ownAccess.identify(request) : renew());
     await rateLimiter?.take(caller);
+    if (ownAccess) {
+      const { user } = request.agentAccess ?? {};
+      if (user === undefined) throw runlakeError('API_KEY_MISSING');
+      return user;
+    }
     request.access = request.server.accessWatch.open(request, reply, renew);
     return { identity: caller.userId, display_name: caller.userId, is_authenticated: true, permissions: [] };
   }
