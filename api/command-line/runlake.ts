@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { Command, Option } from 'commander';
+import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import type { DeadLetterOptions } from './dlq.ts';
@@ -7,6 +8,17 @@ import { addExportCommands } from './export/export-commands.ts';
 import type { CreateKeyOptions } from './keys-and-members.ts';
 import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
+
+/**
+ * Errors whose remedy is about a request or an API key, which a command does not have. The message of such an error also
+ * says what to do.
+ */
+const withoutRemedy: ReadonlySet<ErrorCode> = new Set([
+  'BAD_REQUEST',
+  'CONFLICT',
+  'NOT_FOUND',
+  'PARAMETER_NOT_SUPPORTED',
+]);
 
 // The code of a command is loaded when it runs: loading everything takes a second or two.
 
@@ -172,6 +184,8 @@ try {
   await program.parseAsync();
 } catch (error) {
   process.exitCode = 1;
-  if (isRunlakeError(error)) console.error(`runlake: ${(await import('./error-text.ts')).errorText(error)}`);
-  else console.error('runlake: unexpected error:', error);
+  if (isRunlakeError(error)) {
+    const { code, message, remedy } = error;
+    console.error(`runlake: ${withoutRemedy.has(code) ? message : `${message}\n${remedy}`}`);
+  } else console.error('runlake: unexpected error:', error);
 }
