@@ -39,22 +39,22 @@ async function withEnginesAndShards<T>(
   const folder = await openDataFolder(path);
   const engines = await startEmbedded({ folder, needs: { clickhouse: true, database: true }, logger });
   const shards = hasShards ? await startOwnShards(join(path, 'shards'), 2) : undefined;
+  const opened: BenchEngines[] = [];
   const open = async (clickhouseUrl: string, databaseUrl: string, cluster?: string): Promise<BenchEngines> => {
     const timeoutMs = 600_000;
     const clickhouse = withoutCaches(openClickHouse({ url: clickhouseUrl, cluster, logger, timeoutMs }));
     const database = openDatabase({ url: databaseUrl, logger, timeoutMs });
-    await migrate({ clickhouse, database, logger });
-    return { clickhouse, database, logger };
+    const one = { clickhouse, database, logger };
+    opened.push(one);
+    await migrate(one);
+    return one;
   };
-  const opened: BenchEngines[] = [];
   try {
     const one = await open(String(engines.clickhouseUrl), String(engines.databaseUrl));
-    opened.push(one);
     if (shards === undefined) return await work(one, undefined);
     await one.database.execute('CREATE DATABASE shards');
     const { clickhouseUrl, clickhouseCluster } = shards.addresses;
     const two = await open(clickhouseUrl, withDatabase(String(engines.databaseUrl), 'shards'), clickhouseCluster);
-    opened.push(two);
     return await work(one, two);
   } finally {
     for (const { clickhouse, database } of opened) await Promise.all([clickhouse.close(), database.close()]);
