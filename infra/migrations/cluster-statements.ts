@@ -12,9 +12,10 @@ const viewPattern =
   /^(?<head>CREATE MATERIALIZED VIEW \w+ TO )(?<target>\w+)(?<select> AS\s[\s\S]*\sFROM )(?<source>\w+)(?<rest>[\s\S]*)$/;
 
 /**
- * Returns the statements that create a statement of a migration in a layout. The clause `SHARD BY (columns)` of CREATE TABLE is
- * Runlake's own: rows with equal values of the columns are stored on one shard, so they must contain all rows that
- * merge with each other. A table without this clause is a plain table on every server. Views read and write the local tables, so derived rows are stored where their source rows are.
+ * Returns the statements that replace a statement of a migration in a layout. The clause `SHARD BY (columns)` of CREATE
+ * TABLE is Runlake's own: rows with equal values of the columns are stored on one shard, so they must contain all rows
+ * that merge with each other. A table without this clause is a plain table on every server. Views read and write the
+ * local tables, so derived rows are stored where their source rows are.
  *
  * @param shards the number of shards when the tables were first created. It is part of the sharding key, so that a
  *   shard that is added later does not move the rows of existing traces.
@@ -25,9 +26,8 @@ export function clusterStatements(sql: string, layout: Layout, shards: number): 
   if (name !== undefined) {
     const create = (table: string, usedEngine: string) =>
       `CREATE TABLE ${table}${columns}ENGINE = ${usedEngine}${rest}`;
-    if (layout.kind === 'single') return [create(name, withArguments(engine!, [args]))];
     if (layout.kind === 'replicated') return [create(name, withArguments(replicated(engine!), [args]))];
-    if (key === undefined) return [create(name, withArguments(engine!, [args]))];
+    if (layout.kind === 'single' || key === undefined) return [create(name, withArguments(engine!, [args]))];
     const isReplicated = layout.hasKeeper && engine !== 'Null';
     const local = isReplicated
       ? withArguments(replicated(engine!), [...replicaPath, args])

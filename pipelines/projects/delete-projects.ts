@@ -43,6 +43,7 @@ export async function deleteProjects(
 }
 
 const runsOfProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
+
 /**
  * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays,
  * because traces are billing facts. Reads leave out runs of deleted projects, both before this call and for events that

@@ -29,9 +29,9 @@ export async function deleteTraces(
     const key = `${change.tenantId} ${change.projectId}`;
     projects.set(key, [...(projects.get(key) ?? []), change]);
   }
-  for (const ofProject of projects.values()) {
-    for (const change of ofProject) await markTraces(clickhouse, change);
-    await deleteMarked({ clickhouse, database }, ofProject, signal);
+  for (const changesOfProject of projects.values()) {
+    for (const change of changesOfProject) await markTraces(clickhouse, change);
+    await deleteMarked({ clickhouse, database }, changesOfProject, signal);
   }
   return changes.map(({ id }) => id);
 }
