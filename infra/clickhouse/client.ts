@@ -130,7 +130,12 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
         max_execution_time: allowedMs / 1_000,
         ...request.settings,
       };
-      const answer = await connection.send({ sql, queryId, settings, params, body, signal });
+      const post = (id: string) => connection.send({ sql, queryId: id, settings, params, body, signal });
+      const answer = await post(queryId).catch((error: unknown) => {
+        // Servers and proxies close idle connections, possibly when a query is sent on one.
+        if ('readonly' in profiles[request.profile] && isClosedConnection(error)) return post(randomUUID());
+        throw error;
+      });
       return await take(answer, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
@@ -247,4 +252,8 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 /** Network errors and timeouts; an error of the server has a number. */
 function isNoResponse(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'CLICKHOUSE_UNAVAILABLE' && getClickHouseCode(error) === undefined;
+}
+
+function isClosedConnection(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
 }

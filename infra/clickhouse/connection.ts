@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { Agent } from 'node:https';
+import { Agent as HttpAgent } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
 import { addAbortSignal, Readable } from 'node:stream';
 import { ClickHouseLogLevel, type ClickHouseSettings, createClient } from '@clickhouse/client';
 import type { HttpResponse } from './answer.ts';
@@ -41,6 +42,9 @@ export interface RequestBody {
   readonly contentType: string;
 }
 
+/** Connections are closed earlier if the server announces a shorter time in its header `Keep-Alive`. */
+const maxIdleMs = 20_000;
+
 /**
  * Keep-alive connections to ClickHouse's HTTP interface, over the official client. Requests are never retried here.
  *
@@ -54,18 +58,20 @@ export function openConnection({ address, authorities, maxConnections = Infinity
     password: decodeURIComponent(address.password),
     database: decodeURIComponent(address.pathname.slice(1)) || 'default',
     application: 'runlake',
-    max_open_connections: maxConnections,
     // Off: each request has its own timeout, which its signal enforces.
     request_timeout: 0,
-    // A busy event loop delays the timers that close idle connections.
-    keep_alive: { enabled: true, eagerly_destroy_stale_sockets: true },
+    // The agent closes idle connections. The client would do it with a timer that keeps running if a waiting request is
+    // aborted, and that then closes the connection under another request.
+    keep_alive: { enabled: true, idle_socket_ttl: 0 },
+    // The `tls` option of the client sends the password in a header that cannot hold all characters.
+    http_agent: new (address.protocol === 'https:' ? HttpsAgent : HttpAgent)({
+      keepAlive: true,
+      timeout: maxIdleMs,
+      maxSockets: maxConnections,
+      ...(authorities && { ca: [...authorities] }),
+    }),
     // Errors are logged by the callers.
     log: { level: ClickHouseLogLevel.OFF },
-    // The `tls` option of the client sends the password in a header that cannot hold all characters.
-    ...(authorities &&
-      address.protocol === 'https:' && {
-        http_agent: new Agent({ keepAlive: true, maxSockets: maxConnections, ca: [...authorities] }),
-      }),
   });
   return {
     async send({ sql, queryId, settings, params, body, signal }) {

@@ -4,7 +4,7 @@ import type { Reporter, TestModule } from 'vitest/node';
 import { closingLines, type FileReport, nameOf, type TestReport } from './test-report.ts';
 
 /** Enough for the name of a test and the beginning of its message. */
-const lineLength = 240;
+const lineLength = 300;
 
 /**
  * Prints, at the end of a run, a line for each failed test and one line for tools, `N passed, N failed, N skipped`. The
@@ -15,7 +15,7 @@ export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
     const report: TestReport = {
       files: modules.map(reportOf),
-      outside: errors.map((error) => lineOf('outside of tests', (error as Partial<Error> | null)?.message)),
+      outside: errors.map((error) => lineOf('outside of tests', error as Partial<Error> | null)),
     };
     for (const line of closingLines(report)) console.log(line);
     const path = process.env.RUNLAKE_TEST_REPORT;
@@ -33,16 +33,20 @@ function reportOf(module: TestModule): FileReport {
   for (const test of module.children.allTests()) {
     const { state, errors } = test.result();
     if (state === 'passed' || state === 'skipped') counts[state]++;
-    else failures.push(lineOf(`${where}: ${test.fullName}`, errors?.[0]?.message));
+    else failures.push(lineOf(`${where}: ${test.fullName}`, errors?.[0]));
   }
   // A module that fails to load or to set up has no failed test.
-  for (const error of module.errors()) failures.push(lineOf(where, error.message));
+  for (const error of module.errors()) failures.push(lineOf(where, error));
   for (const suite of module.children.allSuites())
-    for (const error of suite.errors()) failures.push(lineOf(`${where}: ${suite.fullName}`, error.message));
+    for (const error of suite.errors()) failures.push(lineOf(`${where}: ${suite.fullName}`, error));
   const { setupDuration, collectDuration, duration } = module.diagnostic();
   const seconds = (setupDuration + collectDuration + duration) / 1_000;
   return { project, file, ...counts, seconds, failures };
 }
 
-const lineOf = (where: string, message = 'no message') =>
-  `${where}: ${message.replaceAll(/\s+/g, ' ')}`.slice(0, lineLength);
+function lineOf(where: string, error: Partial<Error> | null | undefined): string {
+  const { message = 'no message', cause } = error ?? {};
+  const reason = (cause as Partial<Error> | null | undefined)?.message;
+  const text = reason === undefined ? message : `${message} (${reason})`;
+  return `${where}: ${text.replaceAll(/\s+/g, ' ')}`.slice(0, lineLength);
+}

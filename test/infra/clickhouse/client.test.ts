@@ -198,16 +198,32 @@ describe('connections', () => {
     await waiting;
   });
 
+  it('a query that was aborted while it waited does not close the connection under a later one', async () => {
+    const oneConnection = openClickHouse({ url: stores.clickhouseUrl, logger, timeoutMs: 10_000, maxConnections: 1 });
+    const aborting = new AbortController();
+    const running = oneConnection.query({ name: 'connection-in-use', sql: 'SELECT sleep(0.5)' });
+    const waiting = oneConnection.query({ name: 'test', sql: 'SELECT 1', signal: aborting.signal });
+    await until('the first query to run', async () => (await runningQueries('connection-in-use')) === 1);
+    aborting.abort(new Error('gone'));
+    await expect(waiting).rejects.toThrow('gone');
+    await running;
+    // Longer than the client keeps idle connections; a command is not repeated.
+    await oneConnection.command({ name: 'test', sql: 'SELECT sleep(3)' });
+    await oneConnection.close();
+  });
+
   it('opens a new connection after all connections broke', async () => {
     await proxied.ping();
     proxy.breakAll();
-    await until('a response', () =>
-      proxied.ping().then(
-        () => true,
-        () => false,
-      ),
-    );
     await proxied.ping();
+  });
+
+  it('repeats a query once if its connection closes, but no other statement', async () => {
+    proxy.loseAnswerTo('repeated');
+    expect(await proxied.query({ name: 'test', sql: "SELECT 'repeated' AS v" })).toEqual([{ v: 'repeated' }]);
+    proxy.loseAnswerTo('not_again');
+    const sql = 'CREATE TABLE not_again (n UInt8) ENGINE = Memory';
+    await expect(proxied.command({ name: 'test', sql })).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
   });
 });
 
