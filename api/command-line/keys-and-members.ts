@@ -1,5 +1,5 @@
 import Format from 'typebox/format';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { type Authenticator, createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
@@ -15,7 +15,12 @@ import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { withStores } from './open-stores.ts';
 import { printTable } from './print-table.ts';
 
-export interface CreateKeyOptions {
+export interface InOrganization {
+  /** Id of the organisation. Default: the first one. */
+  readonly in?: string;
+}
+
+export interface CreateKeyOptions extends InOrganization {
   readonly description: string;
   readonly workspace?: string;
   readonly organization?: boolean;
@@ -24,8 +29,8 @@ export interface CreateKeyOptions {
 }
 
 /** `runlake keys list` */
-export async function listKeys(): Promise<void> {
-  await asOperator('keys', async ({ database, operator }) => {
+export async function listKeys(options: InOrganization): Promise<void> {
+  await asOperator('keys', options, async ({ database, operator }) => {
     const rows = (await readKeys(database, operator, null)).map((key) => [
       key.id,
       key.short_key,
@@ -46,7 +51,7 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
     throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${options.email}'.` });
   }
-  await asOperator('keys', async ({ database, operator }) => {
+  await asOperator('keys', options, async ({ database, operator }) => {
     const workspaceId = options.workspace ?? operator.workspaceId;
     const created = await makeKey(
       database,
@@ -66,18 +71,18 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
 }
 
 /** `runlake keys revoke <id>` */
-export async function revokeKey(id: string): Promise<void> {
+export async function revokeKey(id: string, options: InOrganization): Promise<void> {
   if (!/^[0-9a-f-]{36}$/i.test(id))
     throw runlakeError('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
-  await asOperator('keys', async (access) => {
+  await asOperator('keys', options, async (access) => {
     const ended = await endKey(access, access.operator, id, null);
     console.log(`Key ${ended.short_key} is revoked.`);
   });
 }
 
 /** `runlake members list` */
-export async function listMembers(): Promise<void> {
-  await asOperator('members', async ({ database, operator }) => {
+export async function listMembers(options: InOrganization): Promise<void> {
+  await asOperator('members', options, async ({ database, operator }) => {
     const rows = (await readMembers(database, operator)).map((member) => [
       ...[member.id, member.email, member.full_name ?? '', member.created_at],
     ]);
@@ -86,8 +91,8 @@ export async function listMembers(): Promise<void> {
 }
 
 /** `runlake members remove <email>` */
-export async function removeMember(email: string): Promise<void> {
-  await asOperator('members', async (access) => {
+export async function removeMember(email: string, options: InOrganization): Promise<void> {
+  await asOperator('members', options, async (access) => {
     const members = await readMembers(access.database, access.operator);
     const member = members.find((each) => each.email.toLowerCase() === email.toLowerCase());
     if (member === undefined) {
@@ -109,10 +114,26 @@ interface Access {
   readonly operator: Caller;
 }
 
-async function asOperator(command: string, act: (access: Access) => Promise<void>): Promise<void> {
+async function asOperator(
+  command: string,
+  { in: organizationId }: InOrganization,
+  act: (access: Access) => Promise<void>,
+): Promise<void> {
   await withStores(command, async ({ stores: { database }, logger, ends }) => {
     const authenticator = createAuthenticator({ database, logger });
     ends.add('authenticator', () => authenticator.close());
-    await act({ database, authenticator, operator: await loadOperator(database) });
+    await act({ database, authenticator, operator: await loadOrganizationOperator(database, organizationId) });
   });
+}
+
+async function loadOrganizationOperator(database: Database, organizationId: string | undefined): Promise<Caller> {
+  const unknown = runlakeError('BAD_REQUEST', {
+    reason: `No organisation '${organizationId}'. See \`runlake organizations list\`.`,
+  });
+  if (organizationId !== undefined && !Format.Test('uuid', organizationId)) throw unknown;
+  try {
+    return await loadOperator(database, organizationId);
+  } catch (error) {
+    throw organizationId !== undefined && isRunlakeError(error) && error.code === 'NOT_FOUND' ? unknown : error;
+  }
 }

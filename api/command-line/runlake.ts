@@ -5,7 +5,7 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import type { DeadLetterOptions } from './dlq.ts';
 import { addExportCommands } from './export/export-commands.ts';
-import type { CreateKeyOptions } from './keys-and-members.ts';
+import type { CreateKeyOptions, InOrganization } from './keys-and-members.ts';
 import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
 
@@ -81,13 +81,13 @@ program
   .description('print the disk use of traces by workspace and tier; works while an instance runs')
   .action(async () => (await import('./disk.ts')).printDiskUse());
 
+const inOrganization = (command: Command) =>
+  command.option('--in <id>', 'the organisation, see `runlake organizations list`; default: the first one');
 const keys = program.command('keys').description('API keys; works while an instance runs');
-keys
-  .command('list')
+inOrganization(keys.command('list'))
   .description('list the keys of the organisation')
-  .action(async () => (await import('./keys-and-members.ts')).listKeys());
-keys
-  .command('create')
+  .action(async (options: InOrganization) => (await import('./keys-and-members.ts')).listKeys(options));
+inOrganization(keys.command('create'))
   .description('create a key and print it once')
   .option('--description <text>', 'what the key is for', 'Created on the command line')
   .option('--workspace <id>', 'workspace that the key belongs to; default: the first one')
@@ -95,20 +95,21 @@ keys
   .option('--email <email>', 'user that the key belongs to, created if missing; default: the first user')
   .option('--read-only', 'a key that cannot write')
   .action(async (options: CreateKeyOptions) => (await import('./keys-and-members.ts')).createKey(options));
-keys
-  .command('revoke <id>')
+inOrganization(keys.command('revoke <id>'))
   .description('revoke a key; all processes refuse it within seconds')
-  .action(async (id: string) => (await import('./keys-and-members.ts')).revokeKey(id));
+  .action(async (id: string, options: InOrganization) =>
+    (await import('./keys-and-members.ts')).revokeKey(id, options),
+  );
 
 const members = program.command('members').description('users of the organisation; works while an instance runs');
-members
-  .command('list')
+inOrganization(members.command('list'))
   .description('list the users of the organisation')
-  .action(async () => (await import('./keys-and-members.ts')).listMembers());
-members
-  .command('remove <email>')
+  .action(async (options: InOrganization) => (await import('./keys-and-members.ts')).listMembers(options));
+inOrganization(members.command('remove <email>'))
   .description('remove a user and revoke the keys of the user; all processes refuse them within seconds')
-  .action(async (email: string) => (await import('./keys-and-members.ts')).removeMember(email));
+  .action(async (email: string, options: InOrganization) =>
+    (await import('./keys-and-members.ts')).removeMember(email, options),
+  );
 
 const organizations = program
   .command('organizations')

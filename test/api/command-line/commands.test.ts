@@ -156,6 +156,26 @@ describe('a first start without an operator key', () => {
     expect(last).toMatchObject({ code: 1, errors: expect.stringContaining('No other member has a key') });
   });
 
+  it('manages keys and members of another organisation with --in', async () => {
+    const environment = { RUNLAKE_DATA_DIR: runlake.dataDir };
+    const created = await command(['organizations', 'create', 'Beta', '--email', 'bo@beta.example'], environment);
+    const [, id = ''] = /^Organisation (\S+)/m.exec(created.errors) ?? [];
+    const key = await command(['keys', 'create', '--in', id, '--description', 'second of Beta'], environment);
+    expect(key.errors).toContain('(second of Beta) for bo@beta.example');
+    const answer = await fetch(`${runlake.url}/api/v1/sessions`, { headers: { 'x-api-key': key.output.trim() } });
+    expect(answer.status).toBe(200);
+    const { output } = await command(['keys', 'list', '--in', id], environment);
+    expect(output).toContain('second of Beta');
+    expect(output).not.toContain('Bootstrap admin key');
+    expect((await command(['keys', 'list'], environment)).output).not.toContain('second of Beta');
+    expect((await command(['members', 'list', '--in', id], environment)).output).toContain('bo@beta.example');
+    for (const unknown of ['nonsense', '00000000-0000-4000-8000-000000000000']) {
+      const { code, errors } = await command(['members', 'list', '--in', unknown], environment);
+      expect(code).toBe(1);
+      expect(errors).toContain(`No organisation '${unknown}'. See \`runlake organizations list\`.`);
+    }
+  });
+
   it('rejects a second process on the same database', async () => {
     const { clickhouseUrl, databaseUrl } = runlake.stores();
     const { code, errors } = await command(['all'], {
