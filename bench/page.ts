@@ -84,7 +84,7 @@ async function measure(engines: BenchEngines, key: string, workspaceId: string, 
     const http: number[] = [];
     let bytes = 0;
     const sql = `SELECT id FROM runs FINAL WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
-      ${error ? 'AND isNotNull(coalesce(patch_error, post_error))' : ''} ORDER BY start_time DESC LIMIT 100`;
+      ${error ? 'AND isNotNull(error)' : ''} ORDER BY start_time DESC LIMIT 100`;
     const params = { tenant: workspaceId, project: projectId };
     for (let done = -1; done < rounds; done++) {
       let expected: string[] = [];

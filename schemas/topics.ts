@@ -28,7 +28,7 @@ export interface FixedField {
 export interface Handling {
   /**
    * The first event of a trace assigns the trace location (project and time) of all its events. The fixed fields are
-   * then `tenant_id`, `trace_id`, `id`, `session_id`, `start_time` and `trace_time`.
+   * then `tenant_id`, `trace_id`, `id`, `session_id`, `start_time`, `trace_time` and `is_patch`.
    */
   readonly assignsTraceLocation?: true;
   /** The rows expire with their trace: the sink sets `trace_tier` and `expires_at`. */
@@ -96,6 +96,7 @@ export const runEvents = defineTopic({
     ['session_id', 'uuid'],
     ['start_time', 'key_time'],
     ['trace_time', 'key_time'],
+    ['is_patch', 'flag'],
   ],
   assignsTraceLocation: true,
   expires: true,

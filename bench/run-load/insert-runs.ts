@@ -24,17 +24,17 @@ export async function insertRuns(clickhouse: ClickHouse, load: RunLoad, first: n
   const post = `'step', ['llm', 'chain', 'tool'][1 + number % 3], began,
     concat('{"text":"', ${text(0.28, 1)}, '"}'), concat('{"metadata":{"note":"', ${text(0.18, 2)}, '"}}'), ${load.bytes / 2}`;
   const patch = `began + 1, concat('{"text":"', ${text(0.48, 3)}, '"}'), if(number % 50 = 7, '"boom"', NULL), ${load.bytes / 2}`;
-  for (const [columns, values] of [
-    ['post_name, post_run_type, post_started_at, post_inputs, post_extra, post_bytes', post],
-    ['patch_ended_at, patch_outputs, patch_error, patch_bytes', patch],
+  for (const [isPatch, columns, values] of [
+    [false, 'name, run_type, started_at, inputs, extra, bytes', post],
+    [true, 'ended_at, outputs, error, bytes', patch],
   ]) {
     await clickhouse.command({
       name: 'bench-insert',
-      sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id,
+      sql: `INSERT INTO run_events (version, location_version, is_patch, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id,
           dotted_order, ${columns})
         WITH fromUnixTimestamp64Micro(toInt64(({begin:UInt64} + number * {span:UInt64} / {total:UInt64}) * 1000000)) AS began,
           ${id('toString(number - number % 5)')} AS trace, ${id('toString(number)')} AS run
-        SELECT 1, 1, {tenant:UUID}, {project:UUID}, began, trace, run, began, began, run, run,
+        SELECT 1, 1, ${isPatch}, {tenant:UUID}, {project:UUID}, began, trace, run, began, began, run, run,
           concat('20260101T000000000000Z', toString(trace)), ${values}
         FROM numbers({first:UInt64}, {count:UInt64})`,
       params: {

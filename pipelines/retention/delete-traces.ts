@@ -42,14 +42,14 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
   const pairs = Object.entries(metadata === null ? {} : (JSON.parse(metadata) as Record<string, string>));
   // A value that is not a string is compared by its JSON text.
   const metadataOf = (key: number) =>
-    `(JSONExtractString(extra, 'metadata', {key${key}:String}) = {value${key}:String}
-      OR JSONExtractRaw(extra, 'metadata', {key${key}:String}) = {value${key}:String})`;
+    `(JSONExtractString(extra_text, 'metadata', {key${key}:String}) = {value${key}:String}
+      OR JSONExtractRaw(extra_text, 'metadata', {key${key}:String}) = {value${key}:String})`;
   const found =
     metadata === null
       ? `SELECT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
          AND trace_id IN {traces:Array(UUID)}`
       : `SELECT trace_id FROM (
-           SELECT trace_id, ifNull(coalesce(patch_extra, post_extra), '') AS extra
+           SELECT trace_id, ifNull(extra, '') AS extra_text
            FROM runs FINAL PREWHERE ${ofProject} WHERE ${isLive}
          ) WHERE ${pairs.map((_, index) => metadataOf(index)).join(' AND ')}`;
   await clickhouse.command({
@@ -111,12 +111,9 @@ async function deleteMarked(
     { table: 'runs', condition: runsOfTraces },
   ];
   // Locations are needed by requests that are handled for the first time.
-  const locations = [
-    { table: 'trace_spans', condition: `${ofTenant} AND trace_id IN ${traces}` },
-    { table: 'trace_locations', condition: runsOfTraces },
-  ];
+  const locations = { table: 'trace_locations', condition: runsOfTraces };
   const isSecond = changes.every((change) => change.isSecond);
-  for (const { table, condition } of isSecond ? [...content, ...locations] : content) {
+  for (const { table, condition } of isSecond ? [...content, locations] : content) {
     await deleteRows(clickhouse, { name: `delete-traces-${table}`, table, condition, ...rest });
   }
 }

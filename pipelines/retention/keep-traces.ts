@@ -93,7 +93,6 @@ async function findWishes(
 /** Tables with rows of traces, and how a row names what it belongs to. */
 const tables = [
   { table: 'trace_locations', key: 'trace_id' },
-  { table: 'trace_spans', key: 'trace_id' },
   { table: 'runs', key: 'trace_id' },
   { table: 'run_locator', key: 'id' },
   { table: 'attachments', key: 'run_id' },
@@ -102,8 +101,8 @@ const tables = [
 
 const ofKept = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id IN (SELECT session_id FROM kept)
   AND trace_id IN (SELECT trace_id FROM kept) AND (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept)
-  AND start_time >= (SELECT min(first_start) FROM trace_spans WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))
-  AND start_time <= (SELECT max(last_start) FROM trace_spans WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
+  AND start_time >= (SELECT min(first_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))
+  AND start_time <= (SELECT max(last_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
 
 const expiryOfRuns = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${ofKept}`;
 /** By the key of the table: the expiry of its rows. */

@@ -6,7 +6,7 @@
  * model call inside another call that states the same usage is therefore counted once. Sums are computed on read from
  * merged rows of model calls, so that arrival order, redelivery and patches cannot make them wrong.
  *
- *   1. `trace_spans` gives the time ranges that contain the runs of the traces.
+ *   1. `trace_locations` gives the time ranges that contain the runs of the traces.
  *   2. One query over these ranges sums the figures that the model calls report, by ancestor. Ancestors are the ids in
  *      dotted_order.
  *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the
@@ -14,7 +14,7 @@
  */
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { ancestorIds, buildDottedOrder } from './dotted-orders.ts';
-import { isModelCall, merged, type RunColumn } from './run-columns.ts';
+import { isModelCall, type RunColumn } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
 import { readMembersOfTraces } from './trace-facts.ts';
 
@@ -94,7 +94,7 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
     // Grouped by hour, which bounds the number of rows.
     sql: `SELECT min(first) AS from, max(last) AS to FROM (
             SELECT toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
-            FROM trace_spans WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id)
+            FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id)
           GROUP BY intDiv(first, 3600000000) ORDER BY from`,
   });
   const joined: { from: number; to: number }[] = [];
@@ -111,8 +111,8 @@ const nameList = (names: readonly string[]) => `[${names.map((name) => `'${name}
 /** Names and values of the keys of the details of a model call. */
 const details = `arrayFlatten(arrayMap(detail -> arrayMap(
     pair -> (concat(detail, '.', pair.1), trim(BOTH '"' FROM pair.2)),
-    JSONExtractKeysAndValuesRaw(ifNull(${merged('usage_details')}, ''), detail)), ${nameList(detailNames)}))`;
-const stated = Object.keys(figureColumns).map((name) => `toString(${merged(name)})`);
+    JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), ${nameList(detailNames)}))`;
+const stated = Object.keys(figureColumns).map((name) => `toString(${name})`);
 const figures = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
     (name, text) -> (name, toDecimal256OrNull(text, 20)),
     arrayConcat(${nameList(Object.keys(figureColumns))}, details.1), arrayConcat([${stated.join(', ')}], details.2)))`;
@@ -133,7 +133,7 @@ async function sumCalls(
     // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH
         calls AS (
-          SELECT id, dotted_order AS placed, ${merged('parent_run_id')} AS parent, ${details} AS details, ${figures} AS figures
+          SELECT id, dotted_order AS placed, parent_run_id AS parent, ${details} AS details, ${figures} AS figures
           FROM runs FINAL
           PREWHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND (${times.join(' OR ')})
             AND trace_id IN ${request.traces}
@@ -180,7 +180,7 @@ async function walkAncestors(
   const traces = await clickhouse.query<{ trace_id: string }>({
     ...bindRequest(request),
     name: 'list-traces',
-    sql: `SELECT DISTINCT trace_id FROM trace_spans WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces}`,
+    sql: `SELECT DISTINCT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces}`,
   });
   const walked: [string, string][] = [];
   for (let at = 0; at < traces.length; at += maxWalkedTraces) {

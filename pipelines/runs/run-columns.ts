@@ -1,27 +1,26 @@
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
 
-/**
- * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over the value of a post,
- * whichever was received last. Merged columns are read whole, because reading a subcolumn would skip the merging.
- */
-export const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
-const statedStart = micros(merged('started_at'));
+const statedStart = micros('started_at');
 /** Start of a run as shown, in microseconds: the stated one, unless it differs from the key time too much. */
 export const startedAtMicros = `if(abs(${statedStart} - ${micros('start_time')}) <= ${startRoundingMicros}, ${statedStart}, ${micros('start_time')})`;
 /** Only model calls have usage. The type is checked on read, because a patch may omit it. */
-export const isModelCall = `${merged('run_type')} IN ('llm', 'embedding')`;
-const forModelCalls = (name: string) => `if(${isModelCall}, ${merged(name)}, NULL)`;
-const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
+export const isModelCall = `run_type IN ('llm', 'embedding')`;
+const forModelCalls = (name: string) => `if(${isModelCall}, ${name}, NULL)`;
+const metadataText = (key: string) => `nullIf(JSONExtractString(extra, 'metadata', '${key}'), '')`;
 
 /** Maximum characters of a preview. One more character is read to detect truncation. */
 export const previewCharacters = 250;
-const preview = (name: string) => `substringUTF8(${merged(name)}, 1, ${previewCharacters + 1})`;
+const preview = (name: string) => `substringUTF8(${name}, 1, ${previewCharacters + 1})`;
 
 /** Number of bytes sent for a run, in post and patch. */
 export const runBytes = 'coalesce(post_bytes, 0) + coalesce(patch_bytes, 0)';
 
+/**
+ * The readable columns of a run, as SQL over `runs FINAL`. Columns are read whole, because reading a subcolumn would skip
+ * the merging.
+ */
 export const runColumns = {
   projectId: 'session_id',
   keyTimeMicros: micros('start_time'),
@@ -33,21 +32,21 @@ export const runColumns = {
   traceTier: `if(trace_tier = ${traceTiers.shortlived}, 'shortlived', 'longlived')`,
   /** Lifetime of the trace in seconds; null if it never expires. */
   lifetimeSeconds: `if(expires_at >= toDateTime(${neverSeconds}), NULL, toUnixTimestamp(expires_at) - toUnixTimestamp(trace_time))`,
-  name: merged('name'),
-  runType: merged('run_type'),
+  name: 'name',
+  runType: 'run_type',
   startedAtMicros,
-  endedAtMicros: micros(merged('ended_at')),
+  endedAtMicros: micros('ended_at'),
   /** Not null if the run failed. */
-  failed: `if(isNotNull(${merged('error')}), '1', NULL)`,
-  parentRunId: merged('parent_run_id'),
-  referenceExampleId: merged('reference_example_id'),
-  tags: merged('tags'),
-  inputs: merged('inputs'),
-  outputs: merged('outputs'),
-  error: merged('error'),
-  events: merged('events'),
-  extra: merged('extra'),
-  serialized: merged('serialized'),
+  failed: `if(isNotNull(error), '1', NULL)`,
+  parentRunId: 'parent_run_id',
+  referenceExampleId: 'reference_example_id',
+  tags: 'tags',
+  inputs: 'inputs',
+  outputs: 'outputs',
+  error: 'error',
+  events: 'events',
+  extra: 'extra',
+  serialized: 'serialized',
   inputsPreview: preview('inputs'),
   outputsPreview: preview('outputs'),
   promptTokens: forModelCalls('prompt_tokens'),

@@ -119,30 +119,30 @@ export function valueConditions(filter: RunFilter): Conditions {
   const params: Record<string, QueryParameter> = {};
   if (isRoot !== undefined) {
     // The id of an OpenTelemetry root span differs from its trace id.
-    const root = '(id = trace_id OR isNull(coalesce(patch_parent_run_id, post_parent_run_id)))';
+    const root = '(id = trace_id OR isNull(parent_run_id))';
     sql.push(isRoot ? root : `NOT ${root}`);
   }
   if (parentRunId !== undefined) {
-    sql.push('coalesce(patch_parent_run_id, post_parent_run_id) = {parent:UUID}');
+    sql.push('parent_run_id = {parent:UUID}');
     params.parent = parentRunId;
   }
   if (runType !== undefined) {
-    sql.push(`coalesce(patch_run_type, post_run_type, '${defaultRunType}') = {run_type:String}`);
+    sql.push(`ifNull(run_type, '${defaultRunType}') = {run_type:String}`);
     params.run_type = runType;
   }
   if (hasError !== undefined) {
-    sql.push(`${hasError ? 'isNotNull' : 'isNull'}(coalesce(patch_error, post_error))`);
+    sql.push(`${hasError ? 'isNotNull' : 'isNull'}(error)`);
   }
   if (startedFromMicros !== undefined) {
     sql.push(`${startedAtMicros} >= {started_from:Int64}`);
     params.started_from = Math.min(Math.max(startedFromMicros, 0), allTimes.untilMicrosExclusive);
   }
   if (endedUntilMicros !== undefined) {
-    sql.push('coalesce(patch_ended_at, post_ended_at) <= fromUnixTimestamp64Micro({ended_until:Int64})');
+    sql.push('ended_at <= fromUnixTimestamp64Micro({ended_until:Int64})');
     params.ended_until = Math.min(Math.max(endedUntilMicros, 0), allTimes.untilMicrosExclusive);
   }
   if (referenceExampleIds !== undefined) {
-    sql.push('coalesce(patch_reference_example_id, post_reference_example_id) IN {examples:Array(UUID)}');
+    sql.push('reference_example_id IN {examples:Array(UUID)}');
     params.examples = referenceExampleIds;
   }
   return { sql, params };

@@ -43,7 +43,7 @@ export async function readTraceSpans(
   const rows = await clickhouse.query<{ trace_id: string; first: number; last: number }>({
     name: 'read-trace-spans',
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
-          FROM trace_spans
+          FROM trace_locations
           WHERE tenant_id = {tenant:UUID} AND trace_id IN {traces:Array(UUID)}
           GROUP BY trace_id`,
     params: { tenant: tenantId, traces: traceIds },
@@ -118,7 +118,7 @@ export async function readTraceMembers(
     params: { ...params, traces: traceIds },
     name: 'read-trace-members',
     sql: `SELECT trace_id, id, toUnixTimestamp64Micro(start_time) AS micros,
-            coalesce(patch_parent_run_id, post_parent_run_id) AS parent, dotted_order
+            parent_run_id AS parent, dotted_order
           FROM runs FINAL
           PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
           WHERE isNull(deleted_at)

@@ -37,7 +37,7 @@ const timeoutMs = 3_600_000;
 const secondPurgeDelay = `interval '1 hour'`;
 
 const content = ['attachments', 'feedback', 'runs'];
-const locators = ['run_locator', 'trace_locations', 'trace_spans', 'trace_marks'];
+const locators = ['run_locator', 'trace_locations', 'trace_marks'];
 
 const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
 const deleteStateRowsSql = (table: string) =>

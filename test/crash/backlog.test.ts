@@ -55,7 +55,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
       expect(highest - before, 'MiB more than before').toBeLessThan(maxGrowthMiB);
       pipeline.ways.ingest.clickhouse.away(false);
       await pipeline.settled();
-      const sql = 'SELECT id, lower(hex(MD5(post_inputs))) FROM runs FINAL FORMAT TSV';
+      const sql = 'SELECT id, lower(hex(MD5(inputs))) FROM runs FINAL FORMAT TSV';
       const stored = (await askClickhouse(pipeline.servers.clickhouseUrl, sql)).split('\n');
       const expected = sent.map(({ id, inputs }) => `${id}\t${md5(JSON.stringify({ text: inputs }))}`);
       expect(stored.sort()).toEqual(expected.sort());

@@ -164,7 +164,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await own.redis.start();
     await deleting;
     const remaining = async () =>
-      Number(await own.clickhouseRows("SELECT count() FROM runs FINAL WHERE post_name = 'of doomed'"));
+      Number(await own.clickhouseRows("SELECT count() FROM runs FINAL WHERE name = 'of doomed'"));
     await until('runs of the deleted project to be deleted', async () => (await remaining()) === 0, deadlineMs);
   });
 });

@@ -188,7 +188,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       await loading.stop();
       expectMostAccepted(loading.answers);
       const remaining = () =>
-        askClickhouse(pipeline.servers.clickhouseUrl, "SELECT count() FROM runs FINAL WHERE post_name = 'of doomed'");
+        askClickhouse(pipeline.servers.clickhouseUrl, "SELECT count() FROM runs FINAL WHERE name = 'of doomed'");
       await until('runs of the deleted project to be deleted', async () => (await remaining()) === '0', deadlineMs);
     } finally {
       await close();

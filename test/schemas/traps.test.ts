@@ -21,7 +21,7 @@ afterAll(() => under?.close());
 const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 
 describe('columns of the tables of run events', () => {
-  const tables = ['runs', 'traces', 'run_locator', 'trace_locations', 'trace_spans'];
+  const tables = ['runs', 'traces', 'run_locator', 'trace_locations'];
 
   it.each(tables)('%s: each is part of the key, or merges by a minimum or a maximum', async (table) => {
     const columns = await under.rows<{ name: string; type: string }>(
@@ -32,21 +32,21 @@ describe('columns of the tables of run events', () => {
     expect(columns.filter(({ type }) => !/^SimpleAggregateFunction\((min|max), /.test(type))).toEqual([]);
   });
 
-  it('a run has a version for each value that events set, and no lists', async () => {
+  it('a run has a rank for each value that events set, and no lists', async () => {
     const columns = await under.rows<{ name: string; type: string; expression: string }>(
       `SELECT name, type, default_expression AS expression FROM system.columns
-       WHERE database = currentDatabase() AND table = 'runs' AND match(name, '(post|patch)_|dotted_order')`,
+       WHERE database = currentDatabase() AND table = 'runs' AND (name LIKE 'ranked_%' OR default_expression LIKE 'ranked_%') AND name NOT LIKE '%trace_time'`,
     );
-    const versioned = columns.filter(({ name }) => name.startsWith('versioned_'));
-    expect(versioned.length).toBe(45);
-    for (const { name, type } of versioned) {
+    const ranked = columns.filter(({ name }) => name.startsWith('ranked_'));
+    expect(ranked.length).toBe(24);
+    for (const { name, type } of ranked) {
       expect(type, name).toMatch(
         /^SimpleAggregateFunction\(max, Tuple\(UInt64, Nullable\((String|Int64|UUID|DateTime64\(6, 'UTC'\))\)\)\)$/,
       );
-      const alias = columns.find((column) => `versioned_${column.name}` === name);
+      const alias = columns.find((column) => `ranked_${column.name}` === name);
       expect(alias?.expression, name).toContain(name);
     }
-    expect(columns).toHaveLength(90);
+    expect(columns).toHaveLength(48);
   });
 });
 

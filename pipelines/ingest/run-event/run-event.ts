@@ -87,24 +87,13 @@ export function encodeRunEvent(writer: AvroWriter, event: RunEvent): void {
   writer.ascii(event.projectId);
   writer.long(event.startTimeMicros);
   writer.long(event.traceTimeMicros);
+  writer.byte(event.kind === 'patch' ? 1 : 0);
   writer.long(event.receivedAtMicros);
   writer.ascii(event.userId);
   writer.ascii(event.keyId);
   writer.optionalString(event.dottedOrder);
   writer.optionalLong(event.deletedAtMicros);
-  if (event.kind === 'post') {
-    encodeValues(writer, event.values);
-    encodeNothing(writer);
-  } else {
-    encodeNothing(writer);
-    encodeValues(writer, event.values);
-  }
-}
-
-const valuesPerEvent = 22;
-
-function encodeNothing(writer: AvroWriter): void {
-  for (let field = 0; field < valuesPerEvent; field++) writer.byte(0);
+  encodeValues(writer, event.values);
 }
 
 function encodeValues(writer: AvroWriter, values: RunValues): void {
@@ -152,11 +141,12 @@ const projectAt = fieldOffset(runEvents, 'session_id');
 const idAt = fieldOffset(runEvents, 'id');
 const startTimeAt = fieldOffset(runEvents, 'start_time');
 const traceTimeAt = fieldOffset(runEvents, 'trace_time');
+const isPatchAt = fieldOffset(runEvents, 'is_patch');
 /**
  * Offset of `received_at`, which follows the fields of fixed width. It is a varint, but takes eight bytes for times
  * from 1978 to 3111.
  */
-const receivedAt = traceTimeAt + fixedWidthBytes.key_time;
+const receivedAt = isPatchAt + fixedWidthBytes.flag;
 
 /** Tenant and trace as one string, as a key for caches. */
 export function readTraceKey(framed: Buffer): string {
@@ -193,22 +183,8 @@ export function readStartTimeMicros(framed: Buffer): number {
   return timeMicrosAt(framed, startTimeAt);
 }
 
-/** Whether the event has no values of a post. Never false for a patch that {@link encodeRunEvent} has written. */
 export function isPatch(framed: Buffer): boolean {
-  // The fields before the values are the acceptance time, user, key, dotted_order and deleted_at.
-  let at = receivedAt + fixedWidthBytes.key_time + 2 * fixedWidthBytes.uuid;
-  if (framed[at++] !== 0) {
-    let length = 0;
-    for (let shift = 0; ; shift += 7) {
-      const byte = framed[at++] ?? 0;
-      length += (byte & 0x7f) << shift;
-      if (byte < 0x80) break;
-    }
-    at += length / 2;
-  }
-  if (framed[at++] !== 0) while ((framed[at++] ?? 0) >= 0x80);
-  for (let field = 0; field < valuesPerEvent; field++) if (framed[at + field] !== 0) return false;
-  return true;
+  return framed[isPatchAt] === 1;
 }
 
 /** Acceptance time of the event, in microseconds since 1970; `undefined` if the time cannot be read in place. */

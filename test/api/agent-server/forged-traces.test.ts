@@ -39,7 +39,7 @@ it('accepts inner runs only for the trace and project of their own run', async (
     shared.stores.clickhouse.query<{ id: string; trace: string; project: string }>({
       name: 'test',
       sql: `SELECT toString(id) AS id, toString(trace_id) AS trace, toString(session_id) AS project
-            FROM runs FINAL WHERE id = '${runId}' OR post_name = 'forged' ORDER BY id`,
+            FROM runs FINAL WHERE id = '${runId}' OR name = 'forged' ORDER BY id`,
     });
   // A record that names another project is accepted without its values, and so without that name.
   const { own, ofAnotherProject, ofAnotherProjectById } = records;

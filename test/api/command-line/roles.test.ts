@@ -219,7 +219,7 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
     expect(ingest.output()).not.toContain('part failed to stop');
     ingest = await start('ingest');
     const stored = async () => {
-      const sql = "SELECT count() AS runs FROM runs FINAL WHERE post_name = 'last'";
+      const sql = "SELECT count() AS runs FROM runs FINAL WHERE name = 'last'";
       return Number((await stores.clickhouse.query<{ runs: number }>({ name: 'test', sql }))[0]?.runs);
     };
     await until('the last runs', async () => (await stored()) === ids.length, 60_000);

@@ -163,7 +163,7 @@ describe('nothing is traced', () => {
     await spans();
     const names = await api.services.clickhouse.query<{ name: string }>({
       name: 'test',
-      sql: "SELECT coalesce(post_name, '') AS name FROM runs FINAL WHERE position(post_extra, 'runlake.operation') > 0 OR post_name LIKE '% run-events' ORDER BY name",
+      sql: "SELECT coalesce(name, '') AS name FROM runs FINAL WHERE position(extra, 'runlake.operation') > 0 OR name LIKE '% run-events' ORDER BY name",
     });
     expect(names.map(({ name }) => name)).toEqual(['POST /api/v1/runs', 'process run-events', 'send run-events']);
   });

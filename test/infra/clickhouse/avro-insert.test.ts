@@ -20,7 +20,7 @@ beforeEach(async () => {
 });
 
 /** The table and every target of a view on it. */
-const filled = ['runs', 'traces', 'run_locator', 'trace_spans', 'trace_locations'] as const;
+const filled = ['runs', 'traces', 'run_locator', 'trace_locations'] as const;
 
 const run = {
   tenantId: randomUUID(),
@@ -91,7 +91,7 @@ describe('run events, one Avro block for each record', () => {
     expect(
       await clickhouse.query({
         name: 'test',
-        sql: 'SELECT * EXCEPT patch_outputs, hex(patch_outputs) AS patch_outputs, toString(versioned_patch_outputs.1) AS version FROM runs FINAL',
+        sql: 'SELECT * EXCEPT outputs, hex(outputs) AS outputs, toString(ranked_outputs.1) AS rank FROM runs FINAL',
         settings: { asterisk_include_alias_columns: 1 },
       }),
     ).toEqual([
@@ -105,20 +105,20 @@ describe('run events, one Avro block for each record', () => {
         first_received_at: '2026-01-02T03:04:06.000001Z',
         sender: ['2026-01-02T03:04:06.000001Z', run.userId, run.keyId],
         dotted_order: 'order',
-        version: String(2n ** 62n + 1n),
+        rank: String(2n ** 63n + 2n ** 62n + 1n),
         deleted_at: null,
-        post_name: 'näme',
-        post_run_type: 'llm',
-        post_started_at: '2026-01-02T03:04:05.123457Z',
-        post_ended_at: null,
-        post_parent_run_id: parent,
-        post_inputs: '{"a":"\\u0000\\ud800","n":12345678901234567890123}',
-        post_prompt_tokens: 2 ** 51 - 1,
-        post_prompt_cost: '0.000000000000000001',
-        patch_ended_at: '2026-01-02T03:04:09.123457Z',
-        patch_outputs: '7B00FF7D',
+        name: 'näme',
+        run_type: 'llm',
+        started_at: '2026-01-02T03:04:05.123457Z',
+        parent_run_id: parent,
+        inputs: '{"a":"\\u0000\\ud800","n":12345678901234567890123}',
+        prompt_tokens: 2 ** 51 - 1,
+        prompt_cost: '0.000000000000000001',
+        ended_at: '2026-01-02T03:04:09.123457Z',
+        outputs: '7B00FF7D',
+        post_bytes: 48,
         patch_bytes: 4,
-        patch_name: null,
+        error: null,
       }),
     ]);
   });
@@ -173,12 +173,12 @@ describe('records that ClickHouse refuses', () => {
 });
 
 describe('schemas that do not fit the table', () => {
-  const renamed = runEvents.schema.replace('"patch_bytes"', '"patch_bytez"');
+  const renamed = runEvents.schema.replace('"name": "bytes"', '"name": "bytez"');
   it.each<[string, { schema?: string; columns?: readonly string[] }]>([
     ['a column that the table lacks', { columns: [...runEvents.columns, 'nowhere'] }],
     [
       'a field that the table lacks',
-      { schema: renamed, columns: runEvents.columns.map((name) => name.replace('patch_bytes', 'patch_bytez')) },
+      { schema: renamed, columns: runEvents.columns.map((name) => name.replace(/^bytes$/, 'bytez')) },
     ],
     ['a column that the schema lacks', { schema: renamed }],
     ['a field of another type', { schema: retyped('trace_id', 'double') }],

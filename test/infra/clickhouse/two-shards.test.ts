@@ -75,7 +75,6 @@ const keyColumns = {
   runs: 'id',
   run_locator: 'id',
   trace_locations: 'trace_id, session_id, trace_time',
-  trace_spans: 'trace_id',
   trace_marks: 'trace_id',
   attachments: 'run_id, content',
   feedback: 'run_id, id',
@@ -191,10 +190,10 @@ async function workOn(stores: FreshStores) {
     clickhouse.query<Row>({ name: 'test', sql: `SELECT ${columns} FROM ${table} FINAL ORDER BY ALL` });
   const scope = { tenantId, projectIds: [projectId, otherProjectId] };
   const found = {
-    runs: await rows('runs', 'id, session_id, trace_time, post_name, post_inputs, patch_outputs'),
+    runs: await rows('runs', 'id, session_id, trace_time, name, inputs, outputs'),
     traces: await rows('traces', 'trace_id, hour, pick'),
     locations: await rows('trace_locations', 'trace_id, session_id, version'),
-    spans: await rows('trace_spans', 'trace_id, first_start, last_start'),
+    spans: await rows('trace_locations', 'trace_id, first_start, last_start'),
     located: (
       await locateRuns(
         clickhouse,
@@ -215,7 +214,7 @@ async function workOn(stores: FreshStores) {
   );
   const changed = {
     changed: Object.fromEntries(await Promise.all(tables)),
-    contents: await rows('runs', 'id, post_name, post_inputs, patch_outputs'),
+    contents: await rows('runs', 'id, name, inputs, outputs'),
     disk: await readDiskUse({ clickhouse, database }),
     bytes: await storedBytes(clickhouse, ['runs', 'attachments', 'feedback']),
   };

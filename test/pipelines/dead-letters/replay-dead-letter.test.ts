@@ -55,7 +55,7 @@ function eventOf(receivedAtMicros: number, more: Partial<RunEvent> = {}): RunEve
 }
 
 const nameOf = async (runId: string) =>
-  (await under.rows<{ name: string }>(`SELECT post_name AS name FROM runs FINAL WHERE id = '${runId}'`))[0]?.name;
+  (await under.rows<{ name: string }>(`SELECT name FROM runs FINAL WHERE id = '${runId}'`))[0]?.name;
 
 describe('a dead-letter record', () => {
   it('is republished once, with its original key, bytes and headers', async () => {
@@ -89,8 +89,8 @@ describe('a dead-letter record', () => {
       expect(await replayDeadLetter(deadLetter, deps, { force })).toEqual({ outcome: 'replayed' });
       expect(await nameOf(event.runId)).toBe('newer');
     }
-    const [run] = await under.rows(`SELECT post_inputs FROM runs FINAL WHERE id = '${event.runId}'`);
-    expect(run).toEqual({ post_inputs: '"of the letter"' });
+    const [run] = await under.rows(`SELECT inputs FROM runs FINAL WHERE id = '${event.runId}'`);
+    expect(run).toEqual({ inputs: '"of the letter"' });
   });
 
   it('replaces the older values of its run', async () => {

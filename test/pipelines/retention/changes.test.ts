@@ -8,8 +8,8 @@ beforeAll(async () => {
 });
 afterAll(() => under?.api.close());
 
-const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, trace_spans: 1, attachments: 1 };
-const nothing = { runs: 0, run_locator: 0, trace_locations: 0, trace_spans: 0, attachments: 0, feedback: 0 };
+const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, attachments: 1 };
+const nothing = { runs: 0, run_locator: 0, trace_locations: 0, attachments: 0, feedback: 0 };
 
 /** Deletes all rows that do not have the long lifetime, as `TTL` does to rows that ClickHouse has not merged. */
 async function expireShortRows(): Promise<void> {
@@ -126,7 +126,7 @@ describe('keeping a trace', () => {
 async function contents({ traceId, childId }: SentTrace): Promise<number> {
   const ids = `('${traceId}', '${childId}')`;
   const [row] = await under.sql<{ rows: number }>(
-    `SELECT (SELECT count() FROM runs WHERE trace_id = '${traceId}' AND isNotNull(post_inputs))
+    `SELECT (SELECT count() FROM runs WHERE trace_id = '${traceId}' AND isNotNull(inputs))
        + (SELECT count() FROM attachments WHERE run_id IN ${ids}) + (SELECT count() FROM feedback WHERE run_id IN ${ids})
        + (SELECT count() FROM stream_events WHERE run_id IN ${ids}) AS rows`,
   );

@@ -20,8 +20,8 @@ async function expireNow(): Promise<void> {
     );
 }
 
-const nothing = { runs: 0, run_locator: 0, trace_locations: 0, trace_spans: 0, attachments: 0, feedback: 0 };
-const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, trace_spans: 1, attachments: 1, feedback: 0 };
+const nothing = { runs: 0, run_locator: 0, trace_locations: 0, attachments: 0, feedback: 0 };
+const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, attachments: 1, feedback: 0 };
 
 describe('a trace', () => {
   it('has the tier of its project, and a lifetime from its start', async () => {

@@ -38,7 +38,7 @@ async function storeLateChild(mark: string) {
   const child = runEvent({ ...place, runId: randomUUID(), startTimeMicros: traceTimeMicros + 1 });
   await under.publish({ ...child, ...place, values: { inputs: Buffer.from('{"secret":1}') } });
   const rows = await under.rows<{ deleted: number; inputs: string | null; tier: number; day: number }>(
-    `SELECT isNotNull(deleted_at) AS deleted, post_inputs AS inputs, trace_tier AS tier,
+    `SELECT isNotNull(deleted_at) AS deleted, inputs, trace_tier AS tier,
        toInt64(round((toUnixTimestamp(expires_at) - ${Math.floor(traceTimeMicros / 1e6)}) / 86400)) AS day
      FROM runs WHERE id = '${child.runId}'`,
   );

@@ -14,7 +14,7 @@ export const retentionConfig = { retentionShortlivedDays, retentionLonglivedDays
 export const dayMs = 86_400_000;
 
 /** Tables whose rows expire with their trace. */
-export const expiring = ['runs', 'run_locator', 'trace_locations', 'trace_spans', 'attachments', 'feedback'] as const;
+export const expiring = ['runs', 'run_locator', 'trace_locations', 'attachments', 'feedback'] as const;
 export type ExpiringTable = (typeof expiring)[number];
 
 export interface SentTrace {

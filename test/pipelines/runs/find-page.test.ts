@@ -185,13 +185,13 @@ describe('a project of many runs', () => {
       toUUID('${uuidOf('key')}') AS key_id`;
     const columns = 'tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id';
     const { clickhouse } = reading.stores;
-    for (const [column, value] of [
-      ['post_name', `'run'`],
-      ['patch_error', `if(number % 250 = 7, '"boom"', NULL)`],
+    for (const [isPatch, column, value] of [
+      [false, 'name', `'run'`],
+      [true, 'error', `if(number % 250 = 7, '"boom"', NULL)`],
     ]) {
       await clickhouse.command({
         name: 'test',
-        sql: `INSERT INTO run_events (version, location_version, ${columns}, ${column}) SELECT 1, 1, ${keys}, ${value} FROM numbers(${runs})`,
+        sql: `INSERT INTO run_events (version, location_version, is_patch, ${columns}, ${column}) SELECT 1, 1, ${isPatch}, ${keys}, ${value} FROM numbers(${runs})`,
       });
     }
     names.length = 0;

@@ -32,7 +32,7 @@ const stays = {
   ],
   clickhouse: ['traces', 'usage_daily', 'usage_hourly'],
   // Deleted by the second purge.
-  locators: ['run_locator', 'trace_locations', 'trace_spans'],
+  locators: ['run_locator', 'trace_locations'],
 };
 
 let api: ApiUnderTest;

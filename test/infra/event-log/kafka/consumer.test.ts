@@ -84,7 +84,7 @@ describe.runIf(servers)('members join and leave the group while events are store
     };
     await until('all events to be stored', async () => (await lag()) === 0, 60_000);
     const newest = await rows<{ outputs: string; runs: number }>(
-      'SELECT coalesce(patch_outputs, post_outputs) AS outputs, count() AS runs FROM runs FINAL GROUP BY outputs',
+      'SELECT outputs, count() AS runs FROM runs FINAL GROUP BY outputs',
     );
     expect(newest.map(({ outputs, runs: count }) => [outputs, Number(count)])).toEqual([['"third"', runs.length]]);
     const [facts] = await rows<{ traces: number }>('SELECT uniqExact(tenant_id, trace_id) AS traces FROM traces');

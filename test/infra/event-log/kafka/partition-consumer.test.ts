@@ -51,11 +51,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
   const rows = <Row>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
   const storedRuns = async () => Number((await rows<{ n: number }>('SELECT uniqExact(id) AS n FROM runs'))[0]?.n);
   const outputsOf = async ({ runId }: RunEvent) =>
-    (
-      await rows<{ outputs: string }>(
-        `SELECT coalesce(patch_outputs, post_outputs) AS outputs FROM runs FINAL WHERE id = '${runId}'`,
-      )
-    )[0]?.outputs;
+    (await rows<{ outputs: string }>(`SELECT outputs FROM runs FINAL WHERE id = '${runId}'`))[0]?.outputs;
   async function committed() {
     const found = await kafka.admin.fetchOffsets({
       groupId: kafka.config.kafkaTopicPrefix + group,

@@ -91,6 +91,7 @@ const fields = {
 
 function modelOf(log: readonly Logged[]) {
   const runs = new Map<string, Record<string, unknown>>();
+  const patched = new Set<string>();
   const traces = new Map<string, { at: number; run: string; user: string; hour: number; project: string }>();
   const locations = new Map<string, { project: string; micros: number }>();
   for (const { event } of log) {
@@ -108,7 +109,9 @@ function modelOf(log: readonly Logged[]) {
     run.first = Math.min(run.first as number, event.receivedAtMicros);
     for (const [column, field] of Object.entries(fields)) {
       const value = event.values[field];
-      if (value !== undefined) run[`${event.kind}_${column}`] = typeof value === 'object' ? value.toString() : value;
+      if (value === undefined || (event.kind === 'post' && patched.has(`${event.runId} ${column}`))) continue;
+      run[column] = typeof value === 'object' ? value.toString() : value;
+      if (event.kind === 'patch') patched.add(`${event.runId} ${column}`);
     }
     runs.set(event.runId, run);
     const seen = traces.get(event.traceId);
@@ -121,11 +124,10 @@ function modelOf(log: readonly Logged[]) {
 }
 
 async function stored() {
-  const columns = ['post', 'patch'].flatMap((kind) => Object.keys(fields).map((column) => `${kind}_${column}`));
   const runs = await stores.clickhouse.query<Record<string, unknown>>({
     name: 'test',
     sql: `SELECT id, toUnixTimestamp64Micro(first_received_at) AS first, session_id AS project,
-            toUnixTimestamp64Micro(trace_time) AS trace_micros, ${columns.join(', ')} FROM runs FINAL`,
+            toUnixTimestamp64Micro(trace_time) AS trace_micros, ${Object.keys(fields).join(', ')} FROM runs FINAL`,
   });
   const traces = await stores.clickhouse.query<{
     id: string;

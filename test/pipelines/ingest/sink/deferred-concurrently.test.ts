@@ -47,7 +47,7 @@ test('an event that is deferred while another partition stores the first event o
 
   const outputs = await sink.stores.clickhouse.query<{ outputs: string | null }>({
     name: 'test',
-    sql: 'SELECT coalesce(patch_outputs, post_outputs) AS outputs FROM runs FINAL',
+    sql: 'SELECT outputs FROM runs FINAL',
   });
   expect(outputs).toEqual([{ outputs: '"patched"' }]);
   expect(await sink.stores.database.query('SELECT FROM deferred_events')).toHaveLength(0);

@@ -24,7 +24,7 @@ const sibling = runEvent({ traceId: post.traceId });
 
 const read = () =>
   under.rows<Record<'micros' | 'inputs' | 'outputs', unknown>>(
-    `SELECT toUnixTimestamp64Micro(start_time) AS micros, post_inputs AS inputs, patch_outputs AS outputs
+    `SELECT toUnixTimestamp64Micro(start_time) AS micros, inputs, outputs
      FROM runs FINAL WHERE id = '${post.runId}'`,
   );
 const whole = (micros: number) => [{ micros, inputs: '"in"', outputs: '"out"' }];

@@ -143,9 +143,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     await publish(root);
     await untilStored([root]);
     await until('the patch to be released', async () => (await deferred()) === 0, timeoutMs);
-    expect(await rows(`SELECT patch_outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([
-      { patch_outputs: '"later"' },
-    ]);
+    expect(await rows(`SELECT outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([{ outputs: '"later"' }]);
   });
 
   test('an insert that was stored but failed is redelivered and stored once', async () => {

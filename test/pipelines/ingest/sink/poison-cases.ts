@@ -22,7 +22,8 @@ export const poisonCases: readonly (readonly [what: string, step: string, make: 
   [
     'a union branch that the schema lacks',
     'walk',
-    (event) => damaged(event, (bytes) => void bytes.writeUInt8(4, bytes.length - 1)),
+    // The last field is the branch, then the value 0.
+    (event) => damaged({ ...event, values: {} }, (bytes) => void bytes.writeUInt8(4, bytes.length - 2)),
   ],
   ['a length below zero', 'walk', (event) => damaged(event, (bytes) => void bytes.writeUInt8(1, 5))],
   [

@@ -30,7 +30,7 @@ describe('repeats in the sink', () => {
 
   const read = async () => {
     const [row] = await under.rows<{ inputs: string; outputs: string }>(
-      `SELECT coalesce(patch_inputs, post_inputs) AS inputs, patch_outputs AS outputs FROM runs FINAL WHERE id = '${post.runId}'`,
+      `SELECT inputs, outputs FROM runs FINAL WHERE id = '${post.runId}'`,
     );
     return row;
   };

@@ -55,7 +55,8 @@ test('old, new and present records in one batch, each with the columns that it h
   const values = [
     named('present'),
     as(ids.newer, named('newer'), sunny),
-    as(ids.older, named('older').subarray(0, -1)),
+    // Without the last field: one byte for the branch of the union, one for the value 0.
+    as(ids.older, named('older').subarray(0, -2)),
     as(ids.newer, named('newer, says nothing'), Buffer.from([0])),
     as(ids.otherText, named('in other words')),
     named('present too'),
@@ -65,7 +66,7 @@ test('old, new and present records in one batch, each with the columns that it h
   for (const offset of [0, 100]) await under.deliver(runEvents, atOffset(offset, batch));
   const rows = await under.stores.clickhouse.query({
     name: 'test',
-    sql: 'SELECT post_name AS name, weather FROM runs FINAL ORDER BY name',
+    sql: 'SELECT name, weather FROM runs FINAL ORDER BY name',
   });
   expect(rows).toEqual([
     { name: 'in other words', weather: null },
@@ -108,7 +109,7 @@ test.each<[string, number]>([
   expect(await under.stores.database.query('SELECT step FROM dead_letters')).toEqual([{ step: 'schema' }]);
   const rows = await under.stores.clickhouse.query({
     name: 'test',
-    sql: 'SELECT 1 FROM runs FINAL WHERE post_name = {name:String}',
+    sql: 'SELECT 1 FROM runs FINAL WHERE name = {name:String}',
     params: { name },
   });
   expect(rows).toHaveLength(2);

@@ -96,13 +96,13 @@ export function messageOf(event: RunEvent | Buffer): LogMessage {
 export async function addWeather(clickhouse: ClickHouse): Promise<void> {
   const alter = (sql: string) => clickhouse.command({ name: 'test', sql: `ALTER TABLE ${sql}` });
   await alter('run_events ADD COLUMN weather Nullable(String)');
-  await alter(`runs ADD COLUMN versioned_weather SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
-    ADD COLUMN weather Nullable(String) ALIAS versioned_weather.2`);
+  await alter(`runs ADD COLUMN ranked_weather SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
+    ADD COLUMN weather Nullable(String) ALIAS ranked_weather.2`);
   const [view] = await clickhouse.query<{ select: string }>({
     name: 'test',
     sql: `SELECT as_select AS select FROM system.tables WHERE database = currentDatabase() AND name = 'runs_of_events'`,
   });
-  const column = ', (if(isNull(weather), 0, version), weather) AS versioned_weather';
+  const column = ', (if(isNull(weather), 0, rank), weather) AS ranked_weather';
   await alter(`runs_of_events MODIFY QUERY ${view?.select.replace(' FROM ', `${column} FROM `)}`);
 }
 

@@ -87,7 +87,6 @@ const writtenTables: Record<string, keyof typeof eventsOf> = {
   traces: 'runs',
   run_locator: 'runs',
   trace_locations: 'runs',
-  trace_spans: 'runs',
   feedback: 'feedback',
   attachments: 'attachments',
   stream_events: 'streams',
