@@ -3,15 +3,23 @@ import { builtModules, builtSources, isBuilt } from './test/engines/built-source
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { isFullExtent } from './test/house/extent.ts';
 import { LongestFirst, longest } from './test/house/longest-first.ts';
+import { leftOutOf } from './test/house/thirds.ts';
+
+/** Suites that share a process, see `sharing`, and that write to the log, whose adapter differs on the stack. */
+const sharingOnTheStack = [
+  'test/api/main/{attachments,feedback}/*.test.ts',
+  'test/api/main/bulk-exports/bulk-exports.test.ts',
+  'test/api/main/ingest/!(bad-input|event-loop).test.ts',
+  'test/api/agent-server/{interrupts,runs,stateless,streams,unknown-nodes}.test.ts',
+];
 
 /**
  * Suites that use the log, the job queue, streams or objects, whose adapters differ on the stack. ClickHouse and Postgres
  * of the stack are the embedded programs, started by the same functions: suites that need only these run once.
  */
 const suitesOnTheStack = [
-  'test/api/main/**/*.test.ts',
-  'test/api/agent-server/{interrupts,runs,stateless,streams,unknown-nodes}.test.ts',
-  'test/api/tenancy.test.ts',
+  ...sharingOnTheStack,
+  'test/api/main/health/*.test.ts',
   'test/e2e/*.test.ts',
   // Suites that run only on the stack.
   'test/**/*.stack.ts',
@@ -42,16 +50,14 @@ const sharing = [
 const isFast = process.env.RUNLAKE_TEST_FAST === 'true';
 /** Agent servers start processes for graph code. */
 const notFast = ['test/api/agent-server/**', ...longest];
-/** Sharing suites that also run on the stack. */
-const sharingOnTheStack = [
-  'test/api/main/**/!(metrics|event-loop).test.ts',
-  'test/api/agent-server/{interrupts,runs,stateless,streams,unknown-nodes}.test.ts',
-];
 /** Set by `test/house/run-suites.ts`. Otherwise each suite has its own process, and the project `embedded` has all suites. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts'];
 /** `make test` runs stock clients against a Runlake process on the stack only, `make test-all` on embedded engines too. */
 const onlyOnTheStack = canHoldSuites() && !isFullExtent ? ['test/e2e/*.test.ts'] : [];
+
+/** Long suites whose turn is another run. */
+const leftOut = leftOutOf(process.env.RUNLAKE_TEST_THIRD);
 
 /** Every suite runs on embedded engines. If the native stack is up (`make stack`), `suitesOnTheStack` run on it too. */
 export default defineConfig({
@@ -70,16 +76,27 @@ export default defineConfig({
         ? [
             embedded('embedded', {
               include: everySuite,
-              exclude: [...configDefaults.exclude, ...sharing, ...onlyOnTheStack],
+              exclude: [...configDefaults.exclude, ...sharing, ...onlyOnTheStack, ...leftOut.suites],
             }),
-            embedded('embedded-sharing', { include: sharing, exclude: isFast ? notFast : [], isolate: false }),
+            embedded('embedded-sharing', {
+              include: sharing,
+              exclude: isFast ? notFast : [...leftOut.suites],
+              isolate: false,
+            }),
           ]
         : [embedded('embedded', { include: everySuite })]),
       ...(canHoldSuites()
         ? isWholeRun
           ? [
-              onStack('stack', { include: suitesOnTheStack, exclude: sharingOnTheStack }),
-              onStack('stack-sharing', { include: sharingOnTheStack, isolate: false }),
+              onStack('stack', {
+                include: suitesOnTheStack,
+                exclude: [...sharingOnTheStack, ...leftOut.suites, ...leftOut.onStack],
+              }),
+              onStack('stack-sharing', {
+                include: sharingOnTheStack,
+                exclude: [...leftOut.suites, ...leftOut.onStack],
+                isolate: false,
+              }),
             ]
           : [onStack('stack', { include: suitesOnTheStack })]
         : []),
@@ -97,14 +114,12 @@ function embedded(name: string, test: SuitesOf) {
   return { extends: true as const, test: { ...test, name, globalSetup: ['test/engines/global-setup.ts'] } };
 }
 
-function onStack(name: string, { exclude = [], ...test }: SuitesOf) {
+function onStack(name: string, test: SuitesOf) {
   return {
     extends: true as const,
     test: {
       ...test,
       name,
-      // This suite only reads bodies; the adapters make no difference.
-      exclude: [...exclude, 'test/api/main/ingest/event-loop.test.ts'],
       globalSetup: ['test/engines/stack-setup.ts'],
       setupFiles: ['test/engines/runlake-on-stack.ts'],
     },

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
 import { closingLines, type FileReport, nameOf, type TestReport } from './test-report.ts';
+import { leftOutOf } from './thirds.ts';
 
 /** Enough for the name of a test and the beginning of its message. */
 const lineLength = 300;
@@ -13,9 +14,11 @@ const lineLength = 300;
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
+    const { suites, onStack } = leftOutOf(process.env.RUNLAKE_TEST_THIRD);
     const report: TestReport = {
       files: modules.map(reportOf),
       outside: errors.map((error) => lineOf('outside of tests', error as Partial<Error> | null)),
+      leftOut: [...suites, ...onStack.map((file) => nameOf({ project: 'stack', file }))],
     };
     for (const line of closingLines(report)) console.log(line);
     const path = process.env.RUNLAKE_TEST_REPORT;

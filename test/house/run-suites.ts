@@ -5,9 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isFullExtent } from './extent.ts';
 import { closingLines, failedFiles, nameOf, type TestReport, withSecondAttempt } from './test-report.ts';
+import { pickThird } from './thirds.ts';
 
 /**
- * Runs every suite, and each of the few that failed once more, alone: suites kill processes, starve stores and measure
+ * Runs the suites of a whole run, and each of the few that failed once more, alone: suites kill processes, starve stores and measure
  * seconds concurrently on machines of any speed. A suite that fails again fails the run. One that passes then is listed
  * as `unsteady` in the last lines: a bug of the test or of the product that has to be traced, but no reason to block
  * unrelated changes; with `make test-all` it fails the run. Arguments are passed to the runner; with arguments there is
@@ -46,7 +47,9 @@ async function run(
 
 const args = process.argv.slice(2);
 const built = { RUNLAKE_TEST_BUILT: 'true' };
-const first = await run('first', args, args.length > 0 ? {} : { ...built, RUNLAKE_TEST_SHARING: 'true' });
+const third = pickThird();
+const whole = { ...built, RUNLAKE_TEST_SHARING: 'true', ...(third !== undefined && { RUNLAKE_TEST_THIRD: third }) };
+const first = await run('first', args, args.length > 0 ? {} : whole);
 if (!first.report || first.code === 0 || args.length > 0 || interrupted) process.exit(first.code);
 const failed = failedFiles(first.report);
 if (failed.length === 0 || failed.length > maxRetriedFiles || first.report.outside.length > 0) process.exit(first.code);

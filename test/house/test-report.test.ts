@@ -22,7 +22,14 @@ test.each([
   ],
   ['an error outside of tests', [good], ['thrown'], ['failed: thrown', '3 passed, 1 failed, 1 skipped']],
 ])('closing lines: %s', (_, files, outside, lines) => {
-  expect(closingLines({ files, outside })).toEqual(lines);
+  expect(closingLines({ files, outside, leftOut: [] })).toEqual(lines);
+});
+
+test('closing lines: suites that the run left out', () => {
+  expect(closingLines({ files: [good], outside: [], leftOut: ['test/c.test.ts', 'stack test/d.test.ts'] })).toEqual([
+    'not in this run, but in make test-all: test/c.test.ts, stack test/d.test.ts',
+    '3 passed, 0 failed, 1 skipped',
+  ]);
 });
 
 test.each([
@@ -36,16 +43,18 @@ test.each([
   ],
 ])('second attempt: a failed file that %s', (_, files, failures) => {
   const both = withSecondAttempt(
-    { files: [good, bad, sameOnStack], outside: ['first'] },
-    { files, outside: ['second'] },
+    { files: [good, bad, sameOnStack], outside: ['first'], leftOut: ['c'] },
+    { files, outside: ['second'], leftOut: [] },
   );
   expect(both.files.flatMap((file) => file.failures)).toEqual(failures);
   expect(both.files[0]).toBe(good);
   expect(both.outside).toEqual(['first', 'second']);
+  expect(both.leftOut).toEqual(['c']);
 });
 
 test('second attempt: a file that passed and now fails is reported as failed', () => {
   const now = { ...good, failures: ['a: now'] };
-  const both = withSecondAttempt({ files: [good, bad], outside: [] }, { files: [now], outside: [] });
+  const none = { outside: [], leftOut: [] };
+  const both = withSecondAttempt({ files: [good, bad], ...none }, { files: [now], ...none });
   expect(both.files).toEqual([now, bad]);
 });

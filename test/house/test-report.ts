@@ -15,20 +15,23 @@ export interface TestReport {
   readonly files: readonly FileReport[];
   /** Errors outside of any file. */
   readonly outside: readonly string[];
+  /** Suites that this run left out, see `thirds.ts`. */
+  readonly leftOut: readonly string[];
 }
 
 const slowestFiles = 30;
 
 /**
- * The last lines of a run: the slowest suites, if any takes ten seconds; suites that passed only in the second attempt;
- * failures; and the line for tools.
+ * The last lines of a run: the slowest suites, if any takes ten seconds; the suites that it left out; suites that passed
+ * only in the second attempt; failures; and the line for tools.
  */
-export function closingLines({ files, outside }: TestReport, unsteady: readonly string[] = []): string[] {
+export function closingLines({ files, outside, leftOut }: TestReport, unsteady: readonly string[] = []): string[] {
   const slow = files.filter(({ seconds }) => seconds >= 10).sort((a, b) => b.seconds - a.seconds);
   const failures = [...files.flatMap((file) => file.failures), ...outside];
   const sum = (count: 'passed' | 'skipped') => files.reduce((total, file) => total + file[count], 0);
   return [
     ...slow.slice(0, slowestFiles).map((file) => `${Math.round(file.seconds)} s: ${nameOf(file)}`),
+    ...(leftOut.length > 0 ? [`not in this run, but in make test-all: ${leftOut.join(', ')}`] : []),
     ...unsteady.map((line) => `unsteady: ${line}`),
     ...failures.map((line) => `failed: ${line}`),
     `${sum('passed')} passed, ${failures.length} failed, ${sum('skipped')} skipped`,
@@ -46,5 +49,6 @@ export function withSecondAttempt(first: TestReport, second: TestReport): TestRe
   return {
     files: first.files.map((file) => again.get(nameOf(file)) ?? file),
     outside: [...first.outside, ...second.outside],
+    leftOut: first.leftOut,
   };
 }
