@@ -3,7 +3,7 @@ import { builtModules, builtSources, isBuilt } from './test/engines/built-source
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { isFullExtent } from './test/house/extent.ts';
 import { LongestFirst, longest } from './test/house/longest-first.ts';
-import { leftOutOf } from './test/house/thirds.ts';
+import { leftOutOf, thirds } from './test/house/thirds.ts';
 
 /** Suites that share a process, see `sharing`, and that write to the log, whose adapter differs on the stack. */
 const sharingOnTheStack = [
@@ -33,23 +33,34 @@ const suitesOnTheStack = [
  * another in one process, because loading the program takes longer than most of them.
  */
 const sharing = [
+  'test/api/{declared-times,operations}.test.ts',
   'test/api/agent-server/**/!(flood|http-app|library-versions).test.ts',
+  'test/api/command-line/{check-port,ends,export/destinations,export/watch}.test.ts',
   'test/api/server/*.test.ts',
   'test/api/main/**/!(metrics|event-loop).test.ts',
+  'test/contract/{dead-letters/in-process,event-log/in-process,objects/local}.test.ts',
+  'test/docs/{architecture,guarantees,reference}.test.ts',
+  'test/house/!(start-loads).test.ts',
   'test/infra/{clickhouse,postgres}/*.test.ts',
-  'test/infra/{cache,config,errors,migrations,network,sealing,signing}/*.test.ts',
+  'test/infra/{cache,config,errors,fairness,migrations,network,sealing,signing,tls}/*.test.ts',
+  'test/infra/event-log/{in-process/*,kafka/positions,kafka/record-buffer}.test.ts',
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
+  'test/infra/telemetry/{health,telemetry-server}.test.ts',
   // The LangSmith SDK reads the environment once in each process.
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(langsmith-sdk).test.ts',
-  'test/pipelines/agents/{assistants,crons,graphs,runs,threads,webhooks}/*.test.ts',
+  'test/pipelines/{dead-letters,retention}/!(changes).test.ts',
+  'test/pipelines/agents/{assistants,auth,checkpoints,crons,graphs,requests,runs,store,threads,webhooks}/*.test.ts',
+  'test/pipelines/agents/{open-deployment,streams/gaps,streams/publisher,streams/stream-hub,traces/child-runs}.test.ts',
   'test/pipelines/exports/{deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',
+  'test/pipelines/exports/{each-at-most,fair-attempts,progress-never-falls,destinations/*}.test.ts',
   'test/schemas/**/*.test.ts',
+  'test/stack/{fetch-pinned,stack-settings}.test.ts',
 ];
 /** Set by `make test-fast`. */
 const isFast = process.env.RUNLAKE_TEST_FAST === 'true';
 /** Agent servers start processes for graph code. */
-const notFast = ['test/api/agent-server/**', ...longest];
+const notFast = ['test/api/agent-server/**', ...longest, ...thirds.flatMap(({ suites }) => suites)];
 /** Set by `test/house/run-suites.ts`. Otherwise each suite has its own process, and the project `embedded` has all suites. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts'];

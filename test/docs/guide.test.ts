@@ -1,4 +1,4 @@
-/** docs/guide: every page runs as it stands, chapters here and quickstarts in `quickstarts.test.ts`. */
+/** docs/guide: links, blocks and types of all pages. `chapters.test.ts` and `quickstarts.test.ts` run the pages. */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { isOutput, parseGuidePage, programText } from './guide-page.ts';
-import { describeGuidePage, guidePages, readGuidePage } from './run-guide.ts';
+import { guidePages, readGuidePage } from './run-guide.ts';
 
 const checkout = fileURLToPath(new URL('../../', import.meta.url));
 const guide = join(checkout, 'docs', 'guide');
@@ -113,5 +113,3 @@ it('TypeScript of all pages has no error of types', { timeout: 120_000 }, async 
     rmSync(folder, { recursive: true, force: true });
   }
 });
-
-for (const page of guidePages.filter((name) => !name.startsWith('quickstart-'))) describeGuidePage(page);

@@ -9,7 +9,7 @@ export const longest = [
   'test/crash/servers.test.ts',
   'test/crash/exports.test.ts',
   'test/crash/chaos.test.ts',
-  'test/docs/guide.test.ts',
+  'test/docs/chapters.test.ts',
   'test/api/command-line/export/commands.test.ts',
   'test/pipelines/exports/in-buckets.stack.ts',
   'test/crash/steps.test.ts',

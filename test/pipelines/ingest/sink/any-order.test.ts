@@ -9,8 +9,8 @@ import { nilUuid, type RunEvent, type RunValues } from '../../../../pipelines/in
 import { runEvents } from '../../../../schemas/topics.ts';
 import { onStoredTable } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
-import { isFullExtent } from '../../../house/extent.ts';
 import { Random } from '../../../histories/random.ts';
+import { isFullExtent } from '../../../house/extent.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent, uuidOf } from '../../runs/run-events.ts';
 import { type DrivenSink, openDrivenSink } from './driven-sink.ts';
 import { framed } from './sink-under-test.ts';
