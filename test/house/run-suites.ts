@@ -47,8 +47,7 @@ async function run(
 
 const args = process.argv.slice(2);
 const built = { RUNLAKE_TEST_BUILT: 'true' };
-const third = pickThird();
-const whole = { ...built, RUNLAKE_TEST_SHARING: 'true', ...(third !== undefined && { RUNLAKE_TEST_THIRD: third }) };
+const whole = { ...built, RUNLAKE_TEST_SHARING: 'true', RUNLAKE_TEST_THIRD: pickThird() };
 const first = await run('first', args, args.length > 0 ? {} : whole);
 if (!first.report || first.code === 0 || args.length > 0 || interrupted) process.exit(first.code);
 const failed = failedFiles(first.report);
@@ -57,7 +56,10 @@ if (failed.length === 0 || failed.length > maxRetriedFiles || first.report.outsi
 console.log(`\nOnce more, by themselves: ${failed.map(nameOf).join(', ')}`);
 const projects = [...new Set(failed.map(({ project }) => project))].flatMap((name) => ['--project', name]);
 const files = [...new Set(failed.map(({ file }) => file))];
-const second = await run('second', [...projects, '--no-file-parallelism', ...files], built);
+const second = await run('second', [...projects, '--no-file-parallelism', ...files], {
+  ...built,
+  RUNLAKE_TEST_THIRD: undefined,
+});
 if (!second.report) process.exit(second.code || 1);
 
 const both = withSecondAttempt(first.report, second.report);

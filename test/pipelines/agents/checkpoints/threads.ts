@@ -25,6 +25,10 @@ export async function openThreads(earlyAnswers: () => EarlyAcks | undefined = ()
   const stores = await freshStores();
   const { database } = stores;
   const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });
+  // A closing pool does not wait for its sockets, and its database is dropped right after.
+  pool.on('error', (error) => {
+    if (!pool.ending) throw error;
+  });
   const deploymentId = await addDeployment(database);
 
   async function newThread(): Promise<string> {
