@@ -17,10 +17,10 @@ demo: dist/.built ## Send real traces through everything on a throw-away folder 
 start: dist/.built ## Run everything in the foreground, with the environment as given
 	@exec node dist/api/command-line/runlake.js all
 
-test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, and stop the stack
+test: check dist/.built ## Run every check, the short suites and a third of the long ones, also on the stack, and stop the stack
 	@node test/house/in-memory.mjs $(STACK) during npm test --silent
 
-test-all: check dist/.built ## As make test, with the crash and chaos suites at full length, all SDK versions and Node releases
+test-all: check dist/.built ## Run every check and every suite, at full length, with all SDK versions and Node releases
 	@RUNLAKE_TEST_ALL=true node test/house/in-memory.mjs $(STACK) during npm test --silent
 
 test-fast: check dist/.built ## Run every check and the short suites that need no stack and no process, in two minutes
