@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
+import { poll } from '../timeouts/poll.ts';
 import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
 
 /**
@@ -66,14 +66,9 @@ function identityByPs(pid: number): string | undefined {
   }
 }
 
-const pollMs = 10;
-
 /** Waits until `isGone` returns true. @returns false after the timeout. */
 export async function waitForExit(isGone: () => boolean, withinMs: number): Promise<boolean> {
-  for (const deadlineMs = Date.now() + withinMs; ; await delay(pollMs)) {
-    if (isGone()) return true;
-    if (Date.now() >= deadlineMs) return false;
-  }
+  return poll(isGone, { everyMs: 10, timeoutMs: withinMs });
 }
 
 const exitTimeoutMs = 5_000;

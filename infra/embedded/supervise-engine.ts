@@ -14,10 +14,10 @@
  * one probe fails when the machine was suspended.
  */
 import type { ChildProcess } from 'node:child_process';
-import { setTimeout as delay } from 'node:timers/promises';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { counter } from '../telemetry/metrics.ts';
+import { pause } from '../timeouts/backoff.ts';
 
 /** One process of an engine. */
 export interface EngineProcess {
@@ -85,8 +85,9 @@ export async function superviseEngine(
       if (failures >= maxFailures) return reason;
       const pauseMs = Math.min(minDelayMs * 2 ** failures, maxDelayMs);
       failures += 1;
+      await pause(pauseMs, ending.signal);
+      if (ending.signal.aborted) return reason;
       try {
-        await delay(pauseMs, undefined, { signal: ending.signal });
         return await launch();
       } catch (error) {
         reason = error instanceof Error ? error.message : String(error);
@@ -101,7 +102,7 @@ export async function superviseEngine(
     const gone = new AbortController();
     const exited = incarnation.exited.finally(() => gone.abort());
     for (let failed = 0; incarnation.isAlive && !gone.signal.aborted; ) {
-      await delay(everyMs, undefined, { signal: AbortSignal.any([gone.signal, ending.signal]) }).catch(() => {});
+      await pause(everyMs, AbortSignal.any([gone.signal, ending.signal]));
       if (ending.signal.aborted || gone.signal.aborted) break;
       const isAlive = await Promise.race([incarnation.isAlive(), exited.then(() => true)]);
       failed = isAlive ? 0 : failed + 1;
@@ -197,7 +198,7 @@ export async function waitUntilReady(options: EngineChild): Promise<EngineProces
         const reason = `it did not become ready within ${readyTimeoutMs / 1_000} s: ${answer}`;
         throw runlakeError('ENGINE_START_FAILED', { engine, reason });
       }
-      await delay(pollMs);
+      await pause(pollMs);
     }
   } catch (error) {
     await stop(() => child.kill('SIGTERM'));

@@ -14,9 +14,10 @@
  *
  * The lock requires a real Postgres session, so the connection must not use a pooler in transaction mode.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
+import { pause } from '../timeouts/backoff.ts';
+import { poll } from '../timeouts/poll.ts';
 import { type PostgresAddress, postgresAddress } from './address.ts';
 import { databaseError } from './database-error.ts';
 
@@ -60,14 +61,10 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
   let session = await connect(address, earlier).catch((raw) => {
     throw databaseError(raw);
   });
-  const deadline = Date.now() + waitMs;
   try {
-    while (!(await tryLock(session, key))) {
-      if (Date.now() >= deadline) {
-        await session.client.end();
-        return undefined;
-      }
-      await pause(retryMs);
+    if (!(await poll(() => tryLock(session, key), { everyMs: retryMs, timeoutMs: waitMs }))) {
+      await session.client.end();
+      return undefined;
     }
   } catch (raw) {
     await session.client.end().catch(() => undefined);

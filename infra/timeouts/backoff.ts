@@ -1,15 +1,8 @@
+import { setTimeout } from 'node:timers/promises';
+
 /** Waits `ms`, or until `signal` is aborted. Never rejects. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal?.aborted) return resolve();
-    const done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal?.addEventListener('abort', done);
-  });
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  await setTimeout(ms, undefined, { signal }).catch(() => undefined);
 }
 
 /** Returns the backoff before retry `attempt`. It doubles from `minMs` to `maxMs`, with 20 % jitter. */

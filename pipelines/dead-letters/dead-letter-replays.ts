@@ -1,4 +1,3 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { DeadLetterQueue, DeadLetterRecord, EventLog } from '../../infra/event-log/event-log.ts';
 import {
@@ -8,6 +7,7 @@ import {
 } from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
 
 /**
@@ -97,10 +97,9 @@ export async function replayThroughJob(
 ): Promise<void> {
   const before = await findLastReplay(database, deadLetter.id);
   await jobs.enqueue('replay-dead-letter', { dead_letter_id: deadLetter.id }, { jobId: deadLetter.id });
-  const deadline = Date.now() + limitMs;
-  while ((await findLastReplay(database, deadLetter.id)) === before) {
-    if (Date.now() >= deadline) throw runlakeError('REPLAY_UNCONFIRMED', { deadLetter: deadLetter.id, limitMs });
-    await pause(pollMs);
+  const isReplayed = async () => (await findLastReplay(database, deadLetter.id)) !== before;
+  if (!(await poll(isReplayed, { everyMs: pollMs, timeoutMs: limitMs }))) {
+    throw runlakeError('REPLAY_UNCONFIRMED', { deadLetter: deadLetter.id, limitMs });
   }
 }
 

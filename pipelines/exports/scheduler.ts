@@ -12,7 +12,7 @@
  *     schedule's row, inserts the new export and advances the schedule.
  */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
+import { poll } from '../../infra/timeouts/poll.ts';
 import { topics } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { insertExport, readLogEndOffsets } from './create-cancel.ts';
@@ -175,10 +175,9 @@ async function isLogStored(
   for (const [name, position] of Object.entries(logPosition ?? {})) {
     const topic = topics.find((each) => each.name === name);
     if (topic === undefined) continue;
-    while (!(await log.isStored(topic, position))) {
-      if (signal?.aborted || performance.now() >= endMs) return false;
-      await pause(pollIntervalMs);
-    }
+    const timeoutMs = endMs - performance.now();
+    const isStored = () => log.isStored(topic, position);
+    if (!(await poll(isStored, { everyMs: pollIntervalMs, timeoutMs, signal }))) return false;
   }
   return true;
 }

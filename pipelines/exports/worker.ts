@@ -8,6 +8,7 @@ import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
+import { pause } from '../../infra/timeouts/backoff.ts';
 
 import { type AttemptEnd, Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from './checkpoint.ts';
 import { readClock, type WorkDeps } from './export-deps.ts';
@@ -115,7 +116,8 @@ export class FairAttempts {
   readonly #lastStart = new Map<string, number>();
   #starts = 0;
   #total = 0;
-  readonly #wakers = new Set<() => void>();
+  /** Aborted when an attempt ends, and then replaced. */
+  #nextEnd = new AbortController();
 
   constructor(deps: AttemptDeps, concurrency: number) {
     this.#deps = deps;
@@ -136,23 +138,10 @@ export class FairAttempts {
       if (due.length === 0) return;
       const chosen = this.#choose(due);
       if (chosen === undefined) {
-        await this.#untilEnd();
+        await pause(pollIntervalMs, this.#nextEnd.signal);
       } else if (await this.#attempt(chosen)) return;
       else lostRaces += 1;
     }
-  }
-
-  /** Resolves when an attempt in this process ends, or after the poll interval. */
-  async #untilEnd(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(() => wake(), pollIntervalMs);
-      const wake = () => {
-        clearTimeout(timer);
-        this.#wakers.delete(wake);
-        resolve();
-      };
-      this.#wakers.add(wake);
-    });
   }
 
   #choose(due: readonly NextRun[]): NextRun | undefined {
@@ -183,7 +172,8 @@ export class FairAttempts {
       const left = (this.#running.get(organizationId) ?? 1) - 1;
       if (left === 0) this.#running.delete(organizationId);
       else this.#running.set(organizationId, left);
-      for (const wake of this.#wakers) wake();
+      this.#nextEnd.abort();
+      this.#nextEnd = new AbortController();
     }
   }
 }

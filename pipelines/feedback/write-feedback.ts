@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveProjectIds } from '../runs/locate-run.ts';
@@ -74,14 +74,12 @@ async function readLastEvent(
   { clickhouse, recent }: LastEventDeps,
   { tenantId, id, waitMs }: { readonly tenantId: string; readonly id: string; readonly waitMs: number },
 ): Promise<FeedbackEvent | undefined> {
-  const deadline = Date.now() + waitMs;
-  for (;;) {
+  const ask = async () => {
     const own = recent.get(tenantId, id);
     const stored = await findLastEvent(clickhouse, tenantId, id);
-    const last = own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
-    if (last !== undefined || Date.now() >= deadline) return last;
-    await pause(Math.min(pollIntervalMs, Math.max(1, deadline - Date.now())));
-  }
+    return own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
+  };
+  return poll(ask, { everyMs: pollIntervalMs, timeoutMs: waitMs });
 }
 
 const cacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;

@@ -17,12 +17,12 @@
  * deletes the tables that locate runs and traces. Until then a late event gets the stored time of its trace from them,
  * so that the trace is not counted again in another hour.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
 import { finishExport } from '../exports/states.ts';
 
 export interface WorkspaceDeletionDeps {
@@ -123,22 +123,16 @@ async function waitForProcesses(
   deploymentIds: readonly string[],
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const untilMs = performance.now() + processTimeoutMs;
-  for (;;) {
+  const areGone = async () => {
     const alive = await database.query(
       'SELECT FROM agents.processes WHERE deployment_id = ANY ($1::uuid[]) AND alive_until > clock_timestamp() LIMIT 1',
       [deploymentIds],
     );
-    if (alive.length === 0) return;
-    if (performance.now() > untilMs) {
-      logger.warn(
-        { deploymentIds },
-        'agent servers of a deleted workspace are still running; deleting their rows anyway',
-      );
-      return;
-    }
-    await pause(pollIntervalMs, undefined, signal && { signal });
-  }
+    return alive.length === 0;
+  };
+  if (await poll(areGone, { everyMs: pollIntervalMs, timeoutMs: processTimeoutMs, signal })) return;
+  signal?.throwIfAborted();
+  logger.warn({ deploymentIds }, 'agent servers of a deleted workspace are still running; deleting their rows anyway');
 }
 
 async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, workspaceId: string): Promise<void> {

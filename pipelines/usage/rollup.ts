@@ -37,6 +37,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
+import { pause } from '../../infra/timeouts/backoff.ts';
 
 import { countHours, sumDays } from './rollup-query.ts';
 
@@ -204,9 +205,9 @@ const maxBackoffMs = 5_000;
 
 /** Starts the roll-up loop of a process. */
 export function startRollUp({ database, clickhouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
-  let stopping = false;
+  const stopping = new AbortController();
   let woken = true;
-  let wakePause = () => {};
+  let sleep = new AbortController();
   let lagging: { readonly error: unknown } | undefined;
   let running: Promise<unknown> = Promise.resolve();
 
@@ -228,23 +229,9 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
     return rollUp;
   }
 
-  /** Waits for `ms`, or until `over` returns true; `over` is evaluated when the loop is woken or stopped. */
-  function pause(ms: number, over: () => boolean): Promise<void> {
-    if (over()) return Promise.resolve();
-    return new Promise((resolve) => {
-      const end = () => {
-        clearTimeout(timer);
-        wakePause = () => {};
-        resolve();
-      };
-      const timer = setTimeout(end, ms);
-      wakePause = () => over() && end();
-    });
-  }
-
   async function loop(): Promise<void> {
     let failed = 0;
-    while (!stopping) {
+    while (!stopping.signal.aborted) {
       const startedMs = performance.now();
       try {
         if (woken || (await hasDirtyHours(database))) {
@@ -253,17 +240,18 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
           const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
           woken = (await runNow({ ...limits, hours })).more || woken;
           const tookMs = performance.now() - startedMs;
-          await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), () => stopping);
+          await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), stopping.signal);
         }
         if (failed > 0) logger.info({ failed }, 'usage roll-up works again');
         failed = 0;
         lagging = undefined;
-        await pause(intervalMs, () => stopping || woken);
+        sleep = new AbortController();
+        if (!woken) await pause(intervalMs, AbortSignal.any([stopping.signal, sleep.signal]));
       } catch (err) {
         failed += 1;
         if (failed >= minReportedFailures) lagging = { error: err };
         logger.warn({ err, failed }, 'usage roll-up run failed; its hours stay dirty');
-        await pause(Math.min(minBackoffMs * 2 ** (failed - 1), maxBackoffMs), () => stopping);
+        await pause(Math.min(minBackoffMs * 2 ** (failed - 1), maxBackoffMs), stopping.signal);
       }
     }
   }
@@ -273,15 +261,14 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
   return {
     wake: () => {
       woken = true;
-      wakePause();
+      sleep.abort();
     },
     runNow: () => runNow(),
     check: async () => {
       if (lagging !== undefined) throw lagging.error;
     },
     stop: async () => {
-      stopping = true;
-      wakePause();
+      stopping.abort();
       await looping;
       await running;
       hideMetrics();

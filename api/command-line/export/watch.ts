@@ -1,6 +1,6 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { WriteStream } from 'node:tty';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
 import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import {
   type ExportRunWithFiles,
@@ -65,7 +65,7 @@ export async function watchUntilEnd(
           if (of.status !== 'COMPLETED') process.exitCode = 1;
           return;
         }
-        await pause(everyMs, undefined, { signal: stopped.signal }).catch(() => undefined);
+        await pause(everyMs, stopped.signal);
       }
       if (stopped.signal.aborted) {
         screen.end([`The export continues. To watch it again: runlake export watch ${id}`]);
@@ -97,7 +97,7 @@ async function retryWhileAway<Answer>(
       if (!reported) onAway();
       reported = true;
     }
-    await pause(everyMs, undefined, { signal }).catch(() => undefined);
+    await pause(everyMs, signal);
   }
   return undefined;
 }

@@ -1,5 +1,6 @@
 /** The client of the schema registry. */
-import { request as httpRequest } from 'node:http';
+import { once } from 'node:events';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry as RegistryClient, SchemaType } from '@kafkajs/confluent-schema-registry';
 import type { Config } from '../../config/settings.ts';
@@ -143,44 +144,37 @@ export class SchemaRegistry {
    * Sends `GET` to a path of the registry's API, or `POST` if there is `content`.
    * @throws REGISTRY_UNAVAILABLE if the complete answer does not arrive in time.
    */
-  #request(path: string, content?: object): Promise<RegistryResponse> {
+  async #request(path: string, content?: object): Promise<RegistryResponse> {
     const url = new URL(this.#base + path);
     const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
-    return new Promise((resolve, reject) => {
-      const failed = (cause: Error) => {
-        clearTimeout(timer);
-        reject(this.#unavailable(cause.message, cause));
-      };
-      const request = send(
-        url,
-        {
-          method: content === undefined ? 'GET' : 'POST',
-          headers: {
-            accept: `${contentType}, application/json`,
-            ...(content && { 'content-type': contentType }),
-          },
-          ...(this.#auth ? { auth: `${this.#auth.username}:${this.#auth.password}` } : {}),
-          ...(this.#ca ? { ca: [...this.#ca] } : {}),
+    const timeout = AbortSignal.timeout(timeoutMs);
+    try {
+      const request = send(url, {
+        signal: timeout,
+        method: content === undefined ? 'GET' : 'POST',
+        headers: {
+          accept: `${contentType}, application/json`,
+          ...(content && { 'content-type': contentType }),
         },
-        (response) => {
-          const chunks: Buffer[] = [];
-          let bytes = 0;
-          response.on('error', failed);
-          response.on('data', (chunk: Buffer) => {
-            bytes += chunk.length;
-            if (bytes > maxAnswerBytes) request.destroy(this.#unavailable('its answer is too long'));
-            else chunks.push(chunk);
-          });
-          response.on('end', () => {
-            clearTimeout(timer);
-            resolve({ status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString()) });
-          });
-        },
-      );
-      const timer = setTimeout(() => request.destroy(this.#unavailable(`no answer within ${timeoutMs} ms`)), timeoutMs);
-      request.on('error', failed);
+        ...(this.#auth ? { auth: `${this.#auth.username}:${this.#auth.password}` } : {}),
+        ...(this.#ca ? { ca: [...this.#ca] } : {}),
+      });
+      // `once` and the loop throw the first error; a later one must not crash the process.
+      request.on('error', () => undefined);
       request.end(content && JSON.stringify(content));
-    });
+      const [response] = (await once(request, 'response')) as [IncomingMessage];
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      for await (const chunk of response as AsyncIterable<Buffer>) {
+        bytes += chunk.length;
+        if (bytes > maxAnswerBytes) throw new Error('its answer is too long');
+        chunks.push(chunk);
+      }
+      return { status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString()) };
+    } catch (error) {
+      const reason = timeout.aborted ? `no answer within ${timeoutMs} ms` : (error as Error).message;
+      throw this.#unavailable(reason, error);
+    }
   }
 
   #unavailable(reason: string, cause?: unknown): RunlakeError {

@@ -20,6 +20,7 @@ import {
 import { quietStorageClient } from '../../config/quiet-storage-client.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import { openGuardedAgents } from '../../network/guarded-agents.ts';
+import { raceAbort } from '../../timeouts/with-timeout.ts';
 import { destinationError, type ObjectCall, readAtMost } from '../object-store.ts';
 import { s3Error } from './s3-error.ts';
 
@@ -127,40 +128,31 @@ export function openS3Connection(options: S3Options): S3Connection {
     ...(credentials === undefined ? {} : { credentials: plain(credentials) }),
   });
   limitResponseSize(client);
-  const inFlight = new Set<AbortController>();
+  const closed = new AbortController();
 
   return {
     bucket: holdsBucket ? endpointUrl.replace(/\/+$/, '') : (options.bucket ?? ''),
     location,
     async send(call, work, { signal, bytes = 0 } = {}) {
       signal?.throwIfAborted();
-      const controller = new AbortController();
-      const end = () => controller.abort();
       const callMs = limits.callMs + Math.ceil(bytes / bodyBytesPerMs);
-      let isLate = false;
-      const timer = setTimeout(() => {
-        isLate = true;
-        end();
-      }, callMs);
-      signal?.addEventListener('abort', end, { once: true });
-      inFlight.add(controller);
+      const timeout = AbortSignal.timeout(callMs);
+      const abortSignal = AbortSignal.any([timeout, closed.signal, ...(signal ? [signal] : [])]);
       try {
-        const run: RunCommand = (command) => client.send(command, { abortSignal: controller.signal });
+        const run: RunCommand = (command) => client.send(command, { abortSignal });
         // The client ignores the signal while it looks up credentials.
-        return await raceAbort(work(run), controller.signal);
+        return await raceAbort(work(run), abortSignal);
       } catch (raw) {
         if (signal?.aborted) throw signal.reason;
-        const reason = isLate ? `${location} did not respond within ${callMs} ms` : 'Runlake closed the connection';
-        if (controller.signal.aborted) throw destinationError('DESTINATION_UNAVAILABLE', call, reason, raw);
-        throw s3Error(raw, call, location);
-      } finally {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', end);
-        inFlight.delete(controller);
+        if (!abortSignal.aborted) throw s3Error(raw, call, location);
+        const reason = timeout.aborted
+          ? `${location} did not respond within ${callMs} ms`
+          : 'Runlake closed the connection';
+        throw destinationError('DESTINATION_UNAVAILABLE', call, reason, raw);
       }
     },
     close() {
-      for (const controller of inFlight) controller.abort();
+      closed.abort();
       client.destroy();
       agents.close();
     },
@@ -215,23 +207,4 @@ export function setPayloadHash(command: PutObjectCommand | UploadPartCommand, sh
     },
     { step: 'build', name: 'signedAs' },
   );
-}
-
-/**
- * Settles like `work`, or rejects with the reason of `signal` if that is aborted first. The later result of `work` is
- * ignored.
- */
-export async function raceAbort<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
-  if (signal === undefined) return work;
-  let end: () => void = () => undefined;
-  const aborted = new Promise<never>((_resolve, reject) => {
-    end = () => reject(signal.reason);
-    if (signal.aborted) end();
-    else signal.addEventListener('abort', end, { once: true });
-  });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    signal.removeEventListener('abort', end);
-  }
 }

@@ -20,15 +20,9 @@ import {
   ListMultipartUploadsCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { withTimeout } from '../../timeouts/with-timeout.ts';
+import { raceAbort, withTimeout } from '../../timeouts/with-timeout.ts';
 import { fillFrom, type ObjectCall, type Uploaded, type UploadOptions } from '../object-store.ts';
-import {
-  defaultContentType,
-  raceAbort,
-  type S3CallOptions,
-  type S3Connection,
-  setPayloadHash,
-} from './s3-connection.ts';
+import { defaultContentType, type S3CallOptions, type S3Connection, setPayloadHash } from './s3-connection.ts';
 import { notS3 } from './s3-error.ts';
 import { type WriteCondition, type WriteOnceOptions, writeOnce } from './write-once.ts';
 

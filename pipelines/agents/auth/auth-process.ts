@@ -10,6 +10,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/open-module-worker.ts';
@@ -38,7 +39,6 @@ export interface Allowed {
 interface PendingRequest {
   readonly resolve: (json: string) => void;
   readonly reject: (error: unknown) => void;
-  readonly timer: NodeJS.Timeout;
 }
 
 const timeoutMs = 2_000;
@@ -60,7 +60,7 @@ export async function openAuthProcess(options: {
   const { file, environment, accounts, silentMs, logger } = options;
   const pending = new Map<number, PendingRequest>();
   /** Keys of requests that timed out. Their answers can still arrive and are ignored. */
-  const timedOut = new Set<number>();
+  const unanswered = new Set<number>();
   let lastKey = 0;
   const worker = await openModuleWorker({
     part: 'auth',
@@ -74,7 +74,7 @@ export async function openAuthProcess(options: {
       onReady: () => undefined,
       onMessage: receive,
       onExit: ({ reason }) => {
-        timedOut.clear();
+        unanswered.clear();
         logger.warn({ reason }, 'process of the custom authentication ended');
         for (const key of [...pending.keys()])
           end(key, runlakeError('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
@@ -85,14 +85,13 @@ export async function openAuthProcess(options: {
   function receive(message: FromWorker): void {
     if (message.kind !== 'answer') throw violation(`an unexpected message '${message.kind}' from the auth process`);
     if (pending.has(message.key)) end(message.key, message.json);
-    else if (!timedOut.delete(message.key)) throw violation('an answer to no question');
+    else if (!unanswered.delete(message.key)) throw violation('an answer to no question');
   }
 
   function end(key: number, outcome: string | Error): void {
     const request = pending.get(key);
     if (request === undefined) return;
     pending.delete(key);
-    clearTimeout(request.timer);
     if (typeof outcome === 'string') request.resolve(outcome);
     else request.reject(outcome);
   }
@@ -103,16 +102,13 @@ export async function openAuthProcess(options: {
       throw runlakeError('AUTH_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
     lastKey += 1;
     const key = lastKey;
-    const answer = new Promise<string>((resolve, reject) => {
-      const timeout = runlakeError('AUTH_UNAVAILABLE', { reason: `it did not answer within ${timeoutMs / 1_000} s` });
-      const timer = setTimeout(() => {
-        timedOut.add(key);
-        end(key, timeout);
-      }, timeoutMs);
-      pending.set(key, { resolve, reject, timer });
-    });
+    const answer = new Promise<string>((resolve, reject) => pending.set(key, { resolve, reject }));
     worker.send({ kind: 'auth', key, request });
-    return JSON.parse(await answer) as unknown;
+    const json = await withTimeout(answer, timeoutMs);
+    if (json !== timedOut) return JSON.parse(json) as unknown;
+    pending.delete(key);
+    unanswered.add(key);
+    throw runlakeError('AUTH_UNAVAILABLE', { reason: `it did not answer within ${timeoutMs / 1_000} s` });
   }
 
   return {

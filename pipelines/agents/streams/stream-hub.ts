@@ -1,6 +1,6 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
+import { poll } from '../../../infra/timeouts/poll.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { readAttemptOutcome, readRunStream, readThreadStream } from '../../streams/read-streams.ts';
 import { RunPosition, ThreadPosition } from './read-position.ts';
@@ -62,11 +62,8 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   const dropping = setInterval(() => ringBuffer.dropOld(), dropOldIntervalMs).unref();
 
   async function arrived(signal: AbortSignal): Promise<void> {
-    const startedAtMs = performance.now();
     const position = await log.position(streamEvents).catch(() => ({}));
-    while (!tail.passed(position) && !signal.aborted && performance.now() - startedAtMs < storeTimeoutMs) {
-      await pause(pollIntervalMs);
-    }
+    await poll(() => tail.passed(position), { everyMs: pollIntervalMs, timeoutMs: storeTimeoutMs, signal });
   }
 
   function follow(

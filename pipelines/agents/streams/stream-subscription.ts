@@ -16,9 +16,10 @@
  *      ends with an error.
  *   5. The reader ends after the end event of its run, or after `finish`, at the end of the ring buffer.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog, LogPosition } from '../../../infra/event-log/event-log.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
+import { poll } from '../../../infra/timeouts/poll.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import type { AttemptOutcome, StreamPage } from '../../streams/read-streams.ts';
 import type { ReadPosition } from './read-position.ts';
@@ -286,12 +287,11 @@ export class StoredWatch {
    * @returns whether they are stored.
    */
   async reached(position: LogPosition, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
-    const startedAtMs = performance.now();
-    while (!(this.#isKnown(position) || (await this.#query(position)))) {
-      if (signal.aborted || performance.now() - startedAtMs > timeoutMs) return false;
-      await pause(pollIntervalMs);
-    }
-    return true;
+    return poll(() => this.#isKnown(position) || this.#query(position), {
+      everyMs: pollIntervalMs,
+      timeoutMs,
+      signal,
+    });
   }
 
   #isKnown(position: LogPosition): boolean {

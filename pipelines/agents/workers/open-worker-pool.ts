@@ -16,6 +16,7 @@
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { poll } from '../../../infra/timeouts/poll.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../graphs/load-graph.ts';
@@ -205,11 +206,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     const message = `The worker process of the run ended: ${stopping}.`;
     for (const run of pending) void run.end({ kind: 'lost', blame: 'outside', message });
     pending.clear();
-    const deadlineMs = performance.now() + drainMs;
     const all = [...runWorkers, ...temporaryWorkers];
-    while (all.some((worker) => worker.size > 0) && performance.now() < deadlineMs) {
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    await poll(() => all.every((worker) => worker.size === 0), { everyMs: 20, timeoutMs: drainMs });
     await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.process.stop(stopping)), ...stopped]);
   }
 

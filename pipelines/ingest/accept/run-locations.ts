@@ -1,5 +1,6 @@
-import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
+import { poll } from '../../../infra/timeouts/poll.ts';
 
 /** The key of a stored run without its project; a patch must have the same key. */
 export interface RunLocation {
@@ -43,12 +44,10 @@ export class RunLocations {
 
   /** @returns undefined if the run does not appear within `waitMs`. */
   async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
-    const deadline = Date.now() + waitMs;
-    for (;;) {
-      const location = this.#recent.get(`${workspaceId}:${runId}`) ?? (await this.#lookUp(workspaceId, runId));
-      if (location !== undefined || Date.now() >= deadline) return location;
-      await delay(Math.min(pollMs, Math.max(1, deadline - Date.now())));
-    }
+    return poll(() => this.#recent.get(`${workspaceId}:${runId}`) ?? this.#lookUp(workspaceId, runId), {
+      everyMs: pollMs,
+      timeoutMs: waitMs,
+    });
   }
 
   async #lookUp(workspaceId: string, runId: string): Promise<RunLocation | undefined> {

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { raceAbort, timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import { type BodyShare, endedBodies } from './body-budget.ts';
 import { createDecoder, type Decoder, parseEncodings } from './decoders.ts';
 
@@ -50,28 +51,20 @@ const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
  */
 export async function collectBody(stream: Readable, options: CollectOptions): Promise<Buffer> {
   const { timeoutMs, signal } = options;
-  let timer: NodeJS.Timeout | undefined;
-  let onAbort = () => {};
   const release: (() => void)[] = [];
   try {
     const decoders = parseEncodings(options.contentEncoding).map(createDecoder);
     release.push(() => {
       for (const decoder of decoders) decoder.destroy();
     });
-    const ended = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs })), timeoutMs);
-      onAbort = () => reject(signal?.reason);
-      signal?.addEventListener('abort', onAbort);
-      if (signal?.aborted) onAbort();
-    });
     const collected = readWire(stream, options, release).then((wire) => {
       if (options.share) options.share.isArriving = false;
       return decoders.length === 0 ? joined(wire) : decode(wire, decoders, options);
     });
-    return await Promise.race([collected, ended]);
+    const body = await withTimeout(raceAbort(collected, signal), timeoutMs);
+    if (body === timedOut) throw runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs });
+    return body;
   } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener('abort', onAbort);
     for (const each of release) each();
     stream.on('error', () => {});
     stream.resume();
