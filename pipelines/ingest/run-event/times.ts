@@ -1,23 +1,12 @@
-const monthDays = Uint8Array.of(31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31);
-const daysOfEra = 146_097;
+const daysOf400Years = 146_097;
 const dayMs = 86_400_000;
 
-/**
- * Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` if the date does not exist. Years 1 to 9999.
- * The function does its own arithmetic, because ingest calls it for every time of a run and `Date.UTC` takes about five
- * times as long.
- */
+/** Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` if the date does not exist. Years 1 to 9999. */
 export function daysSince1970(year: number, month: number, day: number): number | undefined {
-  if (!(year >= 1 && year <= 9999 && month >= 1 && month <= 12 && day >= 1)) return undefined;
-  const isLeapDay = month === 2 && day === 29 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  if (day > monthDays[month - 1]! && !isLeapDay) return undefined;
-  // Count years from March, so that the leap day is the last day of a year.
-  const marchYear = month > 2 ? year : year - 1;
-  const era = Math.floor(marchYear / 400);
-  const yearOfEra = marchYear - era * 400;
-  const dayOfYear = Math.floor((153 * (month > 2 ? month - 3 : month + 9) + 2) / 5) + day - 1;
-  const dayOfEra = yearOfEra * 365 + Math.floor(yearOfEra / 4) - Math.floor(yearOfEra / 100) + dayOfYear;
-  return era * daysOfEra + dayOfEra - 719_468;
+  if (!(year >= 1 && year <= 9999 && month >= 1 && month <= 12)) return undefined;
+  // `Date.UTC` reads the years 0 to 99 as 1900 to 1999; the calendar repeats every 400 years.
+  const ms = Date.UTC(year + 400, month - 1, day);
+  return new Date(ms).getUTCDate() === day ? ms / dayMs - daysOf400Years : undefined;
 }
 
 /** The date `YYYY-MM-DD` that is `days` after 1970-01-01. Years 1 to 9999. */
