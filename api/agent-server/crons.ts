@@ -69,7 +69,7 @@ const cronOptions = {
   }),
 };
 
-/** Source: openapi/agent-server.json, CronCreate and ThreadCronCreate; reference `agent-server.md` 6. */
+/** Source: LangGraph Platform API, CronCreate and ThreadCronCreate. */
 const cronBody = { schedule: Schedule, assistant_id: run.assistant_id, ...cronOptions, ...payloadFields };
 const notCronFields = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
 const CronBody = Closed(cronBody, notCronFields);

@@ -99,7 +99,7 @@ const fields = {
   ),
 } as const;
 
-/** Source: SPEC 4.5; openapi/agent-server.json, RunCreateStateful and RunCreateStateless. */
+/** Source: LangGraph Platform API, RunCreateStateful and RunCreateStateless. */
 export const RunBody = Closed(fields);
 
 const shownFields = Type.Object({

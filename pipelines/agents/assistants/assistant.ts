@@ -1,4 +1,4 @@
-/** An assistant, with its field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
+/** An assistant, with its field names on the wire. Source: LangGraph Platform API, Assistant. */
 
 import { v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';

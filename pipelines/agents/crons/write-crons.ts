@@ -146,11 +146,10 @@ function nextRunDate(
   return new Date(next).toISOString();
 }
 
-/** A cron, with its field names on the wire. Source: reference `agent-server.md` 1.1 and 6; openapi/agent-server.json. */
-
 export const onRunCompleted = ['delete', 'keep'] as const;
 type OnRunCompleted = (typeof onRunCompleted)[number];
 
+/** A cron, with its field names on the wire. Source: LangGraph Platform API, Cron. */
 export interface Cron {
   readonly cron_id: string;
   readonly assistant_id: string;

@@ -34,7 +34,7 @@ import { publishEnd } from './publish-end.ts';
 
 /**
  * Creates the first event of each attempt. Newer SDKs read `thread_id`. The event of a temporary run omits it, because
- * its thread is not shown to clients. Source: SPEC 6.
+ * its thread is not shown to clients.
  */
 function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun): Chunk {
   return createChunk('metadata', {

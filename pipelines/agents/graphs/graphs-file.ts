@@ -116,7 +116,7 @@ export interface GraphsFile {
 /**
  * Reads and validates a langgraph.json. Does not check that the named modules exist, because a missing module makes
  * only its graph unusable when it is loaded. Ignores fields of other tools (`node_version`, `dependencies`,
- * `dockerfile_lines`, …). Source: reference/agent-server.md §3.
+ * `dockerfile_lines`, …). Source: configuration file of the LangGraph CLI.
  *
  * @throws GRAPHS_FILE_INVALID with the file, the field and the reason.
  */
@@ -223,7 +223,7 @@ const variable = 'LANGGRAPH_CONFIG';
 
 /**
  * Parses the default configs and contexts of graphs from the variable LANGGRAPH_CONFIG in `env` of a langgraph.json:
- * JSON of the form `{graph id: {configurable, …, context}}`. Source: reference/agent-server.md §3.
+ * JSON of the form `{graph id: {configurable, …, context}}`.
  *
  * @throws GRAPHS_FILE_INVALID if the text is not valid, or names an unknown graph.
  */

@@ -112,7 +112,7 @@ interface RunOrigin {
   readonly acceptsFeedbackKeys?: boolean | undefined;
 }
 
-/** Supported values of `stream_mode`. Source: SPEC 6; `@langchain/langgraph-sdk`, `StreamMode`. */
+/** Supported values of `stream_mode`. Source: `@langchain/langgraph-sdk`, `StreamMode`. */
 export const streamModes = [
   'values',
   'updates',

@@ -1,4 +1,4 @@
-/** A run and its parts, with their field names on the wire. Source: SPEC 2.10, 4.5; openapi/agent-server.json. */
+/** A run and its parts, with their field names on the wire. Source: LangGraph Platform API, Run. */
 
 export const runStatuses = ['pending', 'running', 'success', 'error', 'timeout', 'interrupted'] as const;
 export type RunStatus = (typeof runStatuses)[number];

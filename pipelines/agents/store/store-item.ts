@@ -2,7 +2,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 
-/** An item of the store, with its field names on the wire. Source: SPEC 2.10. */
+/** An item of the store, with its field names on the wire. Source: LangGraph Platform API, Item. */
 export interface StoreItem {
   readonly namespace: string[];
   readonly key: string;
@@ -66,7 +66,7 @@ export function checkKey(key: unknown): void {
 
 /**
  * Builds the rules from `store` of a langgraph.json. The rules have an index only if the file configures one and
- * `embed` is given. Source: SPEC 2.10.
+ * `embed` is given.
  */
 export function storeRules({ index, ttl = {} }: GraphsFile['store'], embed: Embed | undefined): StoreRules {
   const { default_ttl: defaultTtlMinutes, refresh_on_read: refreshOnRead = true } = ttl;

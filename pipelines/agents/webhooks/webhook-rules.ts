@@ -3,7 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { classifyAddress } from '../../../infra/network/address-range.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-/** Section `webhooks` of a langgraph.json. Source: reference `agent-server.md` 2.3. */
+/** Section `webhooks` of a langgraph.json. Source: configuration file of the LangGraph CLI. */
 export interface WebhookSettings {
   /** Headers of each webhook request. `${{ env.NAME }}` inserts a variable of the graphs' environment. */
   readonly headers?: Readonly<Record<string, string>>;

@@ -114,7 +114,7 @@ interface StreamedMessage {
 /**
  * Produces the events of the legacy stream mode `messages`: `messages/metadata` at the first chunk of a message,
  * `messages/partial` with the accumulated message at each chunk, and `messages/complete` for new messages in the state.
- * Source: reference/agent-server.md §2.2.
+ * Source: LangGraph Platform API, stream mode `messages`.
  */
 class OldMessages {
   readonly #soFar = new Map<string, unknown>();
