@@ -2,7 +2,7 @@ import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { noticesArrive } from '../../infra/postgres/notices-arrive.ts';
+import { noticesArrive } from '../../infra/postgres/inspect-database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';

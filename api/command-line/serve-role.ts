@@ -11,8 +11,9 @@ import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { counter } from '../../infra/telemetry/metrics.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
+import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
 import type { ShutdownSteps } from './ends.ts';
@@ -28,6 +29,19 @@ const work = {
   exports: 'writes bulk exports',
   agents: 'runs agents',
 } as const;
+
+const acceptedRuns = counter('runlake_runs_accepted_total', 'Posts and patches of runs that were made durable.', []);
+const rejectedRuns = counter(
+  'runlake_runs_rejected_total',
+  'Posts and patches of runs that were rejected, by error code.',
+  ['code'],
+);
+
+/** Counts the accepted and rejected runs of a request. */
+function countRuns(accepted: number, rejected: readonly Rejection[]): void {
+  acceptedRuns.inc(accepted);
+  for (const { error } of rejected) rejectedRuns.inc({ code: error.code });
+}
 
 export interface RoleParts {
   readonly role: Role;

@@ -12,7 +12,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
+import { collectProcessMetrics, counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/spans.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
@@ -22,10 +22,9 @@ import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
 import { everyOrigin, type SharedOrigins, shareAcrossOrigins } from './cross-origin.ts';
 import { Drain } from './drain.ts';
-import { renderError, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
+import { rejectMalformedRequest, renderError, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
 import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
-import { rejectMalformedRequest } from './malformed-request.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import {
@@ -35,9 +34,7 @@ import {
   routedPath,
   stripQuery,
 } from './register-operation.ts';
-import { recordError, recordRequest } from './request-metrics.ts';
-import { compileCheck } from './schema-check.ts';
-import { compileWriter } from './schema-writer.ts';
+import { compileCheck, compileWriter } from './schema-check.ts';
 import { acceptWebSockets, WebSocketOrPlain } from './web-sockets.ts';
 
 declare module 'fastify' {
@@ -78,6 +75,19 @@ export interface ServerOptions {
    */
   readonly waitsFor?: () => string | undefined;
 }
+
+const requestDurations = histogram(
+  'runlake_http_request_duration_seconds',
+  'Time from the arrival of a request to the end of its response, by operation and status.',
+  ['operation', 'status'],
+  [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+);
+
+const errorResponses = counter(
+  'runlake_http_errors_total',
+  'Requests that resulted in an error response, by operation and error code.',
+  ['operation', 'code'],
+);
 
 /** Browsers must not sniff the content type of a response or embed it in a page of another origin. */
 const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' };
@@ -163,7 +173,7 @@ export async function buildServer({
     else if (error.class === 'transient') logger.warn(line, 'request failed, client may retry');
     else logger.debug(line, 'request refused');
     request.span?.failed(error.code);
-    recordError(operation?.operationId ?? 'none', error.code);
+    errorResponses.inc({ operation: operation?.operationId ?? 'none', code: error.code });
     const seconds = retryAfterSeconds(error);
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');
@@ -209,9 +219,13 @@ export async function buildServer({
     if (operation && counted && !operation.untraced) request.span = startSpan(request, operation);
     finished(reply.raw, (error) => {
       if (counted) drain.leave();
+      // The client disconnected before the response was complete.
       const status = error ? 'aborted' : reply.statusCode;
       request.span?.end(status, request.caller?.workspaceId);
-      recordRequest(operation?.operationId ?? 'none', status, startedAtMs);
+      requestDurations.observe(
+        { operation: operation?.operationId ?? 'none', status: String(status) },
+        (performance.now() - startedAtMs) / 1_000,
+      );
     });
     if (Buffer.byteLength(request.originalUrl) > maxUrlBytes) {
       throw runlakeError('URL_TOO_LONG', { limitBytes: maxUrlBytes });

@@ -17,8 +17,7 @@ import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Layout } from '../clickhouse/layout.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { clusterStatements } from './cluster-statements.ts';
-import { migrationFailure } from './failure.ts';
-import { computeChecksum, type Migration } from './load.ts';
+import { computeChecksum, type Migration, migrationFailure } from './load.ts';
 import type { Applied } from './pending.ts';
 import { splitStatements } from './split-statements.ts';
 

@@ -1,8 +1,7 @@
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { getSqlState } from '../postgres/database-error.ts';
 import type { Database } from '../postgres/pool.ts';
-import { migrationFailure } from './failure.ts';
-import type { Migration } from './load.ts';
+import { type Migration, migrationFailure } from './load.ts';
 import type { Applied } from './pending.ts';
 
 /** Reads the completed Postgres migrations, with one statement. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { runlakeError } from '../errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 
 export type Store = 'postgres' | 'clickhouse';
 
@@ -45,4 +45,15 @@ export function loadMigrations(store: Store, folder = join(schemasFolder, store)
 
 export function computeChecksum(text: string): string {
   return createHash('sha256').update(text).digest('hex');
+}
+
+/**
+ * Converts the error of a migration to MIGRATION_FAILED with the server's message, which concerns Runlake's own SQL and
+ * no customer data. Returns other errors unchanged.
+ */
+export function migrationFailure(store: Store, name: string, error: unknown): unknown {
+  if (!isRunlakeError(error)) return error;
+  if (error.code !== 'CLICKHOUSE_QUERY_FAILED' && error.code !== 'DATABASE_QUERY_FAILED') return error;
+  const reason = error.cause instanceof Error ? error.cause.message : error.message;
+  return runlakeError('MIGRATION_FAILED', { store, name, reason }, { cause: error });
 }

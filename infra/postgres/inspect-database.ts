@@ -1,5 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../errors/runlake-error.ts';
-import type { Sql } from './database.ts';
+import { settlesBeforeTimeout } from '../timeouts/with-timeout.ts';
+import type { Database, Sql } from './database.ts';
+import { type ListenOptions, listen } from './listen.ts';
 
 /**
  * Checks that the user has the permissions that Runlake needs: to create tables, and a schema for the job queues.
@@ -27,4 +30,31 @@ export async function databaseClockMs(database: Sql): Promise<number> {
     'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS ms',
   );
   return Number(row?.ms);
+}
+
+/**
+ * Resolves with true if a `pg_notify` of one connection arrives at another connection within `withinMs`. A pooler in
+ * transaction mode drops notifications.
+ * @throws the errors of the database.
+ */
+export async function noticesArrive(
+  database: Database,
+  at: Pick<ListenOptions, 'url' | 'authorities' | 'logger'>,
+  withinMs: number,
+): Promise<boolean> {
+  const channel = `runlake_try_${randomUUID()}`;
+  let received!: () => void;
+  const notice = new Promise<void>((resolve) => {
+    received = resolve;
+  });
+  const onNotice = (_channel: string, payload: string) => {
+    if (payload === 'arrived') received();
+  };
+  const listener = await listen({ ...at, channels: [channel], onNotice });
+  try {
+    await database.execute('SELECT pg_notify($1, $2)', [channel, 'arrived']);
+    return await settlesBeforeTimeout(notice, withinMs);
+  } finally {
+    await listener.close();
+  }
 }

@@ -17,7 +17,7 @@ import { randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { withinTransaction } from '../../../infra/postgres/transaction.ts';
+import { withinTransaction } from '../../../infra/postgres/pool.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { requireStorableJson } from '../threads/thread.ts';
