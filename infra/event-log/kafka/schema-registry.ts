@@ -167,11 +167,12 @@ export class SchemaRegistry {
       let bytes = 0;
       for await (const chunk of response as AsyncIterable<Buffer>) {
         bytes += chunk.length;
-        if (bytes > maxAnswerBytes) throw new Error('its answer is too long');
+        if (bytes > maxAnswerBytes) throw this.#unavailable('its answer is too long');
         chunks.push(chunk);
       }
       return { status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString()) };
     } catch (error) {
+      if (isRunlakeError(error)) throw error;
       const reason = timeout.aborted ? `no answer within ${timeoutMs} ms` : (error as Error).message;
       throw this.#unavailable(reason, error);
     }
