@@ -19,7 +19,7 @@ export interface RunlakeProcess {
   /** Its output so far. */
   output(): string;
   /** Addresses of its engines. */
-  stores(): { clickhouseUrl: string; databaseUrl: string };
+  stores(): { clickhouseUrl: string; clickhouseCluster?: string | undefined; databaseUrl: string };
   /** Sends SIGKILL, to simulate a crash. Resolves when the process has exited. */
   kill(): Promise<void>;
   /** Sends SIGTERM. Resolves with the exit code. */
@@ -104,8 +104,9 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     output: () => output,
     stores: () => {
       const { RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_DATABASE_URL: databaseUrl } = environment;
+      const clickhouseCluster = environment.RUNLAKE_CLICKHOUSE_CLUSTER;
       // Without embedded engines, the process writes no run.json.
-      if (clickhouseUrl && databaseUrl) return { clickhouseUrl, databaseUrl };
+      if (clickhouseUrl && databaseUrl) return { clickhouseUrl, clickhouseCluster, databaseUrl };
       const run = JSON.parse(readFileSync(join(dataDir, 'run.json'), 'utf8')) as Record<string, string>;
       return { clickhouseUrl: run.clickhouse_url as string, databaseUrl: run.database_url as string };
     },

@@ -76,14 +76,16 @@ export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap
  * Kills inserts with this id ({@link InsertBody.id}) that still run on a server, for example those of a process that
  * died, so that they cannot write rows later. Resolves when they have ended.
  *
+ * In a cluster a part of the insert runs on other shards as a query with its own id and the default database. It outlives the
+ * server that distributed it, if that one died.
+ *
  * @throws the errors of {@link ClickHouse}.
  */
 export async function endInserts({ servers }: ClickHouse, id: string): Promise<void> {
   const end = (server: ClickHouse) =>
     server.command({
       name: 'end-inserts',
-      sql: `KILL QUERY WHERE current_database = currentDatabase() AND user = currentUser()
-        AND query_kind = 'Insert' AND startsWith(query_id, {id:String}) SYNC`,
+      sql: `KILL QUERY WHERE user = currentUser() AND query_kind = 'Insert' AND startsWith(initial_query_id, {id:String}) SYNC`,
       params: { id },
     });
   await Promise.all(servers.map(end));

@@ -27,9 +27,13 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
 
   beforeAll(async () => {
     own = await startOwn(['clickhouse', 'postgres', 'redis']);
+    const { cluster } = own.clickhouse.values;
     const url = (name: 'clickhouse' | 'postgres' | 'redis') => own[name].values.url ?? '';
     const stores = await freshStores({
-      on: { clickhouseUrl: url('clickhouse'), databaseUrl: url('postgres'), redisUrl: url('redis') },
+      on: {
+        ...{ clickhouseUrl: url('clickhouse'), databaseUrl: url('postgres'), redisUrl: url('redis') },
+        ...(cluster !== undefined && { clickhouseCluster: cluster }),
+      },
     });
     shop = await openWorkshop({}, { stores });
     ids = [];

@@ -19,7 +19,12 @@ import type { WorkerOptions } from './export-worker.ts';
 const options = JSON.parse(process.argv[2] ?? '{}') as WorkerOptions;
 const logger = createLogger('warn', 'exports');
 const timeoutMs = 30_000;
-const clickhouse = openClickHouse({ url: options.clickhouseUrl, logger, timeoutMs });
+const clickhouse = openClickHouse({
+  url: options.clickhouseUrl,
+  cluster: options.clickhouseCluster,
+  logger,
+  timeoutMs,
+});
 const database = openDatabase({ url: options.databaseUrl, logger, timeoutMs });
 const config = {
   ...loadConfig({}).config,

@@ -13,6 +13,7 @@ const fixture = fileURLToPath(new URL('./export-worker.fixture.ts', import.meta.
 /** Options of an export worker process. */
 export interface WorkerOptions {
   readonly clickhouseUrl: string;
+  readonly clickhouseCluster: string | undefined;
   readonly databaseUrl: string;
   readonly redisUrl?: string | undefined;
   readonly bucketRoot: string;
@@ -45,6 +46,7 @@ export function exportWorkers(shop: () => Workshop) {
       const { clickhouseUrl, databaseUrl, environment } = stores;
       const workerOptions: WorkerOptions = {
         clickhouseUrl,
+        clickhouseCluster: environment.RUNLAKE_CLICKHOUSE_CLUSTER,
         databaseUrl,
         redisUrl: environment.RUNLAKE_REDIS_URL,
         bucketRoot,

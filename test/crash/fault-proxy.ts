@@ -1,5 +1,5 @@
 /**
- * A TCP proxy in front of one server, for tests: it can stall, break connections, and block a request at a recognised
+ * A TCP proxy in front of one server, or of the servers of a cluster, for tests: it can stall, break connections, and block a request at a recognised
  * step.
  *
  * Invariant: bytes are forwarded in order and unchanged; a blocked request blocks only its own connection; a stall
@@ -23,7 +23,8 @@ import { type Protocol, plain } from './protocol.ts';
 export type GateAt = 'before' | 'half' | 'sent' | 'answered';
 
 export interface FaultProxy {
-  readonly port: number;
+  /** One for each server. */
+  readonly ports: readonly number[];
   /** Resolves when a request was recognised and is blocked at `at`. Later requests pass. */
   hold(at: GateAt, recognises: (message: Buffer) => boolean): Promise<void>;
   /** Removes gates that no request has reached. */
@@ -46,14 +47,13 @@ interface Target {
   readonly port: number;
 }
 
-export async function openFaultProxy({ host, port }: Target, protocolOf = plain): Promise<FaultProxy> {
+export async function openFaultProxy(targets: readonly Target[], protocolOf = plain): Promise<FaultProxy> {
   const sockets = new Set<net.Socket>();
   let gates: Gate[] = [];
   let stalled = false;
   let isAway = false;
-  const protocol: { value?: Protocol } = {};
 
-  const join = (client: net.Socket) => {
+  const join = (client: net.Socket, { host, port }: Target, protocol: Protocol) => {
     if (isAway) {
       client.destroy();
       return;
@@ -70,12 +70,12 @@ export async function openFaultProxy({ host, port }: Target, protocolOf = plain)
         (socket === client ? server : client).destroySoon();
       });
     }
-    forward(client, server);
+    forward(client, server, protocol);
     if (stalled) for (const socket of [client, server]) socket.pause();
   };
 
-  function forward(client: net.Socket, server: net.Socket): void {
-    const { divideRequests, divideAnswers, requestId, answerId, rewriteAnswer } = protocol.value as Protocol;
+  function forward(client: net.Socket, server: net.Socket, protocol: Protocol): void {
+    const { divideRequests, divideAnswers, requestId, answerId, rewriteAnswer } = protocol;
     const requests = divideRequests();
     const answers = divideAnswers();
     let isBlocked = false;
@@ -110,13 +110,18 @@ export async function openFaultProxy({ host, port }: Target, protocolOf = plain)
     });
   }
 
-  const listener = net.createServer(join);
-  listener.listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const own = (listener.address() as net.AddressInfo).port;
-  protocol.value = protocolOf({ from: port, to: own });
+  async function listen(target: Target): Promise<net.Server> {
+    const listener = net.createServer();
+    listener.listen(0, '127.0.0.1');
+    await once(listener, 'listening');
+    const protocol = protocolOf({ from: target.port, to: portOf(listener) });
+    listener.on('connection', (client) => join(client, target, protocol));
+    return listener;
+  }
+
+  const listeners = await Promise.all(targets.map(listen));
   return {
-    port: own,
+    ports: listeners.map(portOf),
     hold: (at, recognises) => new Promise<void>((reached) => gates.push({ at, recognises, reached })),
     letPass() {
       gates = [];
@@ -134,8 +139,11 @@ export async function openFaultProxy({ host, port }: Target, protocolOf = plain)
     },
     async close() {
       for (const socket of sockets) socket.destroy();
-      listener.close();
-      await once(listener, 'close');
+      await Promise.all(listeners.map((listener) => once(listener.close(), 'close')));
     },
   };
+}
+
+function portOf(listener: net.Server): number {
+  return (listener.address() as net.AddressInfo).port;
 }

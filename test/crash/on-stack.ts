@@ -1,5 +1,5 @@
 import { stackPart } from '../engines/stack.ts';
-import { clusterOf, freshStores } from '../engines/stores.ts';
+import { freshStores } from '../engines/stores.ts';
 import { Pipeline } from './pipeline.ts';
 
 export interface OpenPipeline {
@@ -11,12 +11,13 @@ export interface OpenPipeline {
 export async function openOnStack(environment: Readonly<Record<string, string>> = {}): Promise<OpenPipeline> {
   const stores = await freshStores();
   const { clickhouseUrl, databaseUrl } = stores;
+  const clickhouseCluster = stores.environment.RUNLAKE_CLICKHOUSE_CLUSTER;
   const kafkaBrokers = stackPart('kafka')?.brokers ?? '';
   const schemaRegistryUrl = stackPart('registry')?.url ?? '';
   try {
     const pipeline = await Pipeline.started(
-      { clickhouseUrl, databaseUrl, kafkaBrokers, schemaRegistryUrl },
-      { ...clusterOf(stores), ...environment },
+      { clickhouseUrl, clickhouseCluster, databaseUrl, kafkaBrokers, schemaRegistryUrl },
+      environment,
     );
     return {
       pipeline,

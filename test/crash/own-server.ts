@@ -8,6 +8,7 @@ import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { LaunchOptions, PartValues } from '../stack/part.ts';
 import { allParts } from '../stack/parts/all-parts.ts';
+import { shardFolder } from '../stack/parts/clickhouse.ts';
 import { loadStackSettings, type StackPartName } from '../stack/stack-settings.ts';
 import { openTools } from '../stack/tools.ts';
 
@@ -105,10 +106,19 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
 /** All processes of the server, so that none of them completes its current work. */
 function processesOf(name: StackPartName, folder: string): number[] {
   const read = (...path: string[]) => readFileSync(join(folder, name, ...path), 'utf8');
-  if (name !== 'postgres') return [(JSON.parse(read('process.json')) as [number])[0]];
+  const { clickhouseShards } = loadStackSettings();
+  if (name === 'clickhouse' && clickhouseShards > 1) {
+    const folders = Array.from({ length: clickhouseShards }, (_, index) => shardFolder(folder, index + 1));
+    return folders.map((each) => readProcess(join(each, name, 'process.json')));
+  }
+  if (name !== 'postgres') return [readProcess(join(folder, name, 'process.json'))];
   const first = Number.parseInt(read('data', 'postmaster.pid'), 10);
   const others = readFileSync(`/proc/${first}/task/${first}/children`, 'utf8').trim();
   return [first, ...others.split(' ').filter(Boolean).map(Number)];
+}
+
+function readProcess(path: string): number {
+  return (JSON.parse(readFileSync(path, 'utf8')) as [number])[0];
 }
 
 function killProcess(pid: number): void {

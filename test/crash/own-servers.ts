@@ -27,6 +27,7 @@ export async function ownServers(options: { readonly diskMiB?: number } = {}): P
     kafkaBrokers: kafka.values.brokers ?? '',
     schemaRegistryUrl: registry.values.url ?? '',
     clickhouseUrl: clickhouse.values.url ?? '',
+    clickhouseCluster: clickhouse.values.cluster,
     databaseUrl: postgres.values.url ?? '',
     redisUrl: redis.values.url ?? '',
   };

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { clusterVariable } from '../engines/stores.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
@@ -9,7 +10,9 @@ import { kafkaProtocol } from './protocol.ts';
 
 /** Addresses of the servers behind a pipeline. */
 export interface Servers {
+  /** Of all servers of a cluster, separated by commas. */
   readonly clickhouseUrl: string;
+  readonly clickhouseCluster?: string | undefined;
   readonly databaseUrl: string;
   readonly kafkaBrokers: string;
   readonly schemaRegistryUrl: string;
@@ -87,12 +90,13 @@ export class Pipeline {
   }
 
   environmentOf(role: PipelineRole): Record<string, string> {
-    const { clickhouseUrl, databaseUrl, schemaRegistryUrl, redisUrl } = this.servers;
+    const { clickhouseUrl, clickhouseCluster, databaseUrl, schemaRegistryUrl, redisUrl } = this.servers;
     const { kafka, registry, clickhouse, postgres } = this.ways[role];
     const own = {
-      RUNLAKE_KAFKA_BROKERS: `127.0.0.1:${kafka.port}`,
+      RUNLAKE_KAFKA_BROKERS: `127.0.0.1:${kafka.ports[0]}`,
       RUNLAKE_SCHEMA_REGISTRY_URL: through(schemaRegistryUrl, registry),
       RUNLAKE_CLICKHOUSE_URL: through(clickhouseUrl, clickhouse),
+      ...clusterVariable(clickhouseCluster),
       RUNLAKE_DATABASE_URL: through(databaseUrl, postgres),
       ...(redisUrl === undefined ? {} : { RUNLAKE_REDIS_URL: redisUrl }),
       RUNLAKE_KAFKA_TOPIC_PREFIX: this.topicPrefix,
@@ -155,11 +159,10 @@ export async function metricOf({ url }: RoleProcess, name: string, label = ''): 
 
 async function openWays(servers: Servers): Promise<Ways> {
   const [kafka, registry, clickhouse, postgres] = await Promise.all([
-    openFaultProxy(target(`kafka://${servers.kafkaBrokers}`), kafkaProtocol),
-    openFaultProxy(target(servers.schemaRegistryUrl)),
-    // Of a cluster, faults concern the first server.
-    openFaultProxy(target(servers.clickhouseUrl.split(',')[0] ?? '')),
-    openFaultProxy(target(servers.databaseUrl)),
+    openFaultProxy([target(`kafka://${servers.kafkaBrokers}`)], kafkaProtocol),
+    openFaultProxy([target(servers.schemaRegistryUrl)]),
+    openFaultProxy(servers.clickhouseUrl.split(',').map(target)),
+    openFaultProxy([target(servers.databaseUrl)]),
   ]);
   return { kafka, registry, clickhouse, postgres };
 }
@@ -169,9 +172,11 @@ function target(url: string): { host: string; port: number } {
   return { host, port: Number(port) };
 }
 
-function through(url: string, { port }: FaultProxy): string {
-  const [first = '', ...others] = url.split(',');
-  const changed = new URL(first);
-  changed.host = `127.0.0.1:${port}`;
-  return [changed.href, ...others].join(',');
+function through(urls: string, { ports }: FaultProxy): string {
+  const addresses = urls.split(',').map((url, index) => {
+    const changed = new URL(url);
+    changed.host = `127.0.0.1:${ports[index]}`;
+    return changed.href;
+  });
+  return addresses.join(',');
 }

@@ -12,6 +12,7 @@ import { freePorts } from '../../infra/embedded/free-port.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { builtProgram } from '../built-program.ts';
 import { stackPart } from '../engines/stack.ts';
+import { clusterVariable } from '../engines/stores.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
 import { type OwnServers, ownServers } from './own-servers.ts';
@@ -59,6 +60,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         RUNLAKE_KAFKA_BROKERS: addresses.kafkaBrokers,
         RUNLAKE_SCHEMA_REGISTRY_URL: addresses.schemaRegistryUrl,
         RUNLAKE_CLICKHOUSE_URL: addresses.clickhouseUrl,
+        ...clusterVariable(addresses.clickhouseCluster),
         RUNLAKE_DATABASE_URL: addresses.databaseUrl,
         RUNLAKE_REDIS_URL: addresses.redisUrl,
         RUNLAKE_KAFKA_TOPIC_PREFIX: `away-${prefix}.`,

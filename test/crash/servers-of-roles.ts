@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { ownKafka } from '../engines/own-servers.ts';
 import { stackPart } from '../engines/stack.ts';
-import { freshStores } from '../engines/stores.ts';
+import { clusterOf, clusterVariable, freshStores } from '../engines/stores.ts';
 import { startOwn } from './own-servers.ts';
 
 /** Servers for roles that run as separate processes. */
 export interface ServersOfRoles {
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  /** Variables of Kafka and registry. */
+  /** Variables of Kafka, the registry and the ClickHouse cluster. */
   readonly environment: Readonly<Record<string, string>>;
   release(): Promise<void>;
 }
@@ -19,7 +19,7 @@ export async function sharedServers(): Promise<ServersOfRoles> {
   const { clickhouseUrl, databaseUrl } = stores;
   const kafka = topicsOn(stackPart('kafka')?.brokers ?? '');
   const release = async () => void (await Promise.all([kafka.clear(), stores.close()]));
-  return { clickhouseUrl, databaseUrl, environment: kafka.environment, release };
+  return { clickhouseUrl, databaseUrl, environment: { ...kafka.environment, ...clusterOf(stores) }, release };
 }
 
 /** Servers that one test file may kill; the registry is shared and not killed, because it starts slowest. */
@@ -29,7 +29,10 @@ export async function serversToKill() {
     ...own,
     clickhouseUrl: own.clickhouse.values.url ?? '',
     databaseUrl: own.postgres.values.url ?? '',
-    environment: topicsOn(own.kafka.values.brokers ?? '').environment,
+    environment: {
+      ...topicsOn(own.kafka.values.brokers ?? '').environment,
+      ...clusterVariable(own.clickhouse.values.cluster),
+    },
     release: own.remove,
   } satisfies ServersOfRoles;
 }

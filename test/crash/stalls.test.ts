@@ -166,8 +166,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   test.concurrent('stalled between all roles and Redis: ingest continues, a job is refused in time and done afterwards', async () => {
     const redis = await ownRedis(stackPart('redis')?.url ?? '');
     const proxiedUrl = new URL(redis.url);
-    const way = await openFaultProxy({ host: proxiedUrl.hostname, port: Number(proxiedUrl.port) });
-    proxiedUrl.host = `127.0.0.1:${way.port}`;
+    const way = await openFaultProxy([{ host: proxiedUrl.hostname, port: Number(proxiedUrl.port) }]);
+    proxiedUrl.host = `127.0.0.1:${way.ports[0]}`;
     const { pipeline, close } = await openOnStack({ ...limits, RUNLAKE_REDIS_URL: proxiedUrl.href });
     try {
       const gone = new Ledger();

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { builtCommand } from '../built-program.ts';
+import { clusterVariable } from '../engines/stores.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
@@ -131,12 +132,13 @@ test('does not expose credentials of a destination', { timeout: 180_000 }, async
   const [run] = await ask(`/bulk-exports/${id}/runs`);
   expect(run.errors.retry_0).toMatch(/^Access denied: the secret access key does not match/);
   await ask('/bulk-exports/destinations');
-  const { databaseUrl, clickhouseUrl } = runlake.stores();
+  const { databaseUrl, clickhouseUrl, clickhouseCluster } = runlake.stores();
   const environment = {
     RUNLAKE_DATA_DIR: runlake.dataDir,
     RUNLAKE_SECRET_KEY: secretKey,
     RUNLAKE_DATABASE_URL: databaseUrl,
     RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
+    ...clusterVariable(clickhouseCluster),
   };
   for (const line of ['config', 'doctor', 'export destinations list --json', `export watch ${id}`]) {
     const { output, errors } = await builtCommand(line.split(' '), environment);

@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { localTable } from '../../infra/clickhouse/delete-rows.ts';
+import { clusterStatements } from '../../infra/migrations/cluster-statements.ts';
 
 /**
  * Runs a statement that a Distributed table does not support (OPTIMIZE, TRUNCATE, ALTER) on the table that stores the rows; in a
@@ -11,19 +12,42 @@ export async function onStoredTable(
   statement: (stored: string) => string,
 ): Promise<void> {
   const isCluster = (await clickhouse.layout()).kind === 'cluster';
-  const servers = isCluster ? clickhouse.servers : [clickhouse];
-  const sql = statement(isCluster ? localTable(table) : table);
+  await onEveryServer(clickhouse, statement(isCluster ? localTable(table) : table));
+}
+
+/** Runs a statement on every server, such as DDL of a view, or of the Distributed tables of a cluster. */
+export async function onEveryServer({ servers }: ClickHouse, sql: string): Promise<void> {
   await Promise.all(servers.map((server) => server.command({ name: 'test', sql })));
+}
+
+/** Creates a table as a migration does; `sql` may have the clause SHARD BY. */
+export async function createTable(clickhouse: ClickHouse, sql: string): Promise<void> {
+  const layout = await clickhouse.layout();
+  const shards = layout.kind === 'cluster' ? layout.shards : 0;
+  for (const statement of clusterStatements(sql, layout, shards)) await onEveryServer(clickhouse, statement);
+}
+
+/** Adds columns; `columns` is the part of ALTER TABLE after the name of the table. */
+export async function addColumns(clickhouse: ClickHouse, table: string, columns: string): Promise<void> {
+  const isCluster = (await clickhouse.layout()).kind === 'cluster';
+  for (const each of isCluster ? [localTable(table), table] : [table]) {
+    await onEveryServer(clickhouse, `ALTER TABLE ${each} ${columns}`);
+  }
+}
+
+/** Reads from every server, such as a table of `system`. */
+export async function rowsOfServers<Row>({ servers }: ClickHouse, sql: string): Promise<Row[]> {
+  return (await Promise.all(servers.map((server) => server.query<Row>({ name: 'test', sql })))).flat();
 }
 
 /** SQL: whether a row of system.tables is a table that Runlake reads and writes, not the part of it on one shard. */
 export const isLogicalTable = `(engine LIKE '%MergeTree' AND NOT endsWith(name, '${localTable('')}') OR engine = 'Distributed')`;
 
 /** Size of tables on the disks of all servers. */
-export async function storedBytes({ servers }: ClickHouse, tables: readonly string[]): Promise<number> {
+export async function storedBytes(clickhouse: ClickHouse, tables: readonly string[]): Promise<number> {
   const names = tables.flatMap((table) => [table, localTable(table)]).map((name) => `'${name}'`);
   const sql = `SELECT sum(bytes_on_disk) AS bytes FROM system.parts
     WHERE database = currentDatabase() AND active AND table IN (${names})`;
-  const rows = await Promise.all(servers.map((server) => server.query<{ bytes: number }>({ name: 'test', sql })));
-  return rows.reduce((sum, [row]) => sum + (row?.bytes ?? 0), 0);
+  const rows = await rowsOfServers<{ bytes: number }>(clickhouse, sql);
+  return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }

@@ -80,7 +80,10 @@ export async function freshStores({
 
 /** The variable of the ClickHouse cluster, if there are shards. */
 export function clusterOf({ environment }: FreshStores): Readonly<Record<string, string>> {
-  const { RUNLAKE_CLICKHOUSE_CLUSTER: cluster } = environment;
+  return clusterVariable(environment.RUNLAKE_CLICKHOUSE_CLUSTER);
+}
+
+export function clusterVariable(cluster: string | undefined): Readonly<Record<string, string>> {
   return cluster === undefined ? {} : { RUNLAKE_CLICKHOUSE_CLUSTER: cluster };
 }
 

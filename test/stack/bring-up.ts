@@ -40,9 +40,7 @@ async function install(
     const { title } = allParts[name];
     try {
       const installation = await allParts[name].install(tools);
-      return [
-        { name, installation: name === 'clickhouse' ? { ...installation, ...shardsOf(settings) } : installation },
-      ];
+      return [{ name, installation }];
     } catch (error) {
       const isMissing = isRunlakeError(error) && ['STACK_TOOL_MISSING', 'ENGINE_PACKAGE_MISSING'].includes(error.code);
       if (!isMissing || settings.isCi) throw error;
@@ -57,8 +55,6 @@ async function install(
   for (const name of settings.parts) parts.push(...(await installed(name)));
   return { parts, skipped };
 }
-
-const shardsOf = ({ clickhouseShards }: StackSettings): Installation => ({ shards: String(clickhouseShards) });
 
 /** @returns the errors; empty if the stack has started. */
 async function startSupervisor(plan: StackPlan, say: (line: string) => void): Promise<readonly string[]> {

@@ -8,6 +8,8 @@ import type { StackSettings } from './stack-settings.ts';
 /** Programs of this machine that download the parts of the stack. */
 export interface Tools {
   readonly cacheFolder: string;
+  /** Of the settings. */
+  readonly clickhouseShards: number;
   /** Prints progress of slow steps. */
   readonly say: (line: string) => void;
   /** Path of the first of `programs` on PATH. @throws STACK_TOOL_MISSING with `install`. */
@@ -24,11 +26,12 @@ const maxOutputBytes = 16 * 1024 * 1024;
 const maxRunMs = 15 * 60_000;
 
 export function openTools(settings: StackSettings, say: (line: string) => void): Tools {
-  const { environment, cacheFolder } = settings;
+  const { environment, cacheFolder, clickhouseShards } = settings;
   const folders = (environment.PATH ?? '').split(':').filter((folder) => folder !== '');
   const find = (program: string) => folders.map((folder) => join(folder, program)).find(isProgram);
   return {
     cacheFolder,
+    clickhouseShards,
     say,
     find,
     need(part, programs, install) {

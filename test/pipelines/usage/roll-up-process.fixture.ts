@@ -12,7 +12,12 @@ import { runRollUp, startRollUp } from '../../../pipelines/usage/rollup.ts';
 
 const mode = process.argv[2];
 const logger = createLogger('error', 'test');
-const clickhouse = openClickHouse({ url: String(process.env.TEST_CLICKHOUSE_URL), logger, timeoutMs: 10_000 });
+const clickhouse = openClickHouse({
+  url: String(process.env.TEST_CLICKHOUSE_URL),
+  cluster: process.env.RUNLAKE_CLICKHOUSE_CLUSTER,
+  logger,
+  timeoutMs: 10_000,
+});
 const database = openDatabase({ url: String(process.env.TEST_DATABASE_URL), logger, timeoutMs: 10_000 });
 
 if (mode === 'loop') {

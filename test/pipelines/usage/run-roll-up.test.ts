@@ -8,8 +8,8 @@ import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
 import { childOfSuite } from '../../engines/child-of-suite.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
-import { freshStores } from '../../engines/stores.ts';
+import { onStoredTable, rowsOfServers } from '../../engines/on-stored-table.ts';
+import { clusterOf, freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import {
   countedBy,
@@ -302,12 +302,17 @@ describe('processes', () => {
     children.clear();
     // The insert of a killed process continues in ClickHouse, and would count into the tables of the next test.
     const inserting = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
-    const noInserts = async () => (await clickhouse.query({ name: 'test', sql: inserting })).length === 0;
+    const noInserts = async () => (await rowsOfServers(clickhouse, inserting)).length === 0;
     await until('inserts to end', noInserts, 60_000);
   }, 90_000);
   function start(mode: string): ChildProcess {
     const child = spawn(process.execPath, [...childOfSuite, script, mode], {
-      env: { ...process.env, TEST_CLICKHOUSE_URL: stores.clickhouseUrl, TEST_DATABASE_URL: stores.databaseUrl },
+      env: {
+        ...process.env,
+        ...clusterOf(stores),
+        TEST_CLICKHOUSE_URL: stores.clickhouseUrl,
+        TEST_DATABASE_URL: stores.databaseUrl,
+      },
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     children.add(child);

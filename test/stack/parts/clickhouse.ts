@@ -14,9 +14,9 @@ export const clickhouse: Part = {
   title,
   // HTTP ports of two servers, then their ports of ClickHouse's own protocol.
   portCount: 4,
-  async install() {
+  async install({ clickhouseShards }) {
     findLibrary();
-    return {};
+    return { shards: String(clickhouseShards) };
   },
   async launch(options) {
     const servers = await startShards(options);
@@ -40,6 +40,9 @@ export const clickhouse: Part = {
   }),
 };
 
+/** The folder of a server of a cluster has the same structure as that of the only server. */
+export const shardFolder = (folder: string, shard: number) => join(folder, title.toLowerCase(), `shard-${shard}`);
+
 const shardsOf = (installation: LaunchOptions['installation']) => Number(installation.shards ?? 1);
 
 async function startShards({
@@ -58,7 +61,7 @@ async function startShards({
     portOfShard.map((tcpPort, index) =>
       startClickhouse({
         ...{
-          folder: join(folder, title.toLowerCase(), `shard-${index + 1}`),
+          folder: shardFolder(folder, index + 1),
           port: ports[index] ?? 0,
           password,
           logger,

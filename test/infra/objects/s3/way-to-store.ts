@@ -44,9 +44,9 @@ export async function openWayToStore(store: string): Promise<WayToStore> {
     async (request) => take(onResponse, request)?.act(),
   );
   const { hostname, port } = new URL(httpProxy.endpoint);
-  const tcp = await openFaultProxy({ host: hostname, port: Number(port) });
+  const tcp = await openFaultProxy([{ host: hostname, port: Number(port) }]);
   return {
-    endpoint: `http://127.0.0.1:${tcp.port}`,
+    endpoint: `http://127.0.0.1:${tcp.ports[0]}`,
     seen: httpProxy.seen,
     stall: tcp.stall,
     away: tcp.away,

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { defineTopic, topics } from '../../../../schemas/topics.ts';
+import { createTable } from '../../../engines/on-stored-table.ts';
 import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
 
 const field = (name: string, type: unknown = 'string') => ({ name, type });
@@ -41,12 +42,12 @@ const measurements = defineTopic({
 let under: DrivenSink;
 beforeAll(async () => {
   under = await openDrivenSink({ topics: [...topics, measurements] });
-  await under.stores.clickhouse.command({
-    name: 'test',
-    sql: `CREATE TABLE measurements (tenant_id UUID, id UUID, taken_at DateTime64(6, 'UTC'), wanted Bool,
+  await createTable(
+    under.stores.clickhouse,
+    `CREATE TABLE measurements (tenant_id UUID, id UUID, taken_at DateTime64(6, 'UTC'), wanted Bool,
         log_partition Decimal(18, 0), log_offset Decimal(18, 0), degrees Float64, version UInt64)
-      ENGINE = ReplacingMergeTree(version) PARTITION BY toDate(taken_at) ORDER BY (tenant_id, id)`,
-  });
+      ENGINE = ReplacingMergeTree(version) SHARD BY (tenant_id, id) PARTITION BY toDate(taken_at) ORDER BY (tenant_id, id)`,
+  );
 });
 afterAll(() => under?.close());
 

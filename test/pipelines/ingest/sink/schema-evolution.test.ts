@@ -1,6 +1,7 @@
 /** One log contains records of this release, an older one and a newer one; the sink reads them all. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
+import { addColumns } from '../../../engines/on-stored-table.ts';
 import { runEvent } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
@@ -38,8 +39,7 @@ let under: DrivenSink;
 beforeAll(async () => {
   under = await openDrivenSink({ schemas });
   await addWeather(under.stores.clickhouse);
-  const sql = 'ALTER TABLE stream_events ADD COLUMN weather Nullable(String)';
-  await under.stores.clickhouse.command({ name: 'test', sql });
+  await addColumns(under.stores.clickhouse, 'stream_events', 'ADD COLUMN weather Nullable(String)');
 });
 afterAll(() => under?.close());
 

@@ -8,6 +8,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeRunEvent, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { runEvents, type Topic, topics } from '../../../../schemas/topics.ts';
+import { addColumns, onEveryServer } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 
 export interface SinkUnderTest {
@@ -94,16 +95,20 @@ export function messageOf(event: RunEvent | Buffer): LogMessage {
 
 /** Adds the field `weather` to runs, as the migration of a release that has it: field, stored column, alias and view. */
 export async function addWeather(clickhouse: ClickHouse): Promise<void> {
-  const alter = (sql: string) => clickhouse.command({ name: 'test', sql: `ALTER TABLE ${sql}` });
-  await alter('run_events ADD COLUMN weather Nullable(String)');
-  await alter(`runs ADD COLUMN ranked_weather SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
-    ADD COLUMN weather Nullable(String) ALIAS ranked_weather.2`);
+  await addColumns(clickhouse, 'run_events', 'ADD COLUMN weather Nullable(String)');
+  await addColumns(
+    clickhouse,
+    'runs',
+    `ADD COLUMN ranked_weather SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
+    ADD COLUMN weather Nullable(String) ALIAS ranked_weather.2`,
+  );
   const [view] = await clickhouse.query<{ select: string }>({
     name: 'test',
     sql: `SELECT as_select AS select FROM system.tables WHERE database = currentDatabase() AND name = 'runs_of_events'`,
   });
   const column = ', (if(isNull(weather), 0, rank), weather) AS ranked_weather';
-  await alter(`runs_of_events MODIFY QUERY ${view?.select.replace(' FROM ', `${column} FROM `)}`);
+  const select = view?.select.replace(' FROM ', `${column} FROM `);
+  await onEveryServer(clickhouse, `ALTER TABLE runs_of_events MODIFY QUERY ${select}`);
 }
 
 /** What the sink knows of the schema of a topic. */

@@ -5,7 +5,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { deadLetters } from '../../../../pipelines/ingest/sink/sink-metrics.ts';
-import { onStoredTable } from '../../../engines/on-stored-table.ts';
+import { createTable, onEveryServer, onStoredTable, rowsOfServers } from '../../../engines/on-stored-table.ts';
 import { until } from '../../../infra/until.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
@@ -195,10 +195,10 @@ describe('an insert that fails half-way', () => {
     const { clickhouse, database } = under.stores;
     const stray = randomUUID();
     await database.query("INSERT INTO in_flight_inserts (id, hours) VALUES ($1, '[]')", [stray]);
-    await clickhouse.command({
-      name: 'test',
-      sql: 'CREATE TABLE slow (n UInt8, slept UInt8 DEFAULT sleepEachRow(0.02)) ENGINE = MergeTree ORDER BY n',
-    });
+    await createTable(
+      clickhouse,
+      'CREATE TABLE slow (n UInt8, slept UInt8 DEFAULT sleepEachRow(0.02)) ENGINE = MergeTree SHARD BY (n) ORDER BY n',
+    );
     const sleeping = (id: string) =>
       clickhouse
         .insertBody({
@@ -216,7 +216,7 @@ describe('an insert that fails half-way', () => {
         );
     const ends = [sleeping(stray), sleeping(randomUUID())];
     const running = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
-    await until('both to run', async () => (await under.rows(running)).length === 2);
+    await until('both to run', async () => (await rowsOfServers(clickhouse, running)).length === 2);
     under = await under.restarted();
     expect(await count('in_flight_inserts')).toBe(0);
     expect(await Promise.all(ends)).toEqual(['ended', 'written']);
@@ -285,8 +285,7 @@ test('a batch is split at the row limit and at the byte limit', async () => {
 });
 
 test('if schema and table disagree, the sink reports an error and sends nothing to the dead-letter queue', async () => {
-  const rename = (from: string, to: string) =>
-    under.stores.clickhouse.command({ name: 'test', sql: `RENAME TABLE ${from} TO ${to}` });
+  const rename = (from: string, to: string) => onEveryServer(under.stores.clickhouse, `RENAME TABLE ${from} TO ${to}`);
   await rename('run_events', 'something_else');
   await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
   await expect(under.sink.check()).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
