@@ -30,14 +30,16 @@ chaos: dist/.built ## Kill servers and inject random faults under load: MINUTES=
 	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \
 	  $(STACK) during npx vitest run --project embedded test/crash/servers.test.ts test/crash/chaos.test.ts
 
-# Suites whose results depend on which rows a server has.
-ON_SHARDS := test/infra/clickhouse/two-shards.test.ts test/pipelines/ingest/sink/any-order.test.ts \
-  test/pipelines/ingest/sink/stored-once.test.ts test/pipelines/ingest/sink/known-traces.test.ts test/pipelines/usage \
-  test/pipelines/runs test/pipelines/retention test/pipelines/projects test/pipelines/streams test/pipelines/feedback \
-  test/pipelines/exports/histories.test.ts test/pipelines/exports/chunk-reader.test.ts test/pipelines/tenants/delete-workspace-data.test.ts
+# Suites whose results depend on which rows a server has, and crash suites whose ClickHouse is that of the stack or one of
+# their own. Those of stock clients and histories start Runlake themselves, on the stack only in the project `stack`.
+ON_SHARDS := test/infra/clickhouse/two-shards.test.ts test/pipelines/ingest/sink test/pipelines/usage test/pipelines/runs \
+  test/pipelines/retention test/pipelines/projects test/pipelines/streams test/pipelines/feedback \
+  test/pipelines/exports/histories.test.ts test/pipelines/exports/chunk-reader.test.ts test/pipelines/tenants/delete-workspace-data.test.ts \
+  $(patsubst %,test/crash/%.test.ts,backlog chaos export-servers exports members partitions sdk servers servers-away stalls steps)
 
-shards: dist/.built ## Run the suites of stored data on two ClickHouse shards
-	@RUNLAKE_STACK_CLICKHOUSE_SHARDS=2 npx vitest run --project embedded $(ON_SHARDS)
+shards: dist/.built ## Run the suites of stored data, crashes, histories and stock clients on two ClickHouse shards
+	@RUNLAKE_STACK_CLICKHOUSE_SHARDS=2 node test/house/in-memory.mjs $(STACK) during sh -c \
+	  'npx vitest run --project embedded $(ON_SHARDS) && npx vitest run --project stack test/e2e test/histories'
 
 stack: $(NODE_MODULES) ## Bring up Kafka, a schema registry, Redis, S3, ClickHouse and Postgres, without Docker
 	@$(STACK) up
