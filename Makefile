@@ -35,7 +35,7 @@ chaos: dist/.built ## Kill servers and inject random faults under load: MINUTES=
 ON_SHARDS := test/infra/clickhouse/two-shards.test.ts test/pipelines/ingest/sink test/pipelines/usage test/pipelines/runs \
   test/pipelines/retention test/pipelines/projects test/pipelines/streams test/pipelines/feedback \
   test/pipelines/exports/histories.test.ts test/pipelines/exports/chunk-reader.test.ts test/pipelines/tenants/delete-workspace-data.test.ts \
-  $(patsubst %,test/crash/%.test.ts,backlog chaos export-servers exports members partitions sdk servers servers-away stalls steps)
+  $(patsubst %,test/crash/%.test.ts,agent-servers backlog chaos export-servers exports members partitions sdk servers servers-away stalls steps)
 
 shards: dist/.built ## Run the suites of stored data, crashes, histories and stock clients on two ClickHouse shards
 	@RUNLAKE_STACK_CLICKHOUSE_SHARDS=2 node test/house/in-memory.mjs $(STACK) during sh -c \
