@@ -6,7 +6,7 @@ export const exportErrors = {
   DESTINATION_ACCESS_DENIED: caller(
     400,
     'Access denied: {reason} (step {step}, {where}).',
-    'Check the secret key, and that the key has write permission below the prefix (s3:PutObject). Permissions to read, to delete, and to list and abort multipart uploads are optional.',
+    'Check the credentials, and that they allow writing below the prefix (s3:PutObject). Permissions to read, to delete, and to list and abort multipart uploads are optional.',
   ),
   DESTINATION_BUCKET_NOT_VALID: caller(
     400,

@@ -140,7 +140,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       {
         inject: () => bucket.deny('s3:PutObject'),
         restore: () => bucket.allow(),
-        cause: /^Access denied: the key has no permission for this operation \(step upload, .* Check the secret key, /,
+        cause: /^Access denied: the key has no permission for this operation \(step upload, .* Check the credentials, /,
       },
     ],
     [
