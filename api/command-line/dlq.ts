@@ -228,7 +228,7 @@ function deadLetterAsText(
   record: Record<string, unknown> | undefined,
 ): string[] {
   const schemaId = readSchemaId(deadLetter.value);
-  const facts: [string, string][] = [
+  const details: [string, string][] = [
     ['Id', deadLetter.id],
     ['Reason', deadLetter.reason],
     ['Step', deadLetter.step],
@@ -240,7 +240,7 @@ function deadLetterAsText(
     ['Replayed', replayedAt ?? 'no'],
     ...Object.entries(deadLetter.headers).map(([name, value]): [string, string] => [`Header ${name}`, value]),
   ];
-  const lines = facts.map(([name, value]) => `${printable(name).padEnd(10)} ${printable(value)}`);
+  const lines = details.map(([name, value]) => `${printable(name).padEnd(10)} ${printable(value)}`);
   if (record !== undefined) return [...lines, '', ...JSON.stringify(record, undefined, 2).split('\n').map(printable)];
   return [...lines, '', 'The record cannot be decoded. Its bytes:', ...hexDump(deadLetter.value)];
 }

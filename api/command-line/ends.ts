@@ -12,7 +12,7 @@ export class ShutdownSteps {
   /** @throws DRAINING if {@link ShutdownSteps.run} was called; the start must stop then. */
   add(name: string, end: () => unknown): void {
     if (this.#running) {
-      // Its dependencies may have ended already, so errors of its shutdown carry no information.
+      // Its dependencies may have ended already, so errors of its shutdown are ignored.
       void Promise.resolve()
         .then(end)
         .catch(() => undefined);

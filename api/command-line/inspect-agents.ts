@@ -2,7 +2,7 @@ import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { noticesArrive } from '../../infra/postgres/inspect-database.ts';
+import { notificationsArrive } from '../../infra/postgres/inspect-database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
@@ -184,7 +184,8 @@ export async function inspectAgentDatabase(
   printFinding: Finding,
 ): Promise<void> {
   const at = { url: databaseUrl, authorities: trustedAuthorities(config), logger };
-  if (await noticesArrive(database, at, timeoutMs)) printFinding(true, 'Notices', 'LISTEN and NOTIFY of Postgres work');
+  if (await notificationsArrive(database, at, timeoutMs))
+    printFinding(true, 'Notices', 'LISTEN and NOTIFY of Postgres work');
   else {
     const remedy =
       'Point RUNLAKE_DATABASE_URL to Postgres itself or to a pooler in session mode. Transaction mode loses notifications.';

@@ -58,7 +58,7 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
   readonly body?: RequestBody | undefined;
-  /** Whether it reads the layout, on which the settings of other statements depend. */
+  /** True for the query that reads the layout. It is sent without the settings that depend on the layout. */
   readonly readsLayout?: boolean;
   /** Must be unique among the queries of the server. Default: random. */
   readonly queryId?: string;

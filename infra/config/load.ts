@@ -107,9 +107,9 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   if ((values.kafkaUser === undefined) !== (values.kafkaPassword === undefined)) {
     found.push('RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD must be set together');
   }
-  const sslMode = unknownSslMode(String(values.databaseUrl));
-  if (sslMode !== undefined) {
-    found.push(`RUNLAKE_DATABASE_URL: sslmode is '${sslMode}' but must be one of ${sslModes.join(', ')}`);
+  const unsupportedSslMode = unknownSslMode(String(values.databaseUrl));
+  if (unsupportedSslMode !== undefined) {
+    found.push(`RUNLAKE_DATABASE_URL: sslmode is '${unsupportedSslMode}' but must be one of ${sslModes.join(', ')}`);
   }
   if (Number(values.maxRunBytes) > Number(values.maxBodyBytes)) {
     found.push('RUNLAKE_MAX_RUN_BYTES must not be larger than RUNLAKE_MAX_BODY_BYTES');

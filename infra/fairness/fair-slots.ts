@@ -16,7 +16,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 import { counter, histogram, scrapedGauge } from '../telemetry/metrics.ts';
 
 export interface FairSlotsOptions {
-  /** Label of the metrics, and parameter of OVERLOADED. */
+  /** Kind of slot, for the label of the metrics and the message of OVERLOADED. */
   readonly name: string;
   readonly slots: number;
   readonly overdraft: number;

@@ -15,7 +15,7 @@ type Row = readonly [about: string, isAllowable: boolean, networks: readonly str
 
 /**
  * Ranges in order of precedence: the range of an address is the first row that contains it. Sources: the
- * special-purpose registries of IANA, documentation of clouds.
+ * special-purpose registries of IANA, documentation of cloud providers.
  */
 const rows: readonly Row[] = [
   // These come first, because some of them are inside wider ranges.

@@ -92,7 +92,7 @@ export interface ObjectCall {
 
 type DestinationCode = Extract<ErrorCode, `DESTINATION_${string}`>;
 
-/** Creates a catalogue error for one call of a store, with a reason for the owner of the destination. */
+/** Creates the error of a failed call to an object store. The owner of the destination sees `reason`. */
 export function destinationError(
   code: DestinationCode,
   { step, where }: ObjectCall,

@@ -37,7 +37,7 @@ export async function databaseClockMs(database: Sql): Promise<number> {
  * transaction mode drops notifications.
  * @throws the errors of the database.
  */
-export async function noticesArrive(
+export async function notificationsArrive(
   database: Database,
   at: Pick<ListenOptions, 'url' | 'authorities' | 'logger'>,
   withinMs: number,

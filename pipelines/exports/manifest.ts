@@ -160,7 +160,7 @@ function sum(numbers: readonly number[]): number {
 
 const requestsAtOnce = 8;
 /** Files per UPDATE. */
-const chunkFiles = 200;
+const filesPerUpdate = 200;
 const checkedForMinutes = 10;
 
 interface RecordedFile {
@@ -200,7 +200,7 @@ async function verifyFiles(
     [of.id, checkedForMinutes],
   );
   let unchecked = 0;
-  for (let from = 0; from < files.length; from += chunkFiles) {
+  for (let from = 0; from < files.length; from += filesPerUpdate) {
     const found: RecordedFile[] = [];
     let gone: { readonly runId: string; readonly error: RunlakeError } | undefined;
     const check = async (file: RecordedFile) => {
@@ -213,7 +213,7 @@ async function verifyFiles(
         gone = { runId: file.runId, error: runlakeError('DESTINATION_FILE_MISSING', params) };
       }
     };
-    await forEachConcurrently(requestsAtOnce, files.slice(from, from + chunkFiles), check, signal);
+    await forEachConcurrently(requestsAtOnce, files.slice(from, from + filesPerUpdate), check, signal);
     signal?.throwIfAborted();
     if (gone !== undefined) return { kind: 'gone', ...(gone as { runId: string; error: RunlakeError }) };
     await storeChecked(database, found);

@@ -31,9 +31,9 @@ const maxGroupRows = 120_000;
 const maxGroupBytes = 32 * 1024 * 1024;
 
 /**
- * Makes the Parquet file of a chunk, in the order of the chunk, and verifies its footer against what was read and
- * against the column table. Row groups have 120,000 rows or about 32 MB, whichever is less. Removes the files that were
- * read, also after an error.
+ * Encodes a chunk as one Parquet file with the rows in the same order, and checks its footer against the number of rows
+ * and the expected columns. Row groups have 120,000 rows or about 32 MB, whichever is less. Deletes the input files, also
+ * after an error.
  *
  * @returns undefined if the chunk has no rows; then there is no file.
  * @throws EXPORT_FILE_INVALID, PARQUET_ENCODER_FAILED, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.

@@ -58,7 +58,7 @@ export function parseMicros(time: string): number {
 export interface ExportScope {
   readonly tenantId: string;
   readonly projectId: string;
-  /** Half-open range of key times. */
+  /** Range of the key time, `start_time` in the sorting key of `runs`: from the first time, before the second. */
   readonly window: TimeWindow;
   /** Runs whose first event was received later are not members. */
   readonly membersUntilMicros: number;

@@ -100,18 +100,18 @@ async function deleteMarked(
   const traces = await store(marked);
   const runs = await store(`SELECT DISTINCT id FROM runs WHERE ${ofProject} AND trace_id IN (${marked})`);
   const ofTenant = 'tenant_id = {tenant:UUID}';
-  const runsOfTraces = `${ofProject} AND trace_id IN ${traces}`;
+  const tracesCondition = `${ofProject} AND trace_id IN ${traces}`;
   // Runs are deleted last, because a repeated deletion needs them to find what belongs to them.
   const content = [
     { table: 'attachments', condition: `${ofTenant} AND run_id IN ${runs}` },
-    { table: 'feedback', condition: `${ofTenant} AND run_id IN ${runs} OR (${runsOfTraces})` },
+    { table: 'feedback', condition: `${ofTenant} AND run_id IN ${runs} OR (${tracesCondition})` },
     // The trace of a graph run has its id.
     { table: 'stream_events', condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${traces}` },
     { table: 'run_locator', condition: `${ofTenant} AND id IN ${runs}` },
-    { table: 'runs', condition: runsOfTraces },
+    { table: 'runs', condition: tracesCondition },
   ];
   // Locations are needed by requests that are handled for the first time.
-  const locations = { table: 'trace_locations', condition: runsOfTraces };
+  const locations = { table: 'trace_locations', condition: tracesCondition };
   const isSecond = changes.every((change) => change.isSecond);
   for (const { table, condition } of isSecond ? [...content, locations] : content) {
     await deleteRows(clickhouse, { name: `delete-traces-${table}`, table, condition, ...rest });

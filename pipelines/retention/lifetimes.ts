@@ -13,7 +13,7 @@ export interface Lifetime {
   readonly expiresAtSeconds: number;
 }
 
-/** 2100-01-01. A later time would exceed the range of a DateTime when the week of `TTL` is added. */
+/** 2100-01-01: a week later, as in the `TTL` of the tables, is within the range of a DateTime, which ends in 2106. */
 export const neverSeconds = 4_102_444_800;
 
 /** SQL: whether a merged row of a table with `expires_at` is neither deleted nor expired. */

@@ -26,7 +26,7 @@ interface SseOptions<Item> {
   /** Whether the client reconnects by itself, and without a gap, when the connection breaks. */
   readonly clientReconnects: boolean;
   readonly logger: Pick<FastifyBaseLogger, 'warn'>;
-  /** The last event if the source fails. Default: `error` with {error: code of the catalogue, message}. */
+  /** The last event if the source fails. Default: `error` with the error code and the message. */
   failure?(error: unknown): SseFrame;
   /** Called once if the client disconnects before the end. */
   left?(): void;

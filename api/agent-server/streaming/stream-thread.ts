@@ -67,11 +67,13 @@ export const streamThread = defineAgentOperation({
     const { params, query, request } = input;
     const { agents } = input.services;
     const modes = [...(query.stream_mode ?? []), ...(query.stream_modes ?? [])];
-    const everything = modes.length === 0 || modes.includes('run_modes');
-    const bounds = everything || modes.includes('lifecycle');
+    const wantsAllEvents = modes.length === 0 || modes.includes('run_modes');
+    const bounds = wantsAllEvents || modes.includes('lifecycle');
     const states = modes.includes('state_update');
     const isIncluded = ({ isEnd, event, mode }: StreamedEvent) =>
-      mode !== protocolMode && mode !== stateUpdateMode && (everything || (bounds && (isEnd || event === 'metadata')));
+      mode !== protocolMode &&
+      mode !== stateUpdateMode &&
+      (wantsAllEvents || (bounds && (isEnd || event === 'metadata')));
     const { deploymentId, database, hub } = agents;
     const threadId = params.thread_id.toLowerCase();
     const source = await hub.readThread({ deploymentId, threadId }, readThreadFrom(request, query));
@@ -98,7 +100,7 @@ export const streamThread = defineAgentOperation({
       frame: ({ event, state }) => {
         if (state !== undefined) return stateFrame(event, state);
         if (!isIncluded(event)) return undefined;
-        const last = event.isEnd && everything ? lastFrame(event) : undefined;
+        const last = event.isEnd && wantsAllEvents ? lastFrame(event) : undefined;
         return last ? [last, encodeEvent(event)] : encodeEvent(event);
       },
       clientReconnects: true,

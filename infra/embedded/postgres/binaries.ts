@@ -76,7 +76,7 @@ const parts = ['bin', 'lib', 'share'];
  */
 export function copyBinaries(build: PostgresBinaries, shared: string): string {
   const target = join(shared, `postgres-${build.version}`);
-  for (let attempt = 1; !isWhole(build.folder, target); attempt += 1) {
+  for (let attempt = 1; !isCompleteCopy(build.folder, target); attempt += 1) {
     const draft = join(shared, `.draft-${randomBytes(6).toString('hex')}`);
     const old = `${draft}-old`;
     try {
@@ -111,7 +111,7 @@ function copyTree(from: string, to: string): void {
   }
 }
 
-function isWhole(from: string, to: string): boolean {
+function isCompleteCopy(from: string, to: string): boolean {
   return parts.every((part) => isSame(join(from, part), join(to, part)));
 }
 

@@ -8,11 +8,11 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/ru
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 
-/** Address, credentials (in the URL) and authorities of the registry. */
+/** URL of the registry, with its credentials, and the file of trusted CA certificates. */
 export type RegistryAddress = Pick<Config, 'schemaRegistryUrl' | 'tlsCaFile'>;
 
 const timeoutMs = 5_000;
-const maxAnswerBytes = 16 * 1024 * 1024;
+const maxResponseBytes = 16 * 1024 * 1024;
 const contentType = 'application/vnd.schemaregistry.v1+json';
 /** The registry's error code for an unknown schema id. A plain 404 may also come from a proxy. */
 const schemaNotFound = 40_403;
@@ -167,7 +167,7 @@ export class SchemaRegistry {
       let bytes = 0;
       for await (const chunk of response as AsyncIterable<Buffer>) {
         bytes += chunk.length;
-        if (bytes > maxAnswerBytes) throw this.#unavailable('its answer is too long');
+        if (bytes > maxResponseBytes) throw this.#unavailable('its response is too long');
         chunks.push(chunk);
       }
       return { status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString()) };

@@ -32,7 +32,7 @@ function isMatchable(method: string, path: string): boolean {
 }
 
 /** Returns a function that tests whether a request matches one of `routes`. HEAD matches the routes of GET. */
-export function matchRoutes(routes: readonly AppRoute[]): (method: string, path: string) => boolean {
+export function createRouteMatcher(routes: readonly AppRoute[]): (method: string, path: string) => boolean {
   const patterns = routes.map(({ method, path }) => ({ method, segments: path.split('/') }));
   return (method, path) => {
     const routeMethod = method === 'HEAD' ? 'GET' : method;

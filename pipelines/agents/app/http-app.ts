@@ -22,7 +22,7 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/open-module-worker.ts';
-import { matchRoutes } from './app-route.ts';
+import { createRouteMatcher } from './app-route.ts';
 
 export interface HttpApp {
   /** Whether the app itself defines this route. */
@@ -116,7 +116,7 @@ export async function openHttpApp(options: {
     hooks: {
       onReady: (_loadErrors, routes) => {
         if (socketFolder !== undefined) moveSocket(join(socketFolder, socketName), socketPath);
-        names = matchRoutes(routes);
+        names = createRouteMatcher(routes);
       },
       onMessage: ({ kind }) => {
         throw violation(`an unexpected message '${kind}' from the process of the custom app`);

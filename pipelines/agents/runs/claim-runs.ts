@@ -31,9 +31,8 @@ export async function claimRuns(
 
 /**
  * Returns the milliseconds until the next run becomes due; 0 or less if a run became due in the last `sinceMs`, and
- * undefined if there is none. Considers only the first pending run of each thread without a running run. Call it in a
- * process that has free slots and has claimed nothing, because other processes have then locked the runs that have been
- * due for longer.
+ * undefined if there is none. Considers only the first pending run of each thread without a running run. Call it only after
+ * a claim with free slots returned nothing: other processes have then locked the runs that became due earlier.
  */
 export async function nextDue(database: Sql, deploymentId: string, sinceMs: number): Promise<number | undefined> {
   const [row] = await database.query<{ ms: number | null }>(

@@ -50,11 +50,11 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     gapTimeoutMs = storeTimeoutMs,
   } = options;
   const ringBuffer = new RecordRingBuffer({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
-  const ownKeys = `${own}:`;
+  const deploymentKeyPrefix = `${own}:`;
   const tail = await log.follow(streamEvents, {
     sinceMs: recentAgeMs,
     // The topic contains records of all deployments. Records of other deployments must not evict those of this one.
-    onRecords: (records) => ringBuffer.add(records.filter(({ key }) => key.startsWith(ownKeys))),
+    onRecords: (records) => ringBuffer.add(records.filter(({ key }) => key.startsWith(deploymentKeyPrefix))),
   });
   ringBuffer.beginAt(tail.from);
   const stored = new StoredWatch(log);

@@ -1,17 +1,17 @@
 import type { CheckpointConfig } from '../graphs/compiled-graph.ts';
 import { toCheckpoint } from '../requests/thread-state.ts';
 import { graphJson } from './graph-json.ts';
-import type { Streamed } from './stream-graph.ts';
+import type { GraphStreamEvent } from './stream-graph.ts';
 import type { Chunk } from './worker-pool.ts';
 
 /** Maximum size of one event that a graph streams. The event log and each client handle it as one message. */
 export const maxEventBytes = 8 * 1024 ** 2;
 
 /** Serialises an event. If it is too large or not serialisable, returns an `error` event in its place; the run continues. */
-export function eventChunk({ mode, event, namespace, data }: Streamed, maxBytes: number): Chunk {
+export function eventChunk({ mode, event, namespace, data }: GraphStreamEvent, maxBytes: number): Chunk {
   let text: string;
   try {
-    text = graphJson(clientEvent(mode, data));
+    text = graphJson(toClientEventData(mode, data));
   } catch (error) {
     const reason = (error instanceof Error ? error.message : String(error)).split('\n', 1)[0]?.slice(0, 1_000);
     return errorChunk('EventNotSerializable', `Event '${event}' of the graph cannot be encoded as JSON: ${reason}`);
@@ -51,7 +51,7 @@ const chunkTypes: Readonly<Record<string, string>> = {
 /**
  * Converts event data to the form that clients receive. Removes LangGraph internals from the configs of checkpoints.
  */
-export function clientEvent(mode: string, data: unknown): unknown {
+export function toClientEventData(mode: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null) return data;
   if (mode === 'checkpoints') return convertCheckpoint(data);
   if (mode === 'messages-tuple') return convertMessage(data as readonly [unknown, unknown]);

@@ -3,7 +3,7 @@ import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { protocolMode, questionEvent } from '../streams/stream-types.ts';
 
 /** One event of a graph in a requested stream mode, before it is serialised. */
-export interface Streamed {
+export interface GraphStreamEvent {
   readonly mode: string;
   readonly event: string;
   readonly namespace: string;
@@ -39,7 +39,7 @@ export async function streamGraph(
   graph: CompiledGraph,
   input: unknown,
   { modes, subgraphs, runId, options, turn, handler }: StreamRequest,
-  take: Take<Streamed>,
+  take: Take<GraphStreamEvent>,
 ): Promise<void> {
   const wanted = new Set(modes.length > 0 ? modes : ['values']);
   if (wanted.has(protocolMode)) {
@@ -53,7 +53,7 @@ export async function streamGraph(
   const legacyMessages = new OldMessages();
   const more = { subgraphs, streamMode: [...library], runId };
 
-  const translate = function* (piece: unknown): Generator<Streamed> {
+  const translate = function* (piece: unknown): Generator<GraphStreamEvent> {
     const [path, mode, data] = (subgraphs ? piece : [[], ...(piece as unknown[])]) as [string[], string, unknown];
     const namespace = path.join('|');
     if (wanted.has(mode) && mode !== 'messages') yield { mode, event: mode, namespace, data };
@@ -73,7 +73,7 @@ export async function streamGraph(
     }
   };
 
-  const takeEach = (all: Iterable<Streamed>) => {
+  const takeEach = (all: Iterable<GraphStreamEvent>) => {
     for (const each of all) take(each);
   };
 
@@ -168,19 +168,19 @@ export async function streamProtocol(
   graph: CompiledGraph,
   input: unknown,
   { runId, options, turn }: Pick<StreamRequest, 'runId' | 'options' | 'turn'>,
-  take: Take<Streamed>,
+  take: Take<GraphStreamEvent>,
 ): Promise<void> {
   const withStates = !graph.checkpointer;
   const lifecycleEvents: ProtocolEvent[] = [];
   const lifecycle = createLifecycleTransformer({ emitRootOnRegister: false });
   lifecycle.init();
   lifecycle.onRegister?.({ push: (_namespace, event) => void lifecycleEvents.push(event) });
-  const takeLifecycleEvents = function* (): Generator<Streamed> {
+  const takeLifecycleEvents = function* (): Generator<GraphStreamEvent> {
     for (const { method, params } of lifecycleEvents.splice(0)) yield protocolEvent(method, params);
   };
   const reported = new Set<string>();
 
-  const translate = function* (chunk: unknown): Generator<Streamed> {
+  const translate = function* (chunk: unknown): Generator<GraphStreamEvent> {
     const [namespace, mode, payload] = chunk as [string[], string, unknown];
     for (const event of convertToProtocolEvent({ namespace, mode: mode as 'values', payload, seq: 0 })) {
       lifecycle.process(event);
@@ -203,7 +203,7 @@ export async function streamProtocol(
     }
   };
 
-  const takeEach = (all: Iterable<Streamed>) => {
+  const takeEach = (all: Iterable<GraphStreamEvent>) => {
     for (const each of all) take(each);
   };
 
@@ -225,7 +225,7 @@ export async function streamProtocol(
 function protocolEvent(
   event: string,
   params: { readonly namespace: readonly string[]; readonly node?: string | undefined; readonly data: unknown },
-): Streamed {
+): GraphStreamEvent {
   const { namespace, node, data } = params;
   return { mode: protocolMode, event, namespace: namespace.join('|'), data: { ...(node && { node }), data } };
 }

@@ -16,7 +16,7 @@ export interface WorkerSetup {
   readonly auth?: ExportReference;
   /**
    * Set only for the process of the custom app. A load error is reported in `loadErrors` as `app`. A relative socket path
-   * starts at TMPDIR.
+   * is resolved against TMPDIR.
    */
   readonly app?: ExportReference & { readonly socketPath: string };
   /**

@@ -83,9 +83,7 @@ function* readParts(
   return { drafts, companions: [...feedback, ...attachments] };
 }
 
-/**
- * Applies `read` to each item. If `read` throws an error of class `caller`, the item is rejected under its display id.
- */
+/** Applies `read` to each item. An item for which it throws an error of the client is rejected, under its display id. */
 function* collect<Item, Result>(
   items: Iterable<Item>,
   rejected: Rejection[],

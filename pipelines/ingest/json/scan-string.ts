@@ -17,7 +17,7 @@ const isHex = new Uint8Array(256);
 for (const byte of Buffer.from('0123456789abcdefABCDEF')) isHex[byte] = 1;
 
 /** Number of plain bytes to read one by one before reading words, because most strings are shorter. */
-const shortBytes = 24;
+const maxLoopBytes = 24;
 
 /**
  * Validates the string whose first byte after the opening quote is at `from`; returns the index after the closing quote.
@@ -27,7 +27,7 @@ export function scanString(origin: ScanOrigin, from: number): number {
   const { bytes, end } = origin;
   let index = from;
   for (;;) {
-    const near = Math.min(index + shortBytes, end);
+    const near = Math.min(index + maxLoopBytes, end);
     while (index < near && isSpecial[bytes[index]!] === 0) index++;
     if (index === near && index < end) {
       index = skipPlainWords(origin, index);

@@ -7,13 +7,13 @@ const backslash = 0x5c;
  * Number of bytes of a string to read one by one before the native search. Calling the search costs as much as reading
  * about 50 bytes.
  */
-const shortBytes = 64;
+const maxLoopBytes = 64;
 
 /** Returns the index after the string whose opening quote is at `from`, in validated JSON. */
 export function skipString(bytes: Buffer, from: number): number {
   let index = from + 1;
   for (;;) {
-    const near = Math.min(index + shortBytes, bytes.length);
+    const near = Math.min(index + maxLoopBytes, bytes.length);
     while (index < near) {
       const byte = bytes[index]!;
       if (byte === quote) return index + 1;

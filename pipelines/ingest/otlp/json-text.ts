@@ -5,7 +5,7 @@ const backslash = 0x5c;
 const hex = Buffer.from('0123456789abcdef', 'latin1');
 const chunkBytes = 8 * 1024;
 /** Maximum length for which a JavaScript loop is faster than a native call. */
-const shortBytes = 48;
+const maxLoopBytes = 48;
 /** Characters of the short escapes, by control character; 0 if only the form \u00xx exists. */
 const shortEscape = new Uint8Array(32);
 for (const [code, character] of [
@@ -54,7 +54,7 @@ export class JsonText {
     this.#reserve(length);
     const target = this.#buffer;
     let at = this.#position;
-    if (length > shortBytes) at += target.write(text, at, 'latin1');
+    if (length > maxLoopBytes) at += target.write(text, at, 'latin1');
     else for (let index = 0; index < length; index++) target[at++] = text.charCodeAt(index);
     this.#position = at;
   }
@@ -63,7 +63,7 @@ export class JsonText {
   copy(source: Uint8Array, start: number, end: number): void {
     this.#reserve(end - start);
     const target = this.#buffer;
-    if (end - start > shortBytes) target.set(source.subarray(start, end), this.#position);
+    if (end - start > maxLoopBytes) target.set(source.subarray(start, end), this.#position);
     else for (let index = start, at = this.#position; index < end; index++) target[at++] = source[index]!;
     this.#position += end - start;
   }

@@ -48,7 +48,7 @@ function writeAll(
   return any;
 }
 
-/** Returns false if the message does not contain every attribute, so that the caller must keep the event as well. */
+/** Returns false if the message does not contain every attribute, in which case the caller must keep the event. */
 function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): boolean {
   const whole = findAttribute(attributes, 'gen_ai.event.content');
   if (whole >= 0) {

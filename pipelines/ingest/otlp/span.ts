@@ -76,7 +76,7 @@ export class Span {
   events: ByteRange[] = [];
   links: ByteRange[] = [];
   readonly attributes = new AttributeList();
-  /** By attribute: true if a field of the run contains it, so that the metadata does not repeat it. */
+  /** By index of the attribute: whether a field of the run contains it, so that it is not copied to the metadata. */
   readonly taken: boolean[] = [];
   readonly #first = new Map<RoleName, number>();
 

@@ -195,7 +195,7 @@ const views: Readonly<Record<string, string>> = {
 };
 
 /**
- * Inserts the traces of `hours` again from `runs` into the other tables that an insert of run events fills.
+ * Fills the targets of the other views on `run_events` again, from the runs of the traces of `hours`.
  *
  * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no
  * bound on `start_time` is safe. The three tables together take 0.5 s for a tenant with 2 million runs on two cores,

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { listRoutes, matchRoutes } from '../../../pipelines/agents/app/app-route.ts';
+import { createRouteMatcher, listRoutes } from '../../../pipelines/agents/app/app-route.ts';
 import { openHttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import { parseReference } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { until } from '../../infra/until.ts';
@@ -252,7 +252,7 @@ async function open(app: string) {
   return openHttpApp({ file, environment, silentMs: 5_000, timeoutMs: 5_000, logger: createLogger('silent', 'test') });
 }
 
-it('matchRoutes returns the routes that an app names', () => {
+it('createRouteMatcher returns the routes that an app names', () => {
   const handler = () => undefined;
   const routes = [
     ...['/a', '/a/:b', '/c/*', '/d/:e{[0-9]+}', '/f/:g?'].map((path) => ({ method: 'GET', path, handler })),
@@ -260,7 +260,7 @@ it('matchRoutes returns the routes that an app names', () => {
     { method: 'POST', path: '/ü', handler },
     7,
   ];
-  const names = matchRoutes(listRoutes({ routes }));
+  const names = createRouteMatcher(listRoutes({ routes }));
   const requests = [
     'GET /a',
     'HEAD /a',
