@@ -124,9 +124,14 @@ export class AgentRoles {
   async expectCounted(): Promise<void> {
     const counted = () => countedTraces({ url: this.api.url, apiKey }).catch(() => 'away');
     await expect.poll(counted, { timeout: deadlineMs, interval: 100 }).toBe(this.#traces.size);
-    const roots = 'SELECT id FROM runs FINAL WHERE id = trace_id FORMAT TSV';
-    const stored = (await askClickhouse(this.#servers.clickhouseUrl, roots)).split('\n');
-    expect(stored.sort()).toEqual([...this.#traces].sort());
+    // A trace counts as soon as one of its runs is stored. A root run follows later if its process had to retry.
+    const roots = async () =>
+      (
+        await askClickhouse(this.#servers.clickhouseUrl, 'SELECT id FROM runs FINAL WHERE id = trace_id FORMAT TSV')
+      ).split('\n');
+    await expect
+      .poll(async () => (await roots()).sort(), { timeout: deadlineMs, interval: 100 })
+      .toEqual([...this.#traces].sort());
   }
 
   async close(): Promise<void> {
