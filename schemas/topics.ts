@@ -70,7 +70,7 @@ export interface TopicEntry extends Handling {
 export function defineTopic({ fixed = [], ...entry }: TopicEntry): Topic {
   const { fields } = JSON.parse(entry.schema) as { fields: { name: string }[] };
   let at = 0;
-  const placed = fixed.map(([name, kind]) => {
+  const fixedFields = fixed.map(([name, kind]) => {
     const field = { name, kind, at };
     at += fixedWidthBytes[kind];
     return field;
@@ -80,15 +80,15 @@ export function defineTopic({ fixed = [], ...entry }: TopicEntry): Topic {
     ...(entry.assignsTraceLocation ? ['location_version'] : []),
     ...(entry.expires ? ['trace_tier', 'expires_at'] : []),
   ];
-  return { ...entry, columns: fields.map((field) => field.name), fixed: placed, prefix };
+  return { ...entry, columns: fields.map((field) => field.name), fixed: fixedFields, prefix };
 }
 
-const avro = (file: string) => readFileSync(new URL(`./avro/${file}`, import.meta.url), 'utf8');
+const readAvroSchema = (file: string) => readFileSync(new URL(`./avro/${file}`, import.meta.url), 'utf8');
 
 export const runEvents = defineTopic({
   name: 'run-events',
   table: 'run_events',
-  schema: avro('run-event.avsc'),
+  schema: readAvroSchema('run-event.avsc'),
   fixed: [
     ['tenant_id', 'uuid'],
     ['trace_id', 'uuid'],
@@ -108,7 +108,7 @@ export const runEvents = defineTopic({
 export const feedbackEvents = defineTopic({
   name: 'feedback-events',
   table: 'feedback',
-  schema: avro('feedback-event.avsc'),
+  schema: readAvroSchema('feedback-event.avsc'),
   fixed: [
     ['tenant_id', 'uuid'],
     ['run_id', 'uuid'],
@@ -119,7 +119,7 @@ export const feedbackEvents = defineTopic({
 export const attachmentEvents = defineTopic({
   name: 'attachment-events',
   table: 'attachments',
-  schema: avro('attachment-event.avsc'),
+  schema: readAvroSchema('attachment-event.avsc'),
   fixed: [
     ['tenant_id', 'uuid'],
     ['run_id', 'uuid'],
@@ -131,7 +131,7 @@ export const attachmentEvents = defineTopic({
 export const streamEvents = defineTopic({
   name: 'stream-events',
   table: 'stream_events',
-  schema: avro('stream-event.avsc'),
+  schema: readAvroSchema('stream-event.avsc'),
   fixed: [
     ['organization_id', 'uuid'],
     ['thread_id', 'uuid'],

@@ -27,9 +27,9 @@ export interface AgentApiParts {
 export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiProfile {
   const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
-  const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
+  const crossOrigin = buildSharedOrigins(config.agentsCorsOrigins, http.cors);
   // An app handles preflights of its own routes, unless allowed origins are configured.
-  const ofApp = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
+  const appCrossOrigin = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
   return {
     title: 'Runlake agent server',
     description:
@@ -40,13 +40,13 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     ...(http.disable_meta && { isDescribed: false }),
     ...(ownAccess && { customAccess: ownAccess }),
     ...(parts &&
-      app && { extraRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: ofApp } }),
+      app && { extraRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: appCrossOrigin } }),
     crossOrigin,
     ...(watch && { refusal: () => (watch.isDeleted ? runlakeError('DEPLOYMENT_DELETED') : undefined) }),
   };
 }
 
-const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+const allMethods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 /** Headers that clients of the agent server read; they are always exposed. */
 const exposedHeaders = [
   ...['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'],
@@ -59,8 +59,8 @@ const exposedHeaders = [
 const maxOriginLength = 300;
 
 /** Matches loopback origins. A browser writes the host of an origin in its shortest form. Source: RFC 5735. */
-const loopback = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
-const loopbackOrigins = { includes: (origin: string) => loopback.test(origin) };
+const loopbackPattern = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
+const loopbackOrigins = { includes: (origin: string) => loopbackPattern.test(origin) };
 
 /** Returns true if the operator or the langgraph.json configures the allowed origins. */
 function setsOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): boolean {
@@ -71,12 +71,12 @@ function setsOrigins(ofOperator: string | undefined, cors: CorsSettings | undefi
  * Returns the CORS configuration of the agent server. Allowed origins are those of `ofOperator`, otherwise those of
  * `http.cors` in the langgraph.json, otherwise loopback origins, such as a development server.
  */
-function sharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
+function buildSharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
   const origins = ofOperator === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(ofOperator);
   const { allow_methods: allowed = ['*'], allow_headers: headers = ['*'], expose_headers: exposed = [] } = cors ?? {};
   return {
     origins,
-    methods: allowed.includes('*') ? methods : allowed.map((method) => method.toUpperCase()),
+    methods: allowed.includes('*') ? allMethods : allowed.map((method) => method.toUpperCase()),
     headers: headers.includes('*') ? '*' : headers,
     exposedHeaders: [...new Set([...exposedHeaders, ...exposed.map((name) => name.toLowerCase())])],
     // Browsers refuse credentials with a wildcard origin.

@@ -70,7 +70,7 @@ interface ForwardDeps {
  * Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1), and headers that this server handles or sets
  * itself.
  */
-const notForwarded = new Set([
+const unforwardedHeaders = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization', 'te', 'trailer'],
   ...['transfer-encoding', 'upgrade', 'expect', userHeader, 'x-forwarded-for'],
 ]);
@@ -91,7 +91,7 @@ async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: 
   const answer = await deps.app.send({
     method: request.method,
     target: request.originalUrl,
-    headers: headersFor(request, user),
+    headers: buildForwardedHeaders(request, user),
     body: limitBody(request.raw, deps.bodyLimit),
     signal: disconnected.signal,
   });
@@ -115,13 +115,13 @@ async function sendResponse(
   shared: Record<string, string>,
   response: ServerResponse,
 ): Promise<void> {
-  const own = Object.entries(answer.headers).filter(([name]) => !notForwarded.has(name));
+  const appHeaders = Object.entries(answer.headers).filter(([name]) => !unforwardedHeaders.has(name));
   // The CORS headers of this server take precedence over those of the app.
-  const sent = own.filter(([name]) => !(name in shared) || !name.startsWith('access-control-'));
+  const sentHeaders = appHeaders.filter(([name]) => !(name in shared) || !name.startsWith('access-control-'));
   const vary = [shared.vary, answer.headers.vary].flat().filter((one) => one !== undefined);
   response.writeHead(answer.status, {
     ...shared,
-    ...Object.fromEntries(sent.filter(([, value]) => value !== undefined)),
+    ...Object.fromEntries(sentHeaders.filter(([, value]) => value !== undefined)),
     ...(vary.length > 0 && { vary: vary.join(', ') }),
   });
   // Sends the headers now, because a streaming response may send no data for a while.
@@ -129,9 +129,9 @@ async function sendResponse(
   await pipeline(answer.body, response);
 }
 
-function headersFor(request: FastifyRequest, user: AgentUser | undefined): string[] {
+function buildForwardedHeaders(request: FastifyRequest, user: AgentUser | undefined): string[] {
   const { rawHeaders } = request.raw;
-  const dropped = new Set([...notForwarded, ...splitHeader(request.headers.connection)]);
+  const dropped = new Set([...unforwardedHeaders, ...splitHeader(request.headers.connection)]);
   const headers = rawHeaders.flatMap((name, index) =>
     index % 2 === 1 || dropped.has(name.toLowerCase()) ? [] : [name, rawHeaders[index + 1] ?? ''],
   );
@@ -159,13 +159,13 @@ function limitBody(
 ): Readable | null {
   const { 'content-length': length, 'transfer-encoding': encoding } = raw.headers;
   if (raw.method === 'GET' || raw.method === 'HEAD' || (encoding === undefined && !Number(length))) return null;
-  const tooLarge = () => runlakeError('BODY_TOO_LARGE', { limitBytes, limit });
-  if (Number(length) > limitBytes) throw tooLarge();
+  const createTooLargeError = () => runlakeError('BODY_TOO_LARGE', { limitBytes, limit });
+  if (Number(length) > limitBytes) throw createTooLargeError();
   let bytes = 0;
   const counting = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length;
-      if (bytes > limitBytes) done(tooLarge());
+      if (bytes > limitBytes) done(createTooLargeError());
       else done(null, chunk);
     },
   });

@@ -7,7 +7,7 @@ import { type Agents, defineAgentOperation, graphErrors, reads } from './agent-o
 import { AssistantParams, jsonText } from './agent-schema.ts';
 import { onAssistant, readAssistant } from './assistants.ts';
 
-const ofGraph = {
+const graphOperation = {
   method: 'GET',
   tag: 'assistants',
   access: reads,
@@ -16,7 +16,7 @@ const ofGraph = {
 } as const;
 
 export const getAssistantGraph = defineAgentOperation({
-  ...ofGraph,
+  ...graphOperation,
   operationId: 'getAssistantGraph',
   path: '/assistants/:assistant_id/graph',
   summary: 'Get the nodes and edges of the graph of an assistant',
@@ -43,7 +43,7 @@ function parseDepth(text: string): boolean | number {
 }
 
 /** Maximum time that a request waits for the schemas of its graph. */
-const schemasWaitMs = 10_000;
+const maxSchemasWaitMs = 10_000;
 
 const graphSchemas = {
   input_schema: optional(JsonObject()),
@@ -54,13 +54,13 @@ const graphSchemas = {
 };
 
 export const getAssistantSchemas = defineAgentOperation({
-  ...ofGraph,
+  ...graphOperation,
   operationId: 'getAssistantSchemas',
   path: '/assistants/:assistant_id/schemas',
   summary: 'Get the JSON schemas of the input, state and output of an assistant',
   description:
     'From the run-time schemas of the graph (zod), otherwise from its TypeScript types. The server reads the types in the background ' +
-    `after its start, with the compiler of the project; meanwhile the request waits for at most ${schemasWaitMs / 1_000} s. ` +
+    `after its start, with the compiler of the project; meanwhile the request waits for at most ${maxSchemasWaitMs / 1_000} s. ` +
     'Null if there is no schema, or not yet.',
   schema: {
     params: AssistantParams,
@@ -68,7 +68,7 @@ export const getAssistantSchemas = defineAgentOperation({
   },
   handler: async ({ params, services: { agents } }) => {
     const { graph_id: graphId, config } = await readAssistant(agents, params);
-    return new RawResponse({ body: await describeGraph(agents, graphId, config, schemasWaitMs) });
+    return new RawResponse({ body: await describeGraph(agents, graphId, config, maxSchemasWaitMs) });
   },
 });
 
@@ -78,7 +78,7 @@ const subgraphQuery = Type.Object({
 const subgraphResponse = { 200: Type.Record(Type.String(), Type.Object(graphSchemas)) };
 
 export const getAssistantSubgraphs = defineAgentOperation({
-  ...ofGraph,
+  ...graphOperation,
   operationId: 'getAssistantSubgraphs',
   path: '/assistants/:assistant_id/subgraphs',
   summary: 'Get the schemas of the subgraphs of an assistant, by namespace',
@@ -87,7 +87,7 @@ export const getAssistantSubgraphs = defineAgentOperation({
 });
 
 export const getAssistantSubgraph = defineAgentOperation({
-  ...ofGraph,
+  ...graphOperation,
   operationId: 'getAssistantSubgraph',
   path: '/assistants/:assistant_id/subgraphs/:namespace',
   summary: 'Get the schemas of the subgraphs of an assistant in one namespace',
@@ -106,6 +106,6 @@ async function answerSubgraphs(
 ): Promise<RawResponse> {
   const { graph_id: graphId, config } = await readAssistant(agents, params);
   const { namespace } = params;
-  const which = { config, recurse, ...(namespace !== undefined && { namespace }) };
-  return new RawResponse({ body: await describeSubgraphs(agents, graphId, which, schemasWaitMs) });
+  const selection = { config, recurse, ...(namespace !== undefined && { namespace }) };
+  return new RawResponse({ body: await describeSubgraphs(agents, graphId, selection, maxSchemasWaitMs) });
 }

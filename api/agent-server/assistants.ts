@@ -54,7 +54,7 @@ const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp() });
 /** An assistant in responses. With `select`, it has only the selected fields. */
 const SelectedAssistant = Type.Partial(Assistant);
 
-const changeable = {
+const changeableFields = {
   config: optional(GraphConfigBody),
   context: Type.Optional(JsonValue({ description: 'Context of each run of the assistant.' })),
   metadata: optional(JsonObject()),
@@ -106,7 +106,7 @@ export const createAssistant = defineAgentOperation({
       graph_id: Type.String({ minLength: 1 }),
       assistant_id: optional(Uuid()),
       if_exists: optional(words(['raise', 'do_nothing'])),
-      ...changeable,
+      ...changeableFields,
     }),
     response: { 200: Assistant },
   },
@@ -201,7 +201,7 @@ export const updateAssistant = defineAgentOperation({
   errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
   schema: {
     params: AssistantParams,
-    body: Closed({ graph_id: optional(Type.String({ minLength: 1 })), ...changeable }),
+    body: Closed({ graph_id: optional(Type.String({ minLength: 1 })), ...changeableFields }),
     response: { 200: Assistant },
   },
   handler: async ({ params, body, services: { agents } }) => {

@@ -71,10 +71,10 @@ const cronOptions = {
 
 /** Source: LangGraph Platform API, CronCreate and ThreadCronCreate. */
 const cronBody = { schedule: Schedule, assistant_id: run.assistant_id, ...cronOptions, ...payloadFields };
-const notCronFields = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
-const CronBody = Closed(cronBody, notCronFields);
+const unsupportedFields = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
+const CronBody = Closed(cronBody, unsupportedFields);
 const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, ...payloadFields }, [
-  ...notCronFields,
+  ...unsupportedFields,
   'assistant_id',
 ]);
 
@@ -116,7 +116,7 @@ const CronParams = Type.Object({ cron_id: Uuid() });
 const readId = ({ params }: RuledInput) => params.cron_id as string;
 const cronNotFound = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
 
-const onCron =
+const ruleOnCron =
   (event: 'crons:read' | 'crons:delete'): Rule =>
   async (input, ask, proceed) => {
     const id = readId(input);
@@ -242,7 +242,7 @@ export const deleteCron = defineAgentOperation({
   tag: 'crons',
   summary: 'Delete a cron; its existing runs continue',
   access: runs,
-  rule: onCron('crons:delete'),
+  rule: ruleOnCron('crons:delete'),
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
@@ -258,7 +258,7 @@ export const getCron = defineAgentOperation({
   tag: 'crons',
   summary: 'Get a cron',
   access: reads,
-  rule: onCron('crons:read'),
+  rule: ruleOnCron('crons:read'),
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 200: Cron } },
   handler: ({ params, services: { agents } }) => readCron(agents.database, agents.deploymentId, params.cron_id),

@@ -72,10 +72,10 @@ export const postMcp = defineAgentOperation({
   handler: async (input) => {
     const { request, services, body } = input;
     requireProtocol(services.agents, 'mcp', request);
-    const server = serverFor(input);
+    const server = createServer(input);
     const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
     await server.connect(transport as Parameters<Server['connect']>[0]);
-    const answering = transport.handleRequest(webRequest(input), { parsedBody: body ?? null });
+    const answering = transport.handleRequest(toWebRequest(input), { parsedBody: body ?? null });
     const quick = await Promise.race([answering, nextTurn()]);
     if (quick !== undefined) {
       await server.close();
@@ -93,8 +93,8 @@ export const postMcp = defineAgentOperation({
         },
         encode: (text) => [text],
         heartbeat: '\n',
-        failed: errorText,
-        stopped: () => errorText(runlakeError('DRAINING')),
+        failed: encodeError,
+        stopped: () => encodeError(runlakeError('DRAINING')),
       }),
     });
   },
@@ -116,7 +116,7 @@ export const deleteMcp = defineAgentOperation({
   },
 });
 
-function serverFor(input: AgentInput): Server {
+function createServer(input: AgentInput): Server {
   const server = new Server({ name: 'runlake', version: releaseVersion }, { capabilities: { tools: {} } });
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
     withMcpErrors(input, listTools(input, params?.cursor)),
@@ -135,12 +135,12 @@ async function withMcpErrors<T>({ request }: AgentInput, result: Promise<T>): Pr
     if (err instanceof McpError) throw err;
     if (isRunlakeError(err) && err.class === 'caller') throw new McpError(ErrorCode.InvalidRequest, err.message);
     request.log.warn({ err }, 'Model Context Protocol request failed');
-    throw new McpError(ErrorCode.InternalError, clientMessage(err));
+    throw new McpError(ErrorCode.InternalError, toClientMessage(err));
   }
 }
 
 /** The transport validates only headers; the body is already parsed. */
-function webRequest({ request }: AgentInput): Request {
+function toWebRequest({ request }: AgentInput): Request {
   const headers = new Headers();
   for (const name of ['accept', 'content-type', 'mcp-protocol-version']) {
     const value = request.headers[name];
@@ -158,12 +158,16 @@ async function buildResponse(response: Response): Promise<RawResponse> {
   });
 }
 
-function errorText(error: unknown): Buffer {
-  const answer = { jsonrpc: '2.0', id: null, error: { code: ErrorCode.InternalError, message: clientMessage(error) } };
+function encodeError(error: unknown): Buffer {
+  const answer = {
+    jsonrpc: '2.0',
+    id: null,
+    error: { code: ErrorCode.InternalError, message: toClientMessage(error) },
+  };
   return Buffer.from(JSON.stringify(answer));
 }
 
-function clientMessage(error: unknown): string {
+function toClientMessage(error: unknown): string {
   return (isRunlakeError(error) ? error : runlakeError('INTERNAL')).message;
 }
 
@@ -171,7 +175,7 @@ function clientMessage(error: unknown): string {
  * Converts the input schema of a graph to that of a tool. The result always describes an object, because the arguments
  * of a tool are an object. A graph without a schema accepts any object.
  */
-function toolInputSchema(schema: unknown): Tool['inputSchema'] {
+function toToolInputSchema(schema: unknown): Tool['inputSchema'] {
   if (!isObject(schema)) return { type: 'object', additionalProperties: true };
   const { properties, required, ...rest } = { ...schema, ...resolveReference(schema) };
   return {
@@ -204,7 +208,7 @@ const maxNameLength = 64;
  * Returns the assistants by tool name. A name has at most 64 characters: letters, digits, `_` and `-`. If several
  * assistants have the same name, the first one keeps it, and the name of each other one ends with a part of its id.
  */
-function toolNames<Named extends NamedAssistant>(assistants: readonly Named[]): ReadonlyMap<string, Named> {
+function nameTools<Named extends NamedAssistant>(assistants: readonly Named[]): ReadonlyMap<string, Named> {
   const byName = new Map<string, Named>();
   for (const assistant of assistants) {
     const { name, assistant_id: id } = assistant;
@@ -242,7 +246,7 @@ async function findTools<Field extends keyof Assistant>(
   await asOperation(request, searchAssistants, { body: {} }, async ({ body }: { readonly body: AssistantFilter }) => {
     found = (await search(database, deploymentId, { ...oldestFirst, ...body })).assistants;
   });
-  return toolNames(found);
+  return nameTools(found);
 }
 
 /**
@@ -279,7 +283,7 @@ async function readInputSchema(
   config: object,
 ): Promise<Tool['inputSchema'] | undefined> {
   try {
-    return toolInputSchema((await describeGraph(agents, graphId, config)).input_schema);
+    return toToolInputSchema((await describeGraph(agents, graphId, config)).input_schema);
   } catch (error) {
     if (isRunlakeError(error) && error.class === 'caller') return undefined;
     throw error;
@@ -306,13 +310,13 @@ async function callTool(
     const awaited = { deploymentId: agents.deploymentId, threadId: run.thread_id, runId: run.run_id };
     try {
       const text = await awaitRunEnd(agents, awaited, { attached: reader, signal });
-      return text === undefined ? failure('The call was cancelled.') : buildResult(text);
+      return text === undefined ? buildFailure('The call was cancelled.') : buildResult(text);
     } finally {
       reader.close();
       if (signal.aborted) await stop(input, awaited);
     }
   } catch (error) {
-    if (isRunlakeError(error) && error.class === 'caller') return failure(error.message);
+    if (isRunlakeError(error) && error.class === 'caller') return buildFailure(error.message);
     throw error;
   }
 }
@@ -335,11 +339,11 @@ function buildResult(text: string): CallToolResult {
     return { content: [{ type: 'text', text }] };
   if ('__error__' in output) {
     const { error, message } = output.__error__ as { readonly error: string; readonly message: string };
-    return failure(`${error}: ${message}`);
+    return buildFailure(`${error}: ${message}`);
   }
   return { content: [{ type: 'text', text }], structuredContent: { ...output } };
 }
 
-function failure(text: string): CallToolResult {
+function buildFailure(text: string): CallToolResult {
   return { content: [{ type: 'text', text }], isError: true };
 }

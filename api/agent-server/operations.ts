@@ -141,7 +141,7 @@ export const agentOperations: readonly AgentOperation[] = [
  * Tags of the operations that each setting of `http` disables. `disable_webhooks`, `disable_mcp` and `disable_a2a` are
  * checked where they apply.
  */
-const tagsOff = {
+const disabledTags = {
   disable_assistants: ['assistants'],
   disable_threads: ['threads'],
   disable_runs: ['thread runs', 'stateless runs', 'crons', 'event protocol'],
@@ -155,7 +155,7 @@ const tagsOff = {
  */
 export function servedOperations(http: GraphsFile['http']): readonly AgentOperation[] {
   const off = new Set<string>(
-    Object.entries(tagsOff).flatMap(([name, tags]) => (http[name as keyof typeof tagsOff] ? tags : [])),
+    Object.entries(disabledTags).flatMap(([name, tags]) => (http[name as keyof typeof disabledTags] ? tags : [])),
   );
   return agentOperations.filter(({ tag, operationId }) => !off.has(tag) || operationId === 'getAgentOk');
 }

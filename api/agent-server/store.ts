@@ -48,7 +48,7 @@ interface ItemKey {
   readonly key: string;
 }
 
-const aboutItem = ({ namespace, key }: ItemKey, value?: unknown): Values => ({
+const toItemFields = ({ namespace, key }: ItemKey, value?: unknown): Values => ({
   ...(value as object | undefined),
   namespace,
   key,
@@ -63,7 +63,7 @@ async function reachItem(
   if (required === undefined) return true;
   const [item] = await getItems(deps.database, deps.deploymentId, [itemKey], false);
   if (!item) return false;
-  if (!holdsRequired(aboutItem(item, item.value), required))
+  if (!holdsRequired(toItemFields(item, item.value), required))
     throw runlakeError('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
   return true;
 }
@@ -94,7 +94,8 @@ export const deleteStoreItem = defineAgentOperation({
     const requested = { namespace: body.namespace ?? [], key: body.key };
     const { required, value } = await ask.allow('store:delete', requested);
     const { namespace, key } = value as unknown as ItemKey;
-    if (!(await reachItem(ask, { namespace, key }, required))) requireWithin(aboutItem({ namespace, key }), required);
+    if (!(await reachItem(ask, { namespace, key }, required)))
+      requireWithin(toItemFields({ namespace, key }), required);
     return proceed({ body: { ...body, namespace, key } });
   },
   errors: ['STORE_ITEM_NOT_FOUND'],
@@ -204,7 +205,7 @@ export const putStoreItem = defineAgentOperation({
     );
     const { namespace, key, value } = requested as unknown as ItemKey & { readonly value: unknown };
     await reachItem(ask, { namespace, key }, required);
-    requireWithin(aboutItem({ namespace, key }, value), required);
+    requireWithin(toItemFields({ namespace, key }, value), required);
     return proceed({ body: { ...body, namespace, key, value } });
   },
   errors: [

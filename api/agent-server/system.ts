@@ -42,9 +42,9 @@ export const getAgentInfo = defineAgentOperation({
   }),
 });
 
-const prometheus = 'text/plain; version=0.0.4; charset=utf-8';
+const prometheusMediaType = 'text/plain; version=0.0.4; charset=utf-8';
 
-const json = 'application/json; charset=utf-8';
+const jsonMediaType = 'application/json; charset=utf-8';
 
 const Metric = Type.Object({
   name: Type.String(),
@@ -72,8 +72,8 @@ export const getAgentMetrics = defineAgentOperation({
   schema: {
     query: Type.Object({ format: words(['prometheus', 'json'], { default: 'prometheus' }) }),
     response: { 200: Type.String() },
-    produces: prometheus,
-    alsoProduces: { [json]: Type.Array(Metric) },
+    produces: prometheusMediaType,
+    alsoProduces: { [jsonMediaType]: Type.Array(Metric) },
   },
   errors: ['ROUTE_NOT_FOUND'],
   handler: async ({ query, services, request }) => {
@@ -82,7 +82,7 @@ export const getAgentMetrics = defineAgentOperation({
     }
     if (query.format === 'prometheus') return new RawResponse({ body: Buffer.from(await registry.metrics()) });
     const body = Buffer.from(JSON.stringify(await registry.getMetricsAsJSON()));
-    return new RawResponse({ headers: { 'content-type': json }, body });
+    return new RawResponse({ headers: { 'content-type': jsonMediaType }, body });
   },
 });
 

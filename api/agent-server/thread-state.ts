@@ -160,7 +160,7 @@ export const getThreadHistory = defineAgentOperation({
     response: { 200: Type.Array(SelectedThreadState) },
   },
   handler: async ({ params, query: { limit, before: text, select }, services: { agents } }) => {
-    const before = text === undefined ? undefined : toCheckpointChoice(text.startsWith('{') ? parse(text) : text);
+    const before = text === undefined ? undefined : toCheckpointChoice(text.startsWith('{') ? parseBefore(text) : text);
     return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...dropNullish({ before, select }) }));
   },
 });
@@ -196,7 +196,7 @@ function toCheckpointChoice(before: Static<typeof Before>): CheckpointChoice {
   return withoutNullFields('configurable' in before ? (before.configurable as Static<typeof Checkpoint>) : before);
 }
 
-function parse(text: string): Static<typeof Before> {
+function parseBefore(text: string): Static<typeof Before> {
   try {
     const value: unknown = JSON.parse(text);
     if (Check(Before, value)) return value;

@@ -123,7 +123,7 @@ export const createThread = defineAgentOperation({
     };
     const supersteps = (body.supersteps ?? []).map(({ updates }, step) =>
       updates.map(({ as_node, ...written }, index) => {
-        if (written.command && hasFields(written.values)) throw valuesBesideCommand(step, index);
+        if (written.command && hasFields(written.values)) throw createStepError(step, index);
         return { ...written, ...dropNullish({ as_node }) };
       }),
     );
@@ -135,7 +135,7 @@ function hasFields(values: unknown): boolean {
   return values !== undefined && values !== null && Object.keys(values).length > 0;
 }
 
-function valuesBesideCommand(step: number, index: number): Error {
+function createStepError(step: number, index: number): Error {
   const loc = ['body', 'supersteps', step, 'updates', index, 'values'];
   const msg = 'have no effect with a command, whose update is written';
   return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'values_beside_command' }] });
@@ -315,8 +315,8 @@ export const copyThread = defineAgentOperation({
   access: runs,
   rule: async (input, ask, proceed) => {
     await ask.allow('threads:create', { thread_id: null, metadata: {} });
-    const missingSource = () => runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
-    return onThread('threads:read', missingSource)(input, ask, proceed);
+    const createMissingSourceError = () => runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
+    return onThread('threads:read', createMissingSourceError)(input, ask, proceed);
   },
   errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },

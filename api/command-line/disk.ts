@@ -2,13 +2,13 @@ import { readDiskUse } from '../../pipelines/retention/disk-use.ts';
 import { withStores } from './open-stores.ts';
 import { printTable } from './print-table.ts';
 
-const mebibyte = 1024 * 1024;
+const bytesPerMebibyte = 1024 * 1024;
 
 /** `runlake disk` */
 export async function printDiskUse(): Promise<void> {
   await withStores('disk', async ({ stores }) => {
     const rows = (await readDiskUse(stores)).map(({ workspaceId, workspace, organization, tier, runRows, bytes }) => [
-      ...[workspaceId, workspace, organization, tier, String(runRows), (bytes / mebibyte).toFixed(1)],
+      ...[workspaceId, workspace, organization, tier, String(runRows), (bytes / bytesPerMebibyte).toFixed(1)],
     ]);
     printTable([['WORKSPACE', 'NAME', 'ORGANISATION', 'TIER', 'RUN ROWS', 'MIB'], ...rows]);
   });

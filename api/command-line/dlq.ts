@@ -35,7 +35,7 @@ export async function listDeadLetters(choice: DeadLetterOptions & { readonly jso
       heads.map(({ id }) => id),
     );
     if (choice.json === true) {
-      for (const head of heads) console.log(JSON.stringify(deadLetterAsJson(head, replays.get(head.id))));
+      for (const head of heads) console.log(JSON.stringify(toDeadLetterJson(head, replays.get(head.id))));
       return;
     }
     if (heads.length === 0) return console.log('No matching dead-letter records.');
@@ -62,8 +62,8 @@ export async function showDeadLetter(id: string, { json = false }: { readonly js
     const record = await decodeRecord(deadLetter, schemaOf);
     const replayedAt = (await readReplayTimes(stores.database, [id])).get(id);
     if (json)
-      console.log(JSON.stringify(deadLetterAsJson(deadLetter, replayedAt, { ...deadLetter, record }), undefined, 2));
-    else for (const line of deadLetterAsText(deadLetter, replayedAt, record)) console.log(line);
+      console.log(JSON.stringify(toDeadLetterJson(deadLetter, replayedAt, { ...deadLetter, record }), undefined, 2));
+    else for (const line of formatDeadLetter(deadLetter, replayedAt, record)) console.log(line);
   });
 }
 
@@ -191,13 +191,15 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
 /** Maximum number of bytes in a hex dump. */
 const maxDumpBytes = 4 * 1024;
 
-type Shown = Pick<DeadLetterRecord, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
+type ShownContent = Pick<DeadLetterRecord, 'value' | 'headers'> & {
+  readonly record: Record<string, unknown> | undefined;
+};
 
 /**
  * Formats a dead-letter record as JSON. With `shown`, includes its headers and the decoded record, or its bytes in base64
  * if it cannot be decoded.
  */
-function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
+function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: ShownContent): object {
   const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
   return {
     id,
@@ -222,7 +224,7 @@ function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, 
  * Formats a dead-letter record as text: metadata, headers, then the decoded record as JSON, or a hex dump if it cannot
  * be decoded.
  */
-function deadLetterAsText(
+function formatDeadLetter(
   deadLetter: DeadLetterRecord,
   replayedAt: string | undefined,
   record: Record<string, unknown> | undefined,
@@ -242,10 +244,10 @@ function deadLetterAsText(
   ];
   const lines = details.map(([name, value]) => `${printable(name).padEnd(10)} ${printable(value)}`);
   if (record !== undefined) return [...lines, '', ...JSON.stringify(record, undefined, 2).split('\n').map(printable)];
-  return [...lines, '', 'The record cannot be decoded. Its bytes:', ...hexDump(deadLetter.value)];
+  return [...lines, '', 'The record cannot be decoded. Its bytes:', ...formatHexDump(deadLetter.value)];
 }
 
-function hexDump(bytes: Buffer): string[] {
+function formatHexDump(bytes: Buffer): string[] {
   const lines: string[] = [];
   for (let at = 0; at < Math.min(bytes.length, maxDumpBytes); at += 16) {
     const row = bytes.subarray(at, at + 16);

@@ -112,9 +112,9 @@ async function compareClock(name: ServerName, ask: () => Promise<number>): Promi
   });
 }
 
-const tailBytes = 16 * 1024;
-const shownLines = 3;
-const maxLineLength = 300;
+const maxTailBytes = 16 * 1024;
+const maxShownLines = 3;
+const maxLineCharacters = 300;
 
 /**
  * Checks one part of an installation that does not run. `check` resolves with a description if there is no problem, and
@@ -153,8 +153,8 @@ export function lastEngineLines(config: Config): { readonly path: string; readon
 
 /** Checks the data folder without creating it. @throws DATA_FOLDER_UNUSABLE */
 function inspectFolder(folder: string): string {
-  const there = statSync(folder, { throwIfNoEntry: false });
-  if (there !== undefined && !there.isDirectory()) {
+  const folderStats = statSync(folder, { throwIfNoEntry: false });
+  if (folderStats !== undefined && !folderStats.isDirectory()) {
     throw runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: 'it is a file' });
   }
   let path = folder;
@@ -168,7 +168,7 @@ function inspectFolder(folder: string): string {
       { cause: error },
     );
   }
-  return there === undefined ? `${folder} does not exist yet; a start creates it` : `${folder} is writable`;
+  return folderStats === undefined ? `${folder} does not exist yet; a start creates it` : `${folder} is writable`;
 }
 
 function readTail(path: string): string[] {
@@ -176,15 +176,15 @@ function readTail(path: string): string[] {
     const file = openSync(path, 'r');
     try {
       const { size } = fstatSync(file);
-      const tail = Buffer.alloc(Math.min(size, tailBytes));
+      const tail = Buffer.alloc(Math.min(size, maxTailBytes));
       readSync(file, tail, 0, tail.length, size - tail.length);
       const lines = tail.toString('utf8').split('\n');
       return (
         lines
           // Stack frames of the engine do not help the operator.
           .filter((line) => line.trim() !== '' && !/^\d+\. .* @ 0x/.test(line))
-          .slice(-shownLines)
-          .map((line) => line.slice(0, maxLineLength))
+          .slice(-maxShownLines)
+          .map((line) => line.slice(0, maxLineCharacters))
       );
     } finally {
       closeSync(file);

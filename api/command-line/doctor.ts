@@ -90,7 +90,7 @@ async function inspectStoppedInstallation(config: Config, reason: unknown): Prom
   }
   const remedy =
     'Start it with `runlake all`. If it uses another data folder, set RUNLAKE_DATA_DIR for this command, too.';
-  printFinding(false, 'Process', errorText(reason), remedy);
+  printFinding(false, 'Process', formatError(reason), remedy);
 }
 
 async function checkReadiness(
@@ -102,13 +102,13 @@ async function checkReadiness(
     const answer = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(timeoutMs) });
     const { parts = {} } = (await answer.json()) as { parts?: Record<string, PartHealth> };
     if (answer.ok) return printFinding(true, 'HTTP', `answers at ${url} and is ready`);
-    const down = Object.entries(parts).filter(([, part]) => !part.up);
-    const names = down.map(([name]) => name).join(', ') || 'no part reports a reason';
-    printFinding(false, 'HTTP', `answers at ${url} but is not ready: ${names}`, down.length === 0 ? remedy : '');
-    for (const [name, { reason = 'is down' }] of down)
+    const downParts = Object.entries(parts).filter(([, part]) => !part.up);
+    const names = downParts.map(([name]) => name).join(', ') || 'no part reports a reason';
+    printFinding(false, 'HTTP', `answers at ${url} but is not ready: ${names}`, downParts.length === 0 ? remedy : '');
+    for (const [name, { reason = 'is down' }] of downParts)
       printFinding(false, `Part ${name}`, reason, partRemedy(name, config, pid));
   } catch (error) {
-    printFinding(false, 'HTTP', `does not answer at ${url}: ${errorText(error)}`, remedy);
+    printFinding(false, 'HTTP', `does not answer at ${url}: ${formatError(error)}`, remedy);
   }
 }
 
@@ -118,22 +118,22 @@ function configuredStores({ clickhouseUrl, databaseUrl }: Config): Partial<Store
 
 /** @returns true if both stores are up and have the schema of this release. */
 async function checkServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
-  let storesUp = true;
+  let areStoresUp = true;
   for (const server of serverChecks(config, addresses, stores)) {
     const isUp = await report(server.name, server.check, { server, config });
-    if (server.name === 'ClickHouse' || server.name === 'Postgres') storesUp &&= isUp;
+    if (server.name === 'ClickHouse' || server.name === 'Postgres') areStoresUp &&= isUp;
   }
-  const bothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
-  if (!bothKnown || !storesUp) return false;
-  let current = false;
+  const areBothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
+  if (!areBothKnown || !areStoresUp) return false;
+  let isCurrent = false;
   await report('Schema', async () => {
     const { pending } = await checkMigrations(stores);
-    current = pending.length === 0;
-    if (current) return 'matches this release';
+    isCurrent = pending.length === 0;
+    if (isCurrent) return 'matches this release';
     printFinding(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
     return undefined;
   });
-  return current;
+  return isCurrent;
 }
 
 /**
@@ -154,9 +154,9 @@ async function report(
     if (why !== undefined && !isEmbedded(part, asked?.config)) printFinding(false, part, why.words, why.remedy);
     else {
       const own = isRunlakeError(error) ? error.remedy : undefined;
-      const passes = isRunlakeError(error) && error.class === 'transient';
+      const isTransient = isRunlakeError(error) && error.class === 'transient';
       const remedy = asked && partRemedy(part.toLowerCase(), asked.config, undefined);
-      printFinding(false, part, errorText(error), (passes ? remedy : own) ?? own ?? remedy);
+      printFinding(false, part, formatError(error), (isTransient ? remedy : own) ?? own ?? remedy);
     }
     return false;
   }
@@ -170,7 +170,7 @@ function isEmbedded(part: string, config: Config | undefined): boolean {
   );
 }
 
-function errorText(error: unknown): string {
+function formatError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 

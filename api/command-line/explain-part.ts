@@ -17,7 +17,7 @@ export interface CheckedServer {
   readonly address: string;
 }
 
-const tls: Readonly<Record<ServerName, Omit<ServerAddress, 'location'>>> = {
+const tlsHints: Readonly<Record<ServerName, Omit<ServerAddress, 'location'>>> = {
   ClickHouse: { variable: 'RUNLAKE_CLICKHOUSE_URL', withTls: 'https:// there', withoutTls: 'http:// there' },
   Postgres: { variable: 'RUNLAKE_DATABASE_URL', withTls: 'sslmode=verify-full there', withoutTls: 'no sslmode there' },
   Redis: { variable: 'RUNLAKE_REDIS_URL', withTls: 'rediss:// there', withoutTls: 'redis:// there' },
@@ -134,7 +134,7 @@ export function explainPart(error: unknown, { name, address }: CheckedServer): E
   const signs = collectErrorText(error);
   const refusal = refusals.find(([server, pattern]) => server === name && pattern.test(signs));
   if (refusal !== undefined) return { words: `${name} at ${location} ${refusal[2]}`, remedy: refusal[3] };
-  return explainConnection(error, { location, ...tls[name] });
+  return explainConnection(error, { location, ...tlsHints[name] });
 }
 
 function hostOrAddress(address: string): string {
@@ -157,9 +157,9 @@ export function engineLogs(config: Pick<Config, 'dataDir'>): {
 export function partRemedy(part: string, config: Config, pid: number | undefined): string {
   switch (part) {
     case 'clickhouse':
-      return storeRemedy('ClickHouse', config.clickhouseUrl, config);
+      return buildStoreRemedy('ClickHouse', config.clickhouseUrl, config);
     case 'postgres':
-      return storeRemedy('Postgres', config.databaseUrl, config);
+      return buildStoreRemedy('Postgres', config.databaseUrl, config);
     case 'jobs':
       if (config.redisUrl !== undefined)
         return `Check that Redis runs at ${formatHost(config.redisUrl)} and accepts Runlake's credentials.`;
@@ -176,7 +176,7 @@ export function partRemedy(part: string, config: Config, pid: number | undefined
   }
 }
 
-function storeRemedy(store: 'ClickHouse' | 'Postgres', address: string | undefined, config: Config): string {
+function buildStoreRemedy(store: 'ClickHouse' | 'Postgres', address: string | undefined, config: Config): string {
   if (address !== undefined) {
     return `Check that the ${store} server at ${formatHost(address)} runs, is reachable and accepts Runlake's credentials.`;
   }

@@ -15,7 +15,7 @@ import type { Stores } from './open-stores.ts';
  * Number of partitions of each topic of the in-process log. More would not help, because one process reads the whole
  * log.
  */
-const partitions = 1;
+const partitionCount = 1;
 
 interface OpenedLog {
   readonly log: EventLog;
@@ -42,7 +42,7 @@ export async function openEventLog({ config, logger, stores }: LogParts, ends: S
   }
   const { database } = stores;
   const { maxPendingBytes } = config;
-  const log = await openInProcessLog({ database, topics, partitions, maxPendingBytes, logger });
+  const log = await openInProcessLog({ database, topics, partitions: partitionCount, maxPendingBytes, logger });
   ends.add('event log', () => log.close());
   return { log, healthChecks: [{ name: 'event_log', check: () => log.check() }] };
 }

@@ -50,15 +50,15 @@ export type LoadedParts = Awaited<ReturnType<typeof loadParts>>;
 
 /** Loads only the code of the role's parts, because loading all code adds a second to each start. */
 export async function loadParts(role: Role, config: Config) {
-  const all = role === 'all';
-  const answersMain = all || role === 'api';
+  const isAll = role === 'all';
+  const servesMainApi = isAll || role === 'api';
   const runsGraphs = servesAgents(role, config);
   const [mainApi, storing, exporting, agents, answering] = await Promise.all([
-    answersMain ? loadMainApi() : undefined,
-    all || role === 'ingest' ? loadStoring() : undefined,
-    all || role === 'exports' ? import('./start-exports.ts') : undefined,
+    servesMainApi ? loadMainApi() : undefined,
+    isAll || role === 'ingest' ? loadStoring() : undefined,
+    isAll || role === 'exports' ? import('./start-exports.ts') : undefined,
     runsGraphs ? import('./start-agents.ts') : undefined,
-    answersMain || runsGraphs ? import('./answering-services.ts') : undefined,
+    servesMainApi || runsGraphs ? import('./answering-services.ts') : undefined,
   ]);
   return { mainApi, storing, exporting, agents, answering };
 }

@@ -81,13 +81,13 @@ program
   .description('print the disk use of traces by workspace and tier; works while an instance runs')
   .action(async () => (await import('./disk.ts')).printDiskUse());
 
-const inOrganization = (command: Command) =>
+const addOrganizationOption = (command: Command) =>
   command.option('--in <id>', 'the organisation, see `runlake organizations list`; default: the first one');
 const keys = program.command('keys').description('API keys; works while an instance runs');
-inOrganization(keys.command('list'))
+addOrganizationOption(keys.command('list'))
   .description('list the keys of the organisation')
   .action(async (options: InOrganization) => (await import('./keys-and-members.ts')).listKeys(options));
-inOrganization(keys.command('create'))
+addOrganizationOption(keys.command('create'))
   .description('create a key and print it once')
   .option('--description <text>', 'what the key is for', 'Created on the command line')
   .option('--workspace <id>', 'workspace that the key belongs to; default: the first one')
@@ -95,17 +95,17 @@ inOrganization(keys.command('create'))
   .option('--email <email>', 'user that the key belongs to, created if missing; default: the first user')
   .option('--read-only', 'a key that cannot write')
   .action(async (options: CreateKeyOptions) => (await import('./keys-and-members.ts')).createKey(options));
-inOrganization(keys.command('revoke <id>'))
+addOrganizationOption(keys.command('revoke <id>'))
   .description('revoke a key; all processes refuse it within seconds')
   .action(async (id: string, options: InOrganization) =>
     (await import('./keys-and-members.ts')).revokeKey(id, options),
   );
 
 const members = program.command('members').description('users of the organisation; works while an instance runs');
-inOrganization(members.command('list'))
+addOrganizationOption(members.command('list'))
   .description('list the users of the organisation')
   .action(async (options: InOrganization) => (await import('./keys-and-members.ts')).listMembers(options));
-inOrganization(members.command('remove <email>'))
+addOrganizationOption(members.command('remove <email>'))
   .description('remove a user and revoke the keys of the user; all processes refuse them within seconds')
   .action(async (email: string, options: InOrganization) =>
     (await import('./keys-and-members.ts')).removeMember(email, options),
@@ -145,14 +145,14 @@ const dlq = program
     'after',
     '\nWith Kafka, set the same variables as for the roles. Otherwise the command finds the instance through the data folder.',
   );
-const choosing = (command: Command, limit: string) =>
+const addFilterOptions = (command: Command, limit: string) =>
   command
     .option('--topic <name>', 'records of this topic, such as run-events')
     .option('--step <name>', 'records refused at this step, such as inspect, insert or defer')
     .option('--since <time>', 'records dead-lettered at or after this time')
     .option('--until <time>', 'records dead-lettered at or before this time')
     .option('--limit <number>', 'maximum number of records, newest first, up to 1000', limit);
-choosing(dlq.command('list').description('list dead-letter records, newest first'), '20')
+addFilterOptions(dlq.command('list').description('list dead-letter records, newest first'), '20')
   .option('--json', 'one JSON object a line')
   .action(async (choice: DeadLetterOptions) => (await import('./dlq.ts')).listDeadLetters(choice));
 dlq
@@ -160,7 +160,10 @@ dlq
   .description('show the reason, headers and content of a dead-letter record')
   .option('--json', 'as JSON')
   .action(async (id: string, options: object) => (await import('./dlq.ts')).showDeadLetter(id, options));
-choosing(dlq.command('replay [ids...]').description('publish dead-lettered events to their topics again'), '100')
+addFilterOptions(
+  dlq.command('replay [ids...]').description('publish dead-lettered events to their topics again'),
+  '100',
+)
   .option('--all', 'all records, up to the limit')
   .option('--force', 'also replay records that are unreadable, replayed before, or older than a change of their run')
   .addHelpText(
@@ -176,8 +179,8 @@ choosing(dlq.command('replay [ids...]').description('publish dead-lettered event
 addExportCommands(program);
 
 const [first] = process.argv.slice(2);
-const known = ['help', ...program.commands.map((command) => command.name())];
-if (first !== undefined && !first.startsWith('-') && !known.includes(first)) {
+const knownCommands = ['help', ...program.commands.map((command) => command.name())];
+if (first !== undefined && !first.startsWith('-') && !knownCommands.includes(first)) {
   // The default command would treat it as its own argument.
   program.error(`error: unknown command '${first}'. See \`runlake --help\``);
 }

@@ -21,13 +21,14 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
  * Matches ISO 8601: a date, optionally with a time of any precision. The zone is `Z` or an offset; a time without a
  * zone is UTC. A space is read as the `+` of an offset, because an unescaped `+` in a query decodes to a space.
  */
-const form = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?(?:(Z)|([+ -])(\d\d):?(\d\d))?)?$/i;
+const usageTimePattern =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?(?:(Z)|([+ -])(\d\d):?(\d\d))?)?$/i;
 
 /**
  * Returns milliseconds since 1970, with a fraction if the text is more precise; undefined if the text is not a valid time.
  */
 function parseUsageTime(text: string): number | undefined {
-  const match = form.exec(text);
+  const match = usageTimePattern.exec(text);
   if (!match) return undefined;
   const [year, month, day, hour, minute, second] = match.slice(1, 7).map((digits) => Number(digits ?? 0)) as DateParts;
   const [fraction = '', , sign = '+', offsetHours = 0, offsetMinutes = 0] = match.slice(7);
@@ -58,7 +59,7 @@ const latestMs = Date.UTC(2200, 0, 1);
  * Returns the range between the validated times in the parameters `startName` and `endName`.
  * @throws INVALID_REQUEST with the invalid parameters.
  */
-function usageRange(query: Readonly<Record<string, unknown>>, startName: string, endName: string): UsageRange {
+function readUsageRange(query: Readonly<Record<string, unknown>>, startName: string, endName: string): UsageRange {
   const startMs = parseUsageTime(String(query[startName])) ?? Number.NaN;
   const endMs = parseUsageTime(String(query[endName])) ?? Number.NaN;
   const fields: FieldError[] = [];
@@ -111,45 +112,47 @@ const unsupportedUsageParameters = ['trace_tier'] as const;
  * Converts the parameters to a usage request, restricted to workspaces that the caller can read.
  * @throws INVALID_REQUEST, PARAMETER_NOT_SUPPORTED
  */
-function granularUsageRequest(query: Static<typeof GranularUsageQuery>, caller: Caller): GranularUsageRequest {
+function toGranularUsageRequest(query: Static<typeof GranularUsageQuery>, caller: Caller): GranularUsageRequest {
   if (query.kind !== undefined && query.kind !== 'traces')
     throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: 'kind' });
-  const ids = workspaceIds(query.workspace_ids);
+  const ids = parseWorkspaceIds(query.workspace_ids);
   return {
     organizationId: caller.organizationId,
     workspaceIds: [...new Set(ids)].filter((id) => caller.readableWorkspaceIds.has(id)),
-    range: usageRange(query, 'start_time', 'end_time'),
+    range: readUsageRange(query, 'start_time', 'end_time'),
     groupBy: query.group_by,
   };
 }
 
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-function workspaceIds(values: readonly string[]): string[] {
+function parseWorkspaceIds(values: readonly string[]): string[] {
   const ids = values.flatMap((value) => value.split(',')).map((id) => id.trim().toLowerCase());
-  const named = ids.filter((id) => id !== '');
-  const fields: FieldError[] = named.flatMap((id, index) =>
-    uuid.test(id) ? [] : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
+  const givenIds = ids.filter((id) => id !== '');
+  const fields: FieldError[] = givenIds.flatMap((id, index) =>
+    uuidPattern.test(id)
+      ? []
+      : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
   );
-  if (named.length === 0 || named.length > maxWorkspaceIds) {
-    const msg = `must name between 1 and ${maxWorkspaceIds} workspaces, not ${named.length}`;
+  if (givenIds.length === 0 || givenIds.length > maxWorkspaceIds) {
+    const msg = `must name between 1 and ${maxWorkspaceIds} workspaces, not ${givenIds.length}`;
     fields.splice(0, fields.length, { loc: ['query', 'workspace_ids'], msg, type: 'item_count' });
   }
   if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: fields.slice(0, 8) });
-  return named;
+  return givenIds;
 }
 
 /** The columns in their fixed order: the header text, and a function that returns the cell of a row. */
 const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => string | number]> = [
   ['Time Bucket Start', ({ startSeconds }) => formatUsageTime(startSeconds)],
   ['Time Bucket End', ({ endSeconds }) => formatUsageTime(endSeconds)],
-  ['Workspace ID', ({ dimensions }) => text(dimensions.workspace_id)],
-  ['Workspace Name', ({ dimensions }) => text(dimensions.workspace_name)],
-  ['Project ID', ({ dimensions }) => text(dimensions.project_id)],
-  ['Project Name', ({ dimensions }) => text(dimensions.project_name)],
-  ['User ID', ({ dimensions }) => text(dimensions.user_id)],
-  ['User Email', ({ dimensions }) => text(dimensions.user_email)],
-  ['API Key Short Key', ({ dimensions }) => text(dimensions.api_key_short_key)],
+  ['Workspace ID', ({ dimensions }) => escapeFormula(dimensions.workspace_id)],
+  ['Workspace Name', ({ dimensions }) => escapeFormula(dimensions.workspace_name)],
+  ['Project ID', ({ dimensions }) => escapeFormula(dimensions.project_id)],
+  ['Project Name', ({ dimensions }) => escapeFormula(dimensions.project_name)],
+  ['User ID', ({ dimensions }) => escapeFormula(dimensions.user_id)],
+  ['User Email', ({ dimensions }) => escapeFormula(dimensions.user_email)],
+  ['API Key Short Key', ({ dimensions }) => escapeFormula(dimensions.api_key_short_key)],
   ['Traces', ({ traces }) => traces],
 ];
 
@@ -157,7 +160,7 @@ const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => 
  * Formats the rows as CSV in UTF-8: always all columns, CRLF line ends, quotes as RFC 4180 requires. Returns a stream,
  * so that a large file does not block other requests and is not in memory twice.
  */
-function usageCsv(rows: Iterable<UsageRow>): Readable {
+function formatUsageCsv(rows: Iterable<UsageRow>): Readable {
   const lines = stringify({
     header: true,
     columns: columns.map(([header]) => header),
@@ -178,12 +181,12 @@ function* generateCells(rows: Iterable<UsageRow>) {
  * Matches text that a spreadsheet evaluates as a formula. Some spreadsheets skip white space and quotes at the start,
  * and some convert full-width characters. Source: OWASP, "CSV Injection".
  */
-const formula = /^(?:[\s"'\p{Cc}\p{Cf}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
+const formulaPattern = /^(?:[\s"'\p{Cc}\p{Cf}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
 
 /** Returns the text of a cell, preceded by an apostrophe if a spreadsheet would evaluate it as a formula. */
-function text(value: string | null | undefined): string {
+function escapeFormula(value: string | null | undefined): string {
   if (value === null || value === undefined) return '';
-  return formula.test(value) ? `'${value}` : value;
+  return formulaPattern.test(value) ? `'${value}` : value;
 }
 
 /** GET /orgs/current/billing/granular-usage/export */
@@ -206,7 +209,7 @@ export const exportGranularUsage = defineOperation({
     produces: 'text/csv; charset=utf-8',
   },
   handler: async ({ query, caller, services }) => {
-    const request = granularUsageRequest(query, caller);
+    const request = toGranularUsageRequest(query, caller);
     const usage = await granularUsage(services, request);
     const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
       formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
@@ -216,7 +219,7 @@ export const exportGranularUsage = defineOperation({
         'content-type': 'text/csv; charset=utf-8',
         'content-disposition': `attachment; filename="usage-by-${request.groupBy}-${from}-to-${to}.csv"`,
       },
-      body: usageCsv(usageRows(usage)),
+      body: formatUsageCsv(usageRows(usage)),
     });
   },
 });
@@ -283,7 +286,7 @@ export const getGranularUsage = defineOperation({
   errors: clickhouseErrors,
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
-    const request = granularUsageRequest(query, caller);
+    const request = toGranularUsageRequest(query, caller);
     const usage = await granularUsage(services, request);
     return new RawResponse({
       headers: { 'content-type': 'application/json; charset=utf-8' },
@@ -335,7 +338,7 @@ export const getOrganizationUsage = defineOperation({
     const usage = await organizationUsage(services, {
       organizationId: caller.organizationId,
       workspaceIds: [...caller.readableWorkspaceIds],
-      range: usageRange(query, 'starting_on', 'ending_before'),
+      range: readUsageRange(query, 'starting_on', 'ending_before'),
     });
     return [
       {

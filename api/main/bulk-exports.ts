@@ -118,7 +118,7 @@ export function withOffsetOrNull(time: string | null): string | null {
 
 export function showExport(record: ExportWithProgress, now: Date) {
   const { rowsPerSecond, secondsLeft } = estimateRate(record, now);
-  const counted = record.runsTotal > 0 && record.runsCounted === record.runsTotal;
+  const isFullyCounted = record.runsTotal > 0 && record.runsCounted === record.runsTotal;
   return {
     id: record.id,
     tenant_id: record.workspaceId,
@@ -146,7 +146,7 @@ export function showExport(record: ExportWithProgress, now: Date) {
       runs_completed: record.runsCompleted,
       share_done: shareDone(record),
       rows_written: record.rowsWritten,
-      rows_expected: counted ? record.rowsCounted : null,
+      rows_expected: isFullyCounted ? record.rowsCounted : null,
       bytes_written: record.bytesWritten,
       files: record.files,
       late_runs: record.lateRuns,
@@ -157,7 +157,7 @@ export function showExport(record: ExportWithProgress, now: Date) {
   };
 }
 
-const micros = (time: string) => parseTime(time) as number;
+const toMicros = (time: string) => parseTime(time) as number;
 
 export const createBulkExport = defineOperation({
   operationId: 'createBulkExport',
@@ -175,8 +175,8 @@ export const createBulkExport = defineOperation({
     const created = await createExport(services.exports, caller, {
       destinationId: body.bulk_export_destination_id,
       projectId: body.session_id,
-      startTimeMicros: micros(body.start_time),
-      endTimeMicros: body.end_time ? micros(body.end_time) : undefined,
+      startTimeMicros: toMicros(body.start_time),
+      endTimeMicros: body.end_time ? toMicros(body.end_time) : undefined,
       intervalHours: body.interval_hours ?? undefined,
       formatVersion: body.format_version ?? 'v1',
       compression: body.compression ?? 'zstandard',

@@ -17,7 +17,7 @@ import type { Services } from '../server/services.ts';
 import { requireJson, toSender, withBody } from './ingest.ts';
 
 /** Returns the dependencies of the feedback operations. */
-function feedbackDeps(services: Services): FeedbackDeps {
+function toFeedbackDeps(services: Services): FeedbackDeps {
   const { accept, clickhouse, database, config, recentFeedback: recent } = services;
   // The in-process log acknowledges an event after ClickHouse has stored it, so there is nothing to wait for.
   const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
@@ -103,7 +103,7 @@ export const createFeedback = defineOperation({
   schema: { response: { 200: Feedback }, produces: feedbackMediaType },
   handler: async ({ caller, request, services }) => {
     requireJson(request);
-    const take = (body: Buffer) => takeFeedback(toSender(caller), body, feedbackDeps(services));
+    const take = (body: Buffer) => takeFeedback(toSender(caller), body, toFeedbackDeps(services));
     return new RawResponse({ body: await withBody({ request, caller }, services.config, take) });
   },
 });
@@ -118,7 +118,7 @@ export const deleteFeedback = defineOperation({
   errors: ['NOT_FOUND', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
   schema: { params: FeedbackParams, response: { 200: Type.Object({ message: Type.String() }) } },
   handler: async ({ caller, params, services }) => {
-    await removeFeedback(feedbackDeps(services), caller.workspaceId, params.feedback_id.toLowerCase());
+    await removeFeedback(toFeedbackDeps(services), caller.workspaceId, params.feedback_id.toLowerCase());
     return { message: 'Feedback deleted' };
   },
 });
@@ -144,7 +144,7 @@ export const getFeedback = defineOperation({
   },
 });
 
-const number = /^[+-]?\d{1,300}(?:\.\d{1,300})?(?:e[+-]?\d{1,2})?$/i;
+const numberPattern = /^[+-]?\d{1,300}(?:\.\d{1,300})?(?:e[+-]?\d{1,2})?$/i;
 
 const shared = {
   path: '/feedback/tokens/:token',
@@ -188,7 +188,7 @@ export const leaveFeedbackByLink = defineOperation({
     params,
     query: Type.Object({
       score: Type.Optional(
-        Type.String({ pattern: `${number.source}|^(?:true|false)$`, description: 'A number or a boolean.' }),
+        Type.String({ pattern: `${numberPattern.source}|^(?:true|false)$`, description: 'A number or a boolean.' }),
       ),
       value: Type.Optional(Text({ description: 'Numbers and booleans are converted.' })),
       comment: Type.Optional(Text()),
@@ -205,7 +205,7 @@ export const leaveFeedbackByLink = defineOperation({
 });
 
 async function take(services: Services, token: string, said: LeftFeedback) {
-  const deps = { ...feedbackDeps(services), signer: services.feedbackSigner };
+  const deps = { ...toFeedbackDeps(services), signer: services.feedbackSigner };
   const { runId, key } = await takeLeftFeedback(deps, token, said);
   return { run_id: runId, key };
 }
@@ -213,7 +213,7 @@ async function take(services: Services, token: string, said: LeftFeedback) {
 /** Converts a query text to a number or boolean if it is one. */
 function parseValue(text: string | undefined): string | number | boolean | undefined {
   if (text === 'true' || text === 'false') return text === 'true';
-  return text !== undefined && number.test(text) ? Number(text) : text;
+  return text !== undefined && numberPattern.test(text) ? Number(text) : text;
 }
 
 const ids = (description: string) => Type.Optional(Type.Array(Uuid(), { maxItems: 1_000, description }));
@@ -299,7 +299,7 @@ export const updateFeedback = defineOperation({
   handler: async ({ caller, params, request, services }) => {
     requireJson(request);
     const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };
-    const change = (body: Buffer) => changeFeedback(feedbackDeps(services), feedback, body);
+    const change = (body: Buffer) => changeFeedback(toFeedbackDeps(services), feedback, body);
     return new RawResponse({ body: await withBody({ request, caller }, services.config, change) });
   },
 });

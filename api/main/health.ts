@@ -61,8 +61,8 @@ export const getReady = defineOperation({
   schema: { response: { 200: Readiness, 503: Readiness } },
   handler: async ({ services, request }) => {
     const parts = await checkHealth(services.healthChecks);
-    const up = Object.values(parts).every((part) => part.up);
-    const status = request.server.draining ? 'draining' : up ? 'ready' : 'not_ready';
+    const isUp = Object.values(parts).every((part) => part.up);
+    const status = request.server.draining ? 'draining' : isUp ? 'ready' : 'not_ready';
     return new RawResponse({ status: status === 'ready' ? 200 : 503, body: { status, parts } });
   },
 });

@@ -146,7 +146,7 @@ const maxIds = 10_000;
 /** Accepts a list or a single value, because clients send a single id without a list. An empty list matches no run. */
 const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
-const accepted = (description: string) => ({ description: `Accepted; ${description}` });
+const describeAccepted = (description: string) => ({ description: `Accepted; ${description}` });
 
 const Query = Type.Object({
   id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
@@ -174,7 +174,7 @@ const Query = Type.Object({
     }),
   ),
   skip_pagination: optional(Type.Boolean({ description: 'If true, the response has no cursor.' })),
-  skip_prev_cursor: optional(Type.Boolean(accepted('responses have no cursor of the previous page.'))),
+  skip_prev_cursor: optional(Type.Boolean(describeAccepted('responses have no cursor of the previous page.'))),
 });
 
 export const queryRuns = defineOperation({

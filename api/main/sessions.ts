@@ -16,7 +16,7 @@ const Count = (description: string) => Type.Integer({ minimum: 0, maximum: 2 ** 
 const SessionParams = Type.Object({ session_id: Uuid() });
 
 /** Fields that can be set at creation and changed later. */
-const changeable = {
+const changeableFields = {
   description: optional(Description),
   extra: optional(JsonObject({ description: 'Any JSON object; `metadata` in it is searchable.' })),
   end_time: optional(Timestamp()),
@@ -32,10 +32,10 @@ const NewSession = Type.Object({
   num_examples: optional(Count('Number of examples of an experiment.')),
   num_repetitions: optional(Count('Number of repetitions of each example in an experiment.')),
   evaluator_keys: optional(Type.Array(Text({ maxLength: 1_000 }), { maxItems: 1_000 })),
-  ...changeable,
+  ...changeableFields,
 });
 
-const SessionChange = Type.Object({ name: optional(Name), ...changeable });
+const SessionChange = Type.Object({ name: optional(Name), ...changeableFields });
 
 const fields = {
   id: Uuid(),
@@ -58,7 +58,7 @@ const fields = {
 const Session = Type.Object(fields);
 
 /** Statistics of runs that clients expect by name. They are not computed yet, so all are null. */
-const statistics = [
+const statisticNames = [
   'run_count',
   'latency_p50',
   'latency_p99',
@@ -79,10 +79,10 @@ const statistics = [
   'test_run_number',
 ] as const;
 
-type Statistics = Record<(typeof statistics)[number], null>;
+type Statistics = Record<(typeof statisticNames)[number], null>;
 
-function forEachStatistic<T>(value: T): Record<(typeof statistics)[number], T> {
-  return Object.fromEntries(statistics.map((name) => [name, value])) as Record<(typeof statistics)[number], T>;
+function forEachStatistic<T>(value: T): Record<(typeof statisticNames)[number], T> {
+  return Object.fromEntries(statisticNames.map((name) => [name, value])) as Record<(typeof statisticNames)[number], T>;
 }
 
 const noStatistics: Statistics = forEachStatistic(null);

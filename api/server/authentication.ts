@@ -33,8 +33,8 @@ export async function identifyCaller(
   const caller = await authenticator
     .authenticate({ key, workspace: named ?? onlyWorkspace, organization: readHeader(headers['x-organization-id']) })
     .catch((error: unknown) => {
-      const unreached = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
-      throw onlyWorkspace !== undefined && unreached ? runlakeError('DEPLOYMENT_FORBIDDEN') : error;
+      const isUnreachable = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
+      throw onlyWorkspace !== undefined && isUnreachable ? runlakeError('DEPLOYMENT_FORBIDDEN') : error;
     });
   if (onlyWorkspace !== undefined && caller.workspaceId !== onlyWorkspace) throw runlakeError('DEPLOYMENT_FORBIDDEN');
   if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');

@@ -96,8 +96,8 @@ const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options'
 const startupRetryAfterSeconds = 2;
 
 /** Internal path for requests to `extraRoutes`; no operation uses it. */
-const ownRoute = '/own-route';
-const ownUrls: ReadonlySet<string> = new Set([ownRoute, '/*']);
+const ownRoutePath = '/own-route';
+const ownRouteUrls: ReadonlySet<string> = new Set([ownRoutePath, '/*']);
 
 /** Maximum size of the request line. It is more than any filter needs, and still short enough to log. */
 const maxUrlBytes = 64 * 1024;
@@ -105,7 +105,7 @@ const maxUrlBytes = 64 * 1024;
  * Maximum bytes of the headers, in addition to the longest accepted URL. With this addition, Node passes too long URLs
  * to our own check.
  */
-const headerBytes = 1024 * 1024;
+const extraHeaderBytes = 1024 * 1024;
 
 /**
  * Builds the HTTP server of one API. `listen` starts it, `drain` ends it.
@@ -121,7 +121,7 @@ export async function buildServer({
 }: ServerOptions): Promise<FastifyInstance> {
   registerTimestampFormat();
   collectProcessMetrics();
-  const limits = { maxHeaderBytes: maxUrlBytes + headerBytes, requestTimeoutMs: config.requestTimeoutMs };
+  const limits = { maxHeaderBytes: maxUrlBytes + extraHeaderBytes, requestTimeoutMs: config.requestTimeoutMs };
   const rootSegments = new Set<string>(descriptionSegments);
   for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
   const openPaths = new Set(
@@ -155,7 +155,7 @@ export async function buildServer({
       querystringParser: () => ({}),
     },
     rewriteUrl: ({ method = 'GET', url = '/' }) =>
-      form.extraRoutes?.names(method, stripQuery(url)) ? ownRoute : canonicalUrl(url, rootSegments),
+      form.extraRoutes?.names(method, stripQuery(url)) ? ownRoutePath : canonicalUrl(url, rootSegments),
     frameworkErrors: (error, request, reply) => sendError(error, request, reply),
     clientErrorHandler: (error, socket) => rejectMalformedRequest(error, socket, limits),
   }).withTypeProvider<TypeBoxTypeProvider>();
@@ -184,7 +184,7 @@ export async function buildServer({
 
   function findCorsSettings(url: string): SharedOrigins | undefined {
     if (openPaths.has(maskParameters(url))) return everyOrigin;
-    return form.extraRoutes && ownUrls.has(url) ? form.extraRoutes.crossOrigin : form.crossOrigin;
+    return form.extraRoutes && ownRouteUrls.has(url) ? form.extraRoutes.crossOrigin : form.crossOrigin;
   }
 
   server.decorate('drain', async () => {
@@ -202,23 +202,23 @@ export async function buildServer({
   server.setSerializerCompiler(compileWriter);
   server.setErrorHandler(sendError);
   server.setNotFoundHandler(async (request) => {
-    throw notFound(request);
+    throw createNotFoundError(request);
   });
 
   server.addHook('onRequest', async (request, reply) => {
     const startedAtMs = performance.now();
     const { operation } = request.routeOptions.config;
-    const counted = operation?.whileDraining !== true;
+    const isCounted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
     const shared = findCorsSettings(request.routeOptions.url ?? '');
-    const preflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
-    const what = counted ? waitsFor() : undefined;
+    const isPreflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
+    const what = isCounted ? waitsFor() : undefined;
     if (what !== undefined) throw runlakeError('STARTING', { what }, { retryAfterSeconds: startupRetryAfterSeconds });
-    if (counted) refuseIfClosed();
-    if (counted) drain.enter();
-    if (operation && counted && !operation.untraced) request.span = startSpan(request, operation);
+    if (isCounted) refuseIfClosed();
+    if (isCounted) drain.enter();
+    if (operation && isCounted && !operation.untraced) request.span = startSpan(request, operation);
     finished(reply.raw, (error) => {
-      if (counted) drain.leave();
+      if (isCounted) drain.leave();
       // The client disconnected before the response was complete.
       const status = error ? 'aborted' : reply.statusCode;
       request.span?.end(status, request.caller?.workspaceId);
@@ -230,9 +230,9 @@ export async function buildServer({
     if (Buffer.byteLength(request.originalUrl) > maxUrlBytes) {
       throw runlakeError('URL_TOO_LONG', { limitBytes: maxUrlBytes });
     }
-    if (preflight) return reply.code(204).send();
+    if (isPreflight) return reply.code(204).send();
     // This check runs before the body is read, so the type and size of the body do not matter.
-    if (request.is404) throw notFound(request);
+    if (request.is404) throw createNotFoundError(request);
     if (operation === undefined || 'public' in operation.access) return;
     const authenticate = () => identify(request, operation.access);
     // A command on an open connection counts as a request.
@@ -278,11 +278,11 @@ export async function buildServer({
   return server;
 }
 
-function notFound({ method, originalUrl }: FastifyRequest): Error {
+function createNotFoundError({ method, originalUrl }: FastifyRequest): Error {
   return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 
-/** Registers the catch-all route, for requests that match no operation and for requests rewritten to `ownRoute`. */
+/** Registers the catch-all route, for requests that match no operation and for requests rewritten to `ownRoutePath`. */
 function registerCatchAllRoute(scope: FastifyInstance, { handle }: OwnRoutes): void {
   scope.route({
     method: scope.supportedMethods,

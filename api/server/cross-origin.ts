@@ -29,7 +29,7 @@ export const everyOrigin: SharedOrigins = {
   maxAgeSeconds: 600,
 };
 
-const headerList = /^[\w-]+(?: *, *[\w-]+)*$/;
+const headerListPattern = /^[\w-]+(?: *, *[\w-]+)*$/;
 
 /**
  * Sets the CORS headers of the response, also of error responses, if `origins` includes the origin of `request`.
@@ -56,7 +56,7 @@ export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply,
   reply.header('access-control-max-age', String(shared.maxAgeSeconds));
   const requestedHeaders = request.headers['access-control-request-headers'];
   if (headers !== '*') reply.header('access-control-allow-headers', headers.join(', '));
-  else if (requestedHeaders !== undefined && headerList.test(requestedHeaders))
+  else if (requestedHeaders !== undefined && headerListPattern.test(requestedHeaders))
     reply.header('access-control-allow-headers', requestedHeaders);
   return true;
 }

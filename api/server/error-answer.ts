@@ -9,29 +9,31 @@ export interface RequestLimits {
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
 }
 
-const badRequest = (reason: string) => () => runlakeError('BAD_REQUEST', { reason });
-const cutOff = (cause: unknown) =>
+const createBadRequest = (reason: string) => () => runlakeError('BAD_REQUEST', { reason });
+const createCutOffError = (cause: unknown) =>
   runlakeError('BAD_REQUEST', { reason: 'The connection closed before the whole request arrived.' }, { cause });
 
 /** Errors of Fastify and Node that a request can cause. */
 const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLimits) => RunlakeError>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: (_raw, { bodyLimit }) =>
     runlakeError('BODY_TOO_LARGE', { limitBytes: bodyLimit.bytes, limit: bodyLimit.setting }),
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: badRequest('The header Content-Type is not valid.'),
-  FST_ERR_CTP_INVALID_TYPE: badRequest('The header Content-Type is not valid.'),
-  FST_ERR_CTP_EMPTY_TYPE: badRequest('The header Content-Type is empty.'),
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: badRequest('The length of the body does not match the header Content-Length.'),
-  FST_ERR_CTP_EMPTY_JSON_BODY: badRequest('The header Content-Type says JSON, but the body is empty.'),
-  FST_ERR_CTP_INVALID_JSON_BODY: badRequest('The body is not valid JSON.'),
-  FST_ERR_ROUTE_MISSING_CONTENT_TYPE: badRequest('A QUERY request needs the header Content-Type.'),
-  FST_ERR_ROUTE_MISSING_CONTENT: badRequest('A QUERY request needs a body.'),
-  FST_ERR_VALIDATION: badRequest('The request does not match the schema of the operation.'),
-  FST_ERR_BAD_URL: badRequest('The URL has invalid percent-encoding.'),
-  FST_ERR_INVALID_URL: badRequest('The URL is not valid.'),
-  FST_ERR_MAX_PARAM_LENGTH: badRequest('A part of the path is too long.'),
-  FST_ERR_ASYNC_CONSTRAINT: badRequest('The request does not match any route.'),
-  ECONNRESET: cutOff,
-  ERR_STREAM_PREMATURE_CLOSE: cutOff,
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: createBadRequest('The header Content-Type is not valid.'),
+  FST_ERR_CTP_INVALID_TYPE: createBadRequest('The header Content-Type is not valid.'),
+  FST_ERR_CTP_EMPTY_TYPE: createBadRequest('The header Content-Type is empty.'),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: createBadRequest(
+    'The length of the body does not match the header Content-Length.',
+  ),
+  FST_ERR_CTP_EMPTY_JSON_BODY: createBadRequest('The header Content-Type says JSON, but the body is empty.'),
+  FST_ERR_CTP_INVALID_JSON_BODY: createBadRequest('The body is not valid JSON.'),
+  FST_ERR_ROUTE_MISSING_CONTENT_TYPE: createBadRequest('A QUERY request needs the header Content-Type.'),
+  FST_ERR_ROUTE_MISSING_CONTENT: createBadRequest('A QUERY request needs a body.'),
+  FST_ERR_VALIDATION: createBadRequest('The request does not match the schema of the operation.'),
+  FST_ERR_BAD_URL: createBadRequest('The URL has invalid percent-encoding.'),
+  FST_ERR_INVALID_URL: createBadRequest('The URL is not valid.'),
+  FST_ERR_MAX_PARAM_LENGTH: createBadRequest('A part of the path is too long.'),
+  FST_ERR_ASYNC_CONSTRAINT: createBadRequest('The request does not match any route.'),
+  ECONNRESET: createCutOffError,
+  ERR_STREAM_PREMATURE_CLOSE: createCutOffError,
 };
 
 /**
@@ -78,7 +80,7 @@ export function renderError(
   const { status } = error;
   if (style === 'otlp') return { status, ...otlpFailure(request.contentType, `${error.message} ${error.remedy}`) };
   const contentType = 'application/json; charset=utf-8';
-  if (style === 'json-rpc' && unparsable.has(error.code)) {
+  if (style === 'json-rpc' && parseErrorCodes.has(error.code)) {
     const body = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } });
     return { status: 200, contentType, body };
   }
@@ -86,7 +88,7 @@ export function renderError(
 }
 
 /** Source: JSON-RPC 2.0, 5.1, "Parse error". */
-const unparsable: ReadonlySet<string> = new Set(['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP']);
+const parseErrorCodes: ReadonlySet<string> = new Set(['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP']);
 
 /**
  * Builds the body of an error response. Both JSON styles contain `code` and `remedy`, which clients ignore.

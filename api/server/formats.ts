@@ -6,10 +6,10 @@ import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
  * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an
  * offset, or no zone, which means UTC. The time must exist in the calendar and be in the years 1 to 9999, UTC.
  */
-const form = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
+const timestampPattern = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
 
 function isTimestamp(text: string): boolean {
-  return form.test(text) && parseTime(text) !== undefined;
+  return timestampPattern.test(text) && parseTime(text) !== undefined;
 }
 
 /**

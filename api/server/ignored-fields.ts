@@ -19,7 +19,7 @@ interface Shape {
   readonly 'x-not-built'?: readonly string[];
 }
 
-const header = 'x-ignored-fields';
+const headerName = 'x-ignored-fields';
 const maxNames = 20;
 const maxNameLength = 64;
 /**
@@ -27,7 +27,7 @@ const maxNameLength = 64;
  * that.
  */
 const maxLogged = 1_000;
-const logged = new Set<string>();
+const loggedNames = new Set<string>();
 /** Schema of the body of an operation without a body. */
 const noFields: Shape = { type: 'object', properties: {} };
 
@@ -46,16 +46,21 @@ export function ignoreUnknownNames(
   // Refused before, if they have a value.
   for (const name of unsupported?.body ?? []) removeField(request.body, name);
   if (!rawBody) removeUnknownFields(request.body, (schema.body ?? noFields) as Shape, '', names);
-  report(request, reply, operationId, names.list());
+  reportNames(request, reply, operationId, names.list());
 }
 
-function report(request: FastifyRequest, reply: FastifyReply, operationId: string, names: readonly string[]): void {
+function reportNames(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  operationId: string,
+  names: readonly string[],
+): void {
   if (names.length === 0) return;
-  reply.header(header, names.join(', '));
-  const isNew = names.filter((name) => logged.size < maxLogged && !logged.has(`${operationId} ${name}`));
-  for (const name of isNew) logged.add(`${operationId} ${name}`);
+  reply.header(headerName, names.join(', '));
+  const newNames = names.filter((name) => loggedNames.size < maxLogged && !loggedNames.has(`${operationId} ${name}`));
+  for (const name of newNames) loggedNames.add(`${operationId} ${name}`);
   const line = { requestId: request.id, operation: operationId, fields: names };
-  request.log[isNew.length > 0 ? 'info' : 'debug'](line, 'unknown fields ignored');
+  request.log[newNames.length > 0 ? 'info' : 'debug'](line, 'unknown fields ignored');
 }
 
 /**

@@ -53,16 +53,16 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
             description: 'Id of the workspace, for keys with access to several workspaces.',
           },
         },
-        schemas: { Error: errorSchema() },
+        schemas: { Error: buildErrorSchema() },
       },
     },
-    transform: ({ schema, url, route }) => ({ schema: describe(schema, route.config?.operation), url }),
+    transform: ({ schema, url, route }) => ({ schema: describeOperation(schema, route.config?.operation), url }),
   });
   await server.register(async (pages) => {
     pages.setErrorHandler<FastifyError>((error, request) => {
       // The static file server rejects some paths, such as those outside its folder, with 4xx.
-      const refused = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
-      throw refused
+      const isClientError = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
+      throw isClientError
         ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: stripQuery(request.originalUrl) })
         : error;
     });
@@ -82,7 +82,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
 }
 
 /** Adds security, raw body, errors and notes of an operation to its Fastify schema. */
-function describe(schema: FastifySchema | undefined, operation: Operation | undefined): FastifySchema {
+function describeOperation(schema: FastifySchema | undefined, operation: Operation | undefined): FastifySchema {
   if (operation === undefined) return { ...schema, hide: true };
   const { access, rawBody, unsupported, description } = operation;
   const notes = [
@@ -92,7 +92,7 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
   ].filter((note) => note !== undefined);
   return {
     ...schema,
-    ...(operation.schema.query && { querystring: withoutDefaults(operation.schema.query) }),
+    ...(operation.schema.query && { querystring: removeDefaultsFromRequired(operation.schema.query) }),
     description: notes.join('\n\n'),
     security: 'public' in access ? [] : [{ apiKey: [] }, { bearer: [] }, { apiKey: [], workspace: [] }],
     ...(rawBody && {
@@ -101,7 +101,7 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
         content: Object.fromEntries(rawBody.contentTypes.map((type) => [type, { schema: {} }])),
       },
     }),
-    response: { ...(schema?.response as object), ...errorResponses(operation) },
+    response: { ...(schema?.response as object), ...buildErrorResponses(operation) },
   };
 }
 
@@ -109,13 +109,13 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
  * Removes parameters with a default from the required ones: clients may omit them, because the server fills them in
  * before validation.
  */
-function withoutDefaults(query: TObject): object {
+function removeDefaultsFromRequired(query: TObject): object {
   const required = (query.required ?? []).filter((name) => !('default' in (query.properties[name] ?? {})));
   return { ...query, required };
 }
 
 /** Error responses by status, each with its codes. `docs/reference/errors.md` explains the codes. */
-function errorResponses(operation: Operation): object {
+function buildErrorResponses(operation: Operation): object {
   const errors = listErrors(operation);
   const statuses = new Set(errors.map((code) => catalogue[code].status));
   return Object.fromEntries(
@@ -126,7 +126,7 @@ function errorResponses(operation: Operation): object {
   );
 }
 
-function errorSchema(): object {
+function buildErrorSchema(): object {
   return {
     type: 'object',
     description:

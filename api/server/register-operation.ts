@@ -27,14 +27,14 @@ export function registerOperation(
   const handler = operation.handler as (input: object) => Promise<unknown>;
   const ruled = 'public' in operation.access ? undefined : ownAccess;
   const handle = (input: HandledInput) => (ruled ? ruled.handle(operation, input, handler) : handler(input));
-  const status = successStatus(operation);
+  const status = findSuccessStatus(operation);
   for (const path of [operation.path, ...aliases]) {
     server.route({
       method,
       url: routedPath(operation, path),
-      schema: routeSchema(operation, path !== operation.path),
+      schema: buildRouteSchema(operation, path !== operation.path),
       config: { operation },
-      ...socketOptions(operation, services),
+      ...buildSocketOptions(operation, services),
       preValidation: async (request, reply) => {
         if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
@@ -88,7 +88,7 @@ function isReadOnly(access: Access): boolean {
 }
 
 /** Route options for a WebSocket. They only take effect after `acceptWebSockets`. */
-function socketOptions(operation: Operation, services: object): object {
+function buildSocketOptions(operation: Operation, services: object): object {
   if (operation.socket === undefined) return {};
   const serve = operation.socket as (socket: object, input: object) => void;
   return {
@@ -113,10 +113,10 @@ export function refuseUnknownMethods(server: FastifyInstance, operations: readon
     }
   }
   for (const [url, methods] of methodsByPath) {
-    const others = server.supportedMethods.filter((method) => !methods.has(method));
+    const refusedMethods = server.supportedMethods.filter((method) => !methods.has(method));
     const allow = [...methods].join(', ');
     server.route({
-      method: others,
+      method: refusedMethods,
       url,
       schema: { hide: true },
       // Runs before the body is read, so the type and size of the body do not matter.
@@ -143,7 +143,7 @@ export function routedPath(operation: Operation, path: string): string {
   return operation.mount === 'root' ? path : canonicalPath(path);
 }
 
-function successStatus({ schema }: Operation): number {
+function findSuccessStatus({ schema }: Operation): number {
   return Math.min(...Object.keys(schema.response).map(Number));
 }
 
@@ -151,9 +151,9 @@ function successStatus({ schema }: Operation): number {
  * Returns the schema that Fastify validates and serialises with, and that the API description shows. A raw body is
  * described but not validated.
  */
-function routeSchema(operation: Operation, hide: boolean): FastifySchema {
+function buildRouteSchema(operation: Operation, hide: boolean): FastifySchema {
   const { schema, summary, description, tag, operationId } = operation;
-  const json = schema.produces === undefined;
+  const isJson = schema.produces === undefined;
   return {
     hide,
     operationId,
@@ -163,7 +163,7 @@ function routeSchema(operation: Operation, hide: boolean): FastifySchema {
     ...(schema.params === undefined ? {} : { params: schema.params }),
     ...(schema.query === undefined ? {} : { querystring: schema.query }),
     ...(schema.body === undefined || operation.rawBody ? {} : { body: schema.body }),
-    response: json ? schema.response : documentResponses(schema, schema.produces),
+    response: isJson ? schema.response : documentResponses(schema, schema.produces),
   };
 }
 

@@ -37,7 +37,7 @@ export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart 
     if (check.Check(value)) return { value };
     const fields = exceedsMaxElements(value)
       ? [{ loc: [location], msg: 'does not match the schema (too many elements to report where)', type: 'value_error' }]
-      : fieldErrors(check.Errors(value), schema, location);
+      : toFieldErrors(check.Errors(value), schema, location);
     return { error: runlakeError('INVALID_REQUEST', {}, { fields }) };
   };
 };
@@ -55,13 +55,13 @@ export function exceedsMaxElements(value: unknown): boolean {
   return false;
 }
 
-function fieldErrors(errors: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
+function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
   const listed = new Set<string>();
   return withoutUnionErrors(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
     // Each allowed value of an enum yields its own error, and only the first few are reported. One message lists all values.
     if (listed.has(instancePath)) return [];
-    const words = wordsAt(schema, schemaPath);
+    const words = listWordsAt(schema, schemaPath);
     if (words !== undefined) {
       listed.add(instancePath);
       const msg = words.length === 1 ? `must be ${words[0]}` : `must be one of ${words.join(', ')}`;
@@ -93,7 +93,7 @@ function withoutUnionErrors(errors: readonly SchemaError[]): readonly SchemaErro
  * Returns the allowed values at `schemaPath` if the schema there is an enum or a list of enum values, optionally
  * nullable. Otherwise returns undefined.
  */
-function wordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
+function listWordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
   let at: unknown = schema;
   for (const segment of splitPointer(schemaPath.replace(/(?:\/anyOf\/\d+)+$/, ''))) {
     at = (at as Record<string, unknown> | undefined)?.[segment];

@@ -32,13 +32,13 @@ export async function readResponse(answer: HttpResponse): Promise<Buffer> {
     answer.stream.destroy();
   }
   const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-  if (isFailed(answer)) throw serverError(body.toString('utf8'), answer);
+  if (isFailed(answer)) throw toServerError(body.toString('utf8'), answer);
   throwExceptionIn(body, answer);
   return body;
 }
 
 /** Last bytes of a complete Parquet file. Source: the Parquet format. */
-const parquetEnd = Buffer.from('PAR1');
+const parquetMagic = Buffer.from('PAR1');
 
 /**
  * Writes the body of a response to a file while it arrives; it reads more from the connection only after the previous
@@ -63,14 +63,14 @@ export async function saveResponse(
       for await (const chunk of readChunks(answer.stream)) {
         await wrapDiskErrors(path, () => (file as FileHandle).appendFile(chunk));
         bytes += chunk.length;
-        tail = chunk.length >= maxExceptionBytes ? chunk : lastBytes(tail, chunk);
+        tail = chunk.length >= maxExceptionBytes ? chunk : appendToTail(tail, chunk);
       }
     } finally {
       // As in `readResponse`.
       throwExceptionIn(tail, answer);
     }
     signal.throwIfAborted();
-    if (!tail.subarray(-parquetEnd.length).equals(parquetEnd)) throw runlakeError('CLICKHOUSE_UNAVAILABLE');
+    if (!tail.subarray(-parquetMagic.length).equals(parquetMagic)) throw runlakeError('CLICKHOUSE_UNAVAILABLE');
     await wrapDiskErrors(path, () => (file as FileHandle).close());
     return { bytes };
   } finally {
@@ -117,7 +117,7 @@ function throwExceptionIn(body: Buffer, { headers }: HttpResponse): void {
   if (body.subarray(-end.length).equals(end)) throw extractErrorAtTheEndOfChunk(body, tag);
 }
 
-function serverError(text: string, { status, headers }: HttpResponse): ClickHouseError {
+function toServerError(text: string, { status, headers }: HttpResponse): ClickHouseError {
   const parsed = parseError(text);
   if (parsed instanceof ClickHouseError) return parsed;
   const number = headers['x-clickhouse-exception-code'];
@@ -125,7 +125,7 @@ function serverError(text: string, { status, headers }: HttpResponse): ClickHous
   return new ClickHouseError({ message: text.trim().slice(0, 2_000), code });
 }
 
-function lastBytes(tail: Buffer, chunk: Buffer): Buffer {
+function appendToTail(tail: Buffer, chunk: Buffer): Buffer {
   return Buffer.concat([tail.subarray(-maxExceptionBytes), chunk]);
 }
 

@@ -37,12 +37,12 @@ export interface ClickHouseOptions {
   readonly querySlots?: number;
 }
 
-const rowsFormat = '\nFORMAT JSONEachRow';
+const rowsFormatClause = '\nFORMAT JSONEachRow';
 /** After this time the layout is read again, because the number of replicas may change. */
 const layoutAgeMs = 60_000;
 
 /** ClickHouse stops a query at its timeout; the client waits this much longer for the error of the server. */
-const graceMs = 2_000;
+const serverErrorGraceMs = 2_000;
 
 /**
  * Running queries share the CPU with a new one, and even paused queries use some of it. Under a flood of other queries,
@@ -119,7 +119,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   async function sendOnce(connection: Connection, request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
     const { queryId = randomUUID() } = request;
     const allowedMs = request.timeoutMs ?? timeoutMs;
-    const timeout = AbortSignal.timeout(allowedMs + graceMs);
+    const timeout = AbortSignal.timeout(allowedMs + serverErrorGraceMs);
     const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
     try {
       request.signal?.throwIfAborted();
@@ -130,10 +130,10 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
         max_execution_time: allowedMs / 1_000,
         ...request.settings,
       };
-      const post = (id: string) => connection.send({ sql, queryId: id, settings, params, body, signal });
-      const answer = await post(queryId).catch((error: unknown) => {
+      const sendWithId = (id: string) => connection.send({ sql, queryId: id, settings, params, body, signal });
+      const answer = await sendWithId(queryId).catch((error: unknown) => {
         // Servers and proxies close idle connections, possibly when a query is sent on one.
-        if ('readonly' in profiles[request.profile] && isClosedConnection(error)) return post(randomUUID());
+        if ('readonly' in profiles[request.profile] && isClosedConnection(error)) return sendWithId(randomUUID());
         throw error;
       });
       return await take(answer, signal);
@@ -212,9 +212,9 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   }
 
   const parseRows = <Row>(answer: Buffer) => JSON.parse(answer.toString('utf8')) as Row[];
-  const query = async <Row>(request: Query) => parseRows<Row>(await ask(request, 'read', rowsFormat));
+  const query = async <Row>(request: Query) => parseRows<Row>(await ask(request, 'read', rowsFormatClause));
   const queryLayout = async <Row>(request: Query) =>
-    parseRows<Row>(await exchange({ ...buildQueryExchange(request, 'read', rowsFormat), readsLayout: true }));
+    parseRows<Row>(await exchange({ ...buildQueryExchange(request, 'read', rowsFormatClause), readsLayout: true }));
 
   const clickhouse: ClickHouse = {
     cluster,

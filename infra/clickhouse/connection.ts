@@ -43,7 +43,7 @@ export interface RequestBody {
 }
 
 /** Connections are closed earlier if the server announces a shorter time in its header `Keep-Alive`. */
-const maxIdleMs = 20_000;
+const maxConnectionIdleMs = 20_000;
 
 /**
  * Keep-alive connections to ClickHouse's HTTP interface, over the official client. Requests are never retried here.
@@ -66,7 +66,7 @@ export function openConnection({ address, authorities, maxConnections = Infinity
     // The `tls` option of the client sends the password in a header that cannot hold all characters.
     http_agent: new (address.protocol === 'https:' ? HttpsAgent : HttpAgent)({
       keepAlive: true,
-      timeout: maxIdleMs,
+      timeout: maxConnectionIdleMs,
       maxSockets: maxConnections,
       ...(authorities && { ca: [...authorities] }),
     }),

@@ -33,14 +33,14 @@ interface ClusterNode {
   readonly isLocal: boolean;
 }
 
-type Asked = Pick<ClickHouse, 'query' | 'cluster'>;
+type LayoutSource = Pick<ClickHouse, 'query' | 'cluster'>;
 
 /**
  * Reads the layout from the server.
  *
  * @throws PART_UNUSABLE if the server and RUNLAKE_CLICKHOUSE_CLUSTER do not fit each other; errors of ClickHouse.
  */
-export async function readLayout(clickhouse: Asked): Promise<Layout> {
+export async function readLayout(clickhouse: LayoutSource): Promise<Layout> {
   const { cluster } = clickhouse;
   const [server] = await clickhouse.query<{ engine: string; has_keeper: number; macros: string[] }>({
     name: 'read-layout',
@@ -52,7 +52,7 @@ export async function readLayout(clickhouse: Asked): Promise<Layout> {
   const isReplicated = engine === 'Replicated' || engine === 'Shared';
   if (cluster === undefined) {
     if (!isReplicated) return { kind: 'single' };
-    throw unusable(
+    throw createUnusableError(
       'The database of ClickHouse is replicated, but RUNLAKE_CLICKHOUSE_CLUSTER is not set, so each replica would store other rows',
       'Set RUNLAKE_CLICKHOUSE_CLUSTER to the name of its cluster in system.clusters, or use a database with the engine Atomic.',
     );
@@ -61,35 +61,38 @@ export async function readLayout(clickhouse: Asked): Promise<Layout> {
   const shards = Math.max(0, ...nodes.map(({ shard }) => shard));
   const replicas = Math.max(0, ...nodes.map(({ replica }) => replica));
   if (shards === 0) {
-    throw unusable(
+    throw createUnusableError(
       `ClickHouse has no cluster named '${cluster}'`,
       'Set RUNLAKE_CLICKHOUSE_CLUSTER to a cluster of remote_servers; system.clusters lists them.',
     );
   }
   if (isReplicated && shards > 1) {
-    throw unusable(
+    throw createUnusableError(
       `The database of ClickHouse is replicated and the cluster '${cluster}' has ${shards} shards`,
       'Use a database with the engine Atomic on each server.',
     );
   }
   if (isReplicated) return { kind: 'replicated', replicas, isShared: engine === 'Shared' };
   if (nodes.some(({ weight }) => weight !== 1)) {
-    throw unusable(`The shards of the cluster '${cluster}' have different weights`, 'Give each shard the weight 1.');
+    throw createUnusableError(
+      `The shards of the cluster '${cluster}' have different weights`,
+      'Give each shard the weight 1.',
+    );
   }
   if (replicas > 1 && hasKeeper === 0) {
-    throw unusable(
+    throw createUnusableError(
       `The cluster '${cluster}' has ${replicas} replicas in a shard, but ClickHouse has no Keeper, so replicas would store other rows`,
       'Configure zookeeper or keeper on every server, or use one replica in each shard.',
     );
   }
   if (replicas > 1 && nodes.some(({ isInternal }) => !isInternal)) {
-    throw unusable(
+    throw createUnusableError(
       `The cluster '${cluster}' does not set internal_replication, so each row would be inserted once per replica`,
       'Set internal_replication to true for each shard of remote_servers.',
     );
   }
   if (hasKeeper !== 0 && !(macros.includes('shard') && macros.includes('replica'))) {
-    throw unusable(
+    throw createUnusableError(
       "ClickHouse has a Keeper, but does not define the macros 'shard' and 'replica', which name the replicated tables",
       'Define both under <macros> on every server.',
     );
@@ -113,7 +116,7 @@ export async function groupByShard(servers: readonly ClickHouse[], cluster: stri
       missing.set(key, node);
       if (!node.isLocal) continue;
       if (found.has(key)) {
-        throw unusable(
+        throw createUnusableError(
           `RUNLAKE_CLICKHOUSE_URL names the server ${node.address} of the cluster '${cluster}' more than once`,
           'List each server of the cluster once; a load balancer in front of several servers is not supported.',
         );
@@ -126,7 +129,7 @@ export async function groupByShard(servers: readonly ClickHouse[], cluster: stri
   }
   for (const key of found) missing.delete(key);
   for (const { shard, replica, address } of missing.values()) {
-    throw unusable(
+    throw createUnusableError(
       `RUNLAKE_CLICKHOUSE_URL lacks a server of the cluster '${cluster}': replica ${replica} of shard ${shard}, ${address}`,
       'List the HTTP address of every server of the cluster, separated by commas.',
     );
@@ -145,6 +148,6 @@ async function readNodes(server: Pick<ClickHouse, 'query'>, cluster: string): Pr
   return rows.map(({ local, internal, ...node }) => ({ ...node, isLocal: local === 1, isInternal: internal === 1 }));
 }
 
-function unusable(reason: string, remedy: string): Error {
+function createUnusableError(reason: string, remedy: string): Error {
   return runlakeError('PART_UNUSABLE', { reason, remedy });
 }

@@ -39,7 +39,7 @@ export class QuerySlots {
   ): Promise<Result> {
     const slot = await this.#slots.acquire(organizationId, { maxWaitMs, signal });
     const startedAtMs = this.#nowMs();
-    const isFirst = slot.underShare && this.#prioritisedMs(organizationId) < windowMs / slot.tenants;
+    const isFirst = slot.underShare && this.#prioritisedMs(organizationId) < decayMs / slot.tenants;
     try {
       return await work(isFirst ? '1' : '2');
     } finally {
@@ -50,7 +50,7 @@ export class QuerySlots {
 
   #prioritisedMs(organizationId: string): number {
     const last = this.#prioritised.get(organizationId);
-    return last === undefined ? 0 : last.ms * Math.exp((last.atMs - this.#nowMs()) / windowMs);
+    return last === undefined ? 0 : last.ms * Math.exp((last.atMs - this.#nowMs()) / decayMs);
   }
 
   #addPrioritised(organizationId: string, ms: number): void {
@@ -59,11 +59,11 @@ export class QuerySlots {
     this.#prioritised.delete(organizationId);
     this.#prioritised.set(organizationId, { ms: sum, atMs: nowMs });
     for (const [id, { atMs }] of this.#prioritised) {
-      if (nowMs - atMs < 10 * windowMs) break;
+      if (nowMs - atMs < 10 * decayMs) break;
       this.#prioritised.delete(id);
     }
   }
 }
 
 /** Time constant of the decay of prioritised time. */
-const windowMs = 10_000;
+const decayMs = 10_000;

@@ -7,7 +7,7 @@ import type { Layout } from './layout.ts';
  */
 
 /** Format of values in results and parameters. */
-const representation = {
+const valueFormats = {
   session_timezone: 'UTC',
   date_time_input_format: 'best_effort',
   // 2026-01-02T03:04:05.123456Z
@@ -28,7 +28,7 @@ const representation = {
  * A query returns the complete result or an error. Otherwise ClickHouse responds 200 with a partial result when it hits
  * a limit.
  */
-const wholeOrNothing = {
+const completeResults = {
   timeout_overflow_mode: 'throw',
   read_overflow_mode: 'throw',
   result_overflow_mode: 'throw',
@@ -40,9 +40,9 @@ const wholeOrNothing = {
   transfer_overflow_mode: 'throw',
 } as const satisfies ClickHouseSettings;
 
-const read = {
-  ...representation,
-  ...wholeOrNothing,
+const readSettings = {
+  ...valueFormats,
+  ...completeResults,
   // A cached result may be older than data that the caller has just stored.
   use_query_cache: 0,
   // All rows of a key are in one table partition, so partitions can be merged separately.
@@ -60,9 +60,9 @@ const read = {
   skip_unavailable_shards: 0,
 } as const satisfies ClickHouseSettings;
 
-const insert = {
-  ...representation,
-  ...wholeOrNothing,
+const insertSettings = {
+  ...valueFormats,
+  ...completeResults,
   // A response means that the rows are stored. Server-side batching (default since 26.x) could also batch a retry
   // differently.
   async_insert: 0,
@@ -85,7 +85,7 @@ const insert = {
 } as const satisfies ClickHouseSettings;
 
 /** If the client disconnects, ClickHouse cancels the query; it does so only for read-only queries. */
-const queryOnly = {
+const queryOnlySettings = {
   readonly: '2',
   cancel_http_readonly_queries_on_client_close: 1,
 } as const satisfies ClickHouseSettings;
@@ -94,7 +94,7 @@ const queryOnly = {
  * Results are streamed, so the reader must check at the end that the result is complete. Parquet files are temporary
  * input for DuckDB.
  */
-const intoFile = {
+const fileSettings = {
   wait_end_of_query: 0,
   http_write_exception_in_output_format: 0,
   output_format_parquet_string_as_string: 1,
@@ -103,24 +103,24 @@ const intoFile = {
   output_format_parquet_compliant_nested_types: 1,
 } as const satisfies ClickHouseSettings;
 
-const write = { ...read, ...insert } as const satisfies ClickHouseSettings;
+const writeSettings = { ...readSettings, ...insertSettings } as const satisfies ClickHouseSettings;
 
 /** `read` is for queries, `insert` for inserted rows, the others for statements that may do both (INSERT … SELECT, DDL). */
 export const profiles = {
-  read: { ...read, ...queryOnly },
-  insert,
-  write,
+  read: { ...readSettings, ...queryOnlySettings },
+  insert: insertSettings,
+  write: writeSettings,
   /** Results that are saved to a file. */
-  file: { ...read, ...queryOnly, ...intoFile },
+  file: { ...readSettings, ...queryOnlySettings, ...fileSettings },
   /** `ALTER TABLE … DELETE`: ClickHouse responds after the rows are deleted on all replicas. */
   mutation: {
-    ...write,
+    ...writeSettings,
     mutations_sync: '2',
     // Replicated tables refuse conditions with subqueries otherwise. Those of `deleteRows` read ids that are stored.
     allow_nondeterministic_mutations: 1,
   },
   /** `INSERT … SELECT` into any number of table partitions, such as the roll-up of hours of more than a hundred months. */
-  bulk: { ...write, max_partitions_per_insert_block: '0' },
+  bulk: { ...writeSettings, max_partitions_per_insert_block: '0' },
 } as const satisfies Record<string, ClickHouseSettings>;
 
 export type Profile = keyof typeof profiles;

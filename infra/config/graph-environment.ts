@@ -1,5 +1,5 @@
 /** Variables that describe the machine. The list must not contain variables that may hold secrets of Runlake. */
-const allowed = [
+const allowedVariables = [
   'PATH',
   'HOME',
   'LANG',
@@ -18,7 +18,7 @@ const allowed = [
 /** Returns the environment for processes that run user code: the allowed variables of this process. */
 export function graphEnvironment(environment: NodeJS.ProcessEnv = process.env): Record<string, string> {
   return Object.fromEntries(
-    allowed.flatMap((name) => {
+    allowedVariables.flatMap((name) => {
       const value = environment[name];
       return value === undefined ? [] : [[name, value]];
     }),

@@ -10,7 +10,8 @@ import { type Config, type Setting, type SettingName, settings } from './setting
  * Matches variables that are not settings: those of the tests, and those that Kubernetes adds for a service named
  * `runlake`.
  */
-const foreign = /^RUNLAKE_(STACK|TEST)_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
+const foreignVariablePattern =
+  /^RUNLAKE_(STACK|TEST)_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
 
 export type SettingSource = 'environment' | 'default' | 'not set';
 
@@ -41,16 +42,20 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
       continue;
     }
     const value = convert(raw.trim(), setting);
-    const reason = value === undefined ? 'is not a valid value' : firstError(setting, value);
+    const reason = value === undefined ? 'is not a valid value' : findFirstError(setting, value);
     if (reason !== undefined)
       errors.push(
-        `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.description}`,
+        `${setting.variable}${setting.secret ? '' : `='${removeCredentials(raw)}'`}: ${reason}. ${setting.description}`,
       );
     values[name] = value;
     sources[name] = 'environment';
   }
   Object.assign(values, computeMemoryShares(Number(values.memoryBytes)), internals);
-  errors.push(...overrideForTests(values, environment), ...contradictions(values), ...unknownVariables(environment));
+  errors.push(
+    ...overrideForTests(values, environment),
+    ...findContradictions(values),
+    ...listUnknownVariables(environment),
+  );
   if (errors.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
       count: errors.length,
@@ -64,7 +69,7 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
 }
 
 /** Hides user and password, because the operator may have put them into a setting that is not secret. */
-function withoutSignIn(raw: string): string {
+function removeCredentials(raw: string): string {
   return raw.replace(/[^\s,/]+@/g, '***@');
 }
 
@@ -77,7 +82,7 @@ function convert(raw: string, setting: Setting): unknown {
   return raw;
 }
 
-function firstError(setting: Setting, value: unknown): string | undefined {
+function findFirstError(setting: Setting, value: unknown): string | undefined {
   const { schema } = setting;
   const { format, schemes } = schema as TStringOptions & { schemes?: readonly string[] };
   if (format && !Format.Test(format, String(value))) return `must be a valid ${format}`;
@@ -95,12 +100,12 @@ function firstError(setting: Setting, value: unknown): string | undefined {
 const maxExportMsWithRetention = 7 * 86_400_000;
 
 /** Returns the errors that involve more than one setting, or that a schema cannot express. */
-function contradictions(values: Readonly<Record<string, unknown>>): string[] {
+function findContradictions(values: Readonly<Record<string, unknown>>): string[] {
   const found: string[] = [];
   if (values.kafkaBrokers !== undefined && values.schemaRegistryUrl === undefined) {
     found.push('RUNLAKE_KAFKA_BROKERS requires RUNLAKE_SCHEMA_REGISTRY_URL');
   }
-  found.push(...clusterErrors(values));
+  found.push(...findClusterErrors(values));
   if ((values.kafkaSaslMechanism === undefined) !== (values.kafkaUser === undefined)) {
     found.push('RUNLAKE_KAFKA_SASL_MECHANISM and RUNLAKE_KAFKA_USER must be set together');
   }
@@ -131,7 +136,7 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
 }
 
 /** Distributed tables name one database, and several servers without a cluster would each store a part of the rows. */
-function clusterErrors({ clickhouseUrl, clickhouseCluster }: Readonly<Record<string, unknown>>): string[] {
+function findClusterErrors({ clickhouseUrl, clickhouseCluster }: Readonly<Record<string, unknown>>): string[] {
   if (typeof clickhouseUrl !== 'string') {
     return clickhouseCluster === undefined ? [] : ['RUNLAKE_CLICKHOUSE_CLUSTER requires RUNLAKE_CLICKHOUSE_URL'];
   }
@@ -164,7 +169,7 @@ function overrideForTests(
   const errors: string[] = [];
   for (const [name, value] of Object.entries(overrides)) {
     if (!known.includes(name)) {
-      errors.push(`RUNLAKE_TEST_SETTINGS: ${name} is not a constant; did you mean ${nearest(name, known)}?`);
+      errors.push(`RUNLAKE_TEST_SETTINGS: ${name} is not a constant; did you mean ${findNearest(name, known)}?`);
     } else if (typeof value !== typeof values[name]) {
       errors.push(`RUNLAKE_TEST_SETTINGS: ${name} must be a ${typeof values[name]}`);
     } else values[name] = value;
@@ -181,15 +186,17 @@ function parseObject(text: string): Readonly<Record<string, unknown>> | undefine
   }
 }
 
-function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
+function listUnknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
   const known = Object.values<Setting>(settings).map(({ variable }) => variable);
   return Object.entries(environment)
-    .filter(([variable, value]) => variable.startsWith('RUNLAKE_') && value?.trim() && !foreign.test(variable))
+    .filter(
+      ([variable, value]) => variable.startsWith('RUNLAKE_') && value?.trim() && !foreignVariablePattern.test(variable),
+    )
     .filter(([variable]) => !known.includes(variable))
-    .map(([variable]) => `${variable} is not a setting; did you mean ${nearest(variable, known)}?`);
+    .map(([variable]) => `${variable} is not a setting; did you mean ${findNearest(variable, known)}?`);
 }
 
-function nearest(word: string, candidates: readonly string[]): string {
+function findNearest(word: string, candidates: readonly string[]): string {
   const distances = candidates.map((candidate) => editDistance(word, candidate));
   return candidates[distances.indexOf(Math.min(...distances))] as string;
 }

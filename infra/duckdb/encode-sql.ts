@@ -11,15 +11,15 @@ import type {
 } from './encode-request.ts';
 
 /** An SQL string literal. */
-export const text = (value: string) => `'${value.replaceAll("'", "''")}'`;
-const name = (value: string) => `"${value.replaceAll('"', '""')}"`;
+export const quoteText = (value: string) => `'${value.replaceAll("'", "''")}'`;
+const quoteName = (value: string) => `"${value.replaceAll('"', '""')}"`;
 
 /**
  * Replaces escapes of lone surrogates in JSON text by U+FFFD, because parsers reject them. First, double backslashes
  * are rewritten, so that each remaining backslash starts an escape. Then pairs are masked with a character that cannot
  * occur in JSON text. The remaining surrogate escapes are lone.
  */
-const withoutLoneSurrogates = (json: string) => {
+const replaceLoneSurrogates = (json: string) => {
   const single = `replace(${json}, '\\\\', '\\u005c')`;
   const aside = `regexp_replace(${single}, '\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', chr(1) || '\\1' || chr(1) || '\\2', 'g')`;
   const halves = `regexp_replace(${aside}, '\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\ufffd', 'g')`;
@@ -30,15 +30,15 @@ const withoutLoneSurrogates = (json: string) => {
  * SQL of each conversion. A value that is not valid JSON is kept unchanged: it does not make the file fail and is not
  * lost.
  */
-const forms: Readonly<Record<ColumnConversion, (value: string) => string>> = {
+const conversionSql: Readonly<Record<ColumnConversion, (value: string) => string>> = {
   text: (value) => `CAST(${value} AS VARCHAR)`,
   integer: (value) => `CAST(${value} AS BIGINT)`,
   boolean: (value) => `CAST(${value} AS BOOLEAN)`,
   time: (value) => `make_timestamp(CAST(${value} AS BIGINT))`,
   'zoned-time': (value) => `CAST(make_timestamp(CAST(${value} AS BIGINT)) AS TIMESTAMP WITH TIME ZONE)`,
-  'json-text': (value) => `coalesce(TRY(json_extract_string(${withoutLoneSurrogates(value)}, '$')), ${value})`,
+  'json-text': (value) => `coalesce(TRY(json_extract_string(${replaceLoneSurrogates(value)}, '$')), ${value})`,
   'json-list': (value) =>
-    `CASE WHEN ${value} IS NULL THEN NULL ELSE coalesce(TRY(from_json(${withoutLoneSurrogates(value)}, '["VARCHAR"]')), [${value}]) END`,
+    `CASE WHEN ${value} IS NULL THEN NULL ELSE coalesce(TRY(from_json(${replaceLoneSurrogates(value)}, '["VARCHAR"]')), [${value}]) END`,
 };
 
 /**
@@ -63,25 +63,27 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
 /** Returns the SQL of an {@link EncodeRequest}. The SQL reads only the requested columns. */
 export function encodeSql(request: EncodeRequest): string {
   const { folder, source, target, derived, columns, compression, rowGroupRows } = request;
-  const values = columns.map((column) => `${forms[column.form](sourceSql(column, derived))} AS ${name(column.name)}`);
-  return `COPY (SELECT ${values.join(', ')} FROM ${parquet(join(folder, source))} AS s${derivedSql(folder, derived)})
-    TO ${text(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
+  const values = columns.map(
+    (column) => `${conversionSql[column.form](sourceSql(column, derived))} AS ${quoteName(column.name)}`,
+  );
+  return `COPY (SELECT ${values.join(', ')} FROM ${readParquetSql(join(folder, source))} AS s${derivedSql(folder, derived)})
+    TO ${quoteText(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
 }
 
 function sourceSql({ form, from, derived }: EncodedColumn, file: DerivedFile | undefined): string {
   const values = [
-    ...(derived !== undefined && file?.columns.includes(derived) ? [`b.${name(derived)}`] : []),
-    ...(from === undefined ? [] : [`s.${name(from)}`]),
+    ...(derived !== undefined && file?.columns.includes(derived) ? [`b.${quoteName(derived)}`] : []),
+    ...(from === undefined ? [] : [`s.${quoteName(from)}`]),
   ];
   if (values.length === 0) return 'NULL';
   if (values.length === 1) return values.join();
   // The side file has only text columns.
-  return `coalesce(${form === 'integer' ? values.map(forms.integer).join(', ') : values.join(', ')})`;
+  return `coalesce(${form === 'integer' ? values.map(conversionSql.integer).join(', ') : values.join(', ')})`;
 }
 
 export function listSql({ folder, source, target, columns }: ListRequest): string {
-  return `COPY (SELECT ${columns.map(name).join(', ')} FROM ${parquet(join(folder, source))})
-    TO ${text(join(folder, target))} (FORMAT csv, HEADER false)`;
+  return `COPY (SELECT ${columns.map(quoteName).join(', ')} FROM ${readParquetSql(join(folder, source))})
+    TO ${quoteText(join(folder, target))} (FORMAT csv, HEADER false)`;
 }
 
 /**
@@ -90,20 +92,20 @@ export function listSql({ folder, source, target, columns }: ListRequest): strin
  */
 function derivedSql(folder: string, derived: DerivedFile | undefined): string {
   if (derived === undefined) return '';
-  const columns = derived.columns.map((column) => `${text(column)}: 'VARCHAR'`).join(', ');
+  const columns = derived.columns.map((column) => `${quoteText(column)}: 'VARCHAR'`).join(', ');
   const lineBytes = derived.maxLineBytes + 2;
-  return ` POSITIONAL JOIN read_csv(${text(join(folder, derived.file))}, columns = {${columns}}, header = false, auto_detect = false,
+  return ` POSITIONAL JOIN read_csv(${quoteText(join(folder, derived.file))}, columns = {${columns}}, header = false, auto_detect = false,
     delim = ',', quote = '"', escape = '"', new_line = '\\n', nullstr = '', allow_quoted_nulls = false, parallel = false,
     max_line_size = ${lineBytes}, buffer_size = ${Math.max(4 * 1024 * 1024, 2 * lineBytes)}) AS b`;
 }
 
-const parquet = (path: string) => `read_parquet(${text(path)})`;
+const readParquetSql = (path: string) => `read_parquet(${quoteText(path)})`;
 
 /** Reads the footer of the Parquet file at `path`. @throws DuckDB's error if it is not a Parquet file. */
 export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFacts> {
-  const metadata = `parquet_metadata(${text(path)})`;
+  const metadata = `parquet_metadata(${quoteText(path)})`;
   const rowsOf = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();
-  const columns = await rowsOf(`DESCRIBE SELECT * FROM ${parquet(path)}`);
+  const columns = await rowsOf(`DESCRIBE SELECT * FROM ${readParquetSql(path)}`);
   const groups = await rowsOf(
     `SELECT row_group_num_rows AS rows, sum(total_uncompressed_size) AS plain, sum(total_compressed_size) AS bytes
       FROM ${metadata} GROUP BY row_group_id, row_group_num_rows ORDER BY row_group_id`,

@@ -9,13 +9,13 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
 import type { ChildRequest, ChildResponse } from './encode-request.ts';
-import { encodeSql, listSql, readFooter, text } from './encode-sql.ts';
+import { encodeSql, listSql, quoteText, readFooter } from './encode-sql.ts';
 
-const end = () => process.kill(process.pid, 'SIGKILL');
-process.on('disconnect', end);
-process.on('SIGTERM', end);
+const killProcess = () => process.kill(process.pid, 'SIGKILL');
+process.on('disconnect', killProcess);
+process.on('SIGTERM', killProcess);
 process.on('SIGINT', () => {});
-if (!process.connected) end();
+if (!process.connected) killProcess();
 
 const memoryLimitBytes = Number(process.argv[2]);
 
@@ -66,9 +66,9 @@ async function handle(message: ChildRequest): Promise<ChildResponse['facts']> {
 async function confine(connection: DuckDBConnection, folder: string, spill: string): Promise<void> {
   for (const setting of [
     `memory_limit = '${memoryLimitBytes}B'`,
-    `temp_directory = ${text(spill)}`,
+    `temp_directory = ${quoteText(spill)}`,
     'preserve_insertion_order = true',
-    `allowed_directories = [${text(`${folder}/`)}]`,
+    `allowed_directories = [${quoteText(`${folder}/`)}]`,
     'enable_external_access = false',
     'lock_configuration = true',
   ]) {

@@ -51,10 +51,10 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   let process: EncoderProcess | undefined;
   /** Settles when the last request has ended; never rejects. */
   let last: Promise<unknown> = Promise.resolve();
-  let closed = false;
+  let isClosed = false;
 
   async function run(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
-    if (closed) throw runlakeError('PARQUET_ENCODER_FAILED', { reason: 'the encoder is closed' });
+    if (isClosed) throw runlakeError('PARQUET_ENCODER_FAILED', { reason: 'the encoder is closed' });
     signal?.throwIfAborted();
     if (process === undefined || process.hasEnded) process = startEncoderProcess(memoryLimitBytes);
     const current = process;
@@ -64,7 +64,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
       return await current.ask(work);
     } catch (error) {
       if (current.isKilled || current.hasEnded) await current.gone;
-      await removeBegun(work);
+      await removeCreatedFiles(work);
       signal?.throwIfAborted();
       throw error;
     } finally {
@@ -75,23 +75,24 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   /** Runs the request after all earlier ones. */
   async function enqueue(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
     const earlier = last;
-    const mine = earlier.then(() => run(work, signal));
-    last = mine.catch(() => {});
+    const result = earlier.then(() => run(work, signal));
+    last = result.catch(() => {});
     // An aborted call rejects immediately. When the earlier requests end, `run` sees the aborted signal and does
     // nothing.
-    return signal === undefined ? mine : Promise.race([mine, abortedBefore(earlier, signal)]);
+    return signal === undefined ? result : Promise.race([result, rejectIfAbortedBefore(earlier, signal)]);
   }
 
-  const facts = async (work: Work, signal: AbortSignal | undefined) => (await enqueue(work, signal)) as ParquetFacts;
+  const readFacts = async (work: Work, signal: AbortSignal | undefined) =>
+    (await enqueue(work, signal)) as ParquetFacts;
   return {
-    encode: (request, signal) => facts({ kind: 'encode', request }, signal),
-    inspect: (request, signal) => facts({ kind: 'inspect', request }, signal),
+    encode: (request, signal) => readFacts({ kind: 'encode', request }, signal),
+    inspect: (request, signal) => readFacts({ kind: 'inspect', request }, signal),
     list: async (request, signal) => void (await enqueue({ kind: 'list', request }, signal)),
     get pid() {
       return process?.hasEnded === false ? process.pid : undefined;
     },
     async close() {
-      closed = true;
+      isClosed = true;
       process?.kill();
       await process?.gone;
     },
@@ -99,7 +100,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
 }
 
 /** Rejects if `signal` is aborted before `earlier` resolves; otherwise never settles. */
-function abortedBefore(earlier: Promise<unknown>, signal: AbortSignal): Promise<never> {
+function rejectIfAbortedBefore(earlier: Promise<unknown>, signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     const stop = () => reject(signal.reason);
     if (signal.aborted) stop();
@@ -108,7 +109,7 @@ function abortedBefore(earlier: Promise<unknown>, signal: AbortSignal): Promise<
   });
 }
 
-async function removeBegun({ kind, request }: Work): Promise<void> {
+async function removeCreatedFiles({ kind, request }: Work): Promise<void> {
   await rm(join(request.folder, 'spill'), { recursive: true, force: true });
   if (kind !== 'inspect') await rm(join(request.folder, request.target), { force: true });
 }
@@ -132,7 +133,7 @@ interface EncoderProcess {
  * Converts DuckDB's message to an error. The message quotes paths and values, so the error contains only its kind, and
  * its first line if memory ran out.
  */
-function refusal(text: string): RunlakeError {
+function toEncoderError(text: string): RunlakeError {
   const [, whole = '', kind = 'an error without a name'] =
     /^(?:Error: )?(([A-Z][A-Za-z ]+ Error)[^\n]*)/.exec(text) ?? [];
   const cause = text.slice(0, 2_000);
@@ -185,7 +186,7 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
     const { resolve, reject } = asked;
     asked = undefined;
     if (answer.reason === undefined) resolve(answer.facts);
-    else reject(refusal(answer.reason));
+    else reject(toEncoderError(answer.reason));
   });
   return {
     pid: child.pid,
@@ -224,7 +225,7 @@ export interface EncoderPool {
   close(): Promise<void>;
 }
 
-const idleMs = 30_000;
+const maxIdleMs = 30_000;
 
 export function openEncoderPool(options: EncoderOptions): EncoderPool {
   const all = new Set<Encoder>();
@@ -251,7 +252,7 @@ export function openEncoderPool(options: EncoderOptions): EncoderPool {
       if (!all.has(encoder)) return;
       idle.set(
         encoder,
-        setTimeout(() => void end(encoder), idleMs),
+        setTimeout(() => void end(encoder), maxIdleMs),
       );
     },
     close: async () => void (await Promise.all([...all].map(end))),

@@ -28,13 +28,13 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
   if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder, pid: lock });
   // A killed process leaves its run file.
   removeRunFile(folder);
-  let open = true;
+  let isOpen = true;
   return {
     path: folder,
     writeRunFile: (addresses) => writeRunFile(folder, addresses),
     async close() {
-      if (!open) return;
-      open = false;
+      if (!isOpen) return;
+      isOpen = false;
       removeRunFile(folder);
       lock();
     },
@@ -43,7 +43,7 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
 
 function makeFolder(path: string): string {
   try {
-    makeMissing(path);
+    createMissing(path);
     const folder = realpathSync(path);
     if (!statSync(folder).isDirectory())
       throw runlakeError('DATA_FOLDER_UNUSABLE', { folder: path, reason: 'it is a file' });
@@ -51,7 +51,7 @@ function makeFolder(path: string): string {
     return folder;
   } catch (error) {
     if (isRunlakeError(error)) throw error;
-    throw unusable(path, error);
+    throw createUnusableError(path, error);
   }
 }
 
@@ -60,11 +60,11 @@ function acquireLock(folder: string): ReturnType<typeof lockFolder> {
   try {
     return lockFolder(folder);
   } catch (error) {
-    throw unusable(folder, error);
+    throw createUnusableError(folder, error);
   }
 }
 
-function unusable(folder: string, cause: unknown): RunlakeError {
+function createUnusableError(folder: string, cause: unknown): RunlakeError {
   return runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: toReason(cause) }, { cause });
 }
 
@@ -72,9 +72,9 @@ function unusable(folder: string, cause: unknown): RunlakeError {
  * Creates a folder and its missing parents. Does not use Node's `recursive`, because that retries forever on file
  * systems without mkdir, such as /proc.
  */
-function makeMissing(path: string): void {
+function createMissing(path: string): void {
   if (existsSync(path)) return;
-  if (dirname(path) !== path) makeMissing(dirname(path));
+  if (dirname(path) !== path) createMissing(dirname(path));
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
@@ -83,7 +83,7 @@ function makeMissing(path: string): void {
   }
 }
 
-const reasons: Readonly<Record<string, string>> = {
+const reasonByErrorCode: Readonly<Record<string, string>> = {
   EACCES: 'this user has no write permission',
   EPERM: 'this user has no write permission',
   EROFS: 'the file system is read-only',
@@ -96,7 +96,7 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 function toReason(error: unknown): string {
-  const known = Object.entries(reasons).find(([code]) => isSystemError(error, code));
+  const known = Object.entries(reasonByErrorCode).find(([code]) => isSystemError(error, code));
   return known?.[1] ?? (error instanceof Error ? error.message : String(error));
 }
 

@@ -28,7 +28,7 @@ export function lockFolder(folder: string): (() => void) | number {
   writePrivateFile(draft, describeProcess(process.pid));
   try {
     for (;;) {
-      const highest = highestLock(folder);
+      const highest = findHighestLock(folder);
       const text = highest === 0 ? '' : readFileIfThere(lockPath(folder, highest));
       if (text === undefined) continue;
       const holder = parseProcess(text);
@@ -40,7 +40,7 @@ export function lockFolder(folder: string): (() => void) | number {
         if (isSystemError(error, 'EEXIST')) continue;
         throw error;
       }
-      if (highestLock(folder) !== next) {
+      if (findHighestLock(folder) !== next) {
         rmSync(lockPath(folder, next), { force: true });
         continue;
       }
@@ -54,17 +54,17 @@ export function lockFolder(folder: string): (() => void) | number {
 
 const lockPath = (folder: string, number: number) => join(folder, `lock.${number}`);
 
-function lockNumbers(folder: string): number[] {
+function listLockNumbers(folder: string): number[] {
   return readdirSync(folder).flatMap((name) => {
     const number = /^lock\.(\d{1,15})$/.exec(name)?.[1];
     return number === undefined ? [] : [Number(number)];
   });
 }
 
-const highestLock = (folder: string) => Math.max(0, ...lockNumbers(folder));
+const findHighestLock = (folder: string) => Math.max(0, ...listLockNumbers(folder));
 
 function removeLower(folder: string, number: number): void {
-  for (const lower of lockNumbers(folder)) {
+  for (const lower of listLockNumbers(folder)) {
     if (lower < number) rmSync(lockPath(folder, lower), { force: true });
   }
 }

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 
 const loopback = '127.0.0.1';
-const attempts = 5;
+const maxAttempts = 5;
 
 /**
  * Runs `start` with a free loopback port, and retries with another one if a different program has taken the port meanwhile.
@@ -21,7 +21,7 @@ export async function withFreePorts<T>(count: number, start: (ports: readonly nu
       return await start(ports);
     } catch (error) {
       const taken = await Promise.all(ports.map(isPortInUse));
-      if (attempt === attempts || !taken.includes(true)) throw error;
+      if (attempt === maxAttempts || !taken.includes(true)) throw error;
     }
   }
 }

@@ -16,8 +16,8 @@ import { isSystemError, readFileIfThere, writePrivateFile } from './private-file
  * @returns `undefined` if the process does not exist or is a zombie.
  */
 export function processIdentity(pid: number): string | undefined {
-  if (!isThere(pid)) return undefined;
-  return process.platform === 'linux' ? identityOnLinux(pid) : identityByPs(pid);
+  if (!isRunning(pid)) return undefined;
+  return process.platform === 'linux' ? readLinuxIdentity(pid) : readPsIdentity(pid);
 }
 
 /** Returns true if the process with this identity still runs. */
@@ -25,7 +25,7 @@ export function isSameProcess(pid: number, identity: string): boolean {
   return processIdentity(pid) === identity;
 }
 
-function isThere(pid: number): boolean {
+function isRunning(pid: number): boolean {
   if (!Number.isInteger(pid) || pid <= 0) return false;
   try {
     process.kill(pid, 0);
@@ -36,7 +36,7 @@ function isThere(pid: number): boolean {
   }
 }
 
-function identityOnLinux(pid: number): string | undefined {
+function readLinuxIdentity(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     // The second field is the program name in parentheses and may contain anything, so parsing starts after the last
@@ -51,7 +51,7 @@ function identityOnLinux(pid: number): string | undefined {
   }
 }
 
-function identityByPs(pid: number): string | undefined {
+function readPsIdentity(pid: number): string | undefined {
   try {
     const [state = '', ...started] = execFileSync('ps', ['-o', 'stat=,lstart=', '-p', String(pid)], {
       encoding: 'utf8',
@@ -131,7 +131,7 @@ const ownerFile = 'owner.json';
  * Minimum age of a folder without an owner file before it is deleted. A younger folder may still be in creation; an
  * older one was left by a process that died while creating it.
  */
-const makingMs = 60_000;
+const minOrphanAgeMs = 60_000;
 
 /**
  * Creates a folder below `root` for files that this process needs while it runs, and deletes the folders of dead
@@ -147,7 +147,7 @@ export async function makeProcessFolder(
   for (const name of await readdir(root)) {
     const isOurs = name.startsWith(prefix) && /^\d+-[\da-f]{12}$/.test(name.slice(prefix.length));
     const folder = join(root, name);
-    if (isOurs && (await isLeft(folder))) await rm(folder, { recursive: true, force: true });
+    if (isOurs && (await isOrphan(folder))) await rm(folder, { recursive: true, force: true });
   }
   const own = join(root, `${prefix}${process.pid}-${randomBytes(6).toString('hex')}`);
   await mkdir(own, { mode });
@@ -155,9 +155,9 @@ export async function makeProcessFolder(
   return own;
 }
 
-async function isLeft(folder: string): Promise<boolean> {
+async function isOrphan(folder: string): Promise<boolean> {
   const made = await lstat(folder).catch(() => undefined);
   if (!made?.isDirectory() || made.uid !== process.getuid?.()) return false;
   const owner = parseProcess(await readFile(join(folder, ownerFile), 'utf8').catch(() => ''));
-  return owner ? !isSameProcess(owner.pid, owner.identity) : Date.now() - made.mtimeMs > makingMs;
+  return owner ? !isSameProcess(owner.pid, owner.identity) : Date.now() - made.mtimeMs > minOrphanAgeMs;
 }

@@ -40,7 +40,7 @@ export async function startEmbedded(options: {
   const started = (await Promise.allSettled(starts)).flatMap((start) =>
     start.status === 'fulfilled' && start.value ? [start.value] : [],
   );
-  const stop = async () => void (await Promise.all(started.map((engine) => engine.stop())));
+  const stopAll = async () => void (await Promise.all(started.map((engine) => engine.stop())));
   try {
     const [clickhouse, postgres] = await Promise.all(starts);
     const named = (engine: string, exited: Promise<EngineExit> | undefined) =>
@@ -49,10 +49,10 @@ export async function startEmbedded(options: {
       ...(clickhouse ? { clickhouseUrl: clickhouse.url } : {}),
       ...(postgres ? { databaseUrl: postgres.url } : {}),
       exited: Promise.race([...named('ClickHouse', clickhouse?.exited), ...named('Postgres', postgres?.exited)]),
-      stop,
+      stop: stopAll,
     };
   } catch (error) {
-    await stop();
+    await stopAll();
     throw error;
   }
 }

@@ -18,7 +18,7 @@ export interface ServerAddress {
 
 type Rule = readonly [pattern: RegExp, explain: (address: ServerAddress) => Explanation];
 
-const trust = 'set RUNLAKE_TLS_CA_FILE to a PEM file with the authority that signed it';
+const trustRemedy = 'set RUNLAKE_TLS_CA_FILE to a PEM file with the authority that signed it';
 
 /** Rules in the order in which they are matched against the codes and messages of an error and its causes. */
 const rules: readonly Rule[] = [
@@ -40,7 +40,7 @@ const rules: readonly Rule[] = [
     /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(_LOCALLY)?)\b|self-signed certificate|unable to (verify|get local issuer)/i,
     ({ location }) => ({
       words: `the certificate of ${location} is signed by an authority that is not trusted`,
-      remedy: `If it is the right server, ${trust}.`,
+      remedy: `If it is the right server, ${trustRemedy}.`,
     }),
   ],
   [

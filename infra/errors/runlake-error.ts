@@ -38,12 +38,12 @@ export class RunlakeError extends Error {
 
   constructor(code: ErrorCode, parameters: ErrorParameters, options: ErrorOptionsOfRunlake) {
     const entry: ErrorEntry = catalogue[code];
-    super(fill(entry.message, parameters));
+    super(fillTemplate(entry.message, parameters));
     this.code = code;
     this.status = options.status ?? entry.status;
     this.class = entry.class;
     this.retryable = entry.retryable;
-    this.remedy = fill(entry.remedy, parameters);
+    this.remedy = fillTemplate(entry.remedy, parameters);
     this.fields = options.fields;
     this.retryAfterSeconds = options.retryAfterSeconds;
     Object.defineProperty(this, 'parameters', { value: parameters, enumerable: false });
@@ -74,7 +74,7 @@ export function isRunlakeError(value: unknown): value is RunlakeError {
   return value instanceof RunlakeError;
 }
 
-function fill(template: string, parameters: ErrorParameters): string {
+function fillTemplate(template: string, parameters: ErrorParameters): string {
   return template.replace(/\{(\w+)\}/g, (whole, name: string) =>
     Object.hasOwn(parameters, name) ? String(parameters[name]) : whole,
   );

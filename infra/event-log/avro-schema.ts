@@ -44,11 +44,11 @@ export function listColumns(schema: string, topic: Topic): string[] | undefined 
   const own = parseRecordType(topic.schema);
   const given = parseRecordType(schema);
   if (own === undefined || given === undefined || given.name !== own.name) return undefined;
-  const sameStart = topic.fixed.every(({ name }, index) => {
+  const hasSameStart = topic.fixed.every(({ name }, index) => {
     const [one, other] = [own.fields[index], given.fields[index]];
     return other?.name === name && JSON.stringify(one?.type.schema()) === JSON.stringify(other.type.schema());
   });
-  return sameStart ? given.fields.map(({ name }) => name) : undefined;
+  return hasSameStart ? given.fields.map(({ name }) => name) : undefined;
 }
 
 function parseRecordType(schema: string): avsc.types.RecordType | undefined {
@@ -70,13 +70,13 @@ export function readableRecord(framed: Buffer, schema: string): Record<string, u
     const type = avsc.Type.forSchema(parsed as avsc.Schema, { noAnonymousTypes: false });
     const values = type.fromBuffer(framed.subarray(prefixBytes)) as Record<string, unknown>;
     const present = parsed.fields.filter(({ name }) => values[name] !== null);
-    return Object.fromEntries(present.map((field) => [field.name, readable(values[field.name], field.type)]));
+    return Object.fromEntries(present.map((field) => [field.name, toReadable(values[field.name], field.type)]));
   } catch {
     return undefined;
   }
 }
 
-function readable(value: unknown, type: avsc.Schema): unknown {
+function toReadable(value: unknown, type: avsc.Schema): unknown {
   if (Buffer.isBuffer(value)) return value.toString('utf8');
   if (typeof value !== 'number' || !JSON.stringify(type).includes('"timestamp-micros"')) return value;
   const milliseconds = Math.floor(value / 1_000);

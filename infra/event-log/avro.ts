@@ -221,10 +221,10 @@ export function fixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBound
 type Check = (framed: Buffer, at: number, bounds: TimeBounds[FixedKind]) => string | undefined;
 
 const checks: Readonly<Record<FixedKind, Check>> = {
-  uuid: uuidError,
-  key_time: timeError,
-  expiry: timeError,
-  time: timeError,
+  uuid: findUuidError,
+  key_time: findTimeError,
+  expiry: findTimeError,
+  time: findTimeError,
   position: () => undefined,
   flag: (framed, at) => ((framed[at] as number) <= 1 ? undefined : 'a flag is neither true nor false'),
 };
@@ -270,7 +270,7 @@ export function isEightByteLong(framed: Buffer, at: number): boolean {
   return ((framed[at + 7] as number) & 0x80) === 0;
 }
 
-const uuidLength = 0x48; // 36, zig-zag
+const encodedUuidLength = 0x48; // 36, zig-zag
 /** Kind of a byte in a UUID, and the kind expected at each position: 1 for a digit, 2 for a dash. */
 const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte === 0x2d ? 2 : '0123456789abcdef'.includes(String.fromCharCode(byte)) ? 1 : 0,
@@ -278,8 +278,8 @@ const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
 const kindAtPosition = Uint8Array.from({ length: 36 }, (_, position) => ([8, 13, 18, 23].includes(position) ? 2 : 1));
 
 /** Lookups compare keys as text, so each UUID must have one spelling. */
-function uuidError(framed: Buffer, at: number): string | undefined {
-  if (framed[at] !== uuidLength) return 'an identifier is not 36 characters long';
+function findUuidError(framed: Buffer, at: number): string | undefined {
+  if (framed[at] !== encodedUuidLength) return 'an identifier is not 36 characters long';
   for (let position = 0; position < 36; position++) {
     const kind = kindOfByte[framed[at + 1 + position] as number];
     if (kind !== kindAtPosition[position]) return 'an identifier is not a UUID in lower case';
@@ -287,7 +287,7 @@ function uuidError(framed: Buffer, at: number): string | undefined {
   return undefined;
 }
 
-function timeError(framed: Buffer, at: number, bounds: TimeBounds[FixedKind]): string | undefined {
+function findTimeError(framed: Buffer, at: number, bounds: TimeBounds[FixedKind]): string | undefined {
   if (!isEightByteLong(framed, at)) return 'a time does not take eight bytes';
   if (bounds === undefined) return undefined;
   const micros = timeMicrosAt(framed, at);

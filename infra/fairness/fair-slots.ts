@@ -103,7 +103,7 @@ export class FairSlots {
     if (tenant.waiting.size === 0 && this.#mayHaveOne(tenant)) return this.#take(tenantId, tenant);
     if (tenant.waiting.size >= maxWaiting) {
       refusals.inc({ slots: name, cause: 'queue-full' });
-      throw overloaded(name);
+      throw createOverloadedError(name);
     }
     const endWait = waitSeconds.startTimer({ slots: name });
     let leave = () => {};
@@ -114,7 +114,7 @@ export class FairSlots {
           refusals.inc({ slots: name, cause });
           reject(reason);
         };
-        const timer = setTimeout(() => refuse('timeout', overloaded(name)), maxWaitMs);
+        const timer = setTimeout(() => refuse('timeout', createOverloadedError(name)), maxWaitMs);
         const onAbort = () => refuse('cancelled', signal?.reason);
         signal?.addEventListener('abort', onAbort);
         tenant.waiting.add(waiter);
@@ -157,10 +157,10 @@ export class FairSlots {
     this.#held += 1;
     this.#grants += 1;
     tenant.lastGrant = this.#grants;
-    let released = false;
+    let isReleased = false;
     const release = () => {
-      if (released) return;
-      released = true;
+      if (isReleased) return;
+      isReleased = true;
       tenant.held -= 1;
       this.#held -= 1;
       this.#settle(tenantId, tenant);
@@ -201,6 +201,6 @@ export class FairSlots {
   }
 }
 
-function overloaded(name: string): Error {
+function createOverloadedError(name: string): Error {
   return runlakeError('OVERLOADED', { what: name }, { retryAfterSeconds: 1 });
 }

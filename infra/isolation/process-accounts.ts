@@ -41,7 +41,7 @@ export interface ProcessAccounts extends AccountSource {
  * Ranges of user ids. No distribution uses the first range. The second range is for user namespaces, which map only few
  * ids.
  */
-const ranges = [
+const userIdRanges = [
   { first: 0x7000_0000, count: 0x0fff_ffff },
   { first: 20_000, count: 40_000 },
 ] as const;
@@ -57,7 +57,7 @@ export async function openProcessAccounts(given: {
   readonly closed: readonly string[];
 }): Promise<ProcessAccounts | string> {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'Runlake does not run as root';
-  const range = ranges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
+  const range = userIdRanges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
   if (range === undefined) return 'the user namespace maps too few user ids';
   const folder = await makeProcessFolder(tmpdir(), { prefix: 'runlake-accounts-' });
   // Sets the mode explicitly, because mkdir applies the umask. Other ids must be able to pass through this folder to
@@ -85,7 +85,7 @@ function isMapped(kind: 'uid' | 'gid', first: number, count: number): boolean {
     });
 }
 
-function createAccount(folder: string, { first, count }: (typeof ranges)[number]): ProcessAccount {
+function createAccount(folder: string, { first, count }: (typeof userIdRanges)[number]): ProcessAccount {
   const uid = first + randomInt(count);
   const home = join(folder, String(uid));
   mkdirSync(home, { mode: 0o700 });
@@ -104,7 +104,7 @@ function createAccount(folder: string, { first, count }: (typeof ranges)[number]
 
 /** Kills all processes of a user id. @returns whether there were any. */
 function killProcesses(uid: number): boolean {
-  let found = false;
+  let foundAny = false;
   for (const pid of readdirSync('/proc')) {
     if (!/^\d+$/.test(pid)) continue;
     try {
@@ -112,20 +112,20 @@ function killProcesses(uid: number): boolean {
       // Skips zombies. Reads the Uid line because the owner of /proc/<pid> is unreliable: root owns the folder of a
       // non-dumpable process.
       if (/^State:\s+Z/m.test(status) || !new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status)) continue;
-      found = true;
+      foundAny = true;
       process.kill(Number(pid), 'SIGKILL');
     } catch {
       // The process has exited meanwhile.
     }
   }
-  return found;
+  return foundAny;
 }
 
 /**
  * Program that runs under such an account. It prints the paths of the first list that it cannot read, and the paths of
  * the second list that it can read.
  */
-const probe = `
+const probeProgram = `
 const { accessSync, constants: { R_OK, X_OK }, readFileSync, statSync } = require('node:fs');
 const can = (path) => {
   try { accessSync(path, statSync(path).isDirectory() ? R_OK | X_OK : R_OK); return true; } catch { return false; }
@@ -148,7 +148,7 @@ async function findUnusableReason(
   try {
     const { stdout } = await promisify(execFile)(
       process.execPath,
-      ['-e', probe, '--', JSON.stringify(readable), JSON.stringify(closed)],
+      ['-e', probeProgram, '--', JSON.stringify(readable), JSON.stringify(closed)],
       { uid, gid, cwd: '/', env: { HOME: home, TMPDIR: home }, timeout: 30_000 },
     );
     const { unreadable, open, groups } = JSON.parse(stdout) as Record<'unreadable' | 'open' | 'groups', string[]>;

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { redisTls } from './redis-backend.ts';
 
-const minRelease = 7;
+const minMajorRelease = 7;
 const responseTimeoutMs = 5_000;
 
 /**
@@ -27,17 +27,17 @@ export async function inspectRedis(url: string, authorities: readonly string[] |
     await redis.connect();
     await redis.ping();
     const info = await redis.info();
-    const field = (name: string) => new RegExp(`^${name}:(.*)$`, 'm').exec(info)?.[1]?.trim() ?? '';
-    const release = field('redis_version');
-    if (Number.parseInt(release, 10) < minRelease) {
+    const readField = (name: string) => new RegExp(`^${name}:(.*)$`, 'm').exec(info)?.[1]?.trim() ?? '';
+    const release = readField('redis_version');
+    if (Number.parseInt(release, 10) < minMajorRelease) {
       throw runlakeError('STORE_TOO_OLD', {
         store: 'Redis',
         found: release,
-        needed: String(minRelease),
+        needed: String(minMajorRelease),
         variable: 'RUNLAKE_REDIS_URL',
       });
     }
-    const policy = field('maxmemory_policy');
+    const policy = readField('maxmemory_policy');
     if (policy !== '' && policy !== 'noeviction') {
       throw runlakeError('PART_UNUSABLE', {
         reason: `Redis evicts entries, including queued jobs, when its memory is full (maxmemory-policy is ${policy})`,

@@ -3,7 +3,7 @@ import type { Logger } from '../telemetry/logger.ts';
 /** Minimum interval between two log lines about lost connections, because the clients report every failed reconnect. */
 const logIntervalMs = 10_000;
 
-const lossCodes = /^(?:E(?!RR_)[A-Z_]+|57P0[1-3]|08\w{3})$/;
+const lossCodePattern = /^(?:E(?!RR_)[A-Z_]+|57P0[1-3]|08\w{3})$/;
 
 /**
  * Creates a listener for connection errors of `store`. The listener logs lost connections as one line without a stack,
@@ -31,7 +31,7 @@ export function logLosses(store: string, logger: Logger): (err: Error, job?: str
 }
 
 function toLossCode(err: Error & { code?: unknown }): string | undefined {
-  if (typeof err.code === 'string' && lossCodes.test(err.code)) return err.code;
+  if (typeof err.code === 'string' && lossCodePattern.test(err.code)) return err.code;
   // Errors that the clients create themselves have no code.
   return /connection is closed|connection terminated|connection ended/i.test(err.message) ? err.message : undefined;
 }

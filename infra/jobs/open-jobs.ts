@@ -52,8 +52,8 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   logger,
   catalogue = jobCatalogue as unknown as Catalogue,
 }: JobsOptions<Catalogue>): Promise<Jobs<Catalogue>> {
-  const where = redisUrl === undefined ? postgresStore : redisStore;
-  const onLoss = logLosses(where.store, logger);
+  const store = redisUrl === undefined ? postgresStore : redisStore;
+  const onLoss = logLosses(store.store, logger);
   const backend =
     redisUrl === undefined
       ? await openPostgresBackend({ url: databaseUrl, authorities }, Object.keys(catalogue).length, onLoss)
@@ -83,7 +83,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     try {
       await limitTime(responseTimeoutMs, () => send(getQueue(name)));
     } catch (cause) {
-      throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
+      throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
     }
   }
 
@@ -123,7 +123,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     check: async () => {
       const [name] = Object.keys(catalogue);
       await limitTime(responseTimeoutMs, () => getQueue(name!).count()).catch((cause) => {
-        throw runlakeError('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
+        throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
       });
     },
     close: async () => {
@@ -149,9 +149,9 @@ async function limitTime(timeoutMs: number, run: (signal: AbortSignal) => Promis
 
 function logFailure(logger: Logger, name: string, job: Job | undefined, err: Error): void {
   const attempt = job?.attemptsMade;
-  const last = job === undefined || attempt === job.opts.attempts;
-  logger[last ? 'error' : 'warn'](
+  const isLast = job === undefined || attempt === job.opts.attempts;
+  logger[isLast ? 'error' : 'warn'](
     { err, job: name, jobId: job?.id, attempt },
-    last ? 'job failed' : 'attempt of a job failed',
+    isLast ? 'job failed' : 'attempt of a job failed',
   );
 }

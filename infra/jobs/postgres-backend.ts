@@ -5,10 +5,10 @@ import { databaseError } from '../postgres/database-error.ts';
 import type { JobBackend } from './backend.ts';
 
 /** Schema of BullMQ's tables; its migrations and functions use only this schema. */
-const schema = 'bullmq';
+const bullmqSchema = 'bullmq';
 
 /** Each worker needs one connection for LISTEN; these connections are shared by all queues. */
-const sharedConnections = 4;
+const sharedConnectionCount = 4;
 const connectTimeoutMs = 10_000;
 export const postgresStore = { store: 'Postgres', variable: 'RUNLAKE_DATABASE_URL' } as const;
 
@@ -25,12 +25,12 @@ export async function openPostgresBackend(
   const pool = new pg.Pool({
     ...postgresAddress(url, authorities),
     application_name: 'runlake-jobs',
-    max: sharedConnections + kindsOfJobs,
+    max: sharedConnectionCount + kindsOfJobs,
     keepAlive: true,
     connectionTimeoutMillis: connectTimeoutMs,
     // BullMQ's statements do not name the schema, and BullMQ does not configure a pool that its caller created.
     onConnect: async (client) => {
-      await client.query(`SET search_path = ${schema}`);
+      await client.query(`SET search_path = ${bullmqSchema}`);
     },
   });
   // Each queue and each worker also adds listeners.
@@ -42,7 +42,7 @@ export async function openPostgresBackend(
     const client = await pool.connect();
     try {
       // The migrations take their own advisory lock, so that several processes can start at the same time.
-      await runMigrations(client, schema);
+      await runMigrations(client, bullmqSchema);
     } finally {
       client.release();
     }

@@ -34,13 +34,13 @@ export async function openRedisBackend(
     openWorker: (name, run, limits) => new Worker(name, run, { connection: forWorkers, prefix, ...limits }),
     onReturn(listener) {
       // `ready` is also emitted for the first connection, which is not a reconnect.
-      let lost = false;
+      let wasLost = false;
       forQueues.on('close', () => {
-        lost = true;
+        wasLost = true;
       });
       forQueues.on('ready', () => {
-        if (lost) listener();
-        lost = false;
+        if (wasLost) listener();
+        wasLost = false;
       });
     },
     close: async () => {
@@ -56,7 +56,7 @@ export function redisTls(url: string, authorities: readonly string[] | undefined
 }
 
 /** Redis errors that concern authentication or permissions. */
-const accessErrors = /^(?:WRONGPASS|NOAUTH|NOPERM)\b|invalid password|without any password configured/;
+const accessErrorPattern = /^(?:WRONGPASS|NOAUTH|NOPERM)\b|invalid password|without any password configured/;
 
 /**
  * Pings Redis once, because the connections of the queues would retry forever.
@@ -80,7 +80,7 @@ export async function askRedis(url: string, authorities: readonly string[] | und
   } catch (error) {
     const cause = reason ?? error;
     const words = cause instanceof Error ? cause.message : '';
-    if (accessErrors.test(words)) {
+    if (accessErrorPattern.test(words)) {
       throw runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Redis', reason: words.slice(0, 200) }, { cause });
     }
     throw runlakeError('JOBS_UNAVAILABLE', redisStore, { cause });

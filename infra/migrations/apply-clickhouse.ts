@@ -31,8 +31,8 @@ interface Step {
 }
 
 /** ClickHouse's error numbers for objects that already exist: 15 column, 57 table or view, 82 database. */
-const existsAlready = new Set([15, 57, 82]);
-const unknownTable = 60;
+const alreadyExistsCodes = new Set([15, 57, 82]);
+const unknownTableCode = 60;
 
 /** A completed migration of one server. */
 export interface AppliedClickHouse extends Applied {
@@ -63,7 +63,7 @@ export async function applyClickHouse(
   const { version, name, checksum } = migration;
   const record = (step: Step) => writeRecord(clickhouse, { version, name, shards, ...step });
   try {
-    await clickhouse.command({ name: 'migrate', sql: recordTable(layout) });
+    await clickhouse.command({ name: 'migrate', sql: buildRecordTableSql(layout) });
     const past = await readSteps(clickhouse, version);
     const statements = splitStatements(migration.sql).flatMap((sql) => clusterStatements(sql, layout, shards));
     for (const [index, sql] of statements.entries()) {
@@ -88,7 +88,7 @@ async function runOnce(clickhouse: ClickHouse, sql: string, timeoutMs: number, b
   try {
     await clickhouse.command({ name: 'migrate', sql, timeoutMs });
   } catch (error) {
-    if (!begunBefore || !existsAlready.has(getClickHouseCode(error) ?? 0)) throw error;
+    if (!begunBefore || !alreadyExistsCodes.has(getClickHouseCode(error) ?? 0)) throw error;
   }
 }
 
@@ -108,7 +108,7 @@ async function readRecords<Row>(
   try {
     return await clickhouse.query<Row>({ name: 'read-migrations', sql, params });
   } catch (error) {
-    if (getClickHouseCode(error) === unknownTable) return [];
+    if (getClickHouseCode(error) === unknownTableCode) return [];
     throw error;
   }
 }
@@ -129,7 +129,7 @@ async function writeRecord(clickhouse: ClickHouse, record: StepRecord): Promise<
 }
 
 /** In a cluster each server has its own records; in a replicated database all share them. */
-const recordTable = ({ kind }: Layout) => `CREATE TABLE IF NOT EXISTS runlake_migrations (
+const buildRecordTableSql = ({ kind }: Layout) => `CREATE TABLE IF NOT EXISTS runlake_migrations (
   version UInt32,
   name String,
   statement UInt32,

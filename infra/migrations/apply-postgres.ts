@@ -24,7 +24,7 @@ export async function applyPostgres(database: Database, migration: Migration, ti
   try {
     await database.transaction(
       async (tx) => {
-        await tx.execute(recordTable);
+        await tx.execute(recordTableSql);
         // Postgres accepts several statements in one query only if it has no parameters.
         await tx.execute(sql);
         await tx.execute('INSERT INTO runlake_migrations (version, name, checksum) VALUES ($1, $2, $3)', [
@@ -40,7 +40,7 @@ export async function applyPostgres(database: Database, migration: Migration, ti
   }
 }
 
-const recordTable = `CREATE TABLE IF NOT EXISTS runlake_migrations (
+const recordTableSql = `CREATE TABLE IF NOT EXISTS runlake_migrations (
   version integer PRIMARY KEY,
   name text NOT NULL,
   checksum text NOT NULL,

@@ -57,18 +57,18 @@ export async function applyToServers(
   onApplied: (migration: Migration) => void,
 ): Promise<void> {
   if (migrations.length === 0) return;
-  if (failure !== undefined) throw migrationsNeedAll(failure);
+  if (failure !== undefined) throw toMigrationError(failure);
   const layout = await readLayout(clickhouse);
   const recorded = servers.flatMap(({ applied }) => applied.map(({ shards }) => shards));
   const shards = requireSameLayout(layout, recorded);
-  const once = layout.kind === 'replicated' ? servers.slice(0, 1) : servers;
+  const migratedServers = layout.kind === 'replicated' ? servers.slice(0, 1) : servers;
   if (layout.kind === 'cluster') {
     await groupByShard(clickhouse.servers, layout.cluster).catch((error: unknown) => {
-      throw migrationsNeedAll(error);
+      throw toMigrationError(error);
     });
   }
   for (const migration of migrations) {
-    for (const { server, pending } of once) {
+    for (const { server, pending } of migratedServers) {
       if (pending.has(migration)) await applyClickHouse(server, migration, { layout, shards, timeoutMs });
     }
     onApplied(migration);
@@ -81,17 +81,17 @@ export async function applyToServers(
  * @throws PART_UNUSABLE if the applied migrations were made for another layout.
  */
 function requireSameLayout(layout: Layout, recorded: readonly number[]): number {
-  const present = layout.kind === 'cluster' ? layout.shards : 0;
-  const [first = present] = recorded;
+  const configuredShards = layout.kind === 'cluster' ? layout.shards : 0;
+  const [first = configuredShards] = recorded;
   if (recorded.some((shards) => shards !== first)) {
     throw runlakeError('PART_UNUSABLE', {
       reason: 'The ClickHouse servers have tables that were made for different numbers of shards',
       remedy: 'RUNLAKE_CLICKHOUSE_URL must list the servers of one cluster only.',
     });
   }
-  if ((first === 0) !== (present === 0) || present < first) {
+  if ((first === 0) !== (configuredShards === 0) || configuredShards < first) {
     throw runlakeError('PART_UNUSABLE', {
-      reason: `The tables of ClickHouse were made for ${describe(first)}, but the configuration has ${describe(present)}`,
+      reason: `The tables of ClickHouse were made for ${describeShards(first)}, but the configuration has ${describeShards(configuredShards)}`,
       remedy:
         'Use the former RUNLAKE_CLICKHOUSE_CLUSTER and RUNLAKE_CLICKHOUSE_URL; tables cannot be moved between them.',
     });
@@ -99,12 +99,12 @@ function requireSameLayout(layout: Layout, recorded: readonly number[]): number 
   return first;
 }
 
-function describe(shards: number): string {
+function describeShards(shards: number): string {
   return shards === 0 ? 'no cluster of shards' : `a cluster of ${shards} ${shards === 1 ? 'shard' : 'shards'}`;
 }
 
 /** All servers must have the same tables, so a server that does not respond stops the migration. */
-function migrationsNeedAll(cause: unknown): unknown {
+function toMigrationError(cause: unknown): unknown {
   if (!isRunlakeError(cause) || cause.code !== 'CLICKHOUSE_UNAVAILABLE') return cause;
   return runlakeError(
     'PART_UNUSABLE',

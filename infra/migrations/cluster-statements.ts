@@ -26,11 +26,11 @@ export function clusterStatements(sql: string, layout: Layout, shards: number): 
   if (name !== undefined) {
     const create = (table: string, usedEngine: string) =>
       `CREATE TABLE ${table}${columns}ENGINE = ${usedEngine}${rest}`;
-    if (layout.kind === 'replicated') return [create(name, withArguments(replicated(engine!), [args]))];
+    if (layout.kind === 'replicated') return [create(name, withArguments(toReplicatedEngine(engine!), [args]))];
     if (layout.kind === 'single' || key === undefined) return [create(name, withArguments(engine!, [args]))];
     const isReplicated = layout.hasKeeper && engine !== 'Null';
     const local = isReplicated
-      ? withArguments(replicated(engine!), [...replicaPath, args])
+      ? withArguments(toReplicatedEngine(engine!), [...replicaPath, args])
       : withArguments(engine!, [args]);
     return [
       create(localTable(name), local),
@@ -50,7 +50,7 @@ ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${localTable(name)
 /** The server replaces the macros; `shard` and `replica` come from its configuration. */
 const replicaPath = ["'/clickhouse/tables/{shard}/{database}/{table}'", "'{replica}'"];
 
-function replicated(engine: string): string {
+function toReplicatedEngine(engine: string): string {
   return engine === 'Null' ? engine : `Replicated${engine}`;
 }
 

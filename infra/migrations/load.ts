@@ -19,7 +19,7 @@ export interface Migration {
 /** `schemas/` next to `infra/`, both in the source tree and in `dist/`. */
 const schemasFolder = fileURLToPath(new URL('../../schemas/', import.meta.url));
 
-const fileName = /^((\d{4})_[a-z0-9_]+)\.sql$/;
+const fileNamePattern = /^((\d{4})_[a-z0-9_]+)\.sql$/;
 
 /**
  * Reads the migrations of `store` in order: the files `NNNN_name.sql` of `schemas/<store>/`.
@@ -29,7 +29,7 @@ const fileName = /^((\d{4})_[a-z0-9_]+)\.sql$/;
 export function loadMigrations(store: Store, folder = join(schemasFolder, store)): Migration[] {
   const files = readdirSync(folder).sort();
   return files.map((file, index) => {
-    const [, name, number] = fileName.exec(file) ?? [];
+    const [, name, number] = fileNamePattern.exec(file) ?? [];
     if (name === undefined)
       throw runlakeError('MIGRATION_FAILED', { store, name: file, reason: 'its file name must be NNNN_name.sql' });
     const version = Number(number);

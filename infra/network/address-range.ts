@@ -17,7 +17,7 @@ type Row = readonly [about: string, isAllowable: boolean, networks: readonly str
  * Ranges in order of precedence: the range of an address is the first row that contains it. Sources: the
  * special-purpose registries of IANA, documentation of cloud providers.
  */
-const rows: readonly Row[] = [
+const rangeRows: readonly Row[] = [
   // These come first, because some of them are inside wider ranges.
   [
     'a metadata address, where clouds serve credentials',
@@ -59,7 +59,7 @@ const rows: readonly Row[] = [
   ],
 ];
 
-const ranges = rows.map(([about, isAllowable, networks]) => {
+const ranges = rangeRows.map(([about, isAllowable, networks]) => {
   const list = new BlockList();
   for (const network of networks) {
     const [address = '', bits] = network.split('/');
@@ -78,14 +78,14 @@ const notPublic: AddressRange = { about: 'not a public address', isAllowable: fa
 export function classifyAddress(address: string): AddressRange | undefined {
   const family = isIP(address);
   if (family === 0) return notPublic;
-  if (family === 4) return find(address, 'ipv4');
+  if (family === 4) return findRange(address, 'ipv4');
   const plain = address.split('%', 1)[0] as string;
-  const inner = embedded(parseIpv6Groups(plain));
-  if (inner !== undefined) return find(inner, 'ipv4');
-  return find(plain, 'ipv6') ?? (/^[23]/.test(plain) && plain.indexOf(':') === 4 ? undefined : notPublic);
+  const inner = findEmbeddedIpv4(parseIpv6Groups(plain));
+  if (inner !== undefined) return findRange(inner, 'ipv4');
+  return findRange(plain, 'ipv6') ?? (/^[23]/.test(plain) && plain.indexOf(':') === 4 ? undefined : notPublic);
 }
 
-function find(address: string, family: 'ipv4' | 'ipv6'): AddressRange | undefined {
+function findRange(address: string, family: 'ipv4' | 'ipv6'): AddressRange | undefined {
   return ranges.find(({ list }) => list.check(address, family))?.range;
 }
 
@@ -99,12 +99,12 @@ function parseIpv6Groups(address: string): number[] {
 }
 
 /** Returns the IPv4 address to which packets for this IPv6 address are delivered; undefined if there is none. */
-function embedded(groups: readonly number[]): string | undefined {
-  const dotted = (high = 0, low = 0) => [high >> 8, high & 255, low >> 8, low & 255].join('.');
-  const begins = (...start: number[]) => start.every((group, index) => groups[index] === group);
-  if (begins(0x2002)) return dotted(groups[1], groups[2]);
-  const last = dotted(groups[6], groups[7]);
-  if (begins(0, 0, 0, 0, 0, 0xffff) || begins(0x64, 0xff9b, 0, 0, 0, 0)) return last;
+function findEmbeddedIpv4(groups: readonly number[]): string | undefined {
+  const formatIpv4 = (high = 0, low = 0) => [high >> 8, high & 255, low >> 8, low & 255].join('.');
+  const startsWith = (...start: number[]) => start.every((group, index) => groups[index] === group);
+  if (startsWith(0x2002)) return formatIpv4(groups[1], groups[2]);
+  const last = formatIpv4(groups[6], groups[7]);
+  if (startsWith(0, 0, 0, 0, 0, 0xffff) || startsWith(0x64, 0xff9b, 0, 0, 0, 0)) return last;
   // `::` and `::1` are IPv6 addresses, not compatible IPv4 addresses.
-  return begins(0, 0, 0, 0, 0, 0) && (groups[6] !== 0 || (groups[7] ?? 0) > 1) ? last : undefined;
+  return startsWith(0, 0, 0, 0, 0, 0) && (groups[6] !== 0 || (groups[7] ?? 0) > 1) ? last : undefined;
 }

@@ -43,7 +43,7 @@ export function openGuardedAgents(options: GuardOptions): GuardedAgents {
     if (range === undefined || (options.allowPrivate && range.isAllowable)) return undefined;
     return options.refuse(host, range);
   };
-  const lookup = guardedLookup(options.lookup ?? systemLookup, check);
+  const lookup = createGuardedLookup(options.lookup ?? systemLookup, check);
   const guard = <T extends HttpAgent>(agent: T): T => {
     const connect = agent.createConnection.bind(agent);
     agent.createConnection = (...[connection, whenConnected]: ConnectArguments) => {
@@ -69,7 +69,7 @@ export function openGuardedAgents(options: GuardOptions): GuardedAgents {
 }
 
 /** A name is allowed only if all its addresses are, so it does not matter which one Node picks. */
-function guardedLookup(
+function createGuardedLookup(
   resolve: typeof systemLookup,
   check: (host: string, address: string) => Error | undefined,
 ): LookupFunction {

@@ -42,7 +42,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       return await work(call);
     } catch (error) {
       signal?.throwIfAborted();
-      throw localError(error, call);
+      throw toLocalError(error, call);
     }
   };
   const locationOf = (key: string, call: ObjectCall, make?: boolean) => resolveBelow(root, pathOf(key), call, make);
@@ -119,11 +119,11 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
   };
 }
 
-const outside = (call: ObjectCall) =>
+const createOutsideError = (call: ObjectCall) =>
   destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'its prefix leads out of the folder for local exports');
 
 /** Matches parts that are not allowed in a path: empty parts, `.`, `..`, and parts with a NUL character. */
-const notAPart = /^(?:\.{1,2})?$|\0/;
+const invalidPartPattern = /^(?:\.{1,2})?$|\0/;
 
 /**
  * Returns the absolute path of `name` below `root`, and creates its folder if `make` is set. The path cannot leave the
@@ -132,7 +132,7 @@ const notAPart = /^(?:\.{1,2})?$|\0/;
  * @throws DESTINATION_BUCKET_NOT_VALID, and errors of the file system.
  */
 async function resolveBelow(root: string, name: string, call: ObjectCall, make = false): Promise<string> {
-  if (name.split('/').some((part) => notAPart.test(part))) throw outside(call);
+  if (name.split('/').some((part) => invalidPartPattern.test(part))) throw createOutsideError(call);
   const top = await realpath(root);
   const path = join(top, name);
   const folder = dirname(path);
@@ -158,7 +158,7 @@ async function realpathOfWhatIsThere(folder: string): Promise<string> {
 
 async function requireBelow(top: string, real: string, call: ObjectCall): Promise<void> {
   const start = top.endsWith(sep) ? top : top + sep;
-  if (real !== top && !real.startsWith(start)) throw outside(call);
+  if (real !== top && !real.startsWith(start)) throw createOutsideError(call);
 }
 
 const draftPattern = /^\.draft-[0-9a-f]{24}$/;
@@ -204,14 +204,14 @@ async function writeWhole(path: string, draft: string, write: (file: FileHandle)
   }
 }
 
-type Known = readonly [code: Parameters<typeof destinationError>[0], reason: string];
+type KnownError = readonly [code: Parameters<typeof destinationError>[0], reason: string];
 
-const denied: Known = ['DESTINATION_ACCESS_DENIED', 'the user that runs Runlake has no permission'];
-const full: Known = ['DESTINATION_UNAVAILABLE', 'the disk is full'];
+const accessDenied: KnownError = ['DESTINATION_ACCESS_DENIED', 'the user that runs Runlake has no permission'];
+const diskFull: KnownError = ['DESTINATION_UNAVAILABLE', 'the disk is full'];
 
-const byCode: Readonly<Record<string, Known>> = {
-  EACCES: denied,
-  EPERM: denied,
+const errorByCode: Readonly<Record<string, KnownError>> = {
+  EACCES: accessDenied,
+  EPERM: accessDenied,
   EROFS: ['DESTINATION_ACCESS_DENIED', 'the file system is read-only'],
   ENOENT: ['DESTINATION_BUCKET_NOT_VALID', 'the folder for local exports does not exist'],
   ENOTDIR: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],
@@ -219,16 +219,16 @@ const byCode: Readonly<Record<string, Known>> = {
   EEXIST: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],
   ENAMETOOLONG: ['DESTINATION_BUCKET_NOT_VALID', 'its name is too long'],
   ELOOP: ['DESTINATION_BUCKET_NOT_VALID', 'its path contains a loop of symbolic links'],
-  ENOSPC: full,
-  EDQUOT: full,
+  ENOSPC: diskFull,
+  EDQUOT: diskFull,
 };
 
 /** Converts a file system error to an error of the catalogue. */
-function localError(raw: unknown, call: ObjectCall): RunlakeError {
+function toLocalError(raw: unknown, call: ObjectCall): RunlakeError {
   if (isRunlakeError(raw)) return raw;
   const code = String((raw as NodeJS.ErrnoException | undefined)?.code);
   if (code === 'ENOENT' && call.step === 'read')
     return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where });
-  const [name, reason] = byCode[code] ?? ['DESTINATION_UNAVAILABLE', `the file system returned ${code}`];
+  const [name, reason] = errorByCode[code] ?? ['DESTINATION_UNAVAILABLE', `the file system returned ${code}`];
   return destinationError(name, call, reason, raw);
 }

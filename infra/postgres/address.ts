@@ -9,7 +9,7 @@ export interface PostgresAddress {
 
 export const sslModes = ['disable', 'require', 'verify-ca', 'verify-full'] as const;
 
-const parameters = ['sslmode', 'ssl', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat'];
+const tlsParameters = ['sslmode', 'ssl', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat'];
 
 /**
  * Returns the `sslmode` of an address if it is not in {@link sslModes}. `allow` and `prefer` are refused: they may
@@ -31,22 +31,22 @@ export function unknownSslMode(url: string): string | undefined {
 export function postgresAddress(url: string, authorities?: readonly string[]): PostgresAddress {
   const address = new URL(url);
   const given = (name: string) => address.searchParams.get(name) ?? undefined;
-  const [mode, ssl, rootFile, certFile, keyFile] = parameters.map(given);
-  for (const name of parameters) address.searchParams.delete(name);
+  const [mode, ssl, rootFile, certFile, keyFile] = tlsParameters.map(given);
+  for (const name of tlsParameters) address.searchParams.delete(name);
   const connectionString = address.href;
   const wanted = mode ?? (/^(?:true|1)$/.test(ssl ?? '') ? 'verify-full' : undefined);
   if (wanted === undefined && rootFile === undefined && certFile === undefined) return { connectionString };
   if (wanted === 'disable') return { connectionString, ssl: false };
-  const trusted = rootFile === undefined ? authorities : certificatesIn(rootFile);
-  const nameChecked = wanted === undefined || wanted === 'verify-full';
+  const trustedCertificates = rootFile === undefined ? authorities : certificatesIn(rootFile);
+  const checksHostName = wanted === undefined || wanted === 'verify-full';
   return {
     connectionString,
     ssl: {
-      ...(trusted && { ca: [...trusted] }),
+      ...(trustedCertificates && { ca: [...trustedCertificates] }),
       ...(certFile !== undefined && { cert: readTlsFile(certFile) }),
       ...(keyFile !== undefined && { key: readTlsFile(keyFile) }),
-      rejectUnauthorized: wanted !== 'require' || trusted !== undefined,
-      ...(!nameChecked && { checkServerIdentity: () => undefined }),
+      rejectUnauthorized: wanted !== 'require' || trustedCertificates !== undefined,
+      ...(!checksHostName && { checkServerIdentity: () => undefined }),
     },
   };
 }

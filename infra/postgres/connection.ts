@@ -3,7 +3,7 @@ import type { QueryOptions, Sql } from './database.ts';
 import { databaseError, leavesConnectionUsable } from './database-error.ts';
 
 /** Postgres stops a statement at its timeout; the client waits this much longer for the error of the server. */
-const graceMs = 2_000;
+const serverErrorGraceMs = 2_000;
 
 /** One connection that is checked out of the pool. Tracks whether it can be returned to the pool. */
 export class Connection {
@@ -39,7 +39,7 @@ export class Connection {
       text: sql,
       ...(params === undefined ? {} : { values: [...params] }),
       ...(options?.name === undefined ? {} : { name: options.name }),
-      query_timeout: timeoutMs + graceMs,
+      query_timeout: timeoutMs + serverErrorGraceMs,
     };
     try {
       return await this.#client.query(statement);

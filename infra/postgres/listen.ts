@@ -37,7 +37,7 @@ const responseTimeoutMs = 10_000;
  * background.
  */
 export async function listen({ url, authorities, channels, onNotice, logger }: ListenOptions): Promise<Listener> {
-  let closed = false;
+  let isClosed = false;
   let client: pg.Client | undefined;
   let timer: NodeJS.Timeout | undefined;
   let probe: NodeJS.Timeout | undefined;
@@ -74,7 +74,7 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
     client = undefined;
     clearInterval(probe);
     void broken.end().catch(() => undefined);
-    if (closed) return;
+    if (isClosed) return;
     if (failures++ === 0) logger.warn({ err }, 'lost the connection for Postgres notifications, reconnecting');
     timer = setTimeout(() => void connect(), Math.min(50 * 2 ** failures, maxPauseMs));
   }
@@ -82,7 +82,7 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
   await connect();
   return {
     async close() {
-      closed = true;
+      isClosed = true;
       clearTimeout(timer);
       clearInterval(probe);
       const open = client;

@@ -56,7 +56,7 @@ interface SessionName {
 export async function acquireSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
   const { key, logger, waitMs = 5_000 } = options;
   const address = postgresAddress(options.url, options.authorities);
-  let released = false;
+  let isReleased = false;
   const earlier: SessionName[] = [];
   let session = await connect(address, earlier).catch((raw) => {
     throw databaseError(raw);
@@ -76,7 +76,7 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
    */
   async function reacquire(): Promise<boolean> {
     for (;;) {
-      if (released) return true;
+      if (isReleased) return true;
       let next: Session | undefined;
       try {
         const before = [...earlier];
@@ -88,7 +88,7 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
         );
         earlier.splice(0, before.length);
         const held = await tryLock(next, key);
-        if (held && !released) session = next;
+        if (held && !isReleased) session = next;
         else await next.client.end();
         return held;
       } catch {
@@ -101,7 +101,7 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
   async function keep(): Promise<void> {
     for (;;) {
       await session.broken;
-      if (released) return;
+      if (isReleased) return;
       logger.warn('lost the Postgres connection that holds the lock of this process');
       if (!(await reacquire())) return;
     }
@@ -109,9 +109,9 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
 
   const keeping = keep();
   return {
-    lost: keeping.then(() => (released ? new Promise<void>(() => undefined) : undefined)),
+    lost: keeping.then(() => (isReleased ? new Promise<void>(() => undefined) : undefined)),
     async release() {
-      released = true;
+      isReleased = true;
       await session.client.end().catch(() => undefined);
       await keeping;
     },

@@ -37,7 +37,7 @@ interface Key {
   readonly bytes: Buffer;
 }
 
-const format = 's1';
+const formatVersion = 's1';
 const keyBytes = 32;
 const keyIdBytes = 6;
 const nonceBytes = 12;
@@ -53,14 +53,15 @@ export function createSealer({ secretKey, formerSecretKeys = [], purpose, what }
   const keys = new Map(
     [...formerSecretKeys.map((former) => deriveKey(former, purpose)), current].map((key) => [key.id, key]),
   );
-  const boundTo = (keyId: string, row: string) => Buffer.from(JSON.stringify([format, keyId, purpose, row]));
+  const buildAssociatedData = (keyId: string, row: string) =>
+    Buffer.from(JSON.stringify([formatVersion, keyId, purpose, row]));
   return {
     seal(text, row) {
       const nonce = randomBytes(nonceBytes);
       const cipher = createCipheriv('aes-256-gcm', current.bytes, nonce, { authTagLength: tagBytes });
-      cipher.setAAD(boundTo(current.id, row));
+      cipher.setAAD(buildAssociatedData(current.id, row));
       const sealed = Buffer.concat([nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
-      return `${format}.${current.id}.${sealed.toString('base64url')}`;
+      return `${formatVersion}.${current.id}.${sealed.toString('base64url')}`;
     },
     open(sealed, row) {
       const [, keyId = '', body = ''] = /^s1\.([\w-]+)\.([\w-]+)$/.exec(sealed) ?? [];
@@ -71,7 +72,7 @@ export function createSealer({ secretKey, formerSecretKeys = [], purpose, what }
       try {
         const nonce = content.subarray(0, nonceBytes);
         const decipher = createDecipheriv('aes-256-gcm', key.bytes, nonce, { authTagLength: tagBytes });
-        decipher.setAAD(boundTo(keyId, row));
+        decipher.setAAD(buildAssociatedData(keyId, row));
         decipher.setAuthTag(content.subarray(-tagBytes));
         const text =
           decipher.update(content.subarray(nonceBytes, -tagBytes), undefined, 'utf8') + decipher.final('utf8');

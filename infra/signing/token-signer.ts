@@ -24,15 +24,15 @@ const keyBytes = 32;
  */
 export function createTokenSigner(secretKey: string, purpose: string): TokenSigner {
   const key = Buffer.from(hkdfSync('sha256', secretKey, '', `runlake ${purpose} v1`, keyBytes));
-  const signatureOf = (body: string) => createHmac('sha256', key).update(body).digest('base64url');
+  const computeSignature = (body: string) => createHmac('sha256', key).update(body).digest('base64url');
   return {
     sign(text, expiresAtSeconds) {
       const body = Buffer.from(`${expiresAtSeconds}.${text}`).toString('base64url');
-      return `${body}.${signatureOf(body)}`;
+      return `${body}.${computeSignature(body)}`;
     },
     open(token, nowSeconds) {
       const [body = '', signature = '', ...rest] = token.split('.');
-      if (rest.length > 0 || !isSame(signature, signatureOf(body))) return { kind: 'invalid' };
+      if (rest.length > 0 || !isSame(signature, computeSignature(body))) return { kind: 'invalid' };
       const content = Buffer.from(body, 'base64url').toString('utf8');
       const dot = content.indexOf('.');
       if (Number(content.slice(0, dot)) <= nowSeconds) return { kind: 'expired' };

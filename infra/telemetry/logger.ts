@@ -18,15 +18,15 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
       level,
       base: { role },
       timestamp: pino.stdTimeFunctions.isoTime,
-      // `clean` has already serialised errors, at any depth.
+      // `redactArguments` has already serialised errors, at any depth.
       serializers: { err: (error: unknown) => error },
       hooks: {
         logMethod(given, method) {
-          method.apply(this, clean(given));
+          method.apply(this, redactArguments(given));
         },
       },
     },
-    process.stderr.isTTY ? terminal() : pino.destination({ dest: 2, sync: false }),
+    process.stderr.isTTY ? openTerminal() : pino.destination({ dest: 2, sync: false }),
   );
   const makeChild = logger.child;
   // pino writes the bindings of a child unchanged, so they are redacted here.
@@ -37,7 +37,7 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
 }
 
 /** Opens the output for a terminal. The formatter is loaded only here, because a server does not need it. */
-function terminal(): DestinationStream {
+function openTerminal(): DestinationStream {
   const { default: pretty, isColorSupported } = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty;
   return pretty({
     destination: 2,
@@ -56,20 +56,20 @@ type Call = [obj: unknown, msg?: string, ...args: unknown[]];
  * Redacts the arguments of one log call. A call without a message gets a fixed message, because the message of the
  * error may quote customer data.
  */
-function clean(given: readonly unknown[]): Call {
+function redactArguments(given: readonly unknown[]): Call {
   const [first, ...rest] = given;
   const values = rest.map((value) => withoutSecrets(value, serializeError));
   if (first instanceof Error)
-    return [{ err: serialized(first) }, ...(values.length > 0 ? values : ['an error'])] as Call;
+    return [{ err: serializeThrown(first) }, ...(values.length > 0 ? values : ['an error'])] as Call;
   if (typeof first !== 'object' || first === null || !('err' in first)) {
     return [withoutSecrets(first, serializeError), ...values] as Call;
   }
   const { err, ...fields } = first;
-  return [{ ...(withoutSecrets(fields, serializeError) as object), err: serialized(err) }, ...values] as Call;
+  return [{ ...(withoutSecrets(fields, serializeError) as object), err: serializeThrown(err) }, ...values] as Call;
 }
 
 /** Serialises a thrown value, which need not be an error. */
-function serialized(thrown: unknown): unknown {
+function serializeThrown(thrown: unknown): unknown {
   return withoutSecrets(thrown instanceof Error ? thrown : { message: withoutQuoted(String(thrown)) }, serializeError);
 }
 

@@ -4,7 +4,7 @@
  * Endings of secret names, in lower case without dashes and underscores: matches `X-Api-Key`, `sasl_password`,
  * `secretAccessKey`.
  */
-const secretEnding =
+const secretEndingPattern =
   /(?:password|passwd|passphrase|secret|apikey|secretkey|accesskey|privatekey|servicekey|authorization|cookie|credentials?|(?:access|refresh|session|bearer|auth|id)token)$/;
 const secretNames: ReadonlySet<string> = new Set(['key', 'token', 'pass', 'pwd', 'sasl']);
 
@@ -15,7 +15,7 @@ const maxValues = 2_000;
 /** Returns true if a field with this name holds a secret. */
 export function isSecretName(name: string): boolean {
   const plain = name.toLowerCase().replace(/[-_\s]/g, '');
-  return secretNames.has(plain) || secretEnding.test(plain);
+  return secretNames.has(plain) || secretEndingPattern.test(plain);
 }
 
 /**
@@ -42,18 +42,18 @@ export function withoutSecrets(value: unknown, ofError: (error: Error) => object
 }
 
 /** Matches user and password of a URL, up to the last `@` before the path, because passwords may contain `@`. */
-const userInfo = /([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'`]*@/gi;
-const schemeAndToken = /\b(bearer|basic)\s+(?!\*)[\w.~+/=-]{6,}/gi;
-const knownKeys = /\b(rlk_|lsv2_[a-z]{2}_)[\w-]{8,}/g;
+const userInfoPattern = /([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'`]*@/gi;
+const authorizationPattern = /\b(bearer|basic)\s+(?!\*)[\w.~+/=-]{6,}/gi;
+const apiKeyPattern = /\b(rlk_|lsv2_[a-z]{2}_)[\w-]{8,}/g;
 /** Matches `password=…`, `"api_key": "…"` and `?secret=…`: name, separator, value. */
-const assignment =
+const assignmentPattern =
   /([\w-]*(?:password|passwd|passphrase|secret|api[-_]?key|secret[-_]?key|access[-_]?key|private[-_]?key|authorization|credentials?|(?:access|refresh|session|auth)[-_]?token))(\\?["'`]?\s*(?:=|:)\s*)(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|`[^`]*`|(?:(?:bearer|basic)\s+)?[^\s,;&"'`}\])]+)/gi;
 
 /** Replaces everything in `text` that looks like a secret. */
 export function scrubText(text: string): string {
   return text
-    .replace(userInfo, `$1${censored}@`)
-    .replace(assignment, `$1$2${censored}`)
-    .replace(schemeAndToken, `$1 ${censored}`)
-    .replace(knownKeys, `$1${censored}`);
+    .replace(userInfoPattern, `$1${censored}@`)
+    .replace(assignmentPattern, `$1$2${censored}`)
+    .replace(authorizationPattern, `$1 ${censored}`)
+    .replace(apiKeyPattern, `$1${censored}`);
 }

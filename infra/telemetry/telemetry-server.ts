@@ -37,7 +37,7 @@ const requestTimeoutMs = 10_000;
 export async function startTelemetryServer(options: TelemetryServerOptions): Promise<TelemetryServer> {
   const { host, port, healthChecks, logger } = options;
   collectProcessMetrics();
-  let draining = false;
+  let isDraining = false;
 
   const answers: Readonly<Record<string, (response: ServerResponse) => Promise<void>>> = {
     '/metrics': async (response) => {
@@ -47,8 +47,8 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
     '/ok': async (response) => sendJson(response, 200, { ok: true }),
     '/ready': async (response) => {
       const parts = await checkHealth(healthChecks());
-      const up = Object.values(parts).every((part) => part.up);
-      const status = draining ? 'draining' : up ? 'ready' : 'not_ready';
+      const isUp = Object.values(parts).every((part) => part.up);
+      const status = isDraining ? 'draining' : isUp ? 'ready' : 'not_ready';
       sendJson(response, status === 'ready' ? 200 : 503, { status, parts });
     },
   };
@@ -78,7 +78,7 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
   return {
     url,
     startDraining: () => {
-      draining = true;
+      isDraining = true;
     },
     close: () =>
       new Promise((resolve) => {

@@ -4,9 +4,9 @@ import { rootCertificates } from 'node:tls';
 import type { Config } from '../config/settings.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 
-const certificate = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+const certificatePattern = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-const reasons = new Map([
+const reasonByErrorCode = new Map([
   ['ENOENT', 'the file does not exist'],
   ['EACCES', 'this user has no read permission'],
   ['EISDIR', 'it is a folder'],
@@ -25,7 +25,7 @@ export function trustedAuthorities({ tlsCaFile }: Pick<Config, 'tlsCaFile'>): st
 
 /** Reads and validates the certificates of a PEM file. @throws TLS_FILE_UNUSABLE */
 export function certificatesIn(file: string): string[] {
-  const found = readTlsFile(file).match(certificate) ?? [];
+  const found = readTlsFile(file).match(certificatePattern) ?? [];
   if (found.length === 0) throw runlakeError('TLS_FILE_UNUSABLE', { file, reason: 'it contains no PEM certificate' });
   try {
     for (const text of found) new X509Certificate(text);
@@ -41,6 +41,10 @@ export function readTlsFile(file: string): string {
     return readFileSync(file, 'utf8');
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
-    throw runlakeError('TLS_FILE_UNUSABLE', { file, reason: reasons.get(String(code)) ?? String(code) }, { cause });
+    throw runlakeError(
+      'TLS_FILE_UNUSABLE',
+      { file, reason: reasonByErrorCode.get(String(code)) ?? String(code) },
+      { cause },
+    );
   }
 }

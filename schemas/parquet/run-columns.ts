@@ -23,15 +23,15 @@ export interface RunParquetColumn {
   readonly text: string;
 }
 
-const both = (type: RunColumnType) => ({ v1: type, v2_beta: type });
-const varchar = both('VARCHAR');
-const time = { v1: 'TIMESTAMP', v2_beta: 'TIMESTAMP WITH TIME ZONE' } as const;
-const list = { v1: 'VARCHAR', v2_beta: 'VARCHAR[]' } as const;
+const sameInBothVersions = (type: RunColumnType) => ({ v1: type, v2_beta: type });
+const varcharType = sameInBothVersions('VARCHAR');
+const timestampType = { v1: 'TIMESTAMP', v2_beta: 'TIMESTAMP WITH TIME ZONE' } as const;
+const listType = { v1: 'VARCHAR', v2_beta: 'VARCHAR[]' } as const;
 const uuid = 'UUID, lower case';
-const moment = 'UTC, microseconds';
+const timestampUnit = 'UTC, microseconds';
 const json = 'JSON';
 const cost = 'decimal, up to 21 digits before and 20 after the decimal point';
-const unsaid = 'the client sent none';
+const nullWhenNotSent = 'the client sent none';
 
 /**
  * All columns of exports, in the default order of the files. Values are the same as those of the field with the same name in
@@ -42,7 +42,7 @@ export const runParquetColumns = [
   {
     name: 'id',
     group: 'Identifiers and hierarchy',
-    type: varchar,
+    type: varcharType,
     unit: uuid,
     example: '0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
     text: 'Id of the run.',
@@ -50,7 +50,7 @@ export const runParquetColumns = [
   {
     name: 'tenant_id',
     group: 'Identifiers and hierarchy',
-    type: varchar,
+    type: varcharType,
     unit: uuid,
     example: '5f0c8e8e-2b9a-4c55-8b57-6d1f1f0a9c11',
     text: 'Id of the workspace.',
@@ -58,7 +58,7 @@ export const runParquetColumns = [
   {
     name: 'session_id',
     group: 'Identifiers and hierarchy',
-    type: varchar,
+    type: varcharType,
     unit: uuid,
     example: '9c1d7f0e-8a64-4f1b-a0d1-52b7c7f1c5d3',
     text: 'Id of the tracing project.',
@@ -66,7 +66,7 @@ export const runParquetColumns = [
   {
     name: 'trace_id',
     group: 'Identifiers and hierarchy',
-    type: varchar,
+    type: varcharType,
     unit: uuid,
     example: '0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
     text: 'Id of the trace, usually the id of the root run.',
@@ -74,7 +74,7 @@ export const runParquetColumns = [
   {
     name: 'parent_run_id',
     group: 'Identifiers and hierarchy',
-    type: varchar,
+    type: varcharType,
     unit: uuid,
     nullWhen: 'the run is a root',
     example: '0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
@@ -83,7 +83,7 @@ export const runParquetColumns = [
   {
     name: 'parent_run_ids',
     group: 'Identifiers and hierarchy',
-    type: list,
+    type: listType,
     unit: `list of ${uuid}; v1: JSON array`,
     example: '[0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24]',
     text: 'Ids of all ancestors, root first; empty for a root run.',
@@ -91,16 +91,16 @@ export const runParquetColumns = [
   {
     name: 'reference_example_id',
     group: 'Identifiers and hierarchy',
-    type: varchar,
+    type: varcharType,
     unit: uuid,
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: 'c0a8d8f2-91c4-4a4e-9f3b-0b6a1c2d3e4f',
     text: 'Id of the dataset example that the run was created from.',
   },
   {
     name: 'name',
     group: 'Basic metadata',
-    type: varchar,
+    type: varcharType,
     unit: 'text',
     example: 'ChatOpenAI',
     text: 'Name of the run; empty if the client sent none.',
@@ -108,7 +108,7 @@ export const runParquetColumns = [
   {
     name: 'run_type',
     group: 'Basic metadata',
-    type: varchar,
+    type: varcharType,
     unit: 'tool, chain, llm, retriever, embedding, prompt or parser',
     example: 'llm',
     text: 'Type of the run; chain if the client sent none.',
@@ -116,16 +116,16 @@ export const runParquetColumns = [
   {
     name: 'start_time',
     group: 'Basic metadata',
-    type: time,
-    unit: moment,
+    type: timestampType,
+    unit: timestampUnit,
     example: '2026-03-05 12:00:00.123456+00',
     text: 'Start time that the client sent. The days of an export are determined by the time in dotted_order, which clients may round differently.',
   },
   {
     name: 'end_time',
     group: 'Basic metadata',
-    type: time,
-    unit: moment,
+    type: timestampType,
+    unit: timestampUnit,
     nullWhen: 'the run has not ended',
     example: '2026-03-05 12:00:01.5+00',
     text: 'End time that the client sent.',
@@ -133,7 +133,7 @@ export const runParquetColumns = [
   {
     name: 'status',
     group: 'Basic metadata',
-    type: varchar,
+    type: varcharType,
     unit: 'success, error or pending',
     example: 'success',
     text: 'error if the run has an error; otherwise success if it has ended, else pending.',
@@ -141,7 +141,7 @@ export const runParquetColumns = [
   {
     name: 'is_root',
     group: 'Basic metadata',
-    type: both('BOOLEAN'),
+    type: sameInBothVersions('BOOLEAN'),
     unit: 'true or false',
     example: 'true',
     text: 'Whether the run is the root of its trace.',
@@ -149,7 +149,7 @@ export const runParquetColumns = [
   {
     name: 'dotted_order',
     group: 'Basic metadata',
-    type: varchar,
+    type: varcharType,
     unit: 'segments of start time and id, joined by dots',
     example: '20260305T120000123456Z0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
     text: 'Position of the run in its trace, root first. For runs that were sent without it, it is derived from their parents.',
@@ -157,7 +157,7 @@ export const runParquetColumns = [
   {
     name: 'trace_tier',
     group: 'Basic metadata',
-    type: varchar,
+    type: varcharType,
     unit: 'text',
     example: 'longlived',
     text: 'Retention tier of the trace: shortlived or longlived.',
@@ -165,7 +165,7 @@ export const runParquetColumns = [
   {
     name: 'inputs',
     group: 'Run data',
-    type: varchar,
+    type: varcharType,
     unit: json,
     example: '{"question":"Why?"}',
     text: 'Unchanged JSON as received; `{}` if there are none.',
@@ -173,16 +173,16 @@ export const runParquetColumns = [
   {
     name: 'outputs',
     group: 'Run data',
-    type: varchar,
+    type: varcharType,
     unit: json,
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: '{"answer":42}',
     text: 'Unchanged JSON as received.',
   },
   {
     name: 'error',
     group: 'Run data',
-    type: varchar,
+    type: varcharType,
     unit: 'text',
     nullWhen: 'the run did not fail',
     example: 'ValueError: no such tool',
@@ -191,34 +191,34 @@ export const runParquetColumns = [
   {
     name: 'extra',
     group: 'Run data',
-    type: varchar,
+    type: varcharType,
     unit: json,
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: '{"metadata":{"thread_id":"7"}}',
     text: 'Unchanged JSON as received; contains the metadata.',
   },
   {
     name: 'events',
     group: 'Run data',
-    type: varchar,
+    type: varcharType,
     unit: json,
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: '[{"name":"new_token","time":"2026-03-05T12:00:00.9"}]',
     text: 'Unchanged JSON as received.',
   },
   {
     name: 'tags',
     group: 'Tags and feedback',
-    type: list,
+    type: listType,
     unit: 'list of text; v1: JSON array as received',
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: '[prod, beta]',
     text: 'In v2_beta, a tag that is not a string is its JSON text, with numbers in their shortest form, and a lone surrogate becomes U+FFFD.',
   },
   {
     name: 'feedback_stats',
     group: 'Tags and feedback',
-    type: varchar,
+    type: varcharType,
     unit: json,
     nullWhen: 'the run has no feedback',
     example: '{"helpful":{"values":{},"comments":[],"n":2,"avg":0.5}}',
@@ -227,7 +227,7 @@ export const runParquetColumns = [
   {
     name: 'total_tokens',
     group: 'Tokens and costs',
-    type: both('BIGINT'),
+    type: sameInBothVersions('BIGINT'),
     unit: 'tokens',
     example: '120',
     text: 'Tokens of a model call; 0 for other runs.',
@@ -235,7 +235,7 @@ export const runParquetColumns = [
   {
     name: 'prompt_tokens',
     group: 'Tokens and costs',
-    type: both('BIGINT'),
+    type: sameInBothVersions('BIGINT'),
     unit: 'tokens',
     example: '100',
     text: 'Tokens of a model call; 0 for other runs.',
@@ -243,7 +243,7 @@ export const runParquetColumns = [
   {
     name: 'completion_tokens',
     group: 'Tokens and costs',
-    type: both('BIGINT'),
+    type: sameInBothVersions('BIGINT'),
     unit: 'tokens',
     example: '20',
     text: 'Tokens of a model call; 0 for other runs.',
@@ -251,35 +251,35 @@ export const runParquetColumns = [
   {
     name: 'total_cost',
     group: 'Tokens and costs',
-    type: varchar,
+    type: varcharType,
     unit: cost,
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: '0.00036',
     text: 'Exact decimal as text, because no DECIMAL type has enough digits. `CAST(total_cost AS DECIMAL(38, 18))` is exact for usual costs.',
   },
   {
     name: 'prompt_cost',
     group: 'Tokens and costs',
-    type: varchar,
+    type: varcharType,
     unit: cost,
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: '0.0003',
     text: 'Same format as total_cost.',
   },
   {
     name: 'completion_cost',
     group: 'Tokens and costs',
-    type: varchar,
+    type: varcharType,
     unit: cost,
-    nullWhen: unsaid,
+    nullWhen: nullWhenNotSent,
     example: '0.00006',
     text: 'Same format as total_cost.',
   },
   {
     name: 'first_token_time',
     group: 'Tokens and costs',
-    type: time,
-    unit: moment,
+    type: timestampType,
+    unit: timestampUnit,
     nullWhen: 'the run has no event for it',
     example: '2026-03-05 12:00:00.9+00',
     text: 'Time of the first token of a streaming model call.',

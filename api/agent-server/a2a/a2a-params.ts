@@ -7,7 +7,7 @@ import type { Values } from '../access/rules.ts';
 import { isObject, words } from '../agent-schema.ts';
 
 /** Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
-const codes = {
+const errorCodes = {
   invalidRequest: -32600,
   methodNotFound: -32601,
   invalidParams: -32602,
@@ -27,10 +27,10 @@ export interface RpcError {
 export class A2aError extends Error {
   readonly code: number;
 
-  constructor(kind: keyof typeof codes, message: string) {
+  constructor(kind: keyof typeof errorCodes, message: string) {
     super(message);
     this.name = 'A2aError';
-    this.code = codes[kind];
+    this.code = errorCodes[kind];
   }
 }
 
@@ -38,7 +38,10 @@ export class A2aError extends Error {
 export function toRpcError(error: unknown): RpcError | undefined {
   if (error instanceof A2aError) return { code: error.code, message: error.message };
   if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
-  return { code: error.code === 'RUN_NOT_FOUND' ? codes.taskNotFound : codes.invalidParams, message: error.message };
+  return {
+    code: error.code === 'RUN_NOT_FOUND' ? errorCodes.taskNotFound : errorCodes.invalidParams,
+    message: error.message,
+  };
 }
 
 /** Returns true for errors of custom authentication, which are sent with their HTTP status. Source: A2A 0.3.0, 4.4. */
@@ -46,7 +49,7 @@ export function isCustomAuthError(error: unknown): boolean {
   return isRunlakeError(error) && error.code.startsWith('AUTH_');
 }
 
-export const internalError: RpcError = { code: codes.internal, message: 'Internal error' };
+export const internalError: RpcError = { code: errorCodes.internal, message: 'Internal error' };
 
 /** Accepts any text, because an unknown id has an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
 const TaskId = () => Type.String({ minLength: 1, maxLength: 1_000 });

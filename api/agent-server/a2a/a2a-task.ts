@@ -79,7 +79,7 @@ interface TaskIds {
   readonly runId: string;
 }
 
-const states = {
+const taskStateByRunStatus = {
   pending: 'submitted',
   running: 'working',
   success: 'completed',
@@ -101,33 +101,33 @@ export async function taskOfRun(
   const run = await readRun(database, deploymentId, ids);
   if (assistantId !== undefined && run.assistant_id !== assistantId)
     throw runlakeError('RUN_NOT_FOUND', { run: ids.runId });
-  const ended = run.status !== 'pending' && run.status !== 'running';
-  const lastState = ended ? await readRunState(agents, ids) : undefined;
-  const waits = run.status === 'success' && lastState?.isHead === true && lastState.state.next.length > 0;
+  const hasEnded = run.status !== 'pending' && run.status !== 'running';
+  const lastState = hasEnded ? await readRunState(agents, ids) : undefined;
+  const needsInput = run.status === 'success' && lastState?.isHead === true && lastState.state.next.length > 0;
   const task = { taskId: run.run_id, contextId: run.thread_id };
-  const says = (parts: readonly MessagePart[]): A2aMessage => ({
+  const buildAgentMessage = (parts: readonly MessagePart[]): A2aMessage => ({
     ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
     ...task,
   });
-  const message = waits ? says(interruptParts(lastState.state)) : await readFailure();
+  const message = needsInput ? buildAgentMessage(toInterruptParts(lastState.state)) : await readFailure();
   return {
     kind: 'task',
     id: run.run_id,
     contextId: run.thread_id,
     status: {
-      state: waits ? 'input-required' : states[run.status],
+      state: needsInput ? 'input-required' : taskStateByRunStatus[run.status],
       timestamp: run.updated_at,
       ...(message && { message }),
     },
     history: historyLength === 0 ? [] : readMessages(lastState?.state.values, task).slice(-historyLength),
     artifacts:
-      run.status === 'success' && !waits && lastState ? [buildArtifact(run.run_id, lastState.state.values)] : [],
+      run.status === 'success' && !needsInput && lastState ? [buildArtifact(run.run_id, lastState.state.values)] : [],
   };
 
   async function readFailure(): Promise<A2aMessage | undefined> {
-    if (states[run.status] !== 'failed') return undefined;
+    if (taskStateByRunStatus[run.status] !== 'failed') return undefined;
     const error = (await readRunEnd(database, deploymentId, ids))?.error;
-    return error ? says([{ kind: 'text', text: `${error.error}: ${error.message}` }]) : undefined;
+    return error ? buildAgentMessage([{ kind: 'text', text: `${error.error}: ${error.message}` }]) : undefined;
   }
 }
 
@@ -143,7 +143,7 @@ async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
   return state && { state, isHead: false };
 }
 
-function interruptParts({ interrupts }: ThreadState): MessagePart[] {
+function toInterruptParts({ interrupts }: ThreadState): MessagePart[] {
   return [{ kind: 'data', data: { interrupts: interrupts.map(({ id, value }) => ({ id, value })) } }];
 }
 
@@ -175,7 +175,7 @@ function readMessages(values: unknown, task: { readonly taskId?: string; readonl
   });
 }
 
-const roles: Readonly<Record<string, A2aMessage['role']>> = {
+const roleByMessageType: Readonly<Record<string, A2aMessage['role']>> = {
   human: 'user',
   HumanMessageChunk: 'user',
   ai: 'agent',
@@ -186,7 +186,7 @@ const roles: Readonly<Record<string, A2aMessage['role']>> = {
 function readTextMessage(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
   if (!isObject(message)) return undefined;
   const { type, content, id } = message;
-  const role = roles[String(type)];
+  const role = roleByMessageType[String(type)];
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [{ type: 'text', text: content }];
   const text = blocks
     .map((block) => (isObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : ''))
@@ -212,15 +212,16 @@ export async function startTask(
   }
   const content = readMessageContent(message.parts);
   const context = (message.contextId ?? thread?.threadId)?.toLowerCase();
-  const resumed = message.taskId && (await waitingTask(input, assistant, message.taskId.toLowerCase(), context));
-  if (!resumed && content.text !== undefined) await requireMessages(input, assistant);
+  const resumedTask =
+    message.taskId && (await findWaitingTask(input, assistant, message.taskId.toLowerCase(), context));
+  if (!resumedTask && content.text !== undefined) await requireMessages(input, assistant);
   const body = {
     assistant_id: assistant.assistant_id,
     if_not_exists: 'create' as const,
     stream_mode: ['messages-tuple'],
-    ...(resumed ? { command: { resume: buildResumeValue(content) } } : { input: buildInput(content, message) }),
+    ...(resumedTask ? { command: { resume: buildResumeValue(content) } } : { input: buildInput(content, message) }),
   };
-  const params = { thread_id: resumed ? resumed.threadId : (context ?? uuidv7()) };
+  const params = { thread_id: resumedTask ? resumedTask.threadId : (context ?? uuidv7()) };
   const { run, reader } = await asOperation(input.request, waitForRun, { params, body }, (part) =>
     requestFollowedRun(agents, toRunRequest({ ...input, ...part })),
   );
@@ -231,7 +232,7 @@ export async function startTask(
  * Returns the ids of a task that needs input. @throws A2aError if the task does not need input; RUN_NOT_FOUND, also if
  * the task has another assistant
  */
-async function waitingTask(
+async function findWaitingTask(
   input: AgentInput,
   assistant: Assistant,
   runId: string,
@@ -242,7 +243,7 @@ async function waitingTask(
   throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and does not need input. Omit taskId.`);
 }
 
-const uuid = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
+const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
 
 /** Reads a task of an assistant; without `context`, searches all threads. @throws RUN_NOT_FOUND */
 export async function readTask(
@@ -250,7 +251,8 @@ export async function readTask(
   { assistant_id: assistantId }: Assistant,
   { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
 ): Promise<Task> {
-  if (![runId, context ?? runId].every((id) => uuid.test(id))) throw runlakeError('RUN_NOT_FOUND', { run: runId });
+  if (![runId, context ?? runId].every((id) => uuidPattern.test(id)))
+    throw runlakeError('RUN_NOT_FOUND', { run: runId });
   const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };
@@ -279,14 +281,14 @@ export async function* streamTask(
 ): AsyncGenerator<StreamedResult> {
   const { runId: taskId, threadId: contextId } = ids;
   const task = { taskId, contextId };
-  const close = () => reader.close();
-  signal.addEventListener('abort', close);
-  if (signal.aborted) close();
+  const closeReader = () => reader.close();
+  signal.addEventListener('abort', closeReader);
+  if (signal.aborted) closeReader();
   try {
     const submitted = { state: 'submitted', timestamp: new Date().toISOString() } as const;
     yield { kind: 'task', id: taskId, contextId, status: submitted, history: [], artifacts: [] };
     for await (const event of reader) {
-      const message = event.event === 'messages' ? modelMessage(event, task) : undefined;
+      const message = event.event === 'messages' ? toModelMessage(event, task) : undefined;
       if (event.event !== 'metadata' && message === undefined) continue;
       const timestamp = new Date().toISOString();
       const status = { state: 'working', timestamp, ...(message && { message }) } as const;
@@ -296,8 +298,8 @@ export async function* streamTask(
     // A failed stream loses only intermediate output, because the final state is read from the database.
     if (!isRunlakeError(error) || error.class !== 'transient') throw error;
   } finally {
-    signal.removeEventListener('abort', close);
-    close();
+    signal.removeEventListener('abort', closeReader);
+    closeReader();
   }
   await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { signal });
   const { artifacts, status } = await taskOfRun(agents, ids);
@@ -307,7 +309,7 @@ export async function* streamTask(
 }
 
 /** Converts a streamed message of a model to an A2A message with the same id; undefined for all other messages. */
-function modelMessage({ data }: StreamedEvent, task: { taskId: string; contextId: string }): A2aMessage | undefined {
+function toModelMessage({ data }: StreamedEvent, task: { taskId: string; contextId: string }): A2aMessage | undefined {
   const [message] = JSON.parse(Buffer.from(data).toString('utf8')) as unknown[];
   const textMessage = readTextMessage(message);
   if (textMessage?.role !== 'agent') return undefined;

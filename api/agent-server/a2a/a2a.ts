@@ -54,16 +54,18 @@ export const postA2a = defineAgentOperation({
     requireProtocol(agents, 'a2a', request);
     const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
-    const invalid = (message: string) => buildResponse(id, { error: { code: -32600, message } }, 400);
-    if (request.headers.accept === undefined) return invalid('The header Accept is missing.');
+    const buildInvalidRequest = (message: string) => buildResponse(id, { error: { code: -32600, message } }, 400);
+    if (request.headers.accept === undefined) return buildInvalidRequest('The header Accept is missing.');
     if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
-      return invalid('The body is not a JSON-RPC 2.0 request.');
+      return buildInvalidRequest('The body is not a JSON-RPC 2.0 request.');
     }
     if (body.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {
-      return invalid('message/stream responds with text/event-stream, which the header Accept does not include.');
+      return buildInvalidRequest(
+        'message/stream responds with text/event-stream, which the header Accept does not include.',
+      );
     }
     try {
-      return await call({ ...input, assistant, id }, body.method, body.params);
+      return await callMethod({ ...input, assistant, id }, body.method, body.params);
     } catch (err) {
       if (isCustomAuthError(err)) throw err;
       const error = toRpcError(err);
@@ -80,7 +82,7 @@ interface Call extends AgentInput {
   readonly id: Id;
 }
 
-async function call(input: Call, method: string, params: unknown): Promise<RawResponse> {
+async function callMethod(input: Call, method: string, params: unknown): Promise<RawResponse> {
   switch (method) {
     case 'message/send':
       return send(input, params);
@@ -113,16 +115,16 @@ async function send(input: Call, params: unknown): Promise<RawResponse> {
     return buildResponse(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
   }
   const body = liveBody<string>({
-    ...stoppableSource(input, async function* (signal) {
+    ...createStoppableSource(input, async function* (signal) {
       await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { attached: reader, signal });
-      yield rpcText(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+      yield formatRpcResponse(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
     }),
     encode: (text) => [text],
     heartbeat: '\n',
     stopped: undefined,
     failed: (err) => {
       input.request.log.warn({ err }, 'reading the task failed');
-      return Buffer.from(rpcText(input.id, { error: toRpcError(err) ?? internalError }));
+      return Buffer.from(formatRpcResponse(input.id, { error: toRpcError(err) ?? internalError }));
     },
   });
   return new RawResponse({ headers: { 'content-type': 'application/json' }, body });
@@ -131,12 +133,13 @@ async function send(input: Call, params: unknown): Promise<RawResponse> {
 async function stream(input: Call, params: unknown): Promise<RawResponse> {
   const task = await startTask(input, input.assistant, readParams(SendParams, params));
   const body = eventStream<string>({
-    ...stoppableSource(input, async function* (signal) {
+    ...createStoppableSource(input, async function* (signal) {
       try {
-        for await (const result of streamTask(input.services.agents, task, signal)) yield rpcText(input.id, { result });
+        for await (const result of streamTask(input.services.agents, task, signal))
+          yield formatRpcResponse(input.id, { result });
       } catch (err) {
         input.request.log.warn({ err }, 'streaming the task failed');
-        yield rpcText(input.id, { error: toRpcError(err) ?? internalError });
+        yield formatRpcResponse(input.id, { error: toRpcError(err) ?? internalError });
       }
     }),
     frame: (text) => ({ data: Buffer.from(text) }),
@@ -159,7 +162,7 @@ async function get(input: Call, params: unknown): Promise<Task> {
  * Wraps `items` as a live source. `items` receives a signal that aborts when the server stops or the body is closed,
  * and must then return.
  */
-function stoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
+function createStoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
   const closed = new AbortController();
   const signal = AbortSignal.any([closed.signal, input.request.server.drainStarted]);
   const source: LiveSource<string> = {
@@ -171,20 +174,20 @@ function stoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGener
 
 type Outcome = { readonly result: Task | StreamedResult } | { readonly error: RpcError };
 
-function rpcText(id: Id, outcome: Outcome): string {
+function formatRpcResponse(id: Id, outcome: Outcome): string {
   return JSON.stringify({ jsonrpc: '2.0', id, ...outcome });
 }
 
 function buildResponse(id: Id, outcome: Outcome, status = 200): RawResponse {
   const headers = { 'content-type': 'application/json' };
-  return new RawResponse({ status, headers, body: Buffer.from(rpcText(id, outcome)) });
+  return new RawResponse({ status, headers, body: Buffer.from(formatRpcResponse(id, outcome)) });
 }
 
-const withKey = {
+const apiKeySecurity = {
   securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' } },
   security: [{ apiKey: [] }],
 };
-const modes = ['application/json', 'text/plain'];
+const mediaTypes = ['application/json', 'text/plain'];
 
 export const getAgentCard = defineAgentOperation({
   operationId: 'getAgentCard',
@@ -212,10 +215,10 @@ export const getAgentCard = defineAgentOperation({
       url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? requestOrigin(request)}/a2a/${id}`,
       preferredTransport: 'JSONRPC',
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
-      defaultInputModes: modes,
-      defaultOutputModes: modes,
+      defaultInputModes: mediaTypes,
+      defaultOutputModes: mediaTypes,
       // The requirements of custom authentication are defined by project code and unknown here.
-      ...(request.agentAccess === undefined && withKey),
+      ...(request.agentAccess === undefined && apiKeySecurity),
       skills: [
         {
           id: `${id}-main`,
@@ -223,8 +226,8 @@ export const getAgentCard = defineAgentOperation({
           description,
           tags: ['assistant', graphId],
           examples: [],
-          inputModes: modes,
-          outputModes: modes,
+          inputModes: mediaTypes,
+          outputModes: mediaTypes,
           metadata: { inputSchema: input_schema },
         },
       ],

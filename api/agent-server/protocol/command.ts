@@ -58,7 +58,7 @@ export class CommandRefused extends Error {
   }
 }
 
-const codes: Readonly<Record<string, CommandErrorCode>> = {
+const protocolCodes: Readonly<Record<string, CommandErrorCode>> = {
   CHECKPOINT_NOT_FOUND: 'no_such_checkpoint',
   RUN_NOT_FOUND: 'no_such_run',
   FIELD_NOT_BUILT: 'not_supported',
@@ -74,10 +74,10 @@ export function buildRefusal(id: number | null, error: unknown): CommandError | 
   if (error instanceof CommandRefused) return { type: 'error', id, error: error.code, message: error.message };
   if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
   const { fields } = error;
-  const named = fields?.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
+  const fieldErrors = fields?.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
   return {
-    ...{ type: 'error', id, error: codes[error.code] ?? 'invalid_argument' },
-    message: named ? `${error.message} ${named}` : error.message,
+    ...{ type: 'error', id, error: protocolCodes[error.code] ?? 'invalid_argument' },
+    message: fieldErrors ? `${error.message} ${fieldErrors}` : error.message,
   };
 }
 

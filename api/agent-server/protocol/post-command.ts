@@ -43,15 +43,15 @@ const unsupportedCommands = new Set([
   'subscription.reconnect',
 ]);
 
-const check = compileCheck({ schema: Command, httpPart: 'body', method: '', url: '' });
+const validateMessage = compileCheck({ schema: Command, httpPart: 'body', method: '', url: '' });
 
 /** Validates a message. Returns the command, or the error response if the message is not a valid command. */
 export function readCommand(message: unknown): { readonly command: Command } | { readonly refusal: CommandError } {
-  const { error } = check(message) as { readonly error?: Error };
+  const { error } = validateMessage(message) as { readonly error?: Error };
   if (error === undefined) return { command: message as Command };
   const id = (message as { readonly id?: unknown } | null | undefined)?.id;
-  const known = Number.isSafeInteger(id) && Number(id) >= 0 ? Number(id) : null;
-  return { refusal: buildRefusal(known, error) as CommandError };
+  const responseId = Number.isSafeInteger(id) && Number(id) >= 0 ? Number(id) : null;
+  return { refusal: buildRefusal(responseId, error) as CommandError };
 }
 
 /**
@@ -64,8 +64,8 @@ export async function answerCommand(
   also: Readonly<Record<string, CommandHandler>> = {},
 ): Promise<CommandSuccess | CommandError> {
   try {
-    const handle = (Object.hasOwn(also, method) && also[method]) || permitted(scene, method);
-    return await succeeded(scene, id, await handle(scene, params));
+    const handle = (Object.hasOwn(also, method) && also[method]) || requireHandler(scene, method);
+    return await buildSuccess(scene, id, await handle(scene, params));
   } catch (error) {
     const refusal = buildRefusal(id, error);
     if (refusal === undefined) throw error;
@@ -74,19 +74,19 @@ export async function answerCommand(
 }
 
 /** @throws CommandRefused for unknown commands; FORBIDDEN */
-function permitted({ caller }: CommandContext, method: string): CommandHandler {
+function requireHandler({ caller }: CommandContext, method: string): CommandHandler {
   const command = commands.get(method);
-  if (command === undefined) throw refused(method);
+  if (command === undefined) throw createRefusal(method);
   requirePermission(caller, command.permission);
   return command.handle;
 }
 
-async function succeeded({ agents, threadId }: CommandContext, id: number, result: object): Promise<CommandSuccess> {
+async function buildSuccess({ agents, threadId }: CommandContext, id: number, result: object): Promise<CommandSuccess> {
   const { threadSeq } = await replayPosition(agents.database, agents.deploymentId, threadId);
   return { type: 'success', id, result, meta: { thread_id: threadId, applied_through_seq: threadSeq } };
 }
 
-function refused(method: string): CommandRefused {
+function createRefusal(method: string): CommandRefused {
   if (!unsupportedCommands.has(method)) return new CommandRefused('unknown_command', `Unknown command '${method}'.`);
   const where = method.startsWith('subscription.') ? ' here: subscribe on a WebSocket, or open a stream of events' : '';
   return new CommandRefused('not_supported', `The command '${method}' is not supported${where}.`);
@@ -122,8 +122,8 @@ export const postThreadCommand = defineAgentOperation({
     if (commands.get(method)?.permission !== 'agents:run') return onThread('threads:read')(input, ask, proceed);
     const { assistant_id, ...asked } = toRecord(params);
     // Only `run.start` chooses its assistant; other commands continue with the assistant of the thread.
-    const named = method === 'run.start' && typeof assistant_id === 'string';
-    const started = named ? assistant_id : await ask.rows.assistantOfThread(threadId);
+    const choosesAssistant = method === 'run.start' && typeof assistant_id === 'string';
+    const started = choosesAssistant ? assistant_id : await ask.rows.assistantOfThread(threadId);
     const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
     const required = ask.deps.access.threads?.required;
     const exists = await ask.rows.holds('threads', threadId, {});

@@ -16,7 +16,7 @@ import { toRunRequest } from '../runs/run-schema.ts';
 import { type CommandContext, CommandRefused, paramsReader } from './command.ts';
 
 const strategy = () => optional(words(multitaskStrategies));
-const start = paramsReader(
+const readStartParams = paramsReader(
   Closed({
     assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
@@ -35,10 +35,12 @@ const start = paramsReader(
  * `@langchain/langgraph-api` 1.5.1, protocol/service.mts.
  */
 export async function startRun(scene: CommandContext, params: unknown): Promise<object> {
-  const { multitaskStrategy, multitask_strategy = multitaskStrategy, input = null, ...asked } = start(params);
+  const { multitaskStrategy, multitask_strategy = multitaskStrategy, input = null, ...asked } = readStartParams(params);
   const isAnswer = input !== null && (await hasOpenInterrupt(scene, asked.config?.configurable));
   const given = isAnswer ? { command: { resume: input } } : { input };
-  return { run_id: await makeRun(scene, { ...asked, ...given, multitask_strategy, if_not_exists: 'create' }) };
+  return {
+    run_id: await createRunOnThread(scene, { ...asked, ...given, multitask_strategy, if_not_exists: 'create' }),
+  };
 }
 
 /** Returns true if the checkpoint that a new run starts from has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
@@ -50,11 +52,15 @@ async function hasOpenInterrupt(
   try {
     if (typeof checkpoint_id === 'string') {
       const checkpoint = { checkpoint_id };
-      const text = await readThreadState(agents, threadId, { checkpoint, subgraphs: false, select: ['interrupts'] });
-      return (JSON.parse(text) as Pick<ThreadState, 'interrupts'>).interrupts.length > 0;
+      const stateText = await readThreadState(agents, threadId, {
+        checkpoint,
+        subgraphs: false,
+        select: ['interrupts'],
+      });
+      return (JSON.parse(stateText) as Pick<ThreadState, 'interrupts'>).interrupts.length > 0;
     }
     const thread = await readThread(agents.database, agents.deploymentId, threadId);
-    if (thread.status !== 'busy') return openInterrupts(thread).size > 0;
+    if (thread.status !== 'busy') return listOpenInterrupts(thread).size > 0;
   } catch (error) {
     if (isRunlakeError(error) && error.code === 'THREAD_NOT_FOUND') return false;
     throw error;
@@ -64,7 +70,7 @@ async function hasOpenInterrupt(
   if (runId !== undefined && !(await hasStreamedInterrupt(scene, runId))) return false;
   // If no run is running, the run has ended since the thread was read, or has not begun yet.
   const thread = await awaitRun(scene, runId);
-  return (runId !== undefined && thread.status === 'busy') || openInterrupts(thread).size > 0;
+  return (runId !== undefined && thread.status === 'busy') || listOpenInterrupts(thread).size > 0;
 }
 
 /** Returns true if a run has streamed an interrupt. */
@@ -82,11 +88,11 @@ async function hasStreamedInterrupt({ agents, threadId }: CommandContext, runId:
 }
 
 /** Returns the ids of the open interrupts of a thread. */
-function openInterrupts({ status, interrupts }: Thread): ReadonlySet<string | undefined> {
+function listOpenInterrupts({ status, interrupts }: Thread): ReadonlySet<string | undefined> {
   return new Set(status === 'interrupted' ? Object.values(interrupts).flatMap((list) => list.map(({ id }) => id)) : []);
 }
 
-const Answered = Closed({
+const InterruptResponse = Closed({
   interrupt_id: Type.String({ minLength: 1, maxLength: 1_000 }),
   response: Type.Optional(JsonValue()),
   namespace: optional(Type.Array(Type.String()), {
@@ -102,20 +108,20 @@ const otherFields = {
     description: 'Has no effect: a response to an unknown interrupt is always refused.',
   }),
 };
-const respond = paramsReader(
-  Closed({ responses: Type.Array(Answered, { minItems: 1, maxItems: 1_000 }), ...otherFields }),
+const readResponses = paramsReader(
+  Closed({ responses: Type.Array(InterruptResponse, { minItems: 1, maxItems: 1_000 }), ...otherFields }),
 );
-const respondOne = paramsReader(Closed({ ...Answered.properties, ...otherFields }));
+const readOneResponse = paramsReader(Closed({ ...InterruptResponse.properties, ...otherFields }));
 
 /** `input.respond`: starts one run that resumes all given interrupts. */
 export async function respondToInput(scene: CommandContext, params: unknown): Promise<object> {
-  const several = typeof params === 'object' && params !== null && 'responses' in params;
-  const asked = several ? respond(params) : toResponses(respondOne(params));
+  const hasSeveral = typeof params === 'object' && params !== null && 'responses' in params;
+  const asked = hasSeveral ? readResponses(params) : toResponses(readOneResponse(params));
   const { agents, threadId } = scene;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
   // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
   if (thread.status === 'busy') thread = await awaitRun(scene, await findRunningRun(agents, threadId));
-  const open = openInterrupts(thread);
+  const open = listOpenInterrupts(thread);
   for (const { interrupt_id: id } of asked.responses) {
     if (open.has(id)) continue;
     throw new CommandRefused('no_such_interrupt', `Thread '${threadId}' has no open interrupt '${id}'.`);
@@ -123,7 +129,7 @@ export async function respondToInput(scene: CommandContext, params: unknown): Pr
   const resume = Object.fromEntries(
     asked.responses.map(({ interrupt_id, response = null }) => [interrupt_id, response]),
   );
-  await makeRun(scene, {
+  await createRunOnThread(scene, {
     assistant_id: resolveThreadAssistant(scene, thread),
     command: { resume, update: asked.update, goto: asked.goto },
     config: asked.config,
@@ -156,7 +162,11 @@ async function findRunningRun({ database, deploymentId }: Agents, threadId: stri
   return run?.run_id;
 }
 
-function toResponses({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {
+function toResponses({
+  interrupt_id,
+  response,
+  ...rest
+}: ReturnType<typeof readOneResponse>): ReturnType<typeof readResponses> {
   return { ...rest, responses: [{ interrupt_id, response }] };
 }
 
@@ -171,14 +181,14 @@ function resolveThreadAssistant({ request, access = request.agentAccess }: Comma
   return assistant_id;
 }
 
-async function makeRun({ agents, threadId, ...scene }: CommandContext, body: RunRequest): Promise<string> {
+async function createRunOnThread({ agents, threadId, ...scene }: CommandContext, body: RunRequest): Promise<string> {
   const asked = { ...body, stream_mode: [protocolMode], stream_resumable: true };
   const wanted = toRunRequest({ ...scene, body: asked, params: { thread_id: threadId } });
   const { run } = await requestRun(agents, wanted);
   return run.run_id;
 }
 
-const fork = paramsReader(
+const readForkParams = paramsReader(
   Closed({
     checkpoint_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
@@ -192,14 +202,14 @@ const fork = paramsReader(
  * it stopped at the checkpoint. Source: `@langchain/protocol` 0.0.13, StateForkParams.
  */
 export async function forkState(scene: CommandContext, params: unknown): Promise<object> {
-  const { checkpoint_id, input = null, config, metadata } = fork(params);
+  const { checkpoint_id, input = null, config, metadata } = readForkParams(params);
   const { database, deploymentId } = scene.agents;
   const assistant_id = resolveThreadAssistant(scene, await readThread(database, deploymentId, scene.threadId));
-  const run_id = await makeRun(scene, { assistant_id, input, checkpoint_id, config, metadata });
+  const run_id = await createRunOnThread(scene, { assistant_id, input, checkpoint_id, config, metadata });
   return { run_id, thread_id: scene.threadId };
 }
 
-const stateParams = paramsReader(
+const readStateParams = paramsReader(
   Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     keys: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
@@ -208,10 +218,10 @@ const stateParams = paramsReader(
 
 /** `state.get`: returns the state of the thread or of a subgraph. */
 export async function getState({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
-  const { namespace, keys } = stateParams(params);
+  const { namespace, keys } = readStateParams(params);
   const checkpoint = namespace?.length ? { checkpoint_ns: namespace.join('|') } : undefined;
-  const text = await readThreadState(agents, threadId, { subgraphs: false, ...(checkpoint && { checkpoint }) });
-  const state = JSON.parse(text) as ThreadState;
+  const stateText = await readThreadState(agents, threadId, { subgraphs: false, ...(checkpoint && { checkpoint }) });
+  const state = JSON.parse(stateText) as ThreadState;
   const values = (state.values ?? {}) as Readonly<Record<string, unknown>>;
   const { checkpoint_id: id, checkpoint_ns: ns } = state.checkpoint ?? {};
   if (checkpoint && id === undefined) {
@@ -240,14 +250,14 @@ interface Lifecycle {
   };
 }
 
-const treeParams = paramsReader(Closed({ run_id: optional(Uuid()) }));
+const readTreeParams = paramsReader(Closed({ run_id: optional(Uuid()) }));
 
 /**
  * `agent.getTree`: returns the graph and its subgraphs with their status, from the events of the given run, otherwise
  * of the active runs, otherwise of the last run.
  */
 export async function getTree({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
-  const { run_id: runId } = treeParams(params);
+  const { run_id: runId } = readTreeParams(params);
   await readThread(agents.database, agents.deploymentId, threadId);
   const reader = await openReader(agents, threadId, runId?.toLowerCase());
   const root: TreeNode = { namespace: [], status: 'started', graph_name: 'root', children: [] };
@@ -258,7 +268,7 @@ export async function getTree({ agents, threadId }: CommandContext, params: unkn
       const message = protocolMessage(event, { channels: ['lifecycle'] });
       if (message === undefined) continue;
       const { namespace, data } = (JSON.parse(message.text) as Lifecycle).params;
-      const node = nodeAt(nodes, namespace);
+      const node = findOrAddNode(nodes, namespace);
       node.status = data.event;
       node.graph_name = data.graph_name;
     }
@@ -281,16 +291,16 @@ async function openReader(
   return hub.readRun({ deploymentId, threadId, runId }, 'start');
 }
 
-function nodeAt(nodes: Map<string, TreeNode>, namespace: readonly string[]): TreeNode {
+function findOrAddNode(nodes: Map<string, TreeNode>, namespace: readonly string[]): TreeNode {
   const found = nodes.get(namespace.join('|'));
   if (found !== undefined) return found;
   const created: TreeNode = { namespace, status: 'started', graph_name: namespace.at(-1) ?? 'root', children: [] };
   nodes.set(namespace.join('|'), created);
-  nodeAt(nodes, namespace.slice(0, -1)).children.push(created);
+  findOrAddNode(nodes, namespace.slice(0, -1)).children.push(created);
   return created;
 }
 
-const listParams = paramsReader(
+const readListParams = paramsReader(
   Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     limit: Limit(),
@@ -298,16 +308,16 @@ const listParams = paramsReader(
   }),
 );
 
-const defaultLimit = 10;
+const defaultPageSize = 10;
 
 /**
  * `state.listCheckpoints`: returns the checkpoints of the thread or of a subgraph, newest first. `before` is the id of
  * the last checkpoint of the previous page. Source: `@langchain/protocol` 0.0.13, ListCheckpointsResult.
  */
 export async function listCheckpoints({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
-  const { namespace, limit, before } = listParams(params);
+  const { namespace, limit, before } = readListParams(params);
   const history = await readThreadHistory(agents, threadId, {
-    limit: limit ?? defaultLimit,
+    limit: limit ?? defaultPageSize,
     ...(before && { before: { checkpoint_id: before } }),
     ...(namespace?.length && { checkpoint: { checkpoint_ns: namespace.join('|') } }),
   });

@@ -81,7 +81,7 @@ const FilterSince = Type.Object({
  * Builds the message for a failure of the stream itself: an error without a command id. Stock clients report it through
  * `onError` or raise it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
  */
-function streamFailure(err: unknown): CommandError {
+function buildStreamFailure(err: unknown): CommandError {
   const { error, message } = errorOfStream(err);
   return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
 }
@@ -90,8 +90,8 @@ function streamFailure(err: unknown): CommandError {
  * Builds the error message if events of the run are missing; undefined if none are. Readers receive it before the end
  * of the run.
  */
-function missingEvents({ isEnd, data }: StreamedEvent): CommandError | undefined {
-  return isEnd && decodeEnd(data).events_missing ? streamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
+function buildMissingEventsError({ isEnd, data }: StreamedEvent): CommandError | undefined {
+  return isEnd && decodeEnd(data).events_missing ? buildStreamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
 }
 
 export const streamThreadEvents = defineAgentOperation({
@@ -118,21 +118,21 @@ export const streamThreadEvents = defineAgentOperation({
       ...liveOptions(input),
       source: reader,
       frame: (event) => {
-        const missing = missingEvents(event);
+        const missing = buildMissingEventsError(event);
         const message = protocolMessage(event, filter);
         return [
-          ...(missing ? [failureFrame(missing)] : []),
+          ...(missing ? [toFailureFrame(missing)] : []),
           ...(message ? [{ event: message.method, data: Buffer.from(message.text), id: message.id }] : []),
         ];
       },
-      failure: (err) => failureFrame(streamFailure(err)),
+      failure: (err) => toFailureFrame(buildStreamFailure(err)),
       clientReconnects: true,
     });
     return new RawResponse({ headers: eventStreamHeaders, body: stream });
   },
 });
 
-function failureFrame(failure: CommandError): SseFrame {
+function toFailureFrame(failure: CommandError): SseFrame {
   return { event: 'error', data: Buffer.from(JSON.stringify(failure)) };
 }
 
@@ -169,11 +169,11 @@ const maxQueuedCommands = 100;
 /** How long a peer has to complete the closing handshake. */
 const closeTimeoutMs = 1_000;
 
-const subscribeParams = paramsReader(Filter);
-const unsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
+const readSubscribeParams = paramsReader(Filter);
+const readUnsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
 
 /** Returns the HTTP operation that authorises a command. */
-const operationFor = ({ method }: Command) =>
+const findOperation = ({ method }: Command) =>
   method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
 
 function serveThreadSocket(socket: Socket, scene: CommandContext): void {
@@ -184,7 +184,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
   let queuedCommands = 0;
   let lastCommand: Promise<void> = Promise.resolve();
   let isAlive = true;
-  let closed = false;
+  let isClosed = false;
 
   function close(code: number, reason: string): void {
     socket.close(code, reason);
@@ -209,7 +209,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
     isAlive = true;
   });
   socket.on('close', () => {
-    closed = true;
+    isClosed = true;
     clearInterval(pingTimer);
     stopping.removeEventListener('abort', stop);
     accessEnded?.removeEventListener('abort', refuse);
@@ -243,7 +243,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
       });
       const answered = await asOperation(
         request,
-        operationFor(read.command),
+        findOperation(read.command),
         buildInput(read.command),
         ({ body, access }) =>
           answerCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
@@ -272,28 +272,28 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
     if (readers.size >= maxSubscriptions) {
       throw new CommandRefused('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
     }
-    const { reader, filter } = await openEvents(agents, scene.threadId, subscribeParams(params));
+    const { reader, filter } = await openEvents(agents, scene.threadId, readSubscribeParams(params));
     const id = `s${++subscriptionCount}`;
-    if (closed) reader.close();
+    if (isClosed) reader.close();
     else readers.set(id, reader);
     const sendEvents = async () => {
       for await (const event of reader) {
-        const missing = missingEvents(event);
+        const missing = buildMissingEventsError(event);
         if (missing !== undefined) await send(JSON.stringify(missing));
         const message = protocolMessage(event, filter);
         if (message !== undefined) await send(message.text);
       }
     };
-    const failed = async (err: unknown) => {
+    const reportFailure = async (err: unknown) => {
       request.log.warn({ err }, 'subscription failed');
-      await send(JSON.stringify(streamFailure(err)));
+      await send(JSON.stringify(buildStreamFailure(err)));
       close(1011, errorOfStream(err).error);
     };
-    return { id, begin: () => void sendEvents().catch(failed) };
+    return { id, begin: () => void sendEvents().catch(reportFailure) };
   }
 
   function unsubscribe(params: unknown): object {
-    const { subscription_id: id } = unsubscribeParams(params);
+    const { subscription_id: id } = readUnsubscribeParams(params);
     const reader = readers.get(id);
     if (reader === undefined) throw new CommandRefused('no_such_subscription', `Unknown subscription '${id}'.`);
     readers.delete(id);

@@ -75,17 +75,17 @@ export const cancelAgentRuns = defineAgentOperation({
   },
   handler: async ({ query, body, services: { agents }, request }) => {
     const { status, thread_id: threadId, run_ids: runIds } = body;
-    const named = threadId && runIds ? { threadId, runIds } : undefined;
-    const given = [status, threadId, runIds].filter((value) => value).length;
-    const which = status ? { status, ofThreads: request.agentAccess?.threads?.required } : named;
-    if (which === undefined || given !== (status ? 1 : 2)) throw notOneForm();
+    const namedRuns = threadId && runIds ? { threadId, runIds } : undefined;
+    const givenCount = [status, threadId, runIds].filter((value) => value).length;
+    const which = status ? { status, ofThreads: request.agentAccess?.threads?.required } : namedRuns;
+    if (which === undefined || givenCount !== (status ? 1 : 2)) throw createFormError();
     await cancelSeveral(agents.database, agents.deploymentId, which, query.action ?? 'interrupt');
     agents.wake();
     return null;
   },
 });
 
-function notOneForm() {
+function createFormError() {
   const msg = 'must have either status, or thread_id and run_ids';
   return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc: ['body'], msg, type: 'one_of' }] });
 }

@@ -42,7 +42,7 @@ interface RunInput extends AgentInput {
   readonly params?: { readonly thread_id: string } | undefined;
 }
 
-type Kind = 'thread' | 'stateless';
+type RunKind = 'thread' | 'stateless';
 
 export const createRun = defineAgentOperation({
   ...creates,
@@ -64,7 +64,7 @@ export const createStatelessRun = defineAgentOperation({
   handler: (input) => create(input, 'stateless'),
 });
 
-async function create(input: RunInput, kind: Kind): Promise<RawResponse> {
+async function create(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const { run } = await requestRun(input.services.agents, toRunRequest(input));
   return new RawResponse({ headers: { 'content-location': runPath(run, kind === 'stateless') }, body: shownRun(run) });
 }
@@ -97,13 +97,13 @@ export const streamStatelessRun = defineAgentOperation({
   handler: (input) => stream(input, 'stateless'),
 });
 
-async function stream(input: RunInput, kind: Kind): Promise<RawResponse> {
+async function stream(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
   // `-1` is for a client that has received no event. A client that sends the id of its last event continues without a
   // gap.
   const reconnectTo = made.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
-  return streamOfRun(input, followed(made, path, reconnectTo), made);
+  return streamOfRun(input, toFollowedRun(made, path, reconnectTo), made);
 }
 
 const waits = {
@@ -133,15 +133,15 @@ export const waitForStatelessRun = defineAgentOperation({
   handler: (input) => wait(input, 'stateless'),
 });
 
-async function wait(input: RunInput, kind: Kind): Promise<RawResponse> {
+async function wait(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
   // Clients cannot reconnect to a stateless run, because it may be deleted at its end.
-  return endOfRun(input, followed(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
+  return endOfRun(input, toFollowedRun(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
 }
 
 /** Returns the run as its creator follows it, with the paths for following it and reconnecting to it. */
-function followed(
+function toFollowedRun(
   { run, deploymentId, cancelOnDisconnect }: RequestedRunResult,
   path: string,
   reconnectTo: string | undefined,
@@ -156,27 +156,27 @@ function followed(
 const camelFields = Object.fromEntries(
   Object.entries(RunBody.properties)
     .filter(([name]) => name.includes('_'))
-    .map(([name, schema]) => [camelCase(name), Type.Optional(schema)]),
+    .map(([name, schema]) => [toCamelCase(name), Type.Optional(schema)]),
 );
-const ofClient = { signal: Type.Optional(JsonObject({ description: 'Used only by the client.' })) };
+const clientOnlyFields = { signal: Type.Optional(JsonObject({ description: 'Used only by the client.' })) };
 
 const BatchBody = Type.Array(
   Type.Unsafe<Static<typeof RunBody>>(
-    Closed({ ...camelFields, ...ofClient, ...RunBody.properties }, ['thread_id', 'threadId']),
+    Closed({ ...camelFields, ...clientOnlyFields, ...RunBody.properties }, ['thread_id', 'threadId']),
   ),
   { minItems: 1, maxItems: 1_000 },
 );
 
 /** Converts a body of a batch to the field names of other requests. */
-function snakeCased(body: Static<typeof RunBody>): RunRequest {
+function toSnakeCase(body: Static<typeof RunBody>): RunRequest {
   const values: Readonly<Record<string, unknown>> = { ...body };
   const renamed = Object.keys(RunBody.properties)
-    .filter((name) => values[name] === undefined && values[camelCase(name)] !== undefined)
-    .map((name) => [name, values[camelCase(name)]]);
+    .filter((name) => values[name] === undefined && values[toCamelCase(name)] !== undefined)
+    .map((name) => [name, values[toCamelCase(name)]]);
   return { ...body, ...Object.fromEntries(renamed) };
 }
 
-function camelCase(name: string): string {
+function toCamelCase(name: string): string {
   return name.replace(/_(\w)/g, (_, character: string) => character.toUpperCase());
 }
 
@@ -190,7 +190,7 @@ export const createRunBatch = defineAgentOperation({
   rule: async (input, ask, proceed) => {
     const created: unknown[] = [];
     for (const each of input.body as unknown as Static<typeof BatchBody>) {
-      const body = snakeCased(each);
+      const body = toSnakeCase(each);
       const metadata = await ask.startRun(undefined, { ...body });
       const answer = (await proceed({ body: [{ ...body, metadata }] })) as RawResponse;
       created.push(...(answer.body as unknown[]));
@@ -200,7 +200,7 @@ export const createRunBatch = defineAgentOperation({
   errors: [...creates.errors, 'ANSWER_TOO_LARGE'],
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
-    const requests = body.map((each) => toRunRequest({ caller, request, body: snakeCased(each) }));
+    const requests = body.map((each) => toRunRequest({ caller, request, body: toSnakeCase(each) }));
     await requireBatchWithin(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
     const made = [];
     for (const each of requests) made.push(shownRun((await requestRun(agents, each)).run));

@@ -45,8 +45,8 @@ export const listRuns = defineAgentOperation({
     const { database, deploymentId, config } = agents;
     const { limit, offset, status, select } = query;
     const { thread_id: threadId } = await readThread(database, deploymentId, params.thread_id);
-    const wanted = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
-    const page = { limit, offset, ...(status && { status }), select: wanted as (keyof RunRecord)[] | undefined };
+    const neededFields = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
+    const page = { limit, offset, ...(status && { status }), select: neededFields as (keyof RunRecord)[] | undefined };
     const rows = await list(database, deploymentId, threadId, { ...page, limitBytes: config.maxPageBytes });
     return rows.map((run) => selectFields(run.kwargs ? shownRun(run) : run, select));
   },

@@ -33,7 +33,7 @@ export function streamOfRun(
 ): RawResponse {
   const wanted = modes && new Set([...modes, 'metadata', 'warning', 'error']);
   const body = eventStream({
-    ...runOptions(context, run),
+    ...buildRunOptions(context, run),
     source: reader,
     frame: (event) => {
       if (event.isEnd) {
@@ -45,7 +45,7 @@ export function streamOfRun(
     },
     clientReconnects: run.reconnectTo !== undefined,
   });
-  return answer(run, body, eventStreamHeaders);
+  return buildResponse(run, body, eventStreamHeaders);
 }
 
 /**
@@ -63,17 +63,17 @@ export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamR
     close: () => waiting.abort(),
   };
   const body = liveBody<string>({
-    ...runOptions(context, run),
+    ...buildRunOptions(context, run),
     source,
     encode: (text) => [text],
     heartbeat: '\n',
-    failed: failureText,
-    stopped: run.reconnectTo === undefined ? () => failureText(runlakeError('DRAINING')) : undefined,
+    failed: encodeFailure,
+    stopped: run.reconnectTo === undefined ? () => encodeFailure(runlakeError('DRAINING')) : undefined,
   });
-  return answer(run, body, { 'content-type': 'application/json' });
+  return buildResponse(run, body, { 'content-type': 'application/json' });
 }
 
-function answer(
+function buildResponse(
   { path, reconnectTo }: FollowedRun,
   body: Readable,
   headers: Readonly<Record<string, string>>,
@@ -82,7 +82,7 @@ function answer(
   return new RawResponse({ headers: { ...headers, 'content-location': path, ...location }, body });
 }
 
-function runOptions(context: RunContext, run: FollowedRun) {
+function buildRunOptions(context: RunContext, run: FollowedRun) {
   const { database, deploymentId, wake } = context.services.agents;
   const { log } = context.request;
   const cancel = () =>
@@ -92,7 +92,7 @@ function runOptions(context: RunContext, run: FollowedRun) {
   return { ...liveOptions(context), ...(run.cancelOnDisconnect && { left: () => void cancel() }) };
 }
 
-function failureText(error: unknown): Buffer {
+function encodeFailure(error: unknown): Buffer {
   return Buffer.from(JSON.stringify({ __error__: errorOfStream(error) }));
 }
 
@@ -105,9 +105,9 @@ function encodeEvent(event: StreamedEvent): SseFrame {
  * Undefined if it has neither. `id` is the event id for readers that reconnect.
  */
 export function endFrame({ unsaid, feedback }: RunEnd, id?: string): SseFrame | undefined {
-  const given = id === undefined ? {} : { id };
-  if (unsaid !== undefined) return { event: 'error', data: Buffer.from(JSON.stringify(unsaid)), ...given };
-  return feedback && { event: 'feedback', data: Buffer.from(JSON.stringify(feedback)), ...given };
+  const idField = id === undefined ? {} : { id };
+  if (unsaid !== undefined) return { event: 'error', data: Buffer.from(JSON.stringify(unsaid)), ...idField };
+  return feedback && { event: 'feedback', data: Buffer.from(JSON.stringify(feedback)), ...idField };
 }
 
 /** Returns the event name with the namespace of a subgraph after `|`. Source: reference of the agent server, "Events". */

@@ -94,11 +94,11 @@ class LiveBody<Item> extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    const disconnected = !this.#ended;
+    const hasDisconnected = !this.#ended;
     this.#close();
     this.#onDrain?.();
     clearTimeout(this.#finalSendTimer);
-    if (disconnected) this.#options.left?.();
+    if (hasDisconnected) this.#options.left?.();
     callback(error);
   }
 

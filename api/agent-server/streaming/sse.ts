@@ -33,23 +33,23 @@ interface SseOptions<Item> {
 }
 
 /** A comment without an empty line after it: after an id, some clients treat an empty line as an event. */
-const heartbeat = ': heartbeat\n';
-const lineFeed = 10;
+const heartbeatComment = ': heartbeat\n';
+const lineFeedByte = 10;
 
 /**
  * Builds a body of server-sent events from the frames of each item of `source`. Sends a comment at the start and every
  * `heartbeatMs`. If the source fails, the last event is {@link SseOptions.failure}.
  */
 export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
-  const { source, frame, clientReconnects, logger, failure = errorFrame, ...options } = sseOptions;
+  const { source, frame, clientReconnects, logger, failure = buildErrorFrame, ...options } = sseOptions;
   return liveBody({
     ...options,
     source,
-    heartbeat,
+    heartbeat: heartbeatComment,
     encode: (item) => {
       const framed = frame(item);
       if (framed === undefined) return [];
-      return 'data' in framed ? frameParts(framed) : framed.flatMap(frameParts);
+      return 'data' in framed ? toFrameParts(framed) : framed.flatMap(toFrameParts);
     },
     failed: (err) => {
       logger.warn({ err }, 'stream failed');
@@ -68,10 +68,10 @@ export const eventStreamHeaders = {
   'x-accel-buffering': 'no',
 } as const;
 
-function frameParts({ event, data, id }: SseFrame): BodyPart[] {
+function toFrameParts({ event, data, id }: SseFrame): BodyPart[] {
   const parts: BodyPart[] = [encodeHead(event)];
   let start = 0;
-  for (let end = data.indexOf(lineFeed); end >= 0; end = data.indexOf(lineFeed, start)) {
+  for (let end = data.indexOf(lineFeedByte); end >= 0; end = data.indexOf(lineFeedByte, start)) {
     parts.push(data.subarray(start, end), '\ndata: ');
     start = end + 1;
   }
@@ -80,7 +80,7 @@ function frameParts({ event, data, id }: SseFrame): BodyPart[] {
 }
 
 function encodeFrame(frame: SseFrame): Buffer {
-  return Buffer.concat(frameParts(frame).map((part) => Buffer.from(part)));
+  return Buffer.concat(toFrameParts(frame).map((part) => Buffer.from(part)));
 }
 
 function encodeHead(event: string | undefined): string {
@@ -93,7 +93,7 @@ export function errorOfStream(error: unknown): { readonly error: string; readonl
   return { error: code, message };
 }
 
-function errorFrame(error: unknown): SseFrame {
+function buildErrorFrame(error: unknown): SseFrame {
   return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(error))) };
 }
 
@@ -113,25 +113,25 @@ export function eventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>
  * or with the next event if there is no id. @throws INVALID_REQUEST
  */
 export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
-  const id = lastEventId(request) ?? query.last_event_id;
+  const id = readLastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
   if (isBeginning(id)) return 'start';
   const [, attempt, seq] = /^(\d{1,9})-(\d{1,15})$/.exec(id) ?? [];
-  if (attempt === undefined) throw unknownId('must be the id of an event of this run');
+  if (attempt === undefined) throw createUnknownIdError('must be the id of an event of this run');
   return { attempt: Number(attempt), seq: Number(seq) };
 }
 
 /** Like {@link readRunFrom}, for readers of a thread. @throws INVALID_REQUEST */
 export function readThreadFrom(request: FastifyRequest, query: LastEventQuery): ThreadReadFrom {
-  const id = lastEventId(request) ?? query.last_event_id;
+  const id = readLastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
   if (isBeginning(id)) return 'start';
   const threadSeq = /^\d{1,16}$/.test(id) ? Number(id) : Number.NaN;
-  if (!Number.isSafeInteger(threadSeq)) throw unknownId('must be the id of an event of this thread');
+  if (!Number.isSafeInteger(threadSeq)) throw createUnknownIdError('must be the id of an event of this thread');
   return { threadSeq };
 }
 
-function lastEventId({ headers }: FastifyRequest): string | undefined {
+function readLastEventId({ headers }: FastifyRequest): string | undefined {
   const id = headers['last-event-id'];
   return (Array.isArray(id) ? id[0] : id)?.trim() || undefined;
 }
@@ -140,7 +140,7 @@ function isBeginning(id: string): boolean {
   return id === '-' || id === '-1';
 }
 
-function unknownId(msg: string) {
+function createUnknownIdError(msg: string) {
   const fields = [{ loc: ['header', 'last-event-id'], msg: `${msg}, \`-\` or \`-1\``, type: 'event_id' }];
   return runlakeError('INVALID_REQUEST', {}, { fields });
 }

@@ -20,7 +20,7 @@ interface ThreadEvent {
 }
 
 /** Returns the events of a thread and, after the end of each run, the current state of the thread. */
-function withStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
+function addStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
   /** Returns undefined if the thread is deleted or its graph is unusable. */
   async function stateNow(): Promise<string | undefined> {
     try {
@@ -68,12 +68,12 @@ export const streamThread = defineAgentOperation({
     const { agents } = input.services;
     const modes = [...(query.stream_mode ?? []), ...(query.stream_modes ?? [])];
     const wantsAllEvents = modes.length === 0 || modes.includes('run_modes');
-    const bounds = wantsAllEvents || modes.includes('lifecycle');
-    const states = modes.includes('state_update');
+    const wantsLifecycle = wantsAllEvents || modes.includes('lifecycle');
+    const wantsStates = modes.includes('state_update');
     const isIncluded = ({ isEnd, event, mode }: StreamedEvent) =>
       mode !== protocolMode &&
       mode !== stateUpdateMode &&
-      (wantsAllEvents || (bounds && (isEnd || event === 'metadata')));
+      (wantsAllEvents || (wantsLifecycle && (isEnd || event === 'metadata')));
     const { deploymentId, database, hub } = agents;
     const threadId = params.thread_id.toLowerCase();
     const source = await hub.readThread({ deploymentId, threadId }, readThreadFrom(request, query));
@@ -96,11 +96,11 @@ export const streamThread = defineAgentOperation({
     };
     const body = eventStream<ThreadEvent>({
       ...liveOptions(input),
-      source: states ? withStates(source, agents, threadId) : plain,
+      source: wantsStates ? addStates(source, agents, threadId) : plain,
       frame: ({ event, state }) => {
-        if (state !== undefined) return stateFrame(event, state);
+        if (state !== undefined) return buildStateFrame(event, state);
         if (!isIncluded(event)) return undefined;
-        const last = event.isEnd && wantsAllEvents ? lastFrame(event) : undefined;
+        const last = event.isEnd && wantsAllEvents ? buildLastFrame(event) : undefined;
         return last ? [last, encodeEvent(event)] : encodeEvent(event);
       },
       clientReconnects: true,
@@ -110,7 +110,7 @@ export const streamThread = defineAgentOperation({
   },
 });
 
-function stateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
+function buildStateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
   return { event: stateUpdateMode, data: Buffer.from(state), id: String(threadSeq) };
 }
 
@@ -118,7 +118,7 @@ function stateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
  * Returns the frame to send before the end of a run: an error if events of the run are missing in the log, otherwise
  * its {@link endFrame}.
  */
-function lastFrame({ data }: StreamedEvent): SseFrame | undefined {
+function buildLastFrame({ data }: StreamedEvent): SseFrame | undefined {
   const end = decodeEnd(data);
   if (!end.events_missing) return endFrame(end);
   return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(runlakeError('STREAM_INCOMPLETE')))) };

@@ -111,8 +111,9 @@ export async function cancelOne(id: string, { json = false }: { readonly json?: 
     else if (ended.intervalHours !== null) {
       console.log(`The schedule ${ended.id} is cancelled; exports that it created continue.`);
     } else {
-      const stays = ended.files === 1 ? '1 finished file stays' : `${numberText(ended.files)} finished files stay`;
-      console.log(`The export ${ended.id} is cancelled; ${stays} (${numberText(ended.rowsWritten)} rows).`);
+      const finishedFiles =
+        ended.files === 1 ? '1 finished file stays' : `${numberText(ended.files)} finished files stay`;
+      console.log(`The export ${ended.id} is cancelled; ${finishedFiles} (${numberText(ended.rowsWritten)} rows).`);
     }
   });
 }

@@ -76,7 +76,7 @@ export async function findWorkspaces({ database, operator }: ExportAccess, wante
   const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
     ({ id, display_name: name }) => ({ id, name }),
   );
-  return wanted === undefined ? all : [pick('workspace', wanted, all)];
+  return wanted === undefined ? all : [pickNamed('workspace', wanted, all)];
 }
 
 /** Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `wanted` is undefined. */
@@ -95,7 +95,8 @@ export async function findProject(database: Database, workspace: Named, wanted: 
   const [byId] = ids ? await listProjects(database, workspace.id, { ...all, ids }) : [];
   const [found = byId] = await listProjects(database, workspace.id, { ...all, name: wanted });
   return (
-    found ?? pick(`project in the workspace ${workspace.name}`, wanted, await listProjects(database, workspace.id, all))
+    found ??
+    pickNamed(`project in the workspace ${workspace.name}`, wanted, await listProjects(database, workspace.id, all))
   );
 }
 
@@ -106,7 +107,7 @@ export async function findDestination(database: Database, workspace: Named, want
     const reason = `The workspace ${printable(workspace.name)} has no destinations. Create one with \`runlake export destinations create\`.`;
     throw runlakeError('BAD_REQUEST', { reason });
   }
-  return pick(`destination in the workspace ${workspace.name}`, wanted, all);
+  return pickNamed(`destination in the workspace ${workspace.name}`, wanted, all);
 }
 
 export async function listAllDestinations(database: Database, workspaceId: string): Promise<DestinationRecord[]> {
@@ -130,7 +131,7 @@ export async function findExport({ database, operator }: ExportAccess, id: strin
   throw runlakeError('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
 }
 
-function pick(what: string, wanted: string, all: readonly Named[]): Named {
+function pickNamed(what: string, wanted: string, all: readonly Named[]): Named {
   const found = all.filter(({ id, name }) => name === wanted || id === wanted.toLowerCase());
   if (found.length === 1) return found[0] as Named;
   const reason =

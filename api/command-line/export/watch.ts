@@ -15,9 +15,9 @@ import { showExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { type ExportAccess, findExport, withExports } from './export-access.ts';
 
-const everyMs = 250;
+const pollEveryMs = 250;
 /** How long to retry while the stores are unavailable. */
-const retryForMs = 60_000;
+const maxRetryMs = 60_000;
 const pageRows = 1_000;
 
 /** `runlake export watch <id>` */
@@ -52,7 +52,7 @@ export async function watchUntilEnd(
       const of = await retryWhileAway(
         () => readExport(database, workspaceId, id),
         stopped.signal,
-        () => screen.note(`The stores do not answer; retrying for ${retryForMs / 1_000} s.`),
+        () => screen.note(`The stores do not answer; retrying for ${maxRetryMs / 1_000} s.`),
       );
       if (of !== undefined) {
         const over = isFinished(of.status);
@@ -65,7 +65,7 @@ export async function watchUntilEnd(
           if (of.status !== 'COMPLETED') process.exitCode = 1;
           return;
         }
-        await pause(everyMs, stopped.signal);
+        await pause(pollEveryMs, stopped.signal);
       }
       if (stopped.signal.aborted) {
         screen.end([`The export continues. To watch it again: runlake export watch ${id}`]);
@@ -87,7 +87,7 @@ async function retryWhileAway<Answer>(
   signal: AbortSignal,
   onAway: () => void,
 ): Promise<Answer | undefined> {
-  const untilMs = performance.now() + retryForMs;
+  const untilMs = performance.now() + maxRetryMs;
   let reported = false;
   while (!signal.aborted) {
     try {
@@ -97,7 +97,7 @@ async function retryWhileAway<Answer>(
       if (!reported) onAway();
       reported = true;
     }
-    await pause(everyMs, signal);
+    await pause(pollEveryMs, signal);
   }
   return undefined;
 }
@@ -137,18 +137,18 @@ export interface WatchScreen {
 type Output = Pick<NodeJS.WriteStream, 'write'> & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
 
 const clearLine = '\r\x1b[K';
-const plainEveryMs = 10_000;
+const plainLineEveryMs = 10_000;
 
 /**
  * Opens the output. It shows a progress bar on a terminal; otherwise it prints a line for each 10 % of progress, at
  * each change of status and every ten seconds. With `json` it prints one object per change.
  */
 export function openScreen(output: Output, json: boolean): WatchScreen {
-  if (json) return jsonScreen(output);
-  return output.isTTY === true ? barScreen(output) : plainScreen(output);
+  if (json) return createJsonScreen(output);
+  return output.isTTY === true ? createBarScreen(output) : createPlainScreen(output);
 }
 
-function barScreen(output: Output): WatchScreen {
+function createBarScreen(output: Output): WatchScreen {
   return {
     // One column stays free because some terminals wrap a full line. Some terminals report no width or 0.
     show: (of, now) => output.write(`${clearLine}${printable(progressBar(of, now, (output.columns || 80) - 1))}`),
@@ -157,13 +157,13 @@ function barScreen(output: Output): WatchScreen {
   };
 }
 
-function plainScreen(output: Output): WatchScreen {
+function createPlainScreen(output: Output): WatchScreen {
   let before = '';
   let saidMs = 0;
   return {
     show: (of, now) => {
       const step = `${of.status} ${of.statusReason} ${Math.floor(shareDone(of) * 10)}`;
-      if (step === before && now.getTime() - saidMs < plainEveryMs) return;
+      if (step === before && now.getTime() - saidMs < plainLineEveryMs) return;
       before = step;
       saidMs = now.getTime();
       output.write(`${printable(progressWords(of, now))}\n`);
@@ -173,14 +173,14 @@ function plainScreen(output: Output): WatchScreen {
   };
 }
 
-function jsonScreen(output: Output): WatchScreen {
+function createJsonScreen(output: Output): WatchScreen {
   let before = '';
   return {
     show: (of, now) => {
       // Rate and time left change constantly; they are printed only together with another change.
-      const facts = JSON.stringify(of);
-      if (facts === before) return;
-      before = facts;
+      const snapshot = JSON.stringify(of);
+      if (snapshot === before) return;
+      before = snapshot;
       output.write(`${JSON.stringify(showExport(of, now))}\n`);
     },
     note: () => undefined,
@@ -219,7 +219,7 @@ export function progressBar(of: ExportWithProgress, now: Date, columns: number):
 /** Formats the result of an export as text: rows, files, their path, and the failures of each day. */
 export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
   const lines = [
-    `${of.status}${timeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${bytesText(of.bytesWritten)}.`,
+    `${of.status}${formatTimeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${bytesText(of.bytesWritten)}.`,
   ];
   if (of.status !== 'COMPLETED' && of.statusReason !== null) lines.push(printable(of.statusReason));
   if (of.files > 0) lines.push(`Files: ${printable(runs[0]?.prefix ?? '')}`);
@@ -260,7 +260,7 @@ export function listFailedAttempts({
     .sort((a, b) => a.number - b.number);
 }
 
-function timeTaken({ startedAt, finishedAt }: ExportWithProgress): string {
+function formatTimeTaken({ startedAt, finishedAt }: ExportWithProgress): string {
   if (startedAt === null || finishedAt === null) return '';
   return ` in ${durationText(Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000)}`;
 }
@@ -291,8 +291,8 @@ export function durationText(seconds: number): string {
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
-  const two = (value: number) => String(value).padStart(2, '0');
-  if (whole < 3_600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  const padTwoDigits = (value: number) => String(value).padStart(2, '0');
+  if (whole < 3_600) return `${Math.floor(whole / 60)} min ${padTwoDigits(whole % 60)} s`;
   const minutes = Math.round(whole / 60);
-  return `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
+  return `${Math.floor(minutes / 60)} h ${padTwoDigits(minutes % 60)} min`;
 }

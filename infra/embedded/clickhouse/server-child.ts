@@ -8,11 +8,11 @@
  */
 import ffi from 'ffi-rs';
 
-const end = () => process.kill(process.pid, 'SIGKILL');
-process.on('disconnect', end);
-process.on('SIGTERM', end);
+const killProcess = () => process.kill(process.pid, 'SIGKILL');
+process.on('disconnect', killProcess);
+process.on('SIGTERM', killProcess);
 process.on('SIGINT', () => {});
-if (!process.connected) end();
+if (!process.connected) killProcess();
 
 const [path = '', ...args] = process.argv.slice(2);
 ffi.open({ library: 'chdb', path });
@@ -26,4 +26,4 @@ await ffi.load({
   paramsValue: [args.length + 1, ['clickhouse', ...args]],
   runInNewThread: true,
 });
-process.stderr.write('the engine returned unexpectedly\n', end);
+process.stderr.write('the engine returned unexpectedly\n', killProcess);

@@ -28,7 +28,7 @@ export interface EmbeddedClickhouse {
 
 const user = 'runlake';
 const database = 'runlake';
-const gib = 1024 ** 3;
+const bytesPerGib = 1024 ** 3;
 
 /**
  * Starts a ClickHouse server in a child process, on a loopback port, with data in `<folder>/clickhouse` and a password.
@@ -81,7 +81,7 @@ export async function startClickhouse(options: {
 function defaultMemoryLimitBytes(): number {
   // `constrainedMemory` is zero or extremely large if no limit is set.
   const allowed = process.constrainedMemory() || totalmem();
-  return Math.max(gib, Math.floor(Math.min(allowed, totalmem()) / 2));
+  return Math.max(bytesPerGib, Math.floor(Math.min(allowed, totalmem()) / 2));
 }
 
 interface ServerLaunch {
@@ -98,9 +98,9 @@ interface ServerLaunch {
 const readyTimeoutMs = 30_000;
 
 /** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
-const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
-const startUp = (listen: string) =>
-  `${listen}; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
+const keepRunningSql = 'SELECT sleepEachRow(0.2) FROM system.numbers';
+const buildStartUpSql = (listen: string) =>
+  `${listen}; ${keepRunningSql} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
 /**
  * Starts one server process and waits until it accepts the user, the password and the query that creates the database.
@@ -124,7 +124,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
       ...(tcpPort === undefined ? [] : [`--tcp_port=${tcpPort}`]),
       '--listen_host=127.0.0.1',
       '--query',
-      startUp(listen),
+      buildStartUpSql(listen),
     ],
   });
   if (child.pid !== undefined) recordProcess(files.process, child.pid);
@@ -135,8 +135,8 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     child,
     ask: () => ensureDatabase(launch),
     isAlive: async () => (await ask(launch, 'SELECT 1')).answered,
-    explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
-    endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
+    explain: () => output.last(/Exception/) ?? readLastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
+    endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keepRunningSql}%' ASYNC`),
     readyTimeoutMs,
     stopTimeoutMs: launch.times.stopTimeoutMs ?? 10_000,
   });
@@ -173,20 +173,20 @@ async function ask(
   }
 }
 
-const tailBytes = 64 * 1024;
-const maxLineLength = 500;
+const maxTailBytes = 64 * 1024;
+const maxLineCharacters = 500;
 
 /** Returns the last error in ClickHouse's error log, if the log was written after `sinceMs` (Unix time, ms). Never throws. */
-function lastError(path: string, sinceMs: number): string | undefined {
+function readLastError(path: string, sinceMs: number): string | undefined {
   try {
     const file = openSync(path, 'r');
     try {
       const { size, mtimeMs } = fstatSync(file);
       if (mtimeMs < sinceMs) return undefined;
-      const tail = Buffer.alloc(Math.min(size, tailBytes));
+      const tail = Buffer.alloc(Math.min(size, maxTailBytes));
       readSync(file, tail, 0, tail.length, size - tail.length);
       const lines = tail.toString('utf8').split('\n');
-      return lines.findLast((line) => /<(Error|Fatal|Critical)>/.test(line))?.slice(0, maxLineLength);
+      return lines.findLast((line) => /<(Error|Fatal|Critical)>/.test(line))?.slice(0, maxLineCharacters);
     } finally {
       closeSync(file);
     }

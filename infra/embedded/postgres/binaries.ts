@@ -62,7 +62,7 @@ export function linkLibraries(folder: string): void {
   }
 }
 
-const parts = ['bin', 'lib', 'share'];
+const folderNames = ['bin', 'lib', 'share'];
 
 /**
  * Copies the Postgres build, once per version, for an account that cannot access the npm package. Returns the folder of
@@ -82,14 +82,14 @@ export function copyBinaries(build: PostgresBinaries, shared: string): string {
     try {
       mkdirSync(draft, { mode: 0o755 });
       chmodSync(draft, 0o755);
-      for (const part of parts) copyTree(join(build.folder, part), join(draft, part));
+      for (const part of folderNames) copyTree(join(build.folder, part), join(draft, part));
       copyFileSync(join(build.folder, 'pg-symlinks.json'), join(draft, 'pg-symlinks.json'));
       linkLibraries(draft);
       if (lstatSync(target, { throwIfNoEntry: false })) renameSync(target, old);
       renameSync(draft, target);
     } catch (error) {
-      const raced = ['ENOTEMPTY', 'EEXIST', 'ENOENT'].some((code) => isSystemError(error, code));
-      if (!raced || attempt === 5) throw error;
+      const wasCreatedElsewhere = ['ENOTEMPTY', 'EEXIST', 'ENOENT'].some((code) => isSystemError(error, code));
+      if (!wasCreatedElsewhere || attempt === 5) throw error;
     } finally {
       for (const path of [draft, old]) rmSync(path, { recursive: true, force: true });
     }
@@ -112,7 +112,7 @@ function copyTree(from: string, to: string): void {
 }
 
 function isCompleteCopy(from: string, to: string): boolean {
-  return parts.every((part) => isSame(join(from, part), join(to, part)));
+  return folderNames.every((part) => isSame(join(from, part), join(to, part)));
 }
 
 function isSame(from: string, to: string): boolean {

@@ -57,19 +57,19 @@ export function chooseLocation(
   const locationFile = join(folder, 'postgres.location');
   const recorded = readFileIfThere(locationFile)?.trim();
   if (recorded && !existsSync(join(recorded, 'data'))) {
-    throw cannotStart(`its data folder ${recorded}, which is recorded in ${locationFile}, does not exist`);
+    throw createStartError(`its data folder ${recorded}, which is recorded in ${locationFile}, does not exist`);
   }
   const found = statSync(join(recorded ?? inside, 'data'), { throwIfNoEntry: false });
   const account = found && found.uid !== 0 ? { uid: found.uid, gid: found.gid } : nobody;
 
   const parent =
-    recorded ?? (found || canPass(account, dirname(folder)) ? inside : newLocation(folder, account, shared));
+    recorded ?? (found || canPass(account, dirname(folder)) ? inside : createLocation(folder, account, shared));
   if (parent === inside) openFolder(folder, account);
   makeFor(account, parent);
-  if (!canPass(account, parent)) throw cannotStart(`user ${account.uid} cannot reach ${parent}`);
+  if (!canPass(account, parent)) throw createStartError(`user ${account.uid} cannot reach ${parent}`);
   return {
     account,
-    binaries: reachableBinaries(build, account, shared),
+    binaries: findReachableBinaries(build, account, shared),
     dataFolder: join(parent, 'data'),
     record: () => {
       if (parent !== inside && !recorded) writePrivateFile(locationFile, `${parent}\n`);
@@ -86,32 +86,32 @@ function openFolder(folder: string, account: Account): void {
 function makeFor(account: Account, path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   if (statSync(path).uid === 0) chownSync(path, account.uid, account.gid);
-  if (!isOwnFolder(path, account.uid)) throw cannotStart(`${path} does not belong to user ${account.uid} alone`);
+  if (!isOwnFolder(path, account.uid)) throw createStartError(`${path} does not belong to user ${account.uid} alone`);
 }
 
 /**
  * Returns the path of a new folder for the data. Its name contains a hash of the data folder and a random part, so that
  * a recreated data folder does not get the old data.
  */
-function newLocation(folder: string, account: Account, shared: readonly string[]): string {
+function createLocation(folder: string, account: Account, shared: readonly string[]): string {
   const hash = createHash('sha256').update(folder).digest('hex').slice(0, 12);
   return join(sharedFolder(account, shared), `data-${hash}-${randomBytes(4).toString('hex')}`);
 }
 
-function reachableBinaries(build: PostgresBinaries, account: Account, shared: readonly string[]): string {
-  if (runsAs(account, build.folder)) return build.folder;
+function findReachableBinaries(build: PostgresBinaries, account: Account, shared: readonly string[]): string {
+  if (canRunAs(account, build.folder)) return build.folder;
   try {
     linkLibraries(build.folder);
-    if (runsAs(account, build.folder)) return build.folder;
+    if (canRunAs(account, build.folder)) return build.folder;
   } catch {
     // The package is read-only, so the links are created in the copy.
   }
   const copy = copyBinaries(build, sharedFolder(account, shared));
-  if (!runsAs(account, copy)) throw cannotStart(`user ${account.uid} cannot run ${copy}/bin/postgres`);
+  if (!canRunAs(account, copy)) throw createStartError(`user ${account.uid} cannot run ${copy}/bin/postgres`);
   return copy;
 }
 
-function runsAs(account: Account, binaries: string): boolean {
+function canRunAs(account: Account, binaries: string): boolean {
   try {
     execFileSync(join(binaries, 'bin', 'postgres'), ['--version'], { ...account, cwd: '/', env: {}, stdio: 'ignore' });
     return true;
@@ -129,13 +129,13 @@ function sharedFolder(account: Account, shared: readonly string[]): string {
       // Read-only, a file, or not accessible: try the next one.
     }
   }
-  throw cannotStart(
+  throw createStartError(
     `Postgres cannot run as root, and user ${account.uid} cannot access any of ${shared.join(', ')}; ` +
       'start Runlake as another user or set RUNLAKE_DATABASE_URL',
   );
 }
 
-const cannotStart = (reason: string) => runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason });
+const createStartError = (reason: string) => runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason });
 
 export const user = 'runlake';
 

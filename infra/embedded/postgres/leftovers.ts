@@ -11,8 +11,8 @@ import { join } from 'node:path';
 import { readFileIfThere } from '../private-file.ts';
 import { processIdentity, waitForExit } from '../process-identity.ts';
 
-const fastWithinMs = 5_000;
-const immediateWithinMs = 2_000;
+const fastShutdownMs = 5_000;
+const immediateShutdownMs = 2_000;
 const killTimeoutMs = 2_000;
 
 /**
@@ -22,22 +22,22 @@ const killTimeoutMs = 2_000;
 export async function endLeftovers(dataFolder: string): Promise<void> {
   const pidFile = join(dataFolder, 'postmaster.pid');
   const postmaster = Number.parseInt(readFileIfThere(pidFile) ?? '', 10);
-  const find = () => serversOn(dataFolder, postmaster);
-  const gone = () => find().length === 0;
+  const find = () => listServersOn(dataFolder, postmaster);
+  const areGone = () => find().length === 0;
   if (find().includes(postmaster)) {
-    signal([postmaster], 'SIGINT');
-    await waitForExit(gone, fastWithinMs);
+    sendSignal([postmaster], 'SIGINT');
+    await waitForExit(areGone, fastShutdownMs);
   }
-  signal(find(), 'SIGQUIT');
-  if (!(await waitForExit(gone, immediateWithinMs))) {
-    signal(find(), 'SIGKILL');
-    await waitForExit(gone, killTimeoutMs);
+  sendSignal(find(), 'SIGQUIT');
+  if (!(await waitForExit(areGone, immediateShutdownMs))) {
+    sendSignal(find(), 'SIGKILL');
+    await waitForExit(areGone, killTimeoutMs);
   }
   // The process id now belongs to another program. If no process has it, Postgres ignores the file.
-  if (gone() && processIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });
+  if (areGone() && processIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });
 }
 
-function signal(pids: readonly number[], name: NodeJS.Signals): void {
+function sendSignal(pids: readonly number[], name: NodeJS.Signals): void {
   for (const pid of pids) {
     try {
       process.kill(pid, name);
@@ -48,7 +48,7 @@ function signal(pids: readonly number[], name: NodeJS.Signals): void {
 }
 
 /** Process ids of the Postgres servers of this data folder, which is their working directory. */
-function serversOn(dataFolder: string, postmaster: number): number[] {
+function listServersOn(dataFolder: string, postmaster: number): number[] {
   if (process.platform !== 'linux') return isServerByPs(postmaster, dataFolder) ? [postmaster] : [];
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))

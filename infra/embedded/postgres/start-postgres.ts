@@ -41,7 +41,7 @@ export interface PostgresOptions {
 }
 
 const database = 'runlake';
-const logBytes = 5 * 1024 * 1024;
+const maxLogBytes = 5 * 1024 * 1024;
 
 /**
  * Starts a Postgres server in a child process, on a free loopback port, with durable data in the data folder and a
@@ -57,7 +57,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   await ensureCluster(location, password);
   location.record();
 
-  const log = new BoundedLog(join(folder, 'postgres.log'), logBytes);
+  const log = new BoundedLog(join(folder, 'postgres.log'), maxLogBytes);
   const onLine = (line: string) => log.write(line);
   const server = onOnePort(options.port, (port) =>
     launchServer({ location, port, password, isThrowAway, times, onLine }),
@@ -96,13 +96,13 @@ interface ServerLaunch {
 /** Timeout of a start, including crash recovery. */
 const readyTimeoutMs = 120_000;
 /** SQLSTATE invalid_password. */
-const wrongPassword = '28P01';
+const invalidPasswordState = '28P01';
 
 /**
  * Server settings for a machine that is shared with other programs and for one client: little memory, no replication,
  * durable commits.
  */
-const settings = {
+const serverSettings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
   fsync: 'on',
@@ -142,7 +142,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
       dataFolder,
       '-p',
       String(launch.port),
-      ...Object.entries({ ...settings, ...(launch.isThrowAway && { fsync: 'off' }) }).flatMap(([name, value]) => [
+      ...Object.entries({ ...serverSettings, ...(launch.isThrowAway && { fsync: 'off' }) }).flatMap(([name, value]) => [
         '-c',
         `${name}=${value}`,
       ]),
@@ -164,7 +164,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
 /** Returns true if the server responds with a result or with an error, as it does during recovery. Never rejects. */
 async function isResponding(launch: ServerLaunch): Promise<boolean> {
   const timeoutMs = launch.times.probeTimeoutMs ?? 10_000;
-  const client = clientOf(launch, { database, connectionTimeoutMillis: timeoutMs, query_timeout: timeoutMs });
+  const client = createClient(launch, { database, connectionTimeoutMillis: timeoutMs, query_timeout: timeoutMs });
   try {
     await client.connect();
     await client.query('SELECT 1');
@@ -179,14 +179,14 @@ async function isResponding(launch: ServerLaunch): Promise<boolean> {
 
 /** Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the cluster has another password. */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
-  const client = clientOf(launch, { database: 'postgres', connectionTimeoutMillis: 5_000 });
+  const client = createClient(launch, { database: 'postgres', connectionTimeoutMillis: 5_000 });
   try {
     await client.connect();
     const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [database]);
     if (found.rowCount === 0) await client.query(`CREATE DATABASE ${client.escapeIdentifier(database)}`);
     return 'ready';
   } catch (error) {
-    if (isSystemError(error, wrongPassword)) {
+    if (isSystemError(error, invalidPasswordState)) {
       const reason = 'postgres.password does not match the password of its data';
       throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason }, { cause: error });
     }
@@ -196,7 +196,7 @@ async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   }
 }
 
-function clientOf({ port, password }: ServerLaunch, options: pg.ClientConfig): pg.Client {
+function createClient({ port, password }: ServerLaunch, options: pg.ClientConfig): pg.Client {
   const client = new pg.Client({ host: '127.0.0.1', port, user, password, ...options });
   // If the connection breaks, the running query fails and reports the error.
   client.on('error', () => {});

@@ -20,10 +20,10 @@ server.on('error', (error) => {
 });
 server.on('exit', (code) => process.exit(code ?? 1));
 
-let ending = false;
+let isEnding = false;
 function end(): void {
-  if (ending) return;
-  ending = true;
+  if (isEnding) return;
+  isEnding = true;
   server.kill('SIGINT');
   setTimeout(() => server.kill('SIGQUIT'), 5_000);
   setTimeout(() => server.kill('SIGKILL'), 8_000);

@@ -104,7 +104,7 @@ export async function insertDeadLetter(
 /** Records that the event of a dead-letter record was published again. */
 export async function markReplayed(database: Sql, deadLetterId: string): Promise<void> {
   await database.execute('UPDATE dead_letters SET replayed_at = clock_timestamp() WHERE id = $1', [
-    rowId(deadLetterId),
+    parseRowId(deadLetterId),
   ]);
 }
 
@@ -112,11 +112,11 @@ export async function markReplayed(database: Sql, deadLetterId: string): Promise
 export async function findLastReplay(database: Sql, deadLetterId: string): Promise<string | undefined> {
   const [row] = await database.query<{ replayed_at: string | null }>(
     'SELECT replayed_at FROM dead_letters WHERE id = $1',
-    [rowId(deadLetterId)],
+    [parseRowId(deadLetterId)],
   );
   return row?.replayed_at ?? undefined;
 }
 
-function rowId(deadLetterId: string): string {
+function parseRowId(deadLetterId: string): string {
   return deadLetterId.slice(deadLetterId.lastIndexOf('/') + 1);
 }

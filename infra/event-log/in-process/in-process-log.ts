@@ -52,12 +52,12 @@ export interface InProcessLogOptions {
 }
 
 /** Maximum number of batches in flight per partition. */
-const maxBatches = 2;
+const maxBatchesInFlight = 2;
 
 /** Time for which batches stay small after a second organisation published. */
-const sharedMs = 10_000;
+const sharedModeMs = 10_000;
 
-interface Waiting extends WaitingShare {
+interface WaitingRequest extends WaitingShare {
   readonly records: readonly LogRecord[];
   readonly done: () => void;
   readonly failed: (reason: unknown) => void;
@@ -66,12 +66,12 @@ interface Waiting extends WaitingShare {
 interface Partition {
   readonly topic: Topic;
   readonly number: number;
-  readonly queue: Waiting[];
+  readonly queue: WaitingRequest[];
   /** Number of events that are queued or being handled. */
   waitingEvents: number;
   nextOffset: number;
   /** Batches that are being handled or whose organisations pause. No two of them share an organisation. */
-  readonly inFlight: Map<readonly Waiting[], Promise<void>>;
+  readonly inFlight: Map<readonly WaitingRequest[], Promise<void>>;
   isStarting: boolean;
 }
 
@@ -111,7 +111,7 @@ export class InProcessLog implements EventLog {
   /** Use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
-    this.inFlightInserts = inFlightInsertsIn(options.database);
+    this.inFlightInserts = createInFlightInserts(options.database);
     for (const topic of options.topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
         topic,
@@ -204,12 +204,12 @@ export class InProcessLog implements EventLog {
       return { partition: partition.number, offset, key, value, headers, version };
     });
     this.#passToFollowers(partition.topic, appended);
-    const records = toBeStored(partition.topic, appended);
+    const records = selectStored(partition.topic, appended);
     if (records.length === 0) return;
     const bytes = bytesOf(records);
     const tenantId = tenantContext()?.organizationId;
     if (tenantId !== this.#lastTenantId) {
-      if (this.#lastTenantId !== undefined) this.#sharedUntilMs = performance.now() + sharedMs;
+      if (this.#lastTenantId !== undefined) this.#sharedUntilMs = performance.now() + sharedModeMs;
       this.#lastTenantId = tenantId;
     }
     await new Promise<void>((done, failed) => {
@@ -242,7 +242,7 @@ export class InProcessLog implements EventLog {
 
   /** Step 2. */
   #startBatches(partition: Partition): void {
-    while (partition.inFlight.size < maxBatches) {
+    while (partition.inFlight.size < maxBatchesInFlight) {
       const waiting = this.#take(partition);
       if (waiting.length === 0) return;
       partition.inFlight.set(waiting, this.#run(partition, waiting));
@@ -250,7 +250,7 @@ export class InProcessLog implements EventLog {
   }
 
   /** Steps 3 and 4. */
-  async #run(partition: Partition, waiting: readonly Waiting[]): Promise<void> {
+  async #run(partition: Partition, waiting: readonly WaitingRequest[]): Promise<void> {
     const startedAtMs = performance.now();
     try {
       await this.#handle(partition, waiting);
@@ -266,7 +266,7 @@ export class InProcessLog implements EventLog {
     this.#startBatches(partition);
   }
 
-  #take(partition: Partition): Waiting[] {
+  #take(partition: Partition): WaitingRequest[] {
     const { subscriptions } = this.#stateOf(partition.topic);
     const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
     const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
@@ -278,7 +278,7 @@ export class InProcessLog implements EventLog {
     return performance.now() < this.#sharedUntilMs && !this.#closed;
   }
 
-  async #handle(partition: Partition, waiting: readonly Waiting[]): Promise<void> {
+  async #handle(partition: Partition, waiting: readonly WaitingRequest[]): Promise<void> {
     const batch: LogBatch = {
       topic: partition.topic,
       partition: partition.number,
@@ -361,7 +361,7 @@ function hashKey(key: string): number {
 }
 
 /** Drops the records whose `storedIf` flag is false, if the topic has one. */
-function toBeStored(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
+function selectStored(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
   if (topic.storedIf === undefined) return records;
   const at = fieldOffset(topic, topic.storedIf);
   // Keep records that are too short to have the flag: the sink sends them to the dead-letter queue.
@@ -369,7 +369,7 @@ function toBeStored(topic: Topic, records: readonly LogRecord[]): readonly LogRe
 }
 
 /** The table `in_flight_inserts`. */
-function inFlightInsertsIn(database: Database): InFlightInserts {
+function createInFlightInserts(database: Database): InFlightInserts {
   return {
     async begin({ id, hours }) {
       await database.query('INSERT INTO in_flight_inserts (id, hours) VALUES ($1, $2)', [id, JSON.stringify(hours)]);

@@ -15,7 +15,7 @@ export interface BatchLimits {
  * Maximum bytes of a batch while several organisations publish. ClickHouse stores this much in a fraction of a second,
  * even under load.
  */
-const sharedBatchBytes = 1024 * 1024;
+const maxSharedBatchBytes = 1024 * 1024;
 
 export interface Sharing {
   /** Whether several organisations publish at present. */
@@ -37,7 +37,7 @@ export function dequeueBatch<Share extends WaitingShare>(
   limits: BatchLimits,
   { isShared, exceptFor }: Sharing,
 ): Share[] {
-  const maxBytes = isShared ? Math.min(limits.bytes, sharedBatchBytes) : limits.bytes;
+  const maxBytes = isShared ? Math.min(limits.bytes, maxSharedBatchBytes) : limits.bytes;
   const candidates = exceptFor.size === 0 ? queue : queue.filter(({ tenantId }) => !exceptFor.has(tenantId));
   const taken = new Set<Share>();
   let rows = 0;
@@ -65,7 +65,7 @@ export function dequeueBatch<Share extends WaitingShare>(
 export function holdsLargePart(batch: readonly WaitingShare[]): boolean {
   const bytesOf = new Map<string | undefined, number>();
   for (const { tenantId, bytes } of batch) bytesOf.set(tenantId, (bytesOf.get(tenantId) ?? 0) + bytes);
-  return Math.max(...bytesOf.values()) >= sharedBatchBytes / 4;
+  return Math.max(...bytesOf.values()) >= maxSharedBatchBytes / 4;
 }
 
 interface Tenant<Share> {

@@ -70,7 +70,7 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
     retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 2 },
     socketFactory,
     logLevel: logLevel.WARN,
-    logCreator: clientLogs(logger, () => fenced),
+    logCreator: createLogCreator(logger, () => fenced),
   });
   return {
     kafka,
@@ -89,15 +89,15 @@ function buildSaslOptions({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: Kafk
 
 /** Fields of the client's log lines that are logged; others may contain requests, stack traces and internal objects. */
 const loggedFields = ['broker', 'groupId', 'memberId', 'topic', 'partition', 'retryCount', 'retryTime'] as const;
-const repeatAfterMs = 30_000;
-const maxRemembered = 200;
+const repeatLineAfterMs = 30_000;
+const maxRememberedLines = 200;
 
 /**
  * Forwards the client's log lines. Its errors become warnings, because Runlake logs their effect itself. All other
  * lines, and every line of a fenced client, become debug lines. While a broker is down the client repeats its lines at
  * each attempt, so the same line is logged at most once in 30 seconds.
  */
-function clientLogs(logger: Logger, isFenced: () => boolean): logCreator {
+function createLogCreator(logger: Logger, isFenced: () => boolean): logCreator {
   const lastAtMs = new Map<string, number>();
   return () =>
     ({ namespace, level, log }) => {
@@ -105,14 +105,14 @@ function clientLogs(logger: Logger, isFenced: () => boolean): logCreator {
       const text = `${namespace}: ${message.replace(/\d+/g, '0')}`;
       const now = performance.now();
       const last = lastAtMs.get(text);
-      if (last !== undefined && now - last < repeatAfterMs) return;
-      if (lastAtMs.size >= maxRemembered) lastAtMs.clear();
+      if (last !== undefined && now - last < repeatLineAfterMs) return;
+      if (lastAtMs.size >= maxRememberedLines) lastAtMs.clear();
       lastAtMs.set(text, now);
       const fields = Object.fromEntries(
         loggedFields.filter((name) => log[name] !== undefined).map((name) => [name, log[name]]),
       );
-      const asLevel = level === logLevel.ERROR && !isFenced() ? 'warn' : 'debug';
-      logger[asLevel](fields, `kafka client: ${message}`.slice(0, 500));
+      const logLevelName = level === logLevel.ERROR && !isFenced() ? 'warn' : 'debug';
+      logger[logLevelName](fields, `kafka client: ${message}`.slice(0, 500));
     };
 }
 

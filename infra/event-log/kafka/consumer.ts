@@ -49,7 +49,7 @@ interface ConsumerSupervisorOptions {
 const requestTimeoutMs = 15_000;
 const heartbeatEveryMs = 2_000;
 /** Longer than any request or join of a working client. */
-const silentAfterMs = 75_000;
+const maxSilenceMs = 75_000;
 const joinTimeoutMs = 60_000;
 
 export class ConsumerSupervisor {
@@ -77,7 +77,7 @@ export class ConsumerSupervisor {
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       const startedAtMs = performance.now();
       await this.#runClient();
-      if (performance.now() - startedAtMs > silentAfterMs) attempt = 0;
+      if (performance.now() - startedAtMs > maxSilenceMs) attempt = 0;
       await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
     }
   }
@@ -92,7 +92,7 @@ export class ConsumerSupervisor {
     const stop = () => over.abort();
     this.#stop.signal.addEventListener('abort', stop);
     const watch = setInterval(() => {
-      if (performance.now() - this.#lastActivityMs < silentAfterMs) return;
+      if (performance.now() - this.#lastActivityMs < maxSilenceMs) return;
       logger.warn('a Kafka consumer shows no activity: replacing it');
       over.abort();
     }, 1_000);
@@ -100,9 +100,10 @@ export class ConsumerSupervisor {
       this.#lastActivityMs = performance.now();
       const running = this.#consume(consumer, over.signal);
       running.catch(() => undefined);
-      if (!(await Promise.race([settlesBeforeTimeout(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
+      if (!(await Promise.race([settlesBeforeTimeout(running, joinTimeoutMs), waitForAbort(over.signal)])))
+        over.abort();
       else if (!over.signal.aborted) await running;
-      await aborted(over.signal);
+      await waitForAbort(over.signal);
     } catch (error) {
       logger.warn({ err: kafkaError(error, address.kafkaBrokers) }, 'a Kafka consumer failed: replacing it');
     } finally {
@@ -139,13 +140,13 @@ export class ConsumerSupervisor {
     consumer.on(events.GROUP_JOIN, ({ payload }) => {
       if (!over.signal.aborted) onAssigned(consumer, payload.memberAssignment[topicName] ?? []);
     });
-    const lost = () => {
+    const reportLoss = () => {
       if (!over.signal.aborted) onLost?.();
     };
-    consumer.on(events.REBALANCING, lost);
+    consumer.on(events.REBALANCING, reportLoss);
     for (const event of [events.CRASH, events.STOP] as const) {
       consumer.on(event, () => {
-        lost();
+        reportLoss();
         over.abort();
       });
     }
@@ -166,7 +167,7 @@ export class ConsumerSupervisor {
   }
 }
 
-function aborted(signal: AbortSignal): Promise<true> {
+function waitForAbort(signal: AbortSignal): Promise<true> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve(true);
     else signal.addEventListener('abort', () => resolve(true), { once: true });
@@ -319,11 +320,11 @@ export class GroupConsumer {
   #balanceFetching(): void {
     const { budget, subscription } = this.#options;
     for (const { partition, bufferedBytes, hasBatch } of this.#partitions.values()) {
-      const enough = hasBatch && (budget.spent || bufferedBytes >= subscription.limits.bytes * 2);
-      if (enough && !this.#paused.has(partition)) {
+      const hasEnough = hasBatch && (budget.spent || bufferedBytes >= subscription.limits.bytes * 2);
+      if (hasEnough && !this.#paused.has(partition)) {
         this.#paused.add(partition);
         this.#consumer?.pause([{ topic: this.#options.topicName, partitions: [partition] }]);
-      } else if (this.#paused.has(partition) && (bufferedBytes === 0 || (!budget.spent && !enough))) {
+      } else if (this.#paused.has(partition) && (bufferedBytes === 0 || (!budget.spent && !hasEnough))) {
         this.#resume([partition]);
       }
     }

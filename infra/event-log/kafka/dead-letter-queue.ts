@@ -89,12 +89,12 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     const newest: DeadLetterHead[] = [];
     await this.#read(ranges, (topic, partition, message) => {
       const { value: _value, headers: _headers, ...head } = toDeadLetter(topic, partition, message);
-      if (!fits(head, filter)) return;
+      if (!matchesFilter(head, filter)) return;
       newest.push(head);
       // Bounds the memory however many records are read.
-      if (newest.length > 2 * limit + 100) newest.sort(newestFirst).splice(limit);
+      if (newest.length > 2 * limit + 100) newest.sort(compareNewestFirst).splice(limit);
     });
-    return newest.sort(newestFirst).slice(0, limit);
+    return newest.sort(compareNewestFirst).slice(0, limit);
   }
 
   async count(topic: Topic): Promise<number> {
@@ -129,8 +129,8 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
       const name = this.#names.deadLetterTopic(topic);
       for (const { partition, low, high } of (await fetchOffsets(admin, name)) ?? []) {
         // A filter needs a full read: the step is only in the record, and the times come from clocks that differ slightly.
-        const any = filter.step === undefined && filter.sinceMs === undefined && filter.untilMs === undefined;
-        const from = any ? Math.max(low, high - limit) : low;
+        const isUnfiltered = filter.step === undefined && filter.sinceMs === undefined && filter.untilMs === undefined;
+        const from = isUnfiltered ? Math.max(low, high - limit) : low;
         if (from < high) ranges.push({ topic, partition, from, end: high });
       }
     }
@@ -189,7 +189,7 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
     return { ...record, partition, offset: Number(offset), reason, step: '', deadAtMs, headers: {} };
   }
   const ours = new Set<string>(Object.values(deadLetterHeaders));
-  const original = Object.entries(headers).filter(([name]) => !ours.has(name));
+  const originalHeaders = Object.entries(headers).filter(([name]) => !ours.has(name));
   return {
     ...record,
     partition: Number(originalPartition),
@@ -198,12 +198,12 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
     step: text('step') ?? '',
     deadAtMs: Date.parse(text('time') ?? '') || Number(timestamp),
     headers: Object.fromEntries(
-      original.map(([name, given]) => [name, String(Array.isArray(given) ? given.at(-1) : given)]),
+      originalHeaders.map(([name, given]) => [name, String(Array.isArray(given) ? given.at(-1) : given)]),
     ),
   };
 }
 
-function fits(head: DeadLetterHead, { step, sinceMs, untilMs }: DeadLetterFilter): boolean {
+function matchesFilter(head: DeadLetterHead, { step, sinceMs, untilMs }: DeadLetterFilter): boolean {
   return (
     (step === undefined || head.step === step) &&
     (sinceMs === undefined || head.deadAtMs >= sinceMs) &&
@@ -211,7 +211,7 @@ function fits(head: DeadLetterHead, { step, sinceMs, untilMs }: DeadLetterFilter
   );
 }
 
-function newestFirst(a: DeadLetterHead, b: DeadLetterHead): number {
+function compareNewestFirst(a: DeadLetterHead, b: DeadLetterHead): number {
   return b.deadAtMs - a.deadAtMs || b.id.localeCompare(a.id, 'en', { numeric: true });
 }
 
@@ -225,8 +225,8 @@ interface OffsetRange {
 
 const requestTimeoutMs = 10_000;
 /** Fails after this time without progress. The broker delays the first join, and a record may be large. */
-const silenceMs = 30_000;
-const fetchBytes = 4 * 1024 * 1024;
+const maxSilenceMs = 30_000;
+const maxFetchBytes = 4 * 1024 * 1024;
 
 /**
  * Reads the offset ranges, in order within each partition, in the consumer group `groupId`. Commits nothing.
@@ -240,12 +240,12 @@ async function readOffsets(
   const client = openKafkaClient(address, requestTimeoutMs, logger);
   const consumer = client.kafka.consumer({
     groupId,
-    maxBytes: fetchBytes,
-    maxBytesPerPartition: fetchBytes,
+    maxBytes: maxFetchBytes,
+    maxBytesPerPartition: maxFetchBytes,
     maxWaitTimeInMs: 200,
     allowAutoTopicCreation: false,
   });
-  const open = new Map(ranges.map((range) => [partitionKey(range), range]));
+  const openRanges = new Map(ranges.map((range) => [partitionKey(range), range]));
   let finish: (error?: unknown) => void = () => undefined;
   let lastProgressMs = performance.now();
   const finished = new Promise<void>((resolve, reject) => {
@@ -253,9 +253,9 @@ async function readOffsets(
   });
   finished.catch(() => undefined);
   const watch = setInterval(() => {
-    if (performance.now() - lastProgressMs < silenceMs) return;
+    if (performance.now() - lastProgressMs < maxSilenceMs) return;
     const brokers = address.kafkaBrokers ?? '';
-    finish(runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: `nothing was read for ${silenceMs} ms` }));
+    finish(runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: `nothing was read for ${maxSilenceMs} ms` }));
   }, 1_000);
   try {
     consumer.on(consumer.events.CRASH, ({ payload }) => {
@@ -265,7 +265,7 @@ async function readOffsets(
     consumer.on(consumer.events.GROUP_JOIN, ({ payload: { memberAssignment } }) => {
       for (const [topic, partitions] of Object.entries(memberAssignment)) {
         for (const partition of partitions) {
-          const range = open.get(partitionKey({ topic, partition }));
+          const range = openRanges.get(partitionKey({ topic, partition }));
           if (range === undefined) consumer.pause([{ topic, partitions: [partition] }]);
           else consumer.seek({ topic, partition, offset: String(range.from) });
         }
@@ -279,7 +279,7 @@ async function readOffsets(
       eachBatch: async ({ batch }) => {
         lastProgressMs = performance.now();
         const { topic, partition } = batch;
-        const range = open.get(partitionKey({ topic, partition }));
+        const range = openRanges.get(partitionKey({ topic, partition }));
         if (range === undefined) return;
         for (const message of batch.messages) {
           const offset = Number(message.offset);
@@ -287,9 +287,9 @@ async function readOffsets(
         }
         // Use the last offset of the batch, not of its records: a control record ends a batch without a message.
         if (Number(batch.lastOffset()) + 1 < range.end) return;
-        open.delete(partitionKey(range));
+        openRanges.delete(partitionKey(range));
         consumer.pause([{ topic, partitions: [partition] }]);
-        if (open.size === 0) finish();
+        if (openRanges.size === 0) finish();
       },
     });
     await finished;

@@ -75,7 +75,7 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
 }
 
 /** The lag that more sinks would reduce; a sink stores this many events in a few seconds. */
-const largeLag = 100_000;
+const largeLagRecords = 100_000;
 
 /**
  * Describes what does not fit between the partitions of each topic, the sinks that read them and their lag. Also needs
@@ -95,7 +95,7 @@ async function describeSinks(admin: Admin, topics: readonly Topic[], names: Topi
     } else if (sinks > positions.length) {
       const idle = sinks - positions.length;
       problems.push(`${idle} of ${sinks} sinks have no partition of ${name}: add partitions or stop them`);
-    } else if (lag > largeLag) {
+    } else if (lag > largeLagRecords) {
       const more = sinks < positions.length ? 'start more `runlake ingest`' : 'add partitions and `runlake ingest`';
       problems.push(`${lag} events of ${name} wait for ${sinks} sinks with ${positions.length} partitions: ${more}`);
     }

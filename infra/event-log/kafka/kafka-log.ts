@@ -60,7 +60,7 @@ const startTimeoutMs = 10_000;
  */
 const batchBytes = 1024 * 1024;
 /** Part of the drain timeout that is reserved for leaving the groups and closing the connections. */
-const leaveMs = 5_000;
+const leaveTimeoutMs = 5_000;
 
 /**
  * Opens the log on Kafka: creates missing topics and registers their schemas.
@@ -101,7 +101,7 @@ async function retryOnStart<Result>(work: () => Promise<Result>): Promise<Result
   }
 }
 
-interface Opened {
+interface OpenedParts {
   readonly names: TopicNames;
   readonly admin: KafkaAdmin;
   readonly registry: SchemaRegistry;
@@ -112,7 +112,7 @@ interface Opened {
 /** The event log on Kafka; `publisher.ts` and `partition-consumer.ts` describe how it works. */
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
-  readonly #opened: Opened;
+  readonly #opened: OpenedParts;
   readonly #producer: IdempotentProducer;
   readonly #publisher: Publisher;
   readonly #budget: ByteBudget;
@@ -122,7 +122,7 @@ export class KafkaLog implements EventLog {
   #closing: Promise<void> | undefined;
 
   /** Use {@link openKafkaLog}. */
-  constructor(options: KafkaLogOptions, opened: Opened) {
+  constructor(options: KafkaLogOptions, opened: OpenedParts) {
     const { config, logger } = options;
     const { publishTimeoutMs: timeoutMs, maxPendingBytes } = config;
     this.#options = options;
@@ -248,7 +248,7 @@ export class KafkaLog implements EventLog {
 
   async #close(): Promise<void> {
     const { drainTimeoutMs } = this.#options.config;
-    const workMs = Math.max(drainTimeoutMs - leaveMs, drainTimeoutMs / 2);
+    const workMs = Math.max(drainTimeoutMs - leaveTimeoutMs, drainTimeoutMs / 2);
     const [published] = await Promise.all([
       this.#publisher.close(workMs),
       ...[...this.#followers].map((follower) => follower.close()),

@@ -48,7 +48,7 @@ interface PartitionConsumerOptions {
   seek(offset: number): void;
 }
 
-const lostKinds = ['ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'FENCED_INSTANCE_ID'];
+const lostPartitionKinds = ['ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'FENCED_INSTANCE_ID'];
 const minPauseMs = 200;
 const maxPauseMs = 5_000;
 
@@ -216,7 +216,7 @@ export class PartitionConsumer {
     try {
       await this.#commit({ topics: [{ topic, partitions: [{ partition, offset: String(offset) }] }] });
     } catch (error) {
-      if (!isOfKind(error, lostKinds)) throw kafkaError(error, brokers);
+      if (!isOfKind(error, lostPartitionKinds)) throw kafkaError(error, brokers);
       this.end();
       throw this.#lost();
     }

@@ -40,8 +40,8 @@ interface Session {
 
 type Outcome = 'appended' | 'refused' | 'unknown' | 'silent' | 'number lost' | 'hung';
 
-const lostKinds = ['OUT_OF_ORDER_SEQUENCE_NUMBER', 'UNKNOWN_PRODUCER_ID', 'INVALID_PRODUCER_EPOCH'];
-const refusedKinds = ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'];
+const lostStateKinds = ['OUT_OF_ORDER_SEQUENCE_NUMBER', 'UNKNOWN_PRODUCER_ID', 'INVALID_PRODUCER_EPOCH'];
+const refusedBatchKinds = ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'];
 
 export class IdempotentProducer {
   readonly #address: KafkaAddress;
@@ -195,7 +195,7 @@ export class IdempotentProducer {
 
 function classifyError(error: unknown): Outcome {
   if (isOfKind(error, ['DUPLICATE_SEQUENCE_NUMBER'])) return 'appended';
-  if (isOfKind(error, lostKinds)) return 'number lost';
-  if (isOfKind(error, refusedKinds)) return 'refused';
+  if (isOfKind(error, lostStateKinds)) return 'number lost';
+  if (isOfKind(error, refusedBatchKinds)) return 'refused';
   return isOfKind(error, ['KafkaJSRequestTimeoutError', 'KafkaJSLockTimeout']) ? 'silent' : 'unknown';
 }

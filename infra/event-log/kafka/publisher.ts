@@ -26,13 +26,13 @@ export interface PublisherOptions {
   readonly maxPendingBytes: number;
   /** Maximum bytes of a batch; a larger event is sent alone. */
   readonly batchBytes: number;
-  /** Time limit of a request for each {@link timedBytes} that it has begun. */
+  /** Time limit of a request for each {@link bytesPerTimeout} that it has begun. */
   readonly timeoutMs: number;
 }
 
 const retryAfterSeconds = 2;
 /** Large requests get more time; otherwise the largest would fail, and so would their retries, unless Kafka is fast. */
-const timedBytes = 16 * 1024 * 1024;
+const bytesPerTimeout = 16 * 1024 * 1024;
 
 export class Publisher {
   readonly #options: PublisherOptions;
@@ -84,14 +84,14 @@ export class Publisher {
   async #append(shares: readonly Share[]): Promise<void> {
     const { timeoutMs } = this.#options;
     const bytes = totalBytes(shares);
-    if (shares.some(({ queue }) => queue.isOverdue(timeoutMs))) throw unavailable();
+    if (shares.some(({ queue }) => queue.isOverdue(timeoutMs))) throw createUnavailableError();
     this.#pendingBytes += bytes;
     const entries = shares.map(({ queue, messages, bytes: own }) => queue.add(messages, own));
     const timer = setTimeout(
       () => {
-        for (const entry of entries) entry.cancel(unavailable());
+        for (const entry of entries) entry.cancel(createUnavailableError());
       },
-      timeoutMs * Math.ceil(Math.max(1, bytes) / timedBytes),
+      timeoutMs * Math.ceil(Math.max(1, bytes) / bytesPerTimeout),
     );
     try {
       const outcomes = await Promise.allSettled(entries.map((entry) => entry.appended));
@@ -133,7 +133,7 @@ function totalBytes(shares: readonly Share[]): number {
   return shares.reduce((sum, share) => sum + share.bytes, 0);
 }
 
-function unavailable() {
+function createUnavailableError() {
   return runlakeError('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds });
 }
 
@@ -151,7 +151,7 @@ interface Entry {
   cancel(reason: unknown): void;
 }
 
-interface Waiting {
+interface WaitingEntry {
   readonly messages: readonly Message[];
   readonly bytes: number;
   /** True if the queue was idle when the entry arrived, so that the batch in flight has waited no longer than the entry. */
@@ -170,7 +170,7 @@ const minIntervalMs = 4;
 /** Queue of one partition: appends one batch at a time, in the order of arrival. */
 class PartitionQueue {
   readonly #options: PartitionQueueOptions;
-  readonly #queue: Waiting[] = [];
+  readonly #queue: WaitingEntry[] = [];
   #running: Promise<void> | undefined;
   #batchSince: number | undefined;
   #overdue = false;
@@ -194,17 +194,17 @@ class PartitionQueue {
   }
 
   add(messages: readonly Message[], bytes: number): Entry {
-    let waiting: Waiting | undefined;
+    let waiting: WaitingEntry | undefined;
     const appended = new Promise<void>((done, failed) => {
       const isFirst = this.#running === undefined;
       waiting = { messages, bytes, isFirst, begun: 0, inFlight: false, cancelled: false, done, failed };
       this.#queue.push(waiting);
     });
     this.#running ??= this.#run();
-    return { appended, cancel: (reason) => this.#cancel(waiting as Waiting, reason) };
+    return { appended, cancel: (reason) => this.#cancel(waiting as WaitingEntry, reason) };
   }
 
-  #cancel(waiting: Waiting, reason: unknown): void {
+  #cancel(waiting: WaitingEntry, reason: unknown): void {
     if (waiting.cancelled) return;
     waiting.cancelled = true;
     waiting.failed(reason);
@@ -246,9 +246,9 @@ class PartitionQueue {
   }
 
   /** Takes the next messages up to `batchBytes`. A request that does not fit entirely continues in the next batch. */
-  #take(): { messages: Message[]; parts: Waiting[] } {
+  #take(): { messages: Message[]; parts: WaitingEntry[] } {
     const messages: Message[] = [];
-    const parts: Waiting[] = [];
+    const parts: WaitingEntry[] = [];
     let bytes = 0;
     for (const waiting of this.#queue) {
       while (waiting.begun < waiting.messages.length) {
@@ -265,7 +265,7 @@ class PartitionQueue {
     return { messages, parts };
   }
 
-  #finish(waiting: Waiting, error?: unknown): void {
+  #finish(waiting: WaitingEntry, error?: unknown): void {
     waiting.inFlight = false;
     if (error === undefined && !waiting.cancelled && waiting.begun < waiting.messages.length) return;
     this.#queue.splice(this.#queue.indexOf(waiting), 1);

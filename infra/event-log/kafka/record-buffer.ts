@@ -9,7 +9,7 @@ export interface KafkaRecord extends LogRecord {
   readonly bytes: number;
 }
 
-const empty = Buffer.alloc(0);
+const emptyBuffer = Buffer.alloc(0);
 /** Approximate overhead of a record in memory besides value, key and headers. */
 const overheadBytes = 200;
 
@@ -30,7 +30,7 @@ export function recordOf(partition: number, message: KafkaMessage): KafkaRecord 
     offset,
     version: recordVersion(Number(message.timestamp), offset, texts),
     key: key?.toString() ?? '',
-    value: value ?? empty,
+    value: value ?? emptyBuffer,
     headers: texts,
     raw: { key, headers },
     bytes,

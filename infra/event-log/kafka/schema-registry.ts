@@ -15,16 +15,16 @@ const timeoutMs = 5_000;
 const maxResponseBytes = 16 * 1024 * 1024;
 const contentType = 'application/vnd.schemaregistry.v1+json';
 /** The registry's error code for an unknown schema id. A plain 404 may also come from a proxy. */
-const schemaNotFound = 40_403;
+const schemaNotFoundCode = 40_403;
 /** Bounds the cache: the ids come from records, so a client of Kafka can make up any number of them. */
 const maxSchemas = 1_000;
 /** Status codes that a retry does not change: incompatible, invalid, read-only. */
-const refusals = new Set([403, 405, 409, 422]);
+const refusalStatuses = new Set([403, 405, 409, 422]);
 /**
  * Registering takes several requests. When processes start together on an empty registry, the registry refuses some of
  * them once.
  */
-const registerAttempts = 4;
+const maxRegisterAttempts = 4;
 
 interface RegistryResponse {
   readonly status: number;
@@ -79,7 +79,7 @@ export class SchemaRegistry {
         return id;
       } catch (error) {
         const refusal = await this.#refusal(subject, error);
-        if (attempt === registerAttempts) throw refusal;
+        if (attempt === maxRegisterAttempts) throw refusal;
         await pause(backoffMs(attempt, 100, 1_000));
       }
     }
@@ -94,7 +94,7 @@ export class SchemaRegistry {
     if (kept !== undefined) return kept;
     const { status, body } = await this.#request(`/schemas/ids/${id}`);
     const { schema, error_code: code } = (body ?? {}) as { schema?: unknown; error_code?: unknown };
-    if (status === 404 && code === schemaNotFound) return undefined;
+    if (status === 404 && code === schemaNotFoundCode) return undefined;
     if (status !== 200 || typeof schema !== 'string') throw this.#unavailable(`it answered ${status}`);
     if (this.#texts.size >= maxSchemas) this.#texts.clear();
     this.#texts.set(id, schema);
@@ -136,7 +136,7 @@ export class SchemaRegistry {
     }
     const { status, message } = error as { status?: number; message?: string };
     const reason = String(message).slice(0, 300);
-    if (status === undefined || !refusals.has(status)) return this.#unavailable(reason, error);
+    if (status === undefined || !refusalStatuses.has(status)) return this.#unavailable(reason, error);
     return runlakeError('SCHEMA_REFUSED', { subject, reason }, { cause: error });
   }
 
@@ -170,7 +170,7 @@ export class SchemaRegistry {
         if (bytes > maxResponseBytes) throw this.#unavailable('its response is too long');
         chunks.push(chunk);
       }
-      return { status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString()) };
+      return { status: response.statusCode ?? 0, body: parseJson(Buffer.concat(chunks).toString()) };
     } catch (error) {
       if (isRunlakeError(error)) throw error;
       const reason = timeout.aborted ? `no answer within ${timeoutMs} ms` : (error as Error).message;
@@ -187,7 +187,7 @@ export class SchemaRegistry {
   }
 }
 
-function parse(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -34,7 +34,7 @@ export interface KafkaFollowerOptions extends FollowOptions {
   readonly logger: Logger;
 }
 
-const fetchBytes = 8 * 1024 * 1024;
+const maxFetchBytes = 8 * 1024 * 1024;
 const defaultMetadataMaxAgeMs = 30_000;
 
 /** Opens a follower. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE if the starting offsets cannot be fetched. */
@@ -106,8 +106,8 @@ export class KafkaFollower implements TopicFollower {
         metadataMaxAge: metadataMaxAgeMs ?? defaultMetadataMaxAgeMs,
         minBytes: 1,
         maxWaitTimeInMs: 500,
-        maxBytes: fetchBytes,
-        maxBytesPerPartition: fetchBytes / 4,
+        maxBytes: maxFetchBytes,
+        maxBytesPerPartition: maxFetchBytes / 4,
       }),
       onAssigned: (consumer, partitions) => {
         for (const partition of partitions) {

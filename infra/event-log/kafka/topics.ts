@@ -34,7 +34,7 @@ const deadLetterSlackBytes = 64 * 1024;
 /** Topics with at least this many replicas get `min.insync.replicas` 2. */
 const replicasWithQuorum = 3;
 const metadataAttempts = 50;
-const timestampType = 'message.timestamp.type';
+const timestampTypeSetting = 'message.timestamp.type';
 const appendTime = 'LogAppendTime';
 
 export interface RequiredTopic {
@@ -64,13 +64,13 @@ export async function ensureTopics(
 ): Promise<ReadonlyMap<string, number>> {
   const present = new Set(await admin.listTopics());
   const missing = topics.filter(({ name }) => !present.has(name));
-  if (missing.length > 0) await create(admin, missing, config);
+  if (missing.length > 0) await createTopics(admin, missing, config);
   const shapes = await fetchShapes(
     admin,
     topics.map(({ name }) => name),
     config.kafkaBrokers,
   );
-  await compare(admin, topics, shapes, config, logger);
+  await checkTopics(admin, topics, shapes, config, logger);
   // A newly elected broker may not know yet that it leads. Fetch offsets from it, so that the first publish and the
   // first read find a leader.
   await Promise.all(topics.map(({ name }) => admin.fetchTopicOffsets(name)));
@@ -82,9 +82,9 @@ function maxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<C
   return maxRunBytes + recordSlackBytes + (deadLetters ? deadLetterSlackBytes : 0);
 }
 
-async function create(admin: Admin, missing: readonly RequiredTopic[], config: TopicConfig): Promise<void> {
+async function createTopics(admin: Admin, missing: readonly RequiredTopic[], config: TopicConfig): Promise<void> {
   const { kafkaPartitions, kafkaReplication } = config;
-  const replicas = kafkaReplication ?? (await defaultReplication(admin));
+  const replicas = kafkaReplication ?? (await fetchDefaultReplication(admin));
   try {
     await admin.createTopics({
       waitForLeaders: true,
@@ -95,7 +95,7 @@ async function create(admin: Admin, missing: readonly RequiredTopic[], config: T
         configEntries: [
           { name: 'max.message.bytes', value: String(maxMessageBytes(topic, config)) },
           // Events are ordered by the time at which the broker appended them (`LogRecord.version`).
-          { name: timestampType, value: appendTime },
+          { name: timestampTypeSetting, value: appendTime },
           ...(replicas >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
         ],
       })),
@@ -115,10 +115,10 @@ async function create(admin: Admin, missing: readonly RequiredTopic[], config: T
 }
 
 /**
- * The broker's `default.replication.factor`; 0 if this user may not read it, and {@link compare} then warns if the
+ * The broker's `default.replication.factor`; 0 if this user may not read it, and {@link checkTopics} then warns if the
  * quorum is too small.
  */
-async function defaultReplication(admin: Admin): Promise<number> {
+async function fetchDefaultReplication(admin: Admin): Promise<number> {
   const { controller } = await admin.describeCluster();
   try {
     const { resources } = await admin.describeConfigs({
@@ -138,7 +138,7 @@ async function defaultReplication(admin: Admin): Promise<number> {
   }
 }
 
-interface Shape {
+interface TopicShape {
   readonly partitions: number;
   readonly replicas: number;
 }
@@ -148,7 +148,7 @@ async function fetchShapes(
   admin: Admin,
   names: readonly string[],
   brokers: string | undefined,
-): Promise<Map<string, Shape>> {
+): Promise<Map<string, TopicShape>> {
   for (let attempt = 0; ; attempt++) {
     try {
       const { topics } = await admin.fetchTopicMetadata({ topics: [...names] });
@@ -173,10 +173,10 @@ async function fetchShapes(
 }
 
 /** Requires that the largest run fits, and warns about other differences from the configuration. */
-async function compare(
+async function checkTopics(
   admin: Admin,
   topics: readonly RequiredTopic[],
-  shapes: ReadonlyMap<string, Shape>,
+  shapes: ReadonlyMap<string, TopicShape>,
   config: TopicConfig,
   logger: Logger,
 ): Promise<void> {
@@ -187,7 +187,7 @@ async function compare(
   });
   requireMessageSizes(topics, found, config);
   for (const topic of topics) {
-    const { partitions, replicas } = shapes.get(topic.name) as Shape;
+    const { partitions, replicas } = shapes.get(topic.name) as TopicShape;
     const differs = { topic: topic.name, partitions, replicas };
     if (partitions !== config.kafkaPartitions) {
       logger.warn(
@@ -204,7 +204,7 @@ async function compare(
     if (!topic.deadLetters && (found.get(topic.name)?.timestampType ?? appendTime) !== appendTime) {
       logger.warn(
         differs,
-        `${timestampType} of the topic is not ${appendTime}: events are ordered by the clocks of the API processes`,
+        `${timestampTypeSetting} of the topic is not ${appendTime}: events are ordered by the clocks of the API processes`,
       );
     }
     const quorum = found.get(topic.name)?.minInsyncReplicas ?? 2;
@@ -225,7 +225,7 @@ export async function fetchTopicSettings(
   admin: Admin,
   topics: readonly RequiredTopic[],
 ): Promise<Map<string, TopicSettings>> {
-  const configNames = ['max.message.bytes', 'min.insync.replicas', timestampType];
+  const configNames = ['max.message.bytes', 'min.insync.replicas', timestampTypeSetting];
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
     resources: topics.map(({ name }) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name, configNames })),
@@ -233,11 +233,11 @@ export async function fetchTopicSettings(
   return new Map(
     resources.map(({ resourceName, configEntries }) => {
       const values = new Map(configEntries.map(({ configName, configValue }) => [configName, configValue]));
-      const number = (name: string) => Number(values.get(name) ?? Number.NaN);
+      const readNumber = (name: string) => Number(values.get(name) ?? Number.NaN);
       const settings: TopicSettings = {
-        maxMessageBytes: number('max.message.bytes'),
-        minInsyncReplicas: number('min.insync.replicas'),
-        timestampType: values.get(timestampType),
+        maxMessageBytes: readNumber('max.message.bytes'),
+        minInsyncReplicas: readNumber('min.insync.replicas'),
+        timestampType: values.get(timestampTypeSetting),
       };
       return [resourceName, settings];
     }),

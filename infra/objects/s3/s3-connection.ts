@@ -100,7 +100,7 @@ export function openS3Connection(options: S3Options): S3Connection {
   const limits = { ...defaultLimits, ...options.limits };
   const region = options.region ?? defaultRegion;
   const location = endpointUrl === undefined ? `AWS S3 in ${region}` : new URL(endpointUrl).host;
-  const holdsBucket = options.isBucketInEndpoint && endpointUrl !== undefined;
+  const hasBucketInUrl = options.isBucketInEndpoint && endpointUrl !== undefined;
   const agents = openGuardedAgents({
     allowPrivate: options.allowPrivateEndpoints,
     refuse: (host, { about }) => runlakeError('DESTINATION_ENDPOINT_NOT_ALLOWED', { host, range: about }),
@@ -124,14 +124,14 @@ export function openS3Connection(options: S3Options): S3Connection {
       socketTimeout: limits.silenceMs,
     },
     ...(endpointUrl === undefined ? {} : { endpoint: endpointUrl }),
-    ...(holdsBucket ? { bucketEndpoint: true } : {}),
-    ...(credentials === undefined ? {} : { credentials: plain(credentials) }),
+    ...(hasBucketInUrl ? { bucketEndpoint: true } : {}),
+    ...(credentials === undefined ? {} : { credentials: toClientCredentials(credentials) }),
   });
   limitResponseSize(client);
   const closed = new AbortController();
 
   return {
-    bucket: holdsBucket ? endpointUrl.replace(/\/+$/, '') : (options.bucket ?? ''),
+    bucket: hasBucketInUrl ? endpointUrl.replace(/\/+$/, '') : (options.bucket ?? ''),
     location,
     async send(call, work, { signal, bytes = 0 } = {}) {
       signal?.throwIfAborted();
@@ -163,7 +163,7 @@ function isPathStyle({ addressingStyle, endpointUrl }: S3Options): boolean {
   return addressingStyle === 'auto' ? endpointUrl !== undefined : addressingStyle === 'path';
 }
 
-function plain({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Options['credentials']>) {
+function toClientCredentials({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Options['credentials']>) {
   return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
 }
 

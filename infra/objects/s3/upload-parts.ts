@@ -5,7 +5,7 @@
  * permission to abort is missing or the store does not respond.
  *
  * 1. Create the upload, and let the caller record its id.
- * 2. Read the file from start to end and send it in parts; at most `partsAtOnce` parts are in memory and in flight.
+ * 2. Read the file from start to end and send it in parts; at most `maxPartsInFlight` parts are in memory and in flight.
  * 3. Complete the upload when all parts are stored, unless another worker has written the object (`write-once.ts`). If
  *    step 1 was retried because its response was lost, a second
  *    upload may exist, which is aborted. After any failure: cancel the parts in flight, wait for them, and abort the
@@ -30,7 +30,7 @@ const MIB = 1024 ** 2;
 /** Limit of the S3 API. */
 const maxParts = 10_000;
 const minPartBytes = 8 * MIB;
-const partsAtOnce = 3;
+const maxPartsInFlight = 3;
 /** Timeout for aborting an upload, after a failure and after its signal was aborted. */
 const abortTimeoutMs = 10_000;
 const shortAbortTimeoutMs = 1_000;
@@ -146,7 +146,9 @@ async function sendParts(
     arrived += body.length;
     onProgress?.(arrived);
   };
-  const buffers: Buffer[] = Array.from({ length: Math.min(partsAtOnce, count) }, () => Buffer.allocUnsafe(partBytes));
+  const buffers: Buffer[] = Array.from({ length: Math.min(maxPartsInFlight, count) }, () =>
+    Buffer.allocUnsafe(partBytes),
+  );
   const inFlight = new Set<Promise<void>>();
   try {
     for (let number = 1; number <= count && !failed.signal.aborted; number++) {
@@ -201,11 +203,11 @@ export async function abortUploadsTo(
   known: readonly string[],
   { signal }: S3CallOptions = {},
 ): Promise<void> {
-  const listed = await uploadsTo(connection, call, name, signal);
+  const listed = await listUploadsTo(connection, call, name, signal);
   for (const id of new Set([...known, ...listed])) await abortUpload(connection, call, name, id, { signal });
 }
 
-async function uploadsTo(
+async function listUploadsTo(
   connection: S3Connection,
   call: ObjectCall,
   name: string,

@@ -17,7 +17,7 @@ import type { TracingOptions } from './start-tracing.ts';
 const exportEveryMs = 2_000;
 const maxQueuedSpans = 4_096;
 const exportTimeoutMs = 5_000;
-const exportsAtOnce = 4;
+const maxConcurrentExports = 4;
 const warnEveryMs = 60_000;
 
 /** Creates the SDK's provider, which samples, batches and exports spans to `url`. If its queue is full, spans are dropped. */
@@ -54,16 +54,16 @@ function openExporter(
     url,
     headers: parseHeaders(config.otlpHeaders),
     timeoutMillis: exportTimeoutMs,
-    concurrencyLimit: exportsAtOnce,
+    concurrencyLimit: maxConcurrentExports,
   });
   let warnedAtMs = Number.NEGATIVE_INFINITY;
   let lost = 0;
   return {
     export(batch, done) {
       exporter.export(batch, (result) => {
-        const failed = result.error !== undefined || result.code !== 0;
-        exportedSpans.inc({ outcome: failed ? 'failed' : 'exported' }, batch.length);
-        if (failed) {
+        const hasFailed = result.error !== undefined || result.code !== 0;
+        exportedSpans.inc({ outcome: hasFailed ? 'failed' : 'exported' }, batch.length);
+        if (hasFailed) {
           lost += batch.length;
           if (performance.now() - warnedAtMs >= warnEveryMs) {
             warnedAtMs = performance.now();
@@ -99,12 +99,12 @@ export function parseHeaders(text: string | undefined): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const pair of text?.split(',') ?? []) {
     const [, name, value] = /^\s*([^=]+?)\s*=\s*(.*?)\s*$/s.exec(pair) ?? [];
-    if (name !== undefined && value !== undefined) headers[name.toLowerCase()] = decoded(value);
+    if (name !== undefined && value !== undefined) headers[name.toLowerCase()] = decodeValue(value);
   }
   return headers;
 }
 
-function decoded(value: string): string {
+function decodeValue(value: string): string {
   try {
     return decodeURIComponent(value);
   } catch {

@@ -100,7 +100,7 @@ async function sendTraced(
   const carrier = { traceparent: '' };
   propagator.inject(trace.setSpan(context, span), carrier, defaultTextMapSetter);
   try {
-    await send(carrying(messages, carrier.traceparent));
+    await send(withTraceparent(messages, carrier.traceparent));
   } catch (error) {
     markFailed(span, error);
     throw error;
@@ -109,7 +109,7 @@ async function sendTraced(
   }
 }
 
-function carrying(messages: readonly LogMessage[], traceparent: string): LogMessage[] {
+function withTraceparent(messages: readonly LogMessage[], traceparent: string): LogMessage[] {
   const only = { traceparent };
   return messages.map((message) => ({
     ...message,

@@ -33,7 +33,7 @@ export function activeTracing(): ActiveTracing | undefined {
   return active;
 }
 
-const flushLimitMs = 5_000;
+const flushTimeoutMs = 5_000;
 
 const exportedSpans = counter(
   'runlake_tracing_spans_total',
@@ -63,7 +63,7 @@ export async function startTracing(options: TracingOptions): Promise<Tracing> {
     async stop() {
       active = undefined;
       contexts.disable();
-      await settlesBeforeTimeout(provider.shutdown(), flushLimitMs);
+      await settlesBeforeTimeout(provider.shutdown(), flushTimeoutMs);
     },
   };
 }
