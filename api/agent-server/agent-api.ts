@@ -9,7 +9,7 @@ import type { SharedOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
 import { appRoutes } from './app-routes.ts';
 
-/** The settings of a langgraph.json that change the agent server. */
+/** The parts of the agent server that depend on the langgraph.json, and what they need. */
 export interface AgentApiParts {
   readonly ownAccess?: OwnAccess;
   readonly http?: HttpSettings;
@@ -28,7 +28,7 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
   const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = buildSharedOrigins(config.agentsCorsOrigins, http.cors);
-  // An app handles preflights of its own routes, unless allowed origins are configured.
+  // The app handles the preflights of its own routes, unless the operator or the langgraph.json sets allowed origins.
   const appCrossOrigin = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
   return {
     title: 'Runlake agent server',

@@ -116,9 +116,9 @@ export interface Agents {
   readonly database: Database;
   /** Executes queries that need graph code. */
   readonly pool: WorkerPool;
-  /** Schemas of graphs from their TypeScript types. */
+  /** Derives the schemas of graphs from their TypeScript types. */
   readonly types: GraphTypes;
-  /** Source of the events of runs. */
+  /** Delivers the events of runs to readers. */
   readonly hub: StreamHub;
   /** Publishes state that was written outside a run to the readers of its thread. */
   readonly publishState: PublishState;
@@ -128,13 +128,13 @@ export interface Agents {
   readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
   /** Version of `@langchain/langgraph` that the graphs load. */
   readonly libraryVersion?: string | undefined;
-  /** From `store` of the langgraph.json. Unset: no index and no TTL. */
+  /** The rules in `store` of the langgraph.json. Unset: no index and no TTL. */
   readonly store?: StoreRules;
   /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
   /** Reserves a worker slot of this process for a new run. The run then starts without waiting to be claimed. */
   readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
-  /** Cache of assistants: a new run then needs no look-up of its assistant. Unset: no cache. */
+  /** Caches assistants, so that a new run does not query its assistant. Unset: no cache. */
   readonly recentAssistants?: RecentAssistants;
   /** False for protocols that `http` of the langgraph.json disables. */
   readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };

@@ -34,7 +34,7 @@ import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;
 
-/** Fields that a cron copies to each of its runs, with the schemas of a request for a run. */
+/** Fields that a cron copies to each of its runs. Their schemas are those of a request that creates a run. */
 const payloadFields = {
   input: run.input,
   config: run.config,
@@ -171,7 +171,7 @@ function requireValidPayload(
   webhooks.check(webhook);
 }
 
-/** Maximum number of crons of a deployment: each costs a row and a check per firing. */
+/** Maximum number of crons of a deployment. Each cron costs a row, and a check each time it fires. */
 const maxCrons = 10_000;
 
 const creates = {

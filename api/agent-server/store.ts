@@ -74,8 +74,8 @@ function requireWithin(metadata: Values, required: RequiredMetadata | undefined)
 }
 
 /**
- * Restricts what the operation finds to items with the required metadata. Returns the input as the project's handler
- * changed it.
+ * Restricts the operation to items with the required metadata. Returns the input after the changes of the project's
+ * handler.
  */
 function restrictItems({ deps }: Questions, { required, value }: Allowed): Values {
   deps.access.items = required;

@@ -30,12 +30,12 @@ import type { AgentsPart } from './role.ts';
 
 /**
  * Maximum number of characters in the inputs and outputs of all child runs of one graph run. Beyond this limit, the
- * trace omits them. One character is one byte or more.
+ * trace omits them. A character takes one byte or more.
  */
 const maxChildRunCharacters = 64 * 1024 ** 2;
 /** Lifetime of feedback links from the end of the run. */
 export const feedbackLinkHours = 24;
-/** How long clients can rejoin the stream of a run without a thread after its end: long enough to reconnect. */
+/** How long clients can rejoin the stream of a stateless run after its end: long enough to reconnect. */
 const statelessResumeMs = 120_000;
 
 export interface AgentParts {
@@ -57,7 +57,8 @@ export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words
 }
 
 /**
- * Opens the user ids and the Postgres account of graph code. Both close after everything that uses them.
+ * Opens the user ids and the Postgres account that graph code uses. At shutdown they close after all parts that use
+ * them.
  * @throws GRAPH_CODE_NOT_ISOLATED
  */
 export async function isolateGraphs(
@@ -119,7 +120,8 @@ export async function openGraphPool(
 }
 
 /**
- * Claims runs for the processes of `pool`. Without `pool`, only requeues and publishes runs that other processes left.
+ * Claims runs and executes them in the processes of `pool`. Without `pool`, it only requeues and publishes runs that
+ * dead processes left.
  */
 export function startWork(
   { config, logger, databaseUrl, stores, log: wholeLog, secretKey, accept }: AgentParts,

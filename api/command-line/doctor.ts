@@ -79,8 +79,8 @@ async function checkLocalRoles(config: Config): Promise<void> {
 }
 
 /**
- * Reports on an installation of which no process runs: whether one could start, the last log lines of the engines, and
- * how to start.
+ * Reports on an installation that does not run: whether it could start, the last log lines of its engines, and how to
+ * start it.
  */
 async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
   for (const { part, check } of inspections(config)) await report(part, check);

@@ -2,8 +2,8 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Services } from '../server/services.ts';
 
 /**
- * Returns functions that queue the deletion of a deleted project's or workspace's data; at most one job per project or
- * workspace is queued.
+ * Returns functions that enqueue a job, which deletes the data of a deleted project or workspace. The queue has at most
+ * one such job for each project and workspace.
  */
 export function enqueueDeletions(
   jobs: Pick<Jobs, 'enqueue'>,

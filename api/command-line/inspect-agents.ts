@@ -140,7 +140,7 @@ async function inspectEmbedder(
   }
 }
 
-/** Checks that an agent server answers on its port, or that the port is free. */
+/** Checks that an agent server responds on its port, or that the port is free. */
 export async function inspectAgentPort(config: Config, printFinding: Finding): Promise<void> {
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;

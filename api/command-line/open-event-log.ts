@@ -59,7 +59,7 @@ export async function openDeadLetters(
   return deadLetters;
 }
 
-/** Key of the advisory lock that the only process with an in-process log holds. */
+/** Key of the advisory lock that lets only one process with an in-process log use the database. */
 const logLockKey = 7_215_508_432;
 
 /**

@@ -34,7 +34,7 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
     clickhouse,
     database,
     close: async () => {
-      // Nothing uses the stores any more. Only connections to an unresponsive server can remain open.
+      // At this point nothing uses the stores, so only connections to an unresponsive server can remain open.
       await settlesBeforeTimeout(Promise.all([clickhouse.close(), database.close()]), closeTimeoutMs);
     },
   };

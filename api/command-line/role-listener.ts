@@ -8,13 +8,13 @@ import { apiAddress } from './check-port.ts';
 import type { LoadedParts } from './role.ts';
 
 /**
- * The HTTP listener of a role, which listens from the beginning of the start. It serves the main API or, for a role
- * without the main API, metrics and readiness. Until {@link RoleListener.open}, `/ready` responds with 503 and the
+ * The HTTP listener of a role, which listens before the other parts of the role start. It serves the main API or, for a
+ * role without the main API, metrics and readiness. Until {@link RoleListener.open}, `/ready` responds with 503 and the
  * state of the servers, and the main API refuses every other request.
  */
 export interface RoleListener {
   readonly url: string;
-  /** Sets what the start is waiting for, as `/ready` and the error STARTING report it. */
+  /** Sets the dependency that the start waits for. `/ready` and the error STARTING report it. */
   waitFor(what: string): void;
   /** Accepts requests. From now on `/ready` runs `healthChecks`. `services` are those of the main API. */
   open(healthChecks: readonly HealthCheck[], services?: Services): void;

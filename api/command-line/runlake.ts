@@ -20,7 +20,7 @@ const withoutRemedy: ReadonlySet<ErrorCode> = new Set([
   'PARAMETER_NOT_SUPPORTED',
 ]);
 
-// The code of a command is loaded when it runs: loading everything takes a second or two.
+// A command loads its code when it runs, because loading all code takes a second or two.
 
 const program = new Command('runlake')
   .description('Self-hosted backend for LLM agents: traces in, exact usage out.')
@@ -181,7 +181,7 @@ addExportCommands(program);
 const [first] = process.argv.slice(2);
 const knownCommands = ['help', ...program.commands.map((command) => command.name())];
 if (first !== undefined && !first.startsWith('-') && !knownCommands.includes(first)) {
-  // The default command would treat it as its own argument.
+  // Without this check, the default command would treat an unknown command as its own argument.
   program.error(`error: unknown command '${first}'. See \`runlake --help\``);
 }
 try {

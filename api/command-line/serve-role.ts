@@ -23,7 +23,7 @@ import type { StoreAddresses, Stores } from './open-stores.ts';
 import type { AgentsPart, LoadedParts, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
 
-/** What a role without the main API prints about its work at its start. */
+/** Text that a role without the main API prints at its start. */
 const work = {
   ingest: 'stores events',
   exports: 'writes bulk exports',

@@ -49,7 +49,7 @@ import { listenHttp } from './serve-http.ts';
  */
 const typesHeapMegabytes = 1_024;
 
-/** What the start prints for the operator. */
+/** Values that the start prints for the operator. */
 export interface StartedAgents {
   readonly url: string;
   /** Description of the isolation of graph code. */

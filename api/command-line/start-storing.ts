@@ -51,7 +51,8 @@ export async function startSink(
   const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
   ends.add('sink', () => sink.stop());
   await sink.start(topics);
-  // In-flight batches need both log and sink. The log was opened before the sink, so its own end would close it too late.
+  // In-flight batches need both the log and the sink, so this step closes the log before the sink stops. The log's own
+  // shutdown step runs later, because the log was opened first.
   ends.add('in-flight batches', () => log.close());
   return sink;
 }

@@ -10,8 +10,8 @@ import type { StoringParts } from './start-storing.ts';
 const tidyEveryMs = 10 * 60_000;
 const changeTracesEveryMs = 30_000;
 /**
- * How long an event waits for its trace before it goes to the dead-letter queue. The time exceeds an outage of the
- * sender.
+ * How long an event waits for its trace before it goes to the dead-letter queue. It is longer than a usual outage of
+ * the sender.
  */
 const deferredEventHours = 24;
 

@@ -24,7 +24,7 @@ function toFeedbackDeps(services: Services): FeedbackDeps {
   return { log: accept.log, clickhouse, database, config, recent, waitMs };
 }
 
-/** Errors of accepting feedback. */
+/** Errors of the operations that accept feedback. */
 const feedbackBodyErrors = [
   'INVALID_FEEDBACK',
   'INVALID_JSON',

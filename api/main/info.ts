@@ -34,7 +34,8 @@ const Info = Type.Object({
 });
 
 /**
- * Version that clients read. They warn if it is below 0.16.14, and send feedback in multipart bodies from 0.8.10 on.
+ * Version that clients read. Clients warn if it is below 0.16.14, and send feedback in multipart bodies if it is at
+ * least 0.8.10.
  */
 const COMPATIBLE_VERSION = '0.16.20';
 

@@ -48,7 +48,7 @@ function answerAccepted({ accepted, rejected }: Acceptance): RawResponse {
   });
 }
 
-/** Errors of accepting runs in any format. */
+/** Errors of the operations that accept runs, in any format. */
 const runErrors = [
   'INVALID_RUN',
   'INVALID_JSON',
@@ -61,10 +61,10 @@ const runErrors = [
   'EVENT_LOG_UNAVAILABLE',
 ] as const;
 
-/** Errors of accepting batches. */
+/** Errors of the operations that accept batches. */
 const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as const;
 
-/** Errors of accepting a patch that must find its run. */
+/** Errors of the operation that patches a run, which must find that run. */
 const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN'] as const;
 
 /** Returns the sender that is stored with each run. */

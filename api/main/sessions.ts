@@ -15,7 +15,7 @@ const Count = (description: string) => Type.Integer({ minimum: 0, maximum: 2 ** 
 
 const SessionParams = Type.Object({ session_id: Uuid() });
 
-/** Fields that can be set at creation and changed later. */
+/** Fields that a client can set when it creates a project, and change later. */
 const changeableFields = {
   description: optional(Description),
   extra: optional(JsonObject({ description: 'Any JSON object; `metadata` in it is searchable.' })),
@@ -57,7 +57,9 @@ const fields = {
 /** A project in responses to changes. */
 const Session = Type.Object(fields);
 
-/** Statistics of runs that clients expect by name. They are not computed yet, so all are null. */
+/**
+ * Names of the run statistics that clients expect in a project. The server does not compute them yet, so all are null.
+ */
 const statisticNames = [
   'run_count',
   'latency_p50',

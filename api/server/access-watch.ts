@@ -15,7 +15,7 @@ const checkEveryMs = 2_000;
 /** Access of one request until its response is finished. */
 export interface OpenAccess {
   /**
-   * Authenticates the caller again and counts a request, for a further command on the same connection.
+   * Authenticates the caller again and counts one request. Called for each further command on the same connection.
    *
    * @throws the same errors as the first authentication, if the caller no longer has access; RATE_LIMITED.
    */

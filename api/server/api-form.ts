@@ -6,7 +6,7 @@ import type { SharedOrigins } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 
-/** The differences between the APIs that `buildServer` serves. */
+/** The options in which the APIs of `buildServer` differ. */
 export interface ApiProfile extends ApiTitle {
   /** Maximum body size and the setting that configures it. */
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
@@ -39,7 +39,7 @@ export interface OwnRoutes {
    * all requests that match no operation.
    */
   names(method: string, path: string): boolean;
-  /** Handles the request. The body is still unread. */
+  /** Handles the request. At the time of the call, nothing has read the body. */
   handle(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 

@@ -46,7 +46,7 @@ declare module 'fastify' {
     drain(): Promise<number>;
     /** Whether {@link FastifyInstance.drain} was called. */
     readonly draining: boolean;
-    /** Aborted by {@link FastifyInstance.drain}. Responses without an end of their own must end then. */
+    /** Aborted by {@link FastifyInstance.drain}. Streams without an end of their own must end then. */
     readonly drainStarted: AbortSignal;
     readonly accessWatch: AccessWatch;
   }
@@ -59,7 +59,7 @@ declare module 'fastify' {
 
 export interface ServerOptions {
   readonly config: Config;
-  /** Passed to the operations. */
+  /** The services that the server passes to the operations. */
   readonly services: {
     readonly authenticator: Authenticator;
     /** Unset: no rate limit. */
@@ -99,11 +99,11 @@ const startupRetryAfterSeconds = 2;
 const ownRoutePath = '/own-route';
 const ownRouteUrls: ReadonlySet<string> = new Set([ownRoutePath, '/*']);
 
-/** Maximum size of the request line. It is more than any filter needs, and still short enough to log. */
+/** Maximum size of the request line. It is longer than any filter needs, and short enough to log. */
 const maxUrlBytes = 64 * 1024;
 /**
- * Maximum bytes of the headers, in addition to the longest accepted URL. With this addition, Node passes too long URLs
- * to our own check.
+ * Maximum bytes of the headers, in addition to the longest accepted URL. Because of this addition, Node does not reject
+ * a URL that is too long before our own check does.
  */
 const extraHeaderBytes = 1024 * 1024;
 

@@ -9,8 +9,8 @@ import { withTimeout } from '../../infra/timeouts/with-timeout.ts';
  * timeout expires.
  *
  *   1. From the call of {@link Drain.start} on, new requests are refused.
- *   2. It waits for in-flight requests.
- *   3. It resolves.
+ *   2. {@link Drain.start} waits for the in-flight requests.
+ *   3. {@link Drain.start} resolves.
  */
 export class Drain {
   #inFlight = 0;
@@ -23,7 +23,7 @@ export class Drain {
     setMaxListeners(0, this.#started.signal);
   }
 
-  /** Aborted when {@link Drain.start} is called. Responses without an end of their own must end then. */
+  /** Aborted when {@link Drain.start} is called. Streams without an end of their own must end then. */
   get started(): AbortSignal {
     return this.#started.signal;
   }

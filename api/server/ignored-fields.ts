@@ -43,7 +43,7 @@ export function ignoreUnknownNames(
     const known = new Set([...Object.keys(schema.query?.properties ?? {}), ...(unsupported?.query ?? [])]);
     for (const name of namesInQuery(request.raw.url ?? '')) if (!known.has(name)) names.add(name);
   }
-  // Refused before, if they have a value.
+  // `refuseUnsupported` has already refused a request in which one of these fields has a value.
   for (const name of unsupported?.body ?? []) removeField(request.body, name);
   if (!rawBody) removeUnknownFields(request.body, (schema.body ?? noFields) as Shape, '', names);
   reportNames(request, reply, operationId, names.list());
@@ -83,7 +83,7 @@ class IgnoredNames {
 
 /**
  * Removes the fields from `value` that `shape` does not name, and adds their paths, without array indices, to `names`.
- * An object schema with `properties` allows other fields only if it says so.
+ * An object schema with `properties` allows other fields only if it has `additionalProperties`.
  */
 function removeUnknownFields(value: unknown, shape: Shape, path: string, names: IgnoredNames): void {
   const fitting = alternativeFor(value, shape);

@@ -84,8 +84,8 @@ export async function saveResponse(
 const maxBufferedBytes = 1024 * 1024;
 
 /**
- * Yields all received chunks of a body, then throws its error, if it failed. Iterating the stream directly would drop
- * unread chunks when the connection breaks, and with them the exception that ClickHouse writes at the end.
+ * Yields all received chunks of a body. If the body failed, then throws its error. Iterating the stream directly would
+ * drop unread chunks when the connection breaks, and with them the exception that ClickHouse writes at the end.
  *
  * @throws the error of the stream, including one from before the iteration, or an error if the stream closed prematurely.
  */

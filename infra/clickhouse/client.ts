@@ -23,7 +23,7 @@ export interface ClickHouseOptions {
   readonly url: string;
   /** Name of the cluster in `system.clusters`, if the tables are in one. */
   readonly cluster?: string | undefined;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
   /** Timeout of statements that do not set their own. */
@@ -89,8 +89,8 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const beganAtMs = performance.now();
     return (await slots()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
-      // The wait in the queue counts, because callers rely on the timeout. Even after a long wait a query gets a
-      // quarter of it.
+      // The timeout includes the wait for a slot, because callers rely on it. After a long wait a query still gets a
+      // quarter of its timeout.
       const leftMs = Math.ceil(Math.max(allowedMs - (performance.now() - beganAtMs), allowedMs / 4));
       const settings = { priority, ...request.settings };
       return send('shared', { ...request, signal, timeoutMs: leftMs, settings }, take);
@@ -139,7 +139,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
       return await take(answer, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
-      // The error does not come from the server.
+      // An error of the catalogue does not come from the server, so it needs no conversion.
       if (isRunlakeError(raw)) throw raw;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
       throw clickhouseError(timeout.aborted ? timeout.reason : raw, {
@@ -167,7 +167,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 
   let knownLayout: { readonly value: Promise<Layout>; readonly readAtMs: number } | undefined;
 
-  /** Without a cluster, the layout is checked by the migrations, and not read before every statement. */
+  /** Without a cluster, the migrations check the layout, and statements do not read it. */
   function layout(): Promise<Layout> {
     if (cluster === undefined) return Promise.resolve({ kind: 'single' });
     if (knownLayout === undefined || performance.now() - knownLayout.readAtMs > layoutAgeMs) {

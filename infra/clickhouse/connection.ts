@@ -9,7 +9,7 @@ import type { ExternalTable, QueryParameter } from './clickhouse.ts';
 export interface ConnectionOptions {
   /** `http(s)://user:password@host:port/database`; without a path the database `default`. */
   readonly address: URL;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   /** Maximum number of concurrent requests; further ones wait. Default: no limit. */
   readonly maxConnections?: number;
@@ -70,7 +70,7 @@ export function openConnection({ address, authorities, maxConnections = Infinity
       maxSockets: maxConnections,
       ...(authorities && { ca: [...authorities] }),
     }),
-    // Errors are logged by the callers.
+    // The callers log errors.
     log: { level: ClickHouseLogLevel.OFF },
   });
   return {

@@ -18,7 +18,8 @@ interface Deletion extends Pick<Command, 'name' | 'params' | 'timeoutMs' | 'sign
 }
 
 /**
- * Stores the ids that a query returns on every server, for the conditions of {@link deleteRows}. They stay for two days.
+ * Stores the ids that a query returns on every server, for the conditions of {@link deleteRows}. ClickHouse deletes
+ * them after two days.
  *
  * @param query returns UUIDs in a column `id`.
  * @returns SQL for the right side of `IN`.
@@ -58,7 +59,7 @@ export async function deleteRows(clickhouse: ClickHouse, { table, condition, ...
   await Promise.all(shards.map((replicas) => onFirst(replicas, deletion(localTable(table)))));
 }
 
-/** Replicas get the deletion from the first one that responds. */
+/** Sends the command to the first replica that responds. The other replicas get the deletion by replication. */
 async function onFirst([replica, ...others]: readonly ClickHouse[], command: Command): Promise<void> {
   try {
     await replica?.command(command);

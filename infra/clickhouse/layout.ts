@@ -16,7 +16,7 @@ export type Layout =
       readonly kind: 'cluster';
       readonly cluster: string;
       readonly shards: number;
-      /** Of each shard. */
+      /** Number of replicas of each shard. */
       readonly replicas: number;
       readonly hasKeeper: boolean;
     }
@@ -29,7 +29,7 @@ interface ClusterNode {
   readonly address: string;
   readonly weight: number;
   readonly isInternal: boolean;
-  /** Whether it is the server that answered. */
+  /** Whether this is the server that returned the row. */
   readonly isLocal: boolean;
 }
 
@@ -103,8 +103,8 @@ export async function readLayout(clickhouse: LayoutSource): Promise<Layout> {
 /**
  * Groups the configured servers by shard; a shard may have several replicas.
  *
- * @throws PART_UNUSABLE if RUNLAKE_CLICKHOUSE_URL lacks a server of the cluster or names one twice; errors of the first server that does
- *   not answer.
+ * @throws PART_UNUSABLE if RUNLAKE_CLICKHOUSE_URL lacks a server of the cluster or names one twice; errors of the first
+ *   server that does not respond.
  */
 export async function groupByShard(servers: readonly ClickHouse[], cluster: string): Promise<ClickHouse[][]> {
   const shards: ClickHouse[][] = [];

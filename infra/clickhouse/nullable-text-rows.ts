@@ -3,7 +3,7 @@
  * that the stored bytes are returned unchanged. Source: ClickHouse documentation, "RowBinary": a null flag, then the
  * length as LEB128 and the bytes.
  *
- * @returns rows of views into `answer`, in column order.
+ * @returns the rows with their values in column order; each value is a view into `answer`.
  */
 export function readNullableTextRows(answer: Buffer, columns: number): (Buffer | undefined)[][] {
   const rows: (Buffer | undefined)[][] = [];

@@ -14,7 +14,7 @@ export class ServerChoice<Server> {
     this.#nowMs = nowMs;
   }
 
-  /** Returns all servers, best first. */
+  /** Returns all servers in the order in which to try them. */
   order(): readonly Server[] {
     if (this.#servers.length === 1) return this.#servers;
     const turn = this.#turn++ % this.#servers.length;

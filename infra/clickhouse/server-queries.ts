@@ -76,8 +76,8 @@ export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap
  * Kills inserts with this id ({@link InsertBody.id}) that still run on a server, for example those of a process that
  * died, so that they cannot write rows later. Resolves when they have ended.
  *
- * In a cluster a part of the insert runs on other shards as a query with its own id and the default database. It outlives the
- * server that distributed it, if that one died.
+ * In a cluster a part of the insert runs on other shards as a query with its own id and the default database. It
+ * continues even if the server that distributed it has died.
  *
  * @throws the errors of {@link ClickHouse}.
  */

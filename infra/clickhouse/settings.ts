@@ -105,7 +105,10 @@ const fileSettings = {
 
 const writeSettings = { ...readSettings, ...insertSettings } as const satisfies ClickHouseSettings;
 
-/** `read` is for queries, `insert` for inserted rows, the others for statements that may do both (INSERT … SELECT, DDL). */
+/**
+ * `read` and `file` are for queries, `insert` for inserted rows, the others for other statements, such as INSERT …
+ * SELECT and DDL.
+ */
 export const profiles = {
   read: { ...readSettings, ...queryOnlySettings },
   insert: insertSettings,
@@ -128,11 +131,11 @@ export type Profile = keyof typeof profiles;
 export type CommandProfile = 'write' | 'mutation' | 'bulk';
 
 /**
- * Settings by which reads return everything that was acknowledged, whichever replica they read.
+ * Returns the settings with which a read returns every acknowledged row, from any replica.
  *
  * An insert is acknowledged when every replica of the shard has its rows: a majority would not be enough, and
  * `select_sequential_consistency` of replicated tables excludes concurrent inserts. So while a replica is down, inserts
- * fail and events wait in the log; reads go on. In ClickHouse Cloud replicas share their storage, so no quorum is
+ * fail and events wait in the log; reads continue. In ClickHouse Cloud replicas share their storage, so no quorum is
  * needed, but a replica may not know the newest parts yet.
  */
 export function layoutSettings(layout: Layout, profile: Profile): ClickHouseSettings {

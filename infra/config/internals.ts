@@ -16,8 +16,8 @@ export const internals = {
   /** Size that completes an insert batch, so that large runs do not make a batch of gigabytes. */
   insertBatchBytes: 64 * 1024 ** 2,
   /**
-   * How long a Kafka fetch waits for more events before it returns a small batch. New runs become readable later by
-   * this time.
+   * How long a Kafka fetch waits for more events before it returns a small batch. It delays the time at which new runs
+   * become readable.
    */
   insertBatchMs: 500,
   /** Maximum pause between two roll-up runs of the usage counts. It limits how old usage reports are. */

@@ -96,7 +96,7 @@ function findFirstError(setting: Setting, value: unknown): string | undefined {
   return check.Errors(value)[0]?.message ?? 'is not valid';
 }
 
-/** `TTL` of the tables in ClickHouse keeps rows for this time after they expire. */
+/** The `TTL` of the ClickHouse tables deletes rows this long after they expire. */
 const maxExportMsWithRetention = 7 * 86_400_000;
 
 /** Returns the errors that involve more than one setting, or that a schema cannot express. */
@@ -135,7 +135,10 @@ function findContradictions(values: Readonly<Record<string, unknown>>): string[]
   return found;
 }
 
-/** Distributed tables name one database, and several servers without a cluster would each store a part of the rows. */
+/**
+ * Returns the errors of the ClickHouse addresses. Distributed tables name one database, so it must be the same on all
+ * servers. Without a cluster, several servers would each store a part of the rows.
+ */
 function findClusterErrors({ clickhouseUrl, clickhouseCluster }: Readonly<Record<string, unknown>>): string[] {
   if (typeof clickhouseUrl !== 'string') {
     return clickhouseCluster === undefined ? [] : ['RUNLAKE_CLICKHOUSE_CLUSTER requires RUNLAKE_CLICKHOUSE_URL'];

@@ -42,7 +42,7 @@ export interface ParquetFile {
 }
 
 export interface EncoderOptions {
-  /** Limit of DuckDB's buffers. The process needs about 200 MB on top. */
+  /** Limit of DuckDB's buffers. The process needs about 200 MB in addition. */
   readonly memoryLimitBytes: number;
 }
 

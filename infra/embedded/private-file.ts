@@ -29,7 +29,7 @@ export function readFileIfThere(path: string): string | undefined {
   }
 }
 
-/** Whether `error` has the operating system's error code, for example `ENOENT`. */
+/** Returns true if `error` has the operating system's error code `code`, for example `ENOENT`. */
 export function isSystemError(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }

@@ -52,9 +52,9 @@ export class RunlakeError extends Error {
 }
 
 /**
- * Creates the catalogue error `code`; `parameters` fill the placeholders of its message and remedy. Errors of class
- * `caller` have no stack trace: it would not help the caller, and capturing one for each run of a large invalid batch
- * is expensive.
+ * Creates the error `code` of the catalogue. `parameters` replace the placeholders in its message and remedy. Errors of
+ * class `caller` have no stack trace: it would not help the caller, and capturing one for each run of a large invalid
+ * batch is expensive.
  */
 export function runlakeError(
   code: ErrorCode,

@@ -1,6 +1,6 @@
-/** What needs a parsed Avro schema. Loads `avsc`, so a module that a start needs must not import this file. */
+/** Functions that parse Avro schemas. This file loads `avsc`, so modules that every start loads must not import it. */
 import avsc from 'avsc';
-// Its typings omit the reading position, which skipping without decoding needs.
+// The typings of `avsc` omit the reading position, which this file needs to skip values without decoding them.
 import avscInternals from 'avsc/lib/utils.js';
 import type { Topic } from '../../schemas/topics.ts';
 import { prefixBytes } from './avro.ts';
@@ -16,8 +16,8 @@ interface Skipping {
 export type AvroWalk = (framed: Buffer) => string | undefined;
 
 /**
- * Compiles `schema` into a walk over records that decodes nothing. ClickHouse silently accepts trailing bytes, wrong
- * union branches and short records, so the sink walks every record before it inserts it.
+ * Compiles `schema` to a function that checks records without decoding them. ClickHouse silently accepts trailing
+ * bytes, wrong union branches and short records, so the sink walks every record before it inserts it.
  */
 export function compileAvroWalk(schema: string): AvroWalk {
   const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as Skipping;
@@ -35,7 +35,7 @@ export function compileAvroWalk(schema: string): AvroWalk {
 }
 
 /**
- * The field names of `schema`, which may be of another release than the topic's own schema, in order.
+ * Returns the field names of `schema`, in order. The schema may come from another release than the topic's own schema.
  *
  * @returns undefined if the schema describes another record type, or if its fixed-width fields differ from the topic's
  *   in position or type, so that the sink would read and write the wrong bytes.

@@ -1,7 +1,7 @@
 /**
- * The bytes of events: Avro records in Confluent's wire format, which are a zero byte, the schema id in four bytes
- * (big-endian) and the record. Needs no Avro library (`avro-schema.ts` does).
- * Sources: Apache Avro 1.12, "Binary Encoding" and "Object Container Files"; Confluent Schema Registry, "Wire format".
+ * Encodes and reads events: Avro records in Confluent's wire format, which is a zero byte, the schema id in four bytes
+ * (big-endian) and the record. Needs no Avro library (`avro-schema.ts` does). Sources: Apache Avro 1.12, "Binary
+ * Encoding" and "Object Container Files"; Confluent Schema Registry, "Wire format".
  */
 import { type FixedKind, fixedWidthBytes, type Topic } from '../../schemas/topics.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
@@ -9,14 +9,14 @@ import { runlakeError } from '../errors/runlake-error.ts';
 /** Zero byte and schema id. */
 export const prefixBytes = 5;
 
-/** The five-byte prefix of records of `schemaId`. */
+/** Returns the five-byte prefix of records whose schema has the id `schemaId`. */
 export function wirePrefix(schemaId: number): Buffer {
   const prefix = Buffer.alloc(prefixBytes);
   prefix.writeUInt32BE(schemaId, 1);
   return prefix;
 }
 
-/** The schema id of a framed record; `undefined` if the value is not in this format. */
+/** Returns the schema id of a framed record; `undefined` if the value is not in this format. */
 export function readSchemaId(value: Buffer): number | undefined {
   return value.length >= prefixBytes && value[0] === 0 ? value.readUInt32BE(1) : undefined;
 }
@@ -34,7 +34,10 @@ export class AvroWriter {
     return this.#position;
   }
 
-  /** A view of the bytes written from `start` on; valid until {@link AvroWriter.rewind} and further writes overwrite them. */
+  /**
+   * Returns a view of the bytes written from `start` on; valid until {@link AvroWriter.rewind} and further writes
+   * overwrite them.
+   */
   since(start: number): Buffer {
     return this.#buffer.subarray(start, this.#position);
   }
@@ -146,7 +149,7 @@ function encodePrefix(prefix: readonly bigint[]): Buffer {
 
 const syncMarker = Buffer.from('runlake-avro-1.0');
 
-/** The schema of {@link avroContainer}, for records of `schema`, each after the integers `prefix`. */
+/** Returns the schema for {@link avroContainer}: an integer for each name in `prefix`, then the fields of `schema`. */
 export function containerSchema(schema: string, prefix: readonly string[]): string {
   const record = JSON.parse(schema) as { fields: unknown[] };
   return JSON.stringify({ ...record, fields: [...prefix.map((name) => ({ name, type: 'long' })), ...record.fields] });
@@ -160,8 +163,8 @@ export interface ContainerRecord {
 }
 
 /**
- * Builds an Avro object container of `records`, which share one schema, each after the integers of its prefix, and with
- * one block per record. ClickHouse then finds the end of each record by the size of its block, and a damaged record
+ * Builds an Avro object container with one block per record. All records have the same schema, and each follows the
+ * integers of its prefix. ClickHouse then finds the end of each record by the size of its block, and a damaged record
  * cannot shift the values of the next ones. Strips the five-byte wire-format prefix of each record.
  *
  * @param schema from {@link containerSchema}.
@@ -195,7 +198,9 @@ export function avroContainer(schema: string, records: readonly ContainerRecord[
 /** Accepted range of a time field by kind of field, in microseconds since 1970, both ends inclusive. */
 export type TimeBounds = Readonly<Partial<Record<FixedKind, readonly [earliestMicros: number, latestMicros: number]>>>;
 
-/** Byte offset of a field in a framed record of the topic. @throws INTERNAL if the topic has no such field. */
+/**
+ * Returns the byte offset of a field in a framed record of the topic. @throws INTERNAL if the topic has no such field.
+ */
 export function fieldOffset(topic: Topic, name: string): number {
   const field = topic.fixed.find((known) => known.name === name);
   if (field === undefined) throw runlakeError('INTERNAL', {}, { cause: `${topic.name} has no fixed field ${name}` });
@@ -264,7 +269,7 @@ export function writePosition(framed: Buffer, at: number, position: number): voi
 /** The earliest key time, in December 1978. From here to the year 3111 the varint of a time takes eight bytes. */
 export const earliestKeyTimeMicros = 2 ** 48;
 
-/** Whether the varint at `at` takes eight bytes. */
+/** Returns true if the varint at `at` takes eight bytes. */
 export function isEightByteLong(framed: Buffer, at: number): boolean {
   for (let index = at; index < at + 7; index++) if (((framed[index] as number) & 0x80) === 0) return false;
   return ((framed[at + 7] as number) & 0x80) === 0;

@@ -48,7 +48,7 @@ export const waitingDeadLetters = scrapedGauge(
 /**
  * Wraps the `publish` of every adapter: measures, counts and traces what `send` makes durable. If the request is
  * traced, `send` gets copies of the messages that carry the span's context in the header `traceparent`.
- * @throws what `send` throws.
+ * @throws the errors of `send`.
  */
 export async function observePublish(
   topic: Topic,
@@ -69,7 +69,7 @@ export async function observePublish(
   }
 }
 
-/** Total bytes of the values, without headers. */
+/** Returns the total size of the values in bytes, without headers. */
 export function bytesOf(messages: readonly LogMessage[]): number {
   return messages.reduce((sum, message) => sum + message.value.length, 0);
 }

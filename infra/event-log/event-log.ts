@@ -2,7 +2,7 @@
  * The port of the event log: the ordered, durable log between the processes that accept events and those that store
  * them; and the port of its dead-letter queue. Adapters: in-process (`in-process/`, with a table in Postgres as the
  * queue) and Kafka (`kafka/`). The contract suites `test/contract/event-log` and `test/contract/dead-letters` run
- * against each.
+ * against each adapter.
  */
 import type { Topic } from '../../schemas/topics.ts';
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
@@ -73,8 +73,8 @@ export interface Subscription {
   /** Limits of a batch; a single event that exceeds them is delivered alone. */
   readonly limits: { readonly rows: number; readonly bytes: number };
   /**
-   * Resolves when everything of the batch is durable.
-   * If it rejects, the batch stays uncommitted: its publishers get an error, or the log redelivers it.
+   * Resolves when all events of the batch are durable. If it rejects, the batch stays uncommitted: its publishers get
+   * an error, or the log redelivers it.
    */
   handle(batch: LogBatch): Promise<void>;
 }
@@ -95,16 +95,16 @@ export interface FollowOptions {
 export interface TopicFollower {
   /** Starting offset of each partition. A partition that is added later is read from its beginning. */
   readonly from: LogPosition;
-  /** Whether all events before `position` were passed on. */
+  /** Returns true if the follower has passed on all events before `position`. */
   passed(position: LogPosition): boolean;
   /** Resolves when no further records are passed on. */
   close(): Promise<void>;
 }
 
 export interface EventLog {
-  /** Id of the schema that events of `topic` are written under. */
+  /** Returns the id of the schema with which new events of `topic` are written. */
   schemaId(topic: Topic): number;
-  /** The schema with that id, as JSON text; `undefined` if it does not exist. */
+  /** Returns the schema with that id as JSON text; `undefined` if it does not exist. */
   getSchema(schemaId: number): Promise<string | undefined>;
   /**
    * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag
@@ -129,17 +129,17 @@ export interface EventLog {
    * partition and offset, which readers treat as one.
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
-  /** Present if the log does not redeliver batches after a crash. */
+  /** Set if the log does not redeliver batches after a crash. */
   readonly inFlightInserts?: InFlightInserts;
   /**
-   * Current log-end offsets of the topic; every event published before the call is below them. For {@link
-   * EventLog.stored}.
+   * Returns the current log-end offsets of the topic. Every event that was published before the call has a lower
+   * offset. For {@link EventLog.stored}.
    * @throws if the log cannot be read.
    */
   position(topic: Topic): Promise<LogPosition>;
   /**
-   * Whether the consumers that store the topic, in any process, have consumed everything before `position`, which comes from
-   * {@link EventLog.position} or from the offsets of records.
+   * Returns true if the consumers that store the topic, in any process, have consumed all events before `position`,
+   * which comes from {@link EventLog.position} or from the offsets of records.
    * @throws if the log cannot be read.
    */
   isStored(topic: Topic, position: LogPosition): Promise<boolean>;
@@ -149,7 +149,7 @@ export interface EventLog {
   close(): Promise<void>;
 }
 
-/** An insert whose rows may be stored, although its publishers got no answer. */
+/** An insert whose rows may be stored, although its publishers got no response. */
 export interface InFlightInsert {
   /** The ids of its queries begin with it. */
   readonly id: string;
@@ -163,22 +163,22 @@ export interface InFlightInserts {
   begin(insert: InFlightInsert): Promise<void>;
   /** Deletes the record, in the transaction that marks its hours dirty. */
   complete(id: string, transaction: Sql): Promise<void>;
-  /** The inserts that were begun and not completed, oldest first. */
+  /** Returns the inserts that were begun and not completed, oldest first. */
   list(): Promise<InFlightInsert[]>;
 }
 
-/** For {@link EventLog.publish} and {@link EventLog.follow} after {@link EventLog.close}. */
+/** Creates the error of {@link EventLog.publish} and {@link EventLog.follow} after {@link EventLog.close}. */
 export function drainingError(): RunlakeError {
   return runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
 }
 
-/** For {@link EventLog.publish} if too many bytes are pending. */
+/** Creates the error of {@link EventLog.publish} if too many bytes are pending. */
 export function overloadedError(): RunlakeError {
   const what = 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES';
   return runlakeError('OVERLOADED', { what }, { retryAfterSeconds: 1 });
 }
 
-/** A dead-letter record as a list shows it. */
+/** The metadata of a dead-letter record, as lists show it. */
 export interface DeadLetterHead {
   /** Id of the dead-letter record: `<topic>/…`. */
   readonly id: string;
@@ -214,14 +214,14 @@ export interface DeadLetterFilter {
 
 /** Reads the records that {@link EventLog.deadLetter} has written. */
 export interface DeadLetterQueue {
-  /** The newest matching records, newest first. Does not read values if the store can omit them. */
+  /** Returns the newest matching records, newest first. Does not read values if the store can omit them. */
   list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
-  /** Number of records of the topic, replayed ones included; counts at most {@link maxCounted}. */
+  /** Returns the number of records of the topic, including replayed ones, and at most {@link maxCounted}. */
   count(topic: Topic): Promise<number>;
-  /** `undefined` if no record has that id, or no longer. */
+  /** Returns `undefined` if no record has that id, or if the record no longer exists. */
   find(id: string): Promise<DeadLetterRecord | undefined>;
   close(): Promise<void>;
 }
 
-/** Keeps counting cheap. */
+/** Maximum result of {@link DeadLetterQueue.count}, so that counting stays cheap. */
 export const maxCounted = 100_000;

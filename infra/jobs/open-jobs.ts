@@ -25,7 +25,7 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
   /** If set, the queues are in Redis instead of the database. */
   readonly redisUrl?: string | undefined;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
   readonly catalogue?: Catalogue;

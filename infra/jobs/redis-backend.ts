@@ -50,7 +50,7 @@ export async function openRedisBackend(
   };
 }
 
-/** TLS options for `rediss://` addresses; without them the client trusts only its default authorities. */
+/** TLS options for `rediss://` addresses; without them the client trusts only its default CA certificates. */
 export function redisTls(url: string, authorities: readonly string[] | undefined) {
   return authorities && url.startsWith('rediss://') ? { tls: { ca: [...authorities] } } : {};
 }

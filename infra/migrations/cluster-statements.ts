@@ -3,8 +3,8 @@ import type { Layout } from '../clickhouse/layout.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 
 /**
- * A table of the migrations: its head with name and columns, its engine with arguments, the columns after SHARD BY, and the other
- * clauses.
+ * Matches a CREATE TABLE statement of the migrations: its head with name and columns, its engine with arguments, the
+ * columns after SHARD BY, and the other clauses.
  */
 const tablePattern =
   /^CREATE TABLE (?<name>\w+)(?<columns> \([\s\S]*\)\s+)ENGINE = (?<engine>\w+)(?:\((?<arguments>[^)]*)\))?(?:\s+SHARD BY \((?<key>[^)]*)\))?(?<rest>[\s\S]*)$/;
@@ -19,7 +19,7 @@ const viewPattern =
  *
  * @param shards the number of shards when the tables were first created. It is part of the sharding key, so that a
  *   shard that is added later does not move the rows of existing traces.
- * @throws PART_UNUSABLE for a statement that has no form in a cluster.
+ * @throws PART_UNUSABLE for a statement that cannot be converted for a cluster.
  */
 export function clusterStatements(sql: string, layout: Layout, shards: number): string[] {
   const { name, columns, engine, arguments: args = '', key, rest } = tablePattern.exec(sql)?.groups ?? {};

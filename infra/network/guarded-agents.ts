@@ -20,7 +20,7 @@ export interface GuardOptions {
   readonly refuse: (host: string, range: AddressRange) => Error;
   /** Maximum number of concurrent connections; further requests wait. */
   readonly maxConnections: number;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   /** Default: the DNS resolver of this machine. */
   readonly lookup?: typeof systemLookup;

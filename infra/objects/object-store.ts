@@ -102,7 +102,7 @@ export function destinationError(
   return runlakeError(code, { step, where, reason }, { cause });
 }
 
-/** Whether the error of a call means that the object does not exist. */
+/** Returns true if the error of a call means that the object does not exist. */
 export function isMissing(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING';
 }

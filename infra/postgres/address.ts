@@ -22,9 +22,9 @@ export function unknownSslMode(url: string): string | undefined {
 
 /**
  * Parses the TLS parameters of an address as `libpq` does: without `sslmode` the connection is not encrypted; `require`
- * encrypts, and verifies the server's certificate if authorities are given; `verify-ca` always verifies it;
- * `verify-full` also verifies the host name. `authorities` are used if the address has no `sslrootcert`. Source:
- * PostgreSQL documentation, "SSL Support" of libpq.
+ * encrypts, and verifies the server's certificate if CA certificates are given; `verify-ca` always verifies it;
+ * `verify-full` also verifies the host name. Without `sslrootcert`, the connection uses the CA certificates in
+ * `authorities`. Source: PostgreSQL documentation, "SSL Support" of libpq.
  *
  * @throws TLS_FILE_UNUSABLE
  */

@@ -12,7 +12,7 @@ export type { Database, Sql } from './database.ts';
 export interface DatabaseOptions {
   /** `postgres://user:password@host:port/database`; TLS by its `sslmode`, see {@link postgresAddress}. */
   readonly url: string;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
   /** Timeout of each statement, and of the wait for a connection. */

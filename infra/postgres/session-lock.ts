@@ -24,7 +24,7 @@ import { databaseError } from './database-error.ts';
 export interface SessionLockOptions {
   /** `postgres://user:password@host:port/database` */
   readonly url: string;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   /** Lock key that nothing else in this database uses. */
   readonly key: number;

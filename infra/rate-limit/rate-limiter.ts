@@ -10,7 +10,7 @@ export interface RateLimiterOptions {
   readonly database: Pick<Database, 'query'>;
   /** If set, the counts are in Redis instead of the database. */
   readonly redisUrl?: string | undefined;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   /** Requests per second. Unset: no limit. */
   readonly perKey?: number | undefined;

@@ -7,8 +7,8 @@ export interface PollOptions {
 }
 
 /**
- * Calls `ask` every `everyMs` until its answer is truthy, `timeoutMs` has passed or `signal` is aborted.
- * @returns the last answer. @throws the errors of `ask`.
+ * Calls `ask` every `everyMs` until its result is truthy, `timeoutMs` has passed or `signal` is aborted.
+ * @returns the last result. @throws the errors of `ask`.
  */
 export async function poll<Answer>(ask: () => Answer | Promise<Answer>, options: PollOptions): Promise<Answer> {
   const { everyMs, timeoutMs, signal } = options;

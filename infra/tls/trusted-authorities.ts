@@ -13,7 +13,7 @@ const reasonByErrorCode = new Map([
 ]);
 
 /**
- * Returns the certificate authorities for connections to all servers, in PEM: those of Node and those of
+ * Returns the trusted CA certificates for connections to all servers, in PEM: those of Node and those of
  * `RUNLAKE_TLS_CA_FILE`. Returns undefined if that setting is not set; clients then use their default, which is Node's
  * list.
  *

@@ -23,7 +23,7 @@ export interface RpcError {
   readonly message: string;
 }
 
-/** Error of a protocol method, returned as a JSON-RPC error. */
+/** An error that a protocol method returns as a JSON-RPC error. */
 export class A2aError extends Error {
   readonly code: number;
 
@@ -51,7 +51,10 @@ export function isCustomAuthError(error: unknown): boolean {
 
 export const internalError: RpcError = { code: errorCodes.internal, message: 'Internal error' };
 
-/** Accepts any text, because an unknown id has an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
+/**
+ * Accepts any text, so that an unknown id results in a TaskNotFoundError and not in a validation error. Source: A2A
+ * 0.3.0, TaskNotFoundError.
+ */
 const TaskId = () => Type.String({ minLength: 1, maxLength: 1_000 });
 const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
 

@@ -259,7 +259,10 @@ export async function readTask(
   return asOperation(request, getAgentRun, { params }, () => taskOfRun(agents, { threadId, runId }, options));
 }
 
-/** Text is sent to the graph as a message. @throws A2aError if the graph has an input schema without `messages`. */
+/**
+ * Checks that the graph accepts messages, because the text of a task is sent as one. @throws A2aError if the graph has
+ * an input schema without `messages`.
+ */
 async function requireMessages({ services: { agents } }: AgentInput, assistant: Assistant): Promise<void> {
   const { graph_id: graphId, config } = assistant;
   const { input_schema: schema } = await describeGraph(agents, graphId, config);

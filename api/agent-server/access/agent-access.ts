@@ -13,7 +13,7 @@ declare module 'fastify' {
 
 export interface AgentAccess {
   readonly user: AgentUser;
-  /** Restricts the threads of runs that the request starts or stops. Unset: all threads. */
+  /** Restricts the threads on which the request can start or stop runs. Unset: all threads. */
   threads?: ThreadAccess;
   /** Restricts the store items that the request can find. Unset: all items. */
   items?: RequiredMetadata | undefined;
@@ -39,7 +39,7 @@ interface PartInput {
 
 /**
  * Executes one part of a request that can consist of several parts. Under custom authentication, the handlers and
- * filters of `operation` authorise the part. `proceed` receives the input as these changed it, and the access object of
+ * filters of `operation` authorise the part. `proceed` receives the input after their changes, and the access object of
  * the part. `proceed` is not called for a search that cannot match anything; the result is then the empty result of
  * `operation`.
  *

@@ -55,7 +55,7 @@ export function readCommand(message: unknown): { readonly command: Command } | {
 }
 
 /**
- * Executes a command, with a handler in `also` or else with the handler of {@link commands}. Errors that the caller
+ * Executes a command with its handler in `also`, otherwise with its handler in {@link commands}. Errors that the caller
  * caused become an error response. @throws all other errors.
  */
 export async function answerCommand(

@@ -140,8 +140,8 @@ function toFailureFrame(failure: CommandError): SseFrame {
  * One WebSocket of the event-stream protocol: the client sends commands, the server sends responses and events. Each
  * message is one JSON text.
  *
- * Invariant: commands are answered one at a time, in order. No more events are read from the log than the socket
- * accepts. When either side closes the socket, all its readers are closed.
+ * Invariant: the server executes commands one at a time, in order. It reads no more events from the log than the socket
+ * accepts. When either side closes the socket, the server closes all its readers.
  *
  *   1. A command runs after the response to the previous one. The socket closes if more than `maxQueuedCommands` wait.
  *   2. After the response to `subscription.subscribe`, the server sends the events of the subscription, from the
@@ -151,7 +151,8 @@ function toFailureFrame(failure: CommandError): SseFrame {
  *      1012.
  *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes
  *      with 1008 and the code of the error.
- *   6. Each command counts as a request for the rate limits. A command beyond them is refused; the socket stays open.
+ *   6. Each command counts as a request for the rate limits. The server refuses a command that exceeds them; the socket
+ *      stays open.
  */
 
 /** The methods of a `ws` socket that are used here. */

@@ -140,7 +140,7 @@ async function wait(input: RunInput, kind: RunKind): Promise<RawResponse> {
   return endOfRun(input, toFollowedRun(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
 }
 
-/** Returns the run as its creator follows it, with the paths for following it and reconnecting to it. */
+/** Converts a created run for its response, with the paths for following the run and for reconnecting to it. */
 function toFollowedRun(
   { run, deploymentId, cancelOnDisconnect }: RequestedRunResult,
   path: string,

@@ -49,7 +49,7 @@ export interface LocalCluster {
   readonly name: string;
   /** Ports of ClickHouse's own protocol, by shard. */
   readonly portOfShard: readonly number[];
-  /** Of this server. */
+  /** Port of ClickHouse's own protocol on this server. */
   readonly tcpPort: number;
 }
 

@@ -27,7 +27,7 @@ import { runlakeError } from '../../errors/runlake-error.ts';
 import { isSystemError, readFileIfThere, writePrivateFile } from '../private-file.ts';
 import { copyBinaries, linkLibraries, type PostgresBinaries } from './binaries.ts';
 
-/** Where a cluster runs. */
+/** The account, the binaries and the folder that a cluster uses. */
 export interface ClusterLocation {
   readonly account: Account | undefined;
   readonly binaries: string;

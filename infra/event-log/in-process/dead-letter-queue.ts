@@ -26,7 +26,7 @@ const headColumns = `id, topic, partition, log_offset, key, octet_length(value) 
 
 const idPattern = /^([\w.-]+)\/(\d{1,15})$/;
 
-/** Reads the queue. */
+/** Opens the dead-letter queue for reading. */
 export function postgresDeadLetterQueue(database: Database): DeadLetterQueue {
   return {
     async list({ topics, step, sinceMs, untilMs }, limit) {
@@ -108,7 +108,7 @@ export async function markReplayed(database: Sql, deadLetterId: string): Promise
   ]);
 }
 
-/** Time of the last replay in ISO 8601; undefined if the record was never replayed. */
+/** Returns the time of the last replay in ISO 8601; undefined if the record was never replayed. */
 export async function findLastReplay(database: Sql, deadLetterId: string): Promise<string | undefined> {
   const [row] = await database.query<{ replayed_at: string | null }>(
     'SELECT replayed_at FROM dead_letters WHERE id = $1',

@@ -1,8 +1,9 @@
 /**
  * The event log inside one process.
  *
- * Invariant: a publisher is answered only after every consumer group has stored its batch, so a crash loses nothing that was
- * acknowledged. Each organisation has at most one batch in flight per partition, so events of a key keep their order.
+ * Invariant: `publish` resolves only after every consumer group has stored the batch, so a crash loses no event that
+ * was acknowledged. Each organisation has at most one batch in flight per partition, so events of a key keep their
+ * order.
  *
  *   1. `publish` gives the messages of a request their offsets, passes them to the followers, adds those that are to be
  *      stored to the queues of their partitions, and waits. Messages that are not to be stored need no further step.
@@ -14,8 +15,8 @@
  *   3. Each group handles the batch. The sink records each insert in Postgres before it begins (3a), and deletes the
  *      record in the transaction that marks the hours dirty (3b). After a crash in between, the next start finds the
  *      record and marks the hours, because the publishers may have given up.
- *   4. When all groups are done, the log answers the requests. If one fails, it refuses all requests of the batch, and
- *      their senders retry; rows that are already stored merge with the repeats.
+ *   4. When all groups have handled the batch, `publish` resolves for its requests. If a group fails, `publish` rejects
+ *      for all requests of the batch, and their senders retry; rows that are already stored merge with the repeats.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -54,7 +55,7 @@ export interface InProcessLogOptions {
 /** Maximum number of batches in flight per partition. */
 const maxBatchesInFlight = 2;
 
-/** Time for which batches stay small after a second organisation published. */
+/** How long batches stay small after a second organisation has published. */
 const sharedModeMs = 10_000;
 
 interface WaitingRequest extends WaitingShare {
@@ -146,7 +147,7 @@ export class InProcessLog implements EventLog {
     this.#stateOf(subscription.topic).subscriptions.push(subscription);
   }
 
-  /** Follows from now on and is caught up at once, because the log stores nothing. */
+  /** Follows from the next event on. There is nothing to catch up with, because the log stores no events. */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
     if (this.#closed) throw drainingError();
     const { partitions, followers } = this.#stateOf(topic);
@@ -297,14 +298,14 @@ export class InProcessLog implements EventLog {
     await insertDeadLetter(transaction ?? this.#options.database, topic.name, record, reason, step);
   }
 
-  /** Always empty: events are stored before their publisher is answered. */
+  /** Always empty, because `publish` resolves only after the events are stored. */
   async position(): Promise<LogPosition> {
     return {};
   }
 
   /**
-   * Whether all events before `position` are stored. Only this process can have events that are not: an earlier one has
-   * stored everything that it published.
+   * Returns true if all events before `position` are stored. Only events of this process can be missing, because an
+   * earlier process has stored every event that it acknowledged.
    */
   async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
     return this.#stateOf(topic).partitions.every(({ number, inFlight, queue }) => {
@@ -353,7 +354,7 @@ function collectTenantIds(batches: Iterable<readonly WaitingShare[]>): Set<strin
   return tenants;
 }
 
-/** FNV-1a, to spread keys over partitions. It is not a cryptographic hash. */
+/** Computes FNV-1a, which spreads keys over partitions. It is not a cryptographic hash. */
 function hashKey(key: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < key.length; index++) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193);
@@ -368,7 +369,7 @@ function selectStored(topic: Topic, records: readonly LogRecord[]): readonly Log
   return records.filter(({ value }) => value[at] !== 0);
 }
 
-/** The table `in_flight_inserts`. */
+/** Stores in-flight inserts in the table `in_flight_inserts`. */
 function createInFlightInserts(database: Database): InFlightInserts {
   return {
     async begin({ id, hours }) {

@@ -61,7 +61,7 @@ export function dequeueBatch<Share extends WaitingShare>(
   return batch;
 }
 
-/** Whether one organisation has at least a quarter of the maximum bytes of a shared batch. */
+/** Returns true if one organisation has at least a quarter of the maximum bytes of a shared batch. */
 export function holdsLargePart(batch: readonly WaitingShare[]): boolean {
   const bytesOf = new Map<string | undefined, number>();
   for (const { tenantId, bytes } of batch) bytesOf.set(tenantId, (bytesOf.get(tenantId) ?? 0) + bytes);

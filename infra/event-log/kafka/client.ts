@@ -26,8 +26,8 @@ const connectionTimeoutMs = 3_000;
 const keepAliveMs = 15_000;
 
 /**
- * Opens a Kafka client with its own connections. The library aborts neither a request on a connection that became
- * silent nor a client that hangs, so this module creates the sockets itself and can destroy them.
+ * Opens a Kafka client with its own connections. The library aborts neither a request on a connection that no longer
+ * responds nor a client that hangs, so this module creates the sockets itself and can destroy them.
  *
  * @param requestTimeoutMs after this time a request fails, with its outcome unknown.
  * @throws TLS_FILE_UNUSABLE
@@ -87,7 +87,10 @@ function buildSaslOptions({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: Kafk
   return { mechanism: kafkaSaslMechanism, username: kafkaUser, password: kafkaPassword } as SASLOptions;
 }
 
-/** Fields of the client's log lines that are logged; others may contain requests, stack traces and internal objects. */
+/**
+ * Fields that are copied from the client's log lines. Other fields may contain requests, stack traces and internal
+ * objects.
+ */
 const loggedFields = ['broker', 'groupId', 'memberId', 'topic', 'partition', 'retryCount', 'retryTime'] as const;
 const repeatLineAfterMs = 30_000;
 const maxRememberedLines = 200;
@@ -124,7 +127,10 @@ interface ClientError {
   readonly originalError?: unknown;
 }
 
-/** Names of the broker's errors (`NOT_ENOUGH_REPLICAS`, …) and of the client's classes, from the outermost cause inwards. */
+/**
+ * Returns the names of the broker's errors (`NOT_ENOUGH_REPLICAS`, …) and of the client's error classes, from the
+ * outermost error to its innermost cause.
+ */
 export function listErrorNames(error: unknown): string[] {
   const kinds: string[] = [];
   let current = error as ClientError | undefined;
@@ -135,7 +141,7 @@ export function listErrorNames(error: unknown): string[] {
   return kinds;
 }
 
-/** The kinds of a refused user or a missing permission. */
+/** Error names for failed authentication and missing permissions. */
 const accessKinds = [
   'KafkaJSSASLAuthenticationError',
   'SASL_AUTHENTICATION_FAILED',
@@ -146,12 +152,15 @@ const accessKinds = [
   'CLUSTER_AUTHORIZATION_FAILED',
 ];
 
-/** Whether the error or one of its causes is of one of these kinds. */
+/** Returns true if the error or one of its causes has one of the names in `kinds`. */
 export function isOfKind(error: unknown, kinds: readonly string[]): boolean {
   return listErrorNames(error).some((kind) => kinds.includes(kind));
 }
 
-/** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns a catalogue error unchanged. */
+/**
+ * Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns an error of the catalogue
+ * unchanged.
+ */
 export function kafkaError(error: unknown, brokers: string | undefined): RunlakeError {
   if (isRunlakeError(error)) return error;
   const reason = String((error as ClientError)?.message ?? error).slice(0, 200);
@@ -175,7 +184,7 @@ export class KafkaAdmin {
     this.#logger = logger;
   }
 
-  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the catalogue errors that `work` throws. */
+  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the errors of the catalogue that `work` throws. */
   async call<Answer>(work: (admin: Admin) => Promise<Answer>): Promise<Answer> {
     this.#link ??= this.#open();
     const link = this.#link;

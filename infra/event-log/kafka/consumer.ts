@@ -48,7 +48,9 @@ interface ConsumerSupervisorOptions {
 
 const requestTimeoutMs = 15_000;
 const heartbeatEveryMs = 2_000;
-/** Longer than any request or join of a working client. */
+/**
+ * A client without activity for this long is replaced. The time is longer than any request or join of a working client.
+ */
 const maxSilenceMs = 75_000;
 const joinTimeoutMs = 60_000;
 
@@ -132,7 +134,8 @@ export class ConsumerSupervisor {
         this.#lastActivityMs = performance.now();
       });
     }
-    // Fetches use their own connection and may continue while commits and heartbeats time out again and again on a dead one.
+    // Fetches use their own connection. They may continue while all commits and heartbeats time out on a dead
+    // connection.
     consumer.on(events.REQUEST_TIMEOUT, ({ payload }) => {
       client.breakConnections(performance.now() - (Date.now() - payload.createdAt));
     });
@@ -182,14 +185,14 @@ interface GroupConsumerOptions {
   readonly address: KafkaAddress;
   readonly admin: KafkaAdmin;
   readonly budget: ByteBudget;
-  /** Time for which the broker gathers small batches before it answers a fetch. */
+  /** How long the broker waits for more records before it responds to a fetch with a small batch. */
   readonly insertBatchMs: number;
   /** The group removes this member after this time without a heartbeat. */
   readonly sessionTimeoutMs: number;
   readonly logger: Logger;
 }
 
-/** Partitions that are added to the topic are noticed after this time. */
+/** Maximum time until the client finds partitions that were added to the topic. */
 const metadataMaxAgeMs = 30_000;
 const minRebalanceTimeoutMs = 30_000;
 const maxFetchBytes = 16 * 1024 * 1024;
@@ -200,7 +203,7 @@ export class GroupConsumer {
   readonly #logger: Logger;
   readonly #stop = new AbortController();
   readonly #partitions = new Map<number, PartitionConsumer>();
-  /** The running `run()` of each partition's consumers; a new assignment waits for the previous one. */
+  /** The pending `run()` of the consumers of each partition; a new assignment waits for the previous one. */
   readonly #handlers = new Map<number, Promise<void>>();
   readonly #paused = new Set<number>();
   #consumer: Consumer | undefined;
@@ -243,7 +246,7 @@ export class GroupConsumer {
         sessionTimeout: sessionTimeoutMs,
         metadataMaxAge: metadataMaxAgeMs,
         rebalanceTimeout: Math.max(minRebalanceTimeoutMs, sessionTimeoutMs),
-        // The broker gathers small batches: it answers when it has this many bytes or `insertBatchMs` has passed.
+        // The broker responds to a fetch when it has this many bytes, or after `insertBatchMs`.
         minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), maxFetchBytes / 4)),
         maxWaitTimeInMs: insertBatchMs,
         maxBytes: maxFetchBytes,

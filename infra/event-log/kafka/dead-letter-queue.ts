@@ -91,7 +91,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
       const { value: _value, headers: _headers, ...head } = toDeadLetter(topic, partition, message);
       if (!matchesFilter(head, filter)) return;
       newest.push(head);
-      // Bounds the memory however many records are read.
+      // Bounds memory use, however many records there are.
       if (newest.length > 2 * limit + 100) newest.sort(compareNewestFirst).splice(limit);
     });
     return newest.sort(compareNewestFirst).slice(0, limit);
@@ -128,7 +128,8 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     for (const topic of filter.topics) {
       const name = this.#names.deadLetterTopic(topic);
       for (const { partition, low, high } of (await fetchOffsets(admin, name)) ?? []) {
-        // A filter needs a full read: the step is only in the record, and the times come from clocks that differ slightly.
+        // A filter requires reading all records: only the records contain the step, and their times come from clocks
+        // that differ slightly.
         const isUnfiltered = filter.step === undefined && filter.sinceMs === undefined && filter.untilMs === undefined;
         const from = isUnfiltered ? Math.max(low, high - limit) : low;
         if (from < high) ranges.push({ topic, partition, from, end: high });
@@ -160,7 +161,8 @@ interface TopicRange extends Omit<OffsetRange, 'topic'> {
 }
 
 /**
- * First and log-end offset of each partition; undefined if the topic does not exist because no record was ever written to it.
+ * Returns the first and the log-end offset of each partition. Returns undefined if the topic does not exist, because no
+ * record was ever written to it.
  */
 async function fetchOffsets(admin: Admin, name: string) {
   if (!(await admin.listTopics()).includes(name)) return undefined;
@@ -224,7 +226,7 @@ interface OffsetRange {
 }
 
 const requestTimeoutMs = 10_000;
-/** Fails after this time without progress. The broker delays the first join, and a record may be large. */
+/** A read fails after this time without progress. The broker delays the first join, and a record may be large. */
 const maxSilenceMs = 30_000;
 const maxFetchBytes = 4 * 1024 * 1024;
 

@@ -1,4 +1,4 @@
-/** Checks of Kafka and of the schema registry: whether they answer, and whether Runlake can use them. */
+/** Checks whether Kafka and the schema registry respond, and whether Runlake can use them. */
 import type { Admin } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
@@ -74,12 +74,12 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
   }
 }
 
-/** The lag that more sinks would reduce; a sink stores this many events in a few seconds. */
+/** Above this lag, the check recommends more sinks or partitions. A sink stores this many events in a few seconds. */
 const largeLagRecords = 100_000;
 
 /**
- * Describes what does not fit between the partitions of each topic, the sinks that read them and their lag. Also needs
- * the permission to describe groups, without which a sink would wait for ever at its start.
+ * Describes problems of each topic: no sink, more sinks than partitions, or a large lag. Fails without the permission
+ * to describe groups, because a sink without it would wait for ever at its start.
  */
 async function describeSinks(admin: Admin, topics: readonly Topic[], names: TopicNames): Promise<string[]> {
   const { groups } = await admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic))));

@@ -51,7 +51,7 @@ export interface KafkaLogOptions {
 }
 
 /**
- * Maximum time that opening retries. After it the role closes what is open and waits for the servers
+ * Maximum time that opening retries. After this time the role closes what is open and waits for the servers
  * (`api/command-line/start-role.ts`).
  */
 const startTimeoutMs = 10_000;

@@ -10,7 +10,10 @@ export interface FoundPosition {
   readonly high: number;
 }
 
-/** Committed offset, first and log-end offset of each partition of `topic` for `group`. @throws what Kafka throws. */
+/**
+ * Returns the committed offset of `group`, and the first and log-end offsets, for each partition of `topic`. @throws
+ * the errors of Kafka.
+ */
 export async function findPositions(
   admin: Admin,
   group: string,
@@ -30,8 +33,8 @@ export async function findPositions(
 }
 
 /**
- * Whether a group has consumed up to `end`. Offsets that no longer exist count as consumed: those that retention
- * deleted, and those beyond the log-end offset of a recreated topic.
+ * Returns true if a group has consumed all records before `end`. Offsets that no longer exist count as consumed: those
+ * that retention deleted, and those beyond the log-end offset of a recreated topic.
  */
 export function isPast(found: FoundPosition | undefined, end: number): boolean {
   if (found === undefined) return end === 0;

@@ -1,15 +1,16 @@
 /**
  * Publishes the events of requests to Kafka.
  *
- * Invariant: a request is answered after all its events are in all in-sync replicas; memory is bounded; no request
- * waits longer than its time limit, which is `timeoutMs` for each 16 MiB that it has begun.
+ * Invariant: `publish` resolves only after all events of the request are in all in-sync replicas; memory is bounded; no
+ * request waits longer than its time limit, which is `timeoutMs` for each started 16 MiB of its size.
  *
  *   1. Divide the messages of a request by partition and add them to the partition queues.
  *   2. Each partition queue appends what is waiting as one batch, bounded in bytes, then the next (see `producer.ts`).
  *      While a batch is in flight requests accumulate, so batches grow with the load.
- *   3. Answer the request when all its messages are appended.
- *   4. After the time limit, answer 503. Messages that are still queued are dropped; a batch in flight is retried,
- *      because the next batch must not overtake it. If the client repeats the request, the repeat merges with it.
+ *   3. When all messages of the request are appended, `publish` resolves.
+ *   4. After the time limit, `publish` rejects, and the client gets 503. Messages that are still queued are dropped; a
+ *      batch in flight is retried, because the next batch must not overtake it. If the client repeats the request, the
+ *      repeat merges with it.
  *   5. A partition queue whose batch has been in flight for longer than the limit refuses new requests at once.
  */
 import { type Message, Partitioners } from 'kafkajs';
@@ -26,7 +27,7 @@ export interface PublisherOptions {
   readonly maxPendingBytes: number;
   /** Maximum bytes of a batch; a larger event is sent alone. */
   readonly batchBytes: number;
-  /** Time limit of a request for each {@link bytesPerTimeout} that it has begun. */
+  /** Time limit of a request for each started {@link bytesPerTimeout} of its size. */
   readonly timeoutMs: number;
 }
 
@@ -154,7 +155,10 @@ interface Entry {
 interface WaitingEntry {
   readonly messages: readonly Message[];
   readonly bytes: number;
-  /** True if the queue was idle when the entry arrived, so that the batch in flight has waited no longer than the entry. */
+  /**
+   * True if the queue was idle when the entry arrived, so that the batch in flight has not waited longer than the
+   * entry.
+   */
   readonly isFirst: boolean;
   /** Number of messages that are in a batch already. */
   begun: number;
@@ -180,7 +184,7 @@ class PartitionQueue {
   }
 
   /**
-   * Whether the batch in flight has been there for `timeoutMs`. The timer that rejects its first request may fire
+   * Returns true if the batch has been in flight for `timeoutMs`. The timer that rejects its first request may fire
    * slightly before this clock reaches the limit; `#overdue` covers that moment, so that a request that arrives then
    * does not wait for the whole limit again.
    */

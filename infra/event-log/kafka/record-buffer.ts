@@ -2,7 +2,7 @@
 import type { IHeaders, KafkaMessage } from 'kafkajs';
 import { type LogRecord, recordVersion, type Subscription } from '../event-log.ts';
 
-/** A record with its raw key and headers, which may be any bytes, besides the decoded ones that the rest of Runlake uses. */
+/** A record with its raw key and headers, which may contain any bytes, in addition to the decoded key and headers. */
 export interface KafkaRecord extends LogRecord {
   readonly raw: { readonly key: Buffer | null; readonly headers: IHeaders };
   /** Approximate size in memory. */
@@ -106,7 +106,10 @@ export function bytesOf(records: readonly KafkaRecord[]): number {
   return records.reduce((sum, record) => sum + record.bytes, 0);
 }
 
-/** Counts the bytes that all partitions hold in memory. It enforces nothing: its users check {@link ByteBudget.spent}. */
+/**
+ * Counts the bytes that all partitions hold in memory. It does not enforce the limit: callers check {@link
+ * ByteBudget.spent}.
+ */
 export class ByteBudget {
   readonly #limitBytes: number;
   readonly #whenFreed = new Set<() => void>();

@@ -32,7 +32,10 @@ interface RegistryResponse {
   readonly body: unknown;
 }
 
-/** Registers and reads the schemas of the log. Caches those it has read: while the registry is down only unknown ids fail. */
+/**
+ * Registers and reads the schemas of the log. It caches the schemas that it has read, so that only unknown ids fail
+ * while the registry is down.
+ */
 export class SchemaRegistry {
   /** URL without user and password. */
   readonly #base: string;
@@ -116,7 +119,7 @@ export class SchemaRegistry {
     throw this.#unavailable(`it answered ${status} to a request for its subjects`);
   }
 
-  /** Whether `schema` is compatible with the newest one of `subject`. @throws REGISTRY_UNAVAILABLE */
+  /** Returns true if `schema` is compatible with the newest schema of `subject`. @throws REGISTRY_UNAVAILABLE */
   async isCompatible(subject: string, schema: string): Promise<boolean> {
     const path = `/compatibility/subjects/${encodeURIComponent(subject)}/versions/latest`;
     const { status, body } = await this.#request(path, { schema });
@@ -142,7 +145,7 @@ export class SchemaRegistry {
 
   /**
    * Sends `GET` to a path of the registry's API, or `POST` if there is `content`.
-   * @throws REGISTRY_UNAVAILABLE if the complete answer does not arrive in time.
+   * @throws REGISTRY_UNAVAILABLE if the complete response does not arrive in time.
    */
   async #request(path: string, content?: object): Promise<RegistryResponse> {
     const url = new URL(this.#base + path);

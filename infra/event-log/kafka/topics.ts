@@ -1,4 +1,4 @@
-/** The topics in Kafka: their names, and what a start creates and requires of them. */
+/** The topics in Kafka: their names, and how a start creates and checks them. */
 // Node does not detect all named exports of this CommonJS package; the others are members of the default export.
 import kafkajs, { type Admin } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -54,7 +54,7 @@ export function requiredTopics(topics: readonly Topic[], names: TopicNames): Req
  * Creates those of `topics` that do not exist, and waits until each partition has a leader. Does not alter existing topics.
  *
  * @returns the number of partitions of each topic, by name.
- * @throws TOPIC_UNUSABLE if a run of the maximum size would not fit, and what Kafka throws.
+ * @throws TOPIC_UNUSABLE if a run of the maximum size would not fit, and the errors of Kafka.
  */
 export async function ensureTopics(
   admin: Admin,
@@ -77,7 +77,7 @@ export async function ensureTopics(
   return new Map([...shapes].map(([name, { partitions }]) => [name, partitions]));
 }
 
-/** Value that `max.message.bytes` of the topic must have at least. */
+/** Returns the minimum value of `max.message.bytes` for the topic. */
 function maxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
   return maxRunBytes + recordSlackBytes + (deadLetters ? deadLetterSlackBytes : 0);
 }
@@ -115,8 +115,8 @@ async function createTopics(admin: Admin, missing: readonly RequiredTopic[], con
 }
 
 /**
- * The broker's `default.replication.factor`; 0 if this user may not read it, and {@link checkTopics} then warns if the
- * quorum is too small.
+ * Returns the broker's `default.replication.factor`, or 0 if this user has no permission to read it. {@link
+ * checkTopics} then warns if the quorum is too small.
  */
 async function fetchDefaultReplication(admin: Admin): Promise<number> {
   const { controller } = await admin.describeCluster();
@@ -214,7 +214,7 @@ async function checkTopics(
   }
 }
 
-/** Settings of a topic in Kafka; NaN if the broker does not name one. */
+/** Settings of a topic in Kafka. A number is NaN if the broker does not return it. */
 export interface TopicSettings {
   readonly maxMessageBytes: number;
   readonly minInsyncReplicas: number;
@@ -261,7 +261,7 @@ export function requireMessageSizes(
   }
 }
 
-/** Whether Kafka refused a request because this user may not make it. */
+/** Returns true if Kafka refused a request because this user has no permission. */
 function isDenied(error: unknown): boolean {
   return listErrorNames(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'));
 }

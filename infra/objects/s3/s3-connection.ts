@@ -55,7 +55,7 @@ export interface S3Options {
   readonly credentials: S3Credentials | undefined;
   /** Allows endpoints on loopback and private addresses. */
   readonly allowPrivateEndpoints: boolean;
-  /** Certificate authorities to trust, in PEM. */
+  /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly limits?: S3Limits | undefined;
 }
@@ -79,7 +79,7 @@ export interface S3CallOptions {
   readonly bytes?: number;
 }
 
-/** Sends a command to the store; part of one call with its timeout and signal. */
+/** Sends a command to the store, under the timeout and the signal of its call. */
 export type RunCommand = <Input extends ServiceInputTypes, Output extends ServiceOutputTypes>(
   command: $Command<Input, Output, S3ClientResolvedConfig, ServiceInputTypes, ServiceOutputTypes>,
 ) => Promise<Output>;
@@ -87,7 +87,7 @@ export type RunCommand = <Input extends ServiceInputTypes, Output extends Servic
 export interface S3Connection {
   /** Value of `Bucket` in commands. */
   readonly bucket: string;
-  /** The store for messages, as `host:port`. */
+  /** Name of the store in messages: `host:port` of the endpoint, or AWS S3 with its region. */
   readonly location: string;
   /** Runs one call. @throws an error of the catalogue about `call`, or the reason of the signal. */
   send<Result>(call: ObjectCall, work: (run: RunCommand) => Promise<Result>, options?: S3CallOptions): Promise<Result>;

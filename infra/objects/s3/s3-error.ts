@@ -108,7 +108,7 @@ export function isNoBucket(raw: unknown): boolean {
 
 interface StoreErrorResponse {
   readonly status: number | undefined;
-  /** Error name. */
+  /** Error name of the S3 API, such as `NoSuchKey`. */
   readonly name: string | undefined;
   /** Whether the name comes from the response; otherwise the client derived it from the status. */
   readonly isFromStore: boolean;

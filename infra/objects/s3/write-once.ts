@@ -35,7 +35,7 @@ const maxAttempts = 5;
 type Outcome = 'stored' | 'refused' | 'unknown condition';
 
 /**
- * @param write Sends the object with a condition.
+ * @param write Writes the object if the condition holds.
  * @throws errors of `write`, `now` and `mayReplace`; DESTINATION_UNAVAILABLE if other clients keep writing the object.
  */
 export async function writeOnce(

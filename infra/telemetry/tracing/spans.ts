@@ -1,4 +1,7 @@
-/** The spans of Runlake itself: requests, publishes and insert batches. Each function does nothing if tracing is off. */
+/**
+ * Creates the spans of Runlake's own work: requests, publishes and insert batches. If tracing is off, these functions
+ * create no spans.
+ */
 import {
   type Context,
   defaultTextMapGetter,
