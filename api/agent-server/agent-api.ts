@@ -7,7 +7,7 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
 import type { SharedOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
-import { appRoutes } from './app-routes.ts';
+import { createAppRoutes } from './app-routes.ts';
 
 /** The parts of the agent server that depend on the langgraph.json, and what they need. */
 export interface AgentApiParts {
@@ -40,7 +40,9 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     ...(http.disable_meta && { isDescribed: false }),
     ...(ownAccess && { customAccess: ownAccess }),
     ...(parts &&
-      app && { extraRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: appCrossOrigin } }),
+      app && {
+        extraRoutes: { ...createAppRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: appCrossOrigin },
+      }),
     crossOrigin,
     ...(watch && { refusal: () => (watch.isDeleted ? runlakeError('DEPLOYMENT_DELETED') : undefined) }),
   };

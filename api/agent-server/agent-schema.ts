@@ -90,7 +90,7 @@ export const Checkpoint = Type.Object(
 );
 
 /** Removes null fields from a checkpoint. */
-export function withoutNullFields({ checkpoint_id, checkpoint_ns, checkpoint_map }: Static<typeof Checkpoint>) {
+export function removeNullFields({ checkpoint_id, checkpoint_ns, checkpoint_map }: Static<typeof Checkpoint>) {
   return {
     ...(checkpoint_id && { checkpoint_id }),
     ...(checkpoint_ns && { checkpoint_ns }),
@@ -129,7 +129,7 @@ export function buildPage(rows: readonly object[], { total, offset }: { total: n
 }
 
 /** The response of a search that cannot find anything. */
-export const emptyPage = () => buildPage([], { total: 0, offset: 0 });
+export const buildEmptyPage = () => buildPage([], { total: 0, offset: 0 });
 
 /** Builds a response from JSON text. */
 export function jsonText(text: string): RawResponse {

@@ -21,7 +21,7 @@ import { runs } from './agent-operation.ts';
  * require custom authentication (`auth.path`) or, without `auth.path`, an API key with access to the deployment's
  * workspace and the permission to run graphs. Rate limits then apply as to the server's own routes.
  */
-export function appRoutes(options: {
+export function createAppRoutes(options: {
   readonly app: HttpApp;
   readonly ownAccess?: OwnAccess;
   readonly http?: HttpSettings;

@@ -21,10 +21,10 @@ import { changing, creating, type Rule, type RuledInput, searching } from './acc
 import { type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
 import {
   AssistantParams,
+  buildEmptyPage,
   buildPage,
   Closed,
   dropNullish,
-  emptyPage,
   GraphConfigBody,
   JsonValue,
   Limit,
@@ -63,7 +63,7 @@ const changeableFields = {
 };
 
 const readId = ({ params }: RuledInput) => resolveAssistantId(params.assistant_id as string);
-const assistantNotFound = (assistant: string) =>
+const createNotFoundError = (assistant: string) =>
   runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
 
 export const onAssistant =
@@ -71,7 +71,7 @@ export const onAssistant =
   async (input, ask, proceed) => {
     const id = readId(input);
     const value = { assistant_id: id, ...toRecord(input.body) };
-    await ask.reach(event, id, value, assistantNotFound(input.params.assistant_id ?? id));
+    await ask.reach(event, id, value, createNotFoundError(input.params.assistant_id ?? id));
     return proceed();
   };
 
@@ -137,7 +137,7 @@ export const searchAssistants = defineAgentOperation({
   summary: 'Search assistants, newest first',
   description: pageDescription,
   access: reads,
-  rule: searching('assistants:search', emptyPage),
+  rule: searching('assistants:search', buildEmptyPage),
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     body: Closed({
@@ -197,7 +197,7 @@ export const updateAssistant = defineAgentOperation({
   summary: 'Update an assistant, which creates and activates a new version',
   description: 'Metadata is merged; other fields are replaced.',
   access: runs,
-  rule: changing('assistants:update', readId, assistantNotFound),
+  rule: changing('assistants:update', readId, createNotFoundError),
   errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
   schema: {
     params: AssistantParams,
@@ -225,7 +225,7 @@ export const deleteAssistant = defineAgentOperation({
   access: runs,
   rule: async (input, ask, proceed) => {
     const id = readId(input);
-    await ask.reach('assistants:delete', id, { assistant_id: id }, assistantNotFound(id));
+    await ask.reach('assistants:delete', id, { assistant_id: id }, createNotFoundError(id));
     // Deleting an assistant deletes its runs on all threads.
     const { required } = await ask.allow('threads:delete', { thread_id: null });
     if (required !== undefined && !(await ask.rows.ownsThreadsOf(id, required))) {

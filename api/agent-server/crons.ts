@@ -114,13 +114,13 @@ const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timesta
 const CronParams = Type.Object({ cron_id: Uuid() });
 
 const readId = ({ params }: RuledInput) => params.cron_id as string;
-const cronNotFound = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
+const createNotFoundError = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
 
 const ruleOnCron =
   (event: 'crons:read' | 'crons:delete'): Rule =>
   async (input, ask, proceed) => {
     const id = readId(input);
-    await ask.reach(event, id, { cron_id: id }, cronNotFound(id));
+    await ask.reach(event, id, { cron_id: id }, createNotFoundError(id));
     return proceed();
   };
 
@@ -326,7 +326,7 @@ export const updateCron = defineAgentOperation({
   description:
     'Absent fields stay unchanged; metadata is merged. Null removes the time zone or the end time. After a change of the schedule, the cron next fires at its first time after now.',
   access: runs,
-  rule: changing('crons:update', readId, cronNotFound),
+  rule: changing('crons:update', readId, createNotFoundError),
   errors: [
     'CRON_NOT_FOUND',
     'CRON_SCHEDULE_INVALID',

@@ -14,8 +14,8 @@ import {
   JsonValue,
   jsonText,
   Limit,
+  removeNullFields,
   ThreadParams,
-  withoutNullFields,
 } from './agent-schema.ts';
 
 const ThreadState = Type.Object({
@@ -87,7 +87,7 @@ export const getThreadStateOf = defineAgentOperation({
     response: { 200: SelectedThreadState },
   },
   handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
-    const question = { ...query, ...dropNullish(asked), checkpoint: withoutNullFields(checkpoint) };
+    const question = { ...query, ...dropNullish(asked), checkpoint: removeNullFields(checkpoint) };
     return jsonText(await readThreadState(agents, params.thread_id, question));
   },
 });
@@ -121,7 +121,7 @@ export const updateThreadState = defineAgentOperation({
   },
   handler: async ({ params, body, services: { agents } }) => {
     const { values, as_node, checkpoint, checkpoint_id } = body;
-    const from = { ...dropNullish({ checkpoint_id }), ...(checkpoint && withoutNullFields(checkpoint)) };
+    const from = { ...dropNullish({ checkpoint_id }), ...(checkpoint && removeNullFields(checkpoint)) };
     const checkpointIds = await update(agents, params.thread_id, {
       updates: [[{ values: values ?? null, ...dropNullish({ as_node }) }]],
       ...(Object.keys(from).length > 0 && { checkpoint: from }),
@@ -186,14 +186,14 @@ export const searchThreadHistory = defineAgentOperation({
       await readThreadHistory(agents, params.thread_id, {
         limit: limit ?? 10,
         ...dropNullish({ before: before ? toCheckpointChoice(before) : null, metadata, select }),
-        ...(checkpoint && { checkpoint: withoutNullFields(checkpoint) }),
+        ...(checkpoint && { checkpoint: removeNullFields(checkpoint) }),
       }),
     ),
 });
 
 function toCheckpointChoice(before: Static<typeof Before>): CheckpointChoice {
   if (typeof before === 'string') return { checkpoint_id: before };
-  return withoutNullFields('configurable' in before ? (before.configurable as Static<typeof Checkpoint>) : before);
+  return removeNullFields('configurable' in before ? (before.configurable as Static<typeof Checkpoint>) : before);
 }
 
 function parseBefore(text: string): Static<typeof Before> {

@@ -22,10 +22,10 @@ import { RawResponse } from '../server/operation.ts';
 import { changing, creating, onThread, readThreadId, searching, threadNotFound } from './access/rules.ts';
 import { defineAgentOperation, graphErrors, reads, runs } from './agent-operation.ts';
 import {
+  buildEmptyPage,
   buildPage,
   Closed,
   dropNullish,
-  emptyPage,
   JsonValue,
   pageDescription,
   readSearch,
@@ -155,7 +155,7 @@ export const searchThreads = defineAgentOperation({
   summary: 'Search threads, newest first',
   description: pageDescription,
   access: reads,
-  rule: searching('threads:search', emptyPage),
+  rule: searching('threads:search', buildEmptyPage),
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     body: Closed({

@@ -11,7 +11,7 @@ import { databaseClockMs, inspectDatabaseRights } from '../../infra/postgres/ins
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
-import { type CheckedServer, engineLogs, type ServerName } from './explain-part.ts';
+import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion } from './migrate.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 
@@ -144,8 +144,8 @@ export function inspections(config: Config): Inspection[] {
 }
 
 /** Returns the last lines of each log of the embedded engines; skips missing and empty files. */
-export function lastEngineLines(config: Config): { readonly path: string; readonly lines: readonly string[] }[] {
-  return Object.values(engineLogs(config)).flatMap((path) => {
+export function readLastEngineLines(config: Config): { readonly path: string; readonly lines: readonly string[] }[] {
+  return Object.values(listEngineLogs(config)).flatMap((path) => {
     const lines = readTail(path);
     return lines.length === 0 ? [] : [{ path, lines }];
   });

@@ -5,8 +5,8 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import type { PartHealth } from '../../infra/telemetry/health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { inspections, lastEngineLines, serverChecks } from './doctor-checks.ts';
-import { type CheckedServer, explainPart, partRemedy } from './explain-part.ts';
+import { inspections, readLastEngineLines, serverChecks } from './doctor-checks.ts';
+import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { inspectAgentDatabase, inspectAgentPort, inspectGraphs } from './inspect-agents.ts';
 import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { embedsEngines } from './role.ts';
@@ -36,7 +36,7 @@ export async function diagnose(): Promise<void> {
   }
 
   // Embedded engines that do not run have no address. Servers with a configured address are checked in any case.
-  const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => configuredStores(config));
+  const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => listConfiguredStores(config));
   const withTimeout = { ...config, queryTimeoutMs: timeoutMs };
   const stores = openStores({ ...placeholderAddresses, ...addresses }, withTimeout, createLogger('silent', 'doctor'));
   try {
@@ -84,7 +84,7 @@ async function checkLocalRoles(config: Config): Promise<void> {
  */
 async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
   for (const { part, check } of inspections(config)) await report(part, check);
-  for (const { path, lines } of lastEngineLines(config)) {
+  for (const { path, lines } of readLastEngineLines(config)) {
     console.log(`note   Last lines of ${path}:`);
     for (const line of lines) console.log(`       | ${line}`);
   }
@@ -106,13 +106,13 @@ async function checkReadiness(
     const names = downParts.map(([name]) => name).join(', ') || 'no part reports a reason';
     printFinding(false, 'HTTP', `answers at ${url} but is not ready: ${names}`, downParts.length === 0 ? remedy : '');
     for (const [name, { reason = 'is down' }] of downParts)
-      printFinding(false, `Part ${name}`, reason, partRemedy(name, config, pid));
+      printFinding(false, `Part ${name}`, reason, findPartRemedy(name, config, pid));
   } catch (error) {
     printFinding(false, 'HTTP', `does not answer at ${url}: ${formatError(error)}`, remedy);
   }
 }
 
-function configuredStores({ clickhouseUrl, databaseUrl }: Config): Partial<StoreAddresses> {
+function listConfiguredStores({ clickhouseUrl, databaseUrl }: Config): Partial<StoreAddresses> {
   return { ...(clickhouseUrl !== undefined && { clickhouseUrl }), ...(databaseUrl !== undefined && { databaseUrl }) };
 }
 
@@ -155,7 +155,7 @@ async function report(
     else {
       const own = isRunlakeError(error) ? error.remedy : undefined;
       const isTransient = isRunlakeError(error) && error.class === 'transient';
-      const remedy = asked && partRemedy(part.toLowerCase(), asked.config, undefined);
+      const remedy = asked && findPartRemedy(part.toLowerCase(), asked.config, undefined);
       printFinding(false, part, formatError(error), (isTransient ? remedy : own) ?? own ?? remedy);
     }
     return false;

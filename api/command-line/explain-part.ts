@@ -130,19 +130,19 @@ export function explainPart(error: unknown, { name, address }: CheckedServer): E
   // Errors of an inspection already contain the explanation.
   const found = ['PART_UNUSABLE', 'STORE_TOO_OLD', 'TOPIC_UNUSABLE', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];
   if (isRunlakeError(error) && found.includes(error.code)) return undefined;
-  const location = hostOrAddress(address);
+  const location = getHostOrAddress(address);
   const signs = collectErrorText(error);
   const refusal = refusals.find(([server, pattern]) => server === name && pattern.test(signs));
   if (refusal !== undefined) return { words: `${name} at ${location} ${refusal[2]}`, remedy: refusal[3] };
   return explainConnection(error, { location, ...tlsHints[name] });
 }
 
-function hostOrAddress(address: string): string {
+function getHostOrAddress(address: string): string {
   return URL.canParse(address) && address.includes('://') ? new URL(address).host : address;
 }
 
 /** Returns the paths of the embedded engines' logs in the data folder. */
-export function engineLogs(config: Pick<Config, 'dataDir'>): {
+export function listEngineLogs(config: Pick<Config, 'dataDir'>): {
   readonly ClickHouse: string;
   readonly Postgres: string;
 } {
@@ -154,7 +154,7 @@ export function engineLogs(config: Pick<Config, 'dataDir'>): {
  * Returns the remedy for a part that is down while Runlake runs, by its name in `/ready`. Contains host names, never
  * whole URLs.
  */
-export function partRemedy(part: string, config: Config, pid: number | undefined): string {
+export function findPartRemedy(part: string, config: Config, pid: number | undefined): string {
   switch (part) {
     case 'clickhouse':
       return buildStoreRemedy('ClickHouse', config.clickhouseUrl, config);
@@ -182,7 +182,7 @@ function buildStoreRemedy(store: 'ClickHouse' | 'Postgres', address: string | un
   }
   return (
     `It is embedded: runlake restarts it when it exits. If it does not come up, restart runlake. ` +
-    `Its log is ${engineLogs(config)[store]}.`
+    `Its log is ${listEngineLogs(config)[store]}.`
   );
 }
 

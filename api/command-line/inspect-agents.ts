@@ -38,7 +38,7 @@ export async function inspectGraphs(
     return printFinding(
       false,
       'Agents file',
-      errorText(error),
+      formatError(error),
       'Correct the file, or set RUNLAKE_AGENTS_FILE to another file.',
     );
   }
@@ -51,7 +51,7 @@ export async function inspectGraphs(
   try {
     isolation = await openGraphIsolation(file, config);
   } catch (error) {
-    return printFinding(false, 'Graph code', errorText(error), isRunlakeError(error) ? error.remedy : undefined);
+    return printFinding(false, 'Graph code', formatError(error), isRunlakeError(error) ? error.remedy : undefined);
   }
   printFinding(true, 'Graph code', `has ${isolation.words}: see SECURITY.md`);
   try {
@@ -119,7 +119,7 @@ async function inspectProject(
     printFinding(
       false,
       part,
-      errorText(error),
+      formatError(error),
       'Correct the embedder in store.index.embed, or the module that terminates the process.',
     );
   }
@@ -136,7 +136,7 @@ async function inspectEmbedder(
   } catch (error) {
     const remedy =
       'Set store.index.dims to the dimensions of the embedder; check its model, key and address in `env` of the file.';
-    printFinding(false, 'Store index', `${embed}: ${errorText(error)}`, remedy);
+    printFinding(false, 'Store index', `${embed}: ${formatError(error)}`, remedy);
   }
 }
 
@@ -159,7 +159,7 @@ export async function inspectAgentPort(config: Config, printFinding: Finding): P
     printFinding(
       false,
       'Agent port',
-      errorText(error),
+      formatError(error),
       'Set RUNLAKE_AGENTS_PORT to another port, or stop the process that listens on it.',
     );
   }
@@ -202,6 +202,6 @@ export async function inspectAgentDatabase(
   printFinding(false, 'Stored vectors', words, 'Put these items again, or configure the previous embedder.');
 }
 
-function errorText(error: unknown): string {
+function formatError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -229,7 +229,7 @@ export const exportGranularUsage = defineOperation({
  * grouped by API key, has tens of thousands of rows that share a few hundred dimensions, so each dimension is
  * serialised only once.
  */
-export function usageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
+export function formatUsageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
   const dimensionTexts = dimensions.map((dimension) => `,"dimensions":${JSON.stringify(dimension)},"traces":`);
   let rows = '';
   for (const { startSeconds, traces } of buckets) {
@@ -290,7 +290,7 @@ export const getGranularUsage = defineOperation({
     const usage = await granularUsage(services, request);
     return new RawResponse({
       headers: { 'content-type': 'application/json; charset=utf-8' },
-      body: usageJson(usage),
+      body: formatUsageJson(usage),
     });
   },
 });

@@ -108,12 +108,12 @@ const BulkExport = Type.Object({
 });
 
 /** Formats a time with `+00:00` in place of `Z`, as in other responses of this API. */
-export function withOffset(time: string): string {
+export function formatWithOffset(time: string): string {
   return time.replace(/Z$/, '+00:00');
 }
 
-export function withOffsetOrNull(time: string | null): string | null {
-  return time === null ? null : withOffset(time);
+export function formatWithOffsetOrNull(time: string | null): string | null {
+  return time === null ? null : formatWithOffset(time);
 }
 
 export function showExport(record: ExportWithProgress, now: Date) {
@@ -124,8 +124,8 @@ export function showExport(record: ExportWithProgress, now: Date) {
     tenant_id: record.workspaceId,
     bulk_export_destination_id: record.destinationId,
     session_id: record.projectId,
-    start_time: withOffset(record.startTime),
-    end_time: withOffsetOrNull(record.endTime),
+    start_time: formatWithOffset(record.startTime),
+    end_time: formatWithOffsetOrNull(record.endTime),
     interval_hours: record.intervalHours,
     format: record.format,
     format_version: record.formatVersion,
@@ -135,12 +135,12 @@ export function showExport(record: ExportWithProgress, now: Date) {
     status: record.status,
     status_reason: record.statusReason,
     source_bulk_export_id: record.sourceExportId,
-    next_start_time: withOffsetOrNull(record.nextStartTime),
-    members_until: withOffset(record.membersUntil),
-    created_at: withOffset(record.createdAt),
-    updated_at: withOffset(record.updatedAt),
-    started_at: withOffsetOrNull(record.startedAt),
-    finished_at: withOffsetOrNull(record.finishedAt),
+    next_start_time: formatWithOffsetOrNull(record.nextStartTime),
+    members_until: formatWithOffset(record.membersUntil),
+    created_at: formatWithOffset(record.createdAt),
+    updated_at: formatWithOffset(record.updatedAt),
+    started_at: formatWithOffsetOrNull(record.startedAt),
+    finished_at: formatWithOffsetOrNull(record.finishedAt),
     progress: {
       runs_total: record.runsTotal,
       runs_completed: record.runsCompleted,

@@ -19,12 +19,12 @@ const DisplayName = Type.String({ minLength: 1, maxLength: 255, pattern: "^[A-Za
 /**
  * Schema of a credential. Credentials are sent in HTTP headers, so they contain no spaces and no control characters.
  */
-const secretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
+const SecretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
 
 const Credentials = Type.Object({
-  access_key_id: secretText(255),
-  secret_access_key: secretText(2_048),
-  session_token: optional(secretText(2_048), { description: 'Session token of temporary credentials.' }),
+  access_key_id: SecretText(255),
+  secret_access_key: SecretText(2_048),
+  session_token: optional(SecretText(2_048), { description: 'Session token of temporary credentials.' }),
 });
 
 const NewConfig = Type.Object({

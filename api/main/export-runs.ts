@@ -10,7 +10,7 @@ import {
 import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
 import { nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
-import { ExportParams, Status, withOffset, withOffsetOrNull } from './bulk-exports.ts';
+import { ExportParams, formatWithOffset, formatWithOffsetOrNull, Status } from './bulk-exports.ts';
 
 const RunParams = Type.Object({ bulk_export_id: Uuid(), run_id: Uuid() });
 
@@ -67,7 +67,7 @@ const BulkExportRun = Type.Object({
 
 function showRun(run: ExportRunWithFiles) {
   const { pendingUpload: pending } = run;
-  const [startTime, endTime] = [withOffset(run.startTime), withOffset(run.endTime)];
+  const [startTime, endTime] = [formatWithOffset(run.startTime), formatWithOffset(run.endTime)];
   return {
     id: run.id,
     bulk_export_id: run.exportId,
@@ -80,9 +80,9 @@ function showRun(run: ExportRunWithFiles) {
     rows_expected: run.rowsTotal,
     bytes_written: run.bytesWritten,
     late_runs: run.lateRuns,
-    created_at: withOffset(run.createdAt),
-    updated_at: withOffset(run.updatedAt),
-    finished_at: withOffsetOrNull(run.finishedAt),
+    created_at: formatWithOffset(run.createdAt),
+    updated_at: formatWithOffset(run.updatedAt),
+    finished_at: formatWithOffsetOrNull(run.finishedAt),
     metadata: {
       prefix: run.prefix,
       start_time: startTime,
@@ -159,7 +159,7 @@ export const listBulkExportRunFiles = defineOperation({
   handler: async ({ caller, params, query, services }) => {
     const { bulk_export_id: exportId, run_id: runId } = params;
     const files = await listExportFiles(services.database, caller.workspaceId, exportId, runId, query);
-    return files.map(({ createdAt, ...file }) => ({ ...file, created_at: withOffset(createdAt) }));
+    return files.map(({ createdAt, ...file }) => ({ ...file, created_at: formatWithOffset(createdAt) }));
   },
 });
 

@@ -312,22 +312,22 @@ function registerJsonParser(server: FastifyInstance, config: Config, { acceptsAn
       throw runlakeError('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
     return parseJsonBody(body, config.maxJsonDepth);
   };
-  const otherType = ({ headers }: FastifyRequest) =>
+  const createMediaTypeError = ({ headers }: FastifyRequest) =>
     runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });
   server.removeAllContentTypeParsers();
   server.addContentTypeParser(/^application\/(?:[\w.-]+\+)?json\b/i, { parseAs: 'buffer' }, readJson);
   if (!acceptsAnyContentType) {
     server.addContentTypeParser('*', async (request: FastifyRequest) => {
-      throw otherType(request);
+      throw createMediaTypeError(request);
     });
     return;
   }
   server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
     // A page of another origin can send such a content type with cookies and without a preflight. Browsers add `Origin`
     // to such a request.
-    if (request.headers.origin !== undefined) throw otherType(request);
+    if (request.headers.origin !== undefined) throw createMediaTypeError(request);
     return readJson(request, body).catch((error: unknown) => {
-      throw isRunlakeError(error) && error.code === 'INVALID_JSON' ? otherType(request) : error;
+      throw isRunlakeError(error) && error.code === 'INVALID_JSON' ? createMediaTypeError(request) : error;
     });
   });
 }

@@ -84,7 +84,7 @@ export function renderError(
     const body = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } });
     return { status: 200, contentType, body };
   }
-  return { status, contentType, body: JSON.stringify(errorBody(error, style, request.id)) };
+  return { status, contentType, body: JSON.stringify(buildErrorBody(error, style, request.id)) };
 }
 
 /** Source: JSON-RPC 2.0, 5.1, "Parse error". */
@@ -94,7 +94,7 @@ const parseErrorCodes: ReadonlySet<string> = new Set(['INVALID_JSON', 'INVALID_U
  * Builds the body of an error response. Both JSON styles contain `code` and `remedy`, which clients ignore.
  * A 422 response lists the fields.
  */
-export function errorBody(error: RunlakeError, style: Exclude<ErrorStyle, 'otlp'>, requestId: string): object {
+export function buildErrorBody(error: RunlakeError, style: Exclude<ErrorStyle, 'otlp'>, requestId: string): object {
   const more = {
     code: error.code,
     remedy: error.remedy,
@@ -128,7 +128,7 @@ export function rejectMalformedRequest(raw: NodeJS.ErrnoException, socket: Socke
     return;
   }
   const error = toConnectionError(raw, limits);
-  const body = JSON.stringify(errorBody(error, 'detail', ''));
+  const body = JSON.stringify(buildErrorBody(error, 'detail', ''));
   const head = [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
     'Content-Type: application/json; charset=utf-8',

@@ -86,7 +86,7 @@ class IgnoredNames {
  * An object schema with `properties` allows other fields only if it has `additionalProperties`.
  */
 function removeUnknownFields(value: unknown, shape: Shape, path: string, names: IgnoredNames): void {
-  const fitting = alternativeFor(value, shape);
+  const fitting = findAlternative(value, shape);
   if (fitting === undefined || typeof value !== 'object' || value === null) return;
   if (Array.isArray(value)) {
     if (fitting.items !== undefined) for (const each of value) removeUnknownFields(each, fitting.items, path, names);
@@ -113,10 +113,10 @@ function removeField(body: unknown, name: string): void {
  * Returns the only alternative of `shape` that an array or an object can match. Returns undefined if no alternative or
  * several alternatives match; validation then decides.
  */
-function alternativeFor(value: unknown, shape: Shape): Shape | undefined {
+function findAlternative(value: unknown, shape: Shape): Shape | undefined {
   const type = Array.isArray(value) ? 'array' : 'object';
   const fitting = (shape.anyOf ?? [shape]).flatMap((each) => {
-    const found = each.anyOf ? alternativeFor(value, each) : each;
+    const found = each.anyOf ? findAlternative(value, each) : each;
     return found?.type === type ? [found] : [];
   });
   return fitting.length === 1 ? fitting[0] : undefined;

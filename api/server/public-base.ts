@@ -14,7 +14,7 @@ export function buildPublicUrl(
   request: FastifyRequest,
   { publicUrl }: Pick<Config, 'publicUrl'>,
 ): string {
-  return publicUrl === undefined ? requestOrigin(request) + canonicalPath(path) : urlUnder(publicUrl, path);
+  return publicUrl === undefined ? getRequestOrigin(request) + canonicalPath(path) : urlUnder(publicUrl, path);
 }
 
 /** Returns the absolute URL of `path` under `publicUrl`, for callers without a request. */
@@ -28,7 +28,7 @@ export function urlUnder(publicUrl: string, path: string): string {
  * Returns the `Host` of a request as a URL without a path. If the header is missing or invalid, returns the local
  * address of the connection.
  */
-export function requestOrigin(request: FastifyRequest): string {
+export function getRequestOrigin(request: FastifyRequest): string {
   return `${request.protocol}://${resolveHost(request)}`;
 }
 

@@ -49,7 +49,7 @@ export function registerOperation(
         const { caller, params, query, body } = request;
         const input = { caller, params, query, body, services, request };
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
-        const result = await forTenant(operation, request, reply, work);
+        const result = await runForCaller(operation, request, reply, work);
         if (result instanceof RawResponse) return sendRawResponse(reply, result, schema.produces);
         return reply.code(status).send(result);
       },
@@ -60,7 +60,7 @@ export function registerOperation(
 /**
  * Runs `work` for the caller's organisation. The queries of a read-only request are cancelled when its client disconnects.
  */
-function forTenant<Result>(
+function runForCaller<Result>(
   { access }: Operation,
   { caller }: FastifyRequest,
   { raw: response }: FastifyReply,

@@ -57,7 +57,7 @@ export function exceedsMaxElements(value: unknown): boolean {
 
 function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
   const listed = new Set<string>();
-  return withoutUnionErrors(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
+  return removeUnionErrors(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
     // Each allowed value of an enum yields its own error, and only the first few are reported. One message lists all values.
     if (listed.has(instancePath)) return [];
@@ -82,7 +82,7 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
  * Removes errors without information. A nullable value is a union, which yields two of them: the value is not null, and
  * no alternative matches.
  */
-function withoutUnionErrors(errors: readonly SchemaError[]): readonly SchemaError[] {
+function removeUnionErrors(errors: readonly SchemaError[]): readonly SchemaError[] {
   const isUnionError = ({ keyword, params }: SchemaError) =>
     keyword === 'anyOf' || (keyword === 'type' && params.type === 'null');
   const informative = errors.filter((each) => !isUnionError(each));

@@ -121,7 +121,7 @@ export function getClickHouseCode(error: unknown): number | undefined {
 
 function toErrorCode(given: string, kind: Statement['kind']): ErrorCode {
   const status = /^HTTP (\d+)$/.exec(given)?.[1];
-  if (status !== undefined) return errorCodeOfStatus(Number(status));
+  if (status !== undefined) return toErrorCodeOfStatus(Number(status));
   const number = Number(given);
   if (transientCodes.has(number)) return 'CLICKHOUSE_UNAVAILABLE';
   if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
@@ -131,7 +131,7 @@ function toErrorCode(given: string, kind: Statement['kind']): ErrorCode {
 }
 
 /** A response without a ClickHouse number comes from a proxy, or from ClickHouse before it parsed the statement. */
-function errorCodeOfStatus(status: number): ErrorCode {
+function toErrorCodeOfStatus(status: number): ErrorCode {
   if (status === 401 || status === 403) return 'ACCESS_DENIED_BY_STORE';
   return status >= 500 || status === 408 || status === 429 ? 'CLICKHOUSE_UNAVAILABLE' : 'CLICKHOUSE_QUERY_FAILED';
 }

@@ -31,15 +31,15 @@ export async function storeDeletionKeys(
 ): Promise<string> {
   const layout = await clickhouse.layout();
   const servers = layout.kind === 'cluster' ? clickhouse.servers : [clickhouse];
-  const deletion = randomUUID();
+  const deletionId = randomUUID();
   const command: Command = {
     ...query,
     name: 'store-deletion-keys',
-    sql: `INSERT INTO deletion_keys (deletion, id) SELECT '${deletion}', id FROM (${sql})`,
+    sql: `INSERT INTO deletion_keys (deletion, id) SELECT '${deletionId}', id FROM (${sql})`,
     profile: 'bulk',
   };
   await Promise.all(servers.map((server) => server.command(command)));
-  return `(SELECT id FROM deletion_keys WHERE deletion = '${deletion}')`;
+  return `(SELECT id FROM deletion_keys WHERE deletion = '${deletionId}')`;
 }
 
 /**
@@ -49,14 +49,14 @@ export async function storeDeletionKeys(
  */
 export async function deleteRows(clickhouse: ClickHouse, { table, condition, ...rest }: Deletion): Promise<void> {
   const layout = await clickhouse.layout();
-  const deletion = (from: string): Command => ({
+  const buildDeletion = (from: string): Command => ({
     ...rest,
     sql: `ALTER TABLE ${from} DELETE WHERE ${condition}`,
     profile: 'mutation',
   });
-  if (layout.kind !== 'cluster') return clickhouse.command(deletion(table));
+  if (layout.kind !== 'cluster') return clickhouse.command(buildDeletion(table));
   const shards = await groupByShard(clickhouse.servers, layout.cluster);
-  await Promise.all(shards.map((replicas) => onFirst(replicas, deletion(localTable(table)))));
+  await Promise.all(shards.map((replicas) => onFirst(replicas, buildDeletion(localTable(table)))));
 }
 
 /** Sends the command to the first replica that responds. The other replicas get the deletion by replication. */

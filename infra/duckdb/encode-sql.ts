@@ -64,13 +64,13 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
 export function encodeSql(request: EncodeRequest): string {
   const { folder, source, target, derived, columns, compression, rowGroupRows } = request;
   const values = columns.map(
-    (column) => `${conversionSql[column.form](sourceSql(column, derived))} AS ${quoteName(column.name)}`,
+    (column) => `${conversionSql[column.form](buildSourceSql(column, derived))} AS ${quoteName(column.name)}`,
   );
-  return `COPY (SELECT ${values.join(', ')} FROM ${readParquetSql(join(folder, source))} AS s${derivedSql(folder, derived)})
+  return `COPY (SELECT ${values.join(', ')} FROM ${readParquetSql(join(folder, source))} AS s${buildDerivedSql(folder, derived)})
     TO ${quoteText(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
 }
 
-function sourceSql({ form, from, derived }: EncodedColumn, file: DerivedFile | undefined): string {
+function buildSourceSql({ form, from, derived }: EncodedColumn, file: DerivedFile | undefined): string {
   const values = [
     ...(derived !== undefined && file?.columns.includes(derived) ? [`b.${quoteName(derived)}`] : []),
     ...(from === undefined ? [] : [`s.${quoteName(from)}`]),
@@ -90,7 +90,7 @@ export function listSql({ folder, source, target, columns }: ListRequest): strin
  * Returns the SQL that joins the side file by row position. DuckDB streams both files, without sorting, hashing or
  * buffering.
  */
-function derivedSql(folder: string, derived: DerivedFile | undefined): string {
+function buildDerivedSql(folder: string, derived: DerivedFile | undefined): string {
   if (derived === undefined) return '';
   const columns = derived.columns.map((column) => `${quoteText(column)}: 'VARCHAR'`).join(', ');
   const lineBytes = derived.maxLineBytes + 2;
@@ -104,13 +104,13 @@ const readParquetSql = (path: string) => `read_parquet(${quoteText(path)})`;
 /** Reads the footer of the Parquet file at `path`. @throws DuckDB's error if it is not a Parquet file. */
 export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFacts> {
   const metadata = `parquet_metadata(${quoteText(path)})`;
-  const rowsOf = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();
-  const columns = await rowsOf(`DESCRIBE SELECT * FROM ${readParquetSql(path)}`);
-  const groups = await rowsOf(
+  const readRows = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();
+  const columns = await readRows(`DESCRIBE SELECT * FROM ${readParquetSql(path)}`);
+  const groups = await readRows(
     `SELECT row_group_num_rows AS rows, sum(total_uncompressed_size) AS plain, sum(total_compressed_size) AS bytes
       FROM ${metadata} GROUP BY row_group_id, row_group_num_rows ORDER BY row_group_id`,
   );
-  const chunks = await rowsOf(
+  const chunks = await readRows(
     `SELECT path_in_schema AS path, list(DISTINCT compression) AS compressions, sum(stats_null_count) AS nulls
       FROM ${metadata} GROUP BY path_in_schema`,
   );

@@ -169,7 +169,7 @@ const remainingOutputMs = 200;
  */
 export async function waitUntilReady(options: EngineChild): Promise<EngineProcess> {
   const { engine, child, ask, explain, endGently, readyTimeoutMs, stopTimeoutMs } = options;
-  let gone = false;
+  let hasExited = false;
   const exited = new Promise<string>((resolve) => {
     child.once('error', (error) => resolve(error.message));
     child.once('exit', (code, signal) => {
@@ -178,10 +178,10 @@ export async function waitUntilReady(options: EngineChild): Promise<EngineProces
       child.once('close', end);
     });
   }).finally(() => {
-    gone = true;
+    hasExited = true;
   });
   const stop = async (gently: () => unknown) => {
-    if (gone) return;
+    if (hasExited) return;
     const deadline = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
     gently();
     await exited;
@@ -192,7 +192,7 @@ export async function waitUntilReady(options: EngineChild): Promise<EngineProces
   try {
     for (;;) {
       const answer = await ask();
-      if (gone) throw runlakeError('ENGINE_START_FAILED', { engine, reason: await exited });
+      if (hasExited) throw runlakeError('ENGINE_START_FAILED', { engine, reason: await exited });
       if (answer === 'ready') break;
       if (Date.now() > deadlineMs) {
         const reason = `it did not become ready within ${readyTimeoutMs / 1_000} s: ${answer}`;

@@ -106,7 +106,7 @@ export class FairSlots {
       throw createOverloadedError(name);
     }
     const endWait = waitSeconds.startTimer({ slots: name });
-    let leave = () => {};
+    let leaveQueue = () => {};
     try {
       return await new Promise<Slot>((grant, reject) => {
         const waiter = { grant };
@@ -118,14 +118,14 @@ export class FairSlots {
         const onAbort = () => refuse('cancelled', signal?.reason);
         signal?.addEventListener('abort', onAbort);
         tenant.waiting.add(waiter);
-        leave = () => {
+        leaveQueue = () => {
           clearTimeout(timer);
           signal?.removeEventListener('abort', onAbort);
           if (tenant.waiting.delete(waiter)) this.#settle(tenantId, tenant);
         };
       });
     } finally {
-      leave();
+      leaveQueue();
       endWait();
     }
   }

@@ -17,7 +17,7 @@ import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Layout } from '../clickhouse/layout.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { clusterStatements } from './cluster-statements.ts';
-import { computeChecksum, type Migration, migrationFailure } from './load.ts';
+import { computeChecksum, type Migration, toMigrationError } from './load.ts';
 import type { Applied } from './pending.ts';
 import { splitStatements } from './split-statements.ts';
 
@@ -80,7 +80,7 @@ export async function applyClickHouse(
     }
     await record({ statement: 0, state: 'done', checksum });
   } catch (error) {
-    throw migrationFailure('clickhouse', name, error);
+    throw toMigrationError('clickhouse', name, error);
   }
 }
 

@@ -1,7 +1,7 @@
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { getSqlState } from '../postgres/database-error.ts';
 import type { Database } from '../postgres/pool.ts';
-import { type Migration, migrationFailure } from './load.ts';
+import { type Migration, toMigrationError } from './load.ts';
 import type { Applied } from './pending.ts';
 
 /** Reads the completed Postgres migrations, with one statement. */
@@ -36,7 +36,7 @@ export async function applyPostgres(database: Database, migration: Migration, ti
       { timeoutMs },
     );
   } catch (error) {
-    throw migrationFailure('postgres', name, error);
+    throw toMigrationError('postgres', name, error);
   }
 }
 

@@ -4,7 +4,7 @@ import { groupByShard, type Layout, readLayout } from '../clickhouse/layout.ts';
 import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { type AppliedClickHouse, applyClickHouse, readAppliedClickHouse } from './apply-clickhouse.ts';
 import type { Migration } from './load.ts';
-import { pendingMigrations } from './pending.ts';
+import { findPendingMigrations } from './pending.ts';
 
 interface PendingOfServer {
   readonly server: ClickHouse;
@@ -38,7 +38,7 @@ export async function readPendingClickHouse(
   const servers = found.map(({ server, applied }) => ({
     server,
     applied,
-    pending: new Set(pendingMigrations('clickhouse', known, applied)),
+    pending: new Set(findPendingMigrations('clickhouse', known, applied)),
   }));
   const migrations = known.filter((migration) => servers.some(({ pending }) => pending.has(migration)));
   return { migrations, servers, failure };

@@ -26,12 +26,12 @@ export function clusterStatements(sql: string, layout: Layout, shards: number): 
   if (name !== undefined) {
     const create = (table: string, usedEngine: string) =>
       `CREATE TABLE ${table}${columns}ENGINE = ${usedEngine}${rest}`;
-    if (layout.kind === 'replicated') return [create(name, withArguments(toReplicatedEngine(engine!), [args]))];
-    if (layout.kind === 'single' || key === undefined) return [create(name, withArguments(engine!, [args]))];
+    if (layout.kind === 'replicated') return [create(name, addArguments(toReplicatedEngine(engine!), [args]))];
+    if (layout.kind === 'single' || key === undefined) return [create(name, addArguments(engine!, [args]))];
     const isReplicated = layout.hasKeeper && engine !== 'Null';
     const local = isReplicated
-      ? withArguments(toReplicatedEngine(engine!), [...replicaPath, args])
-      : withArguments(engine!, [args]);
+      ? addArguments(toReplicatedEngine(engine!), [...replicaPath, args])
+      : addArguments(engine!, [args]);
     return [
       create(localTable(name), local),
       `CREATE TABLE ${name} AS ${localTable(name)}
@@ -54,7 +54,7 @@ function toReplicatedEngine(engine: string): string {
   return engine === 'Null' ? engine : `Replicated${engine}`;
 }
 
-function withArguments(engine: string, args: readonly string[]): string {
+function addArguments(engine: string, args: readonly string[]): string {
   const given = args.filter((argument) => argument !== '');
   return given.length === 0 ? engine : `${engine}(${given.join(', ')})`;
 }

@@ -51,7 +51,7 @@ export function computeChecksum(text: string): string {
  * Converts the error of a migration to MIGRATION_FAILED with the server's message, which concerns Runlake's own SQL and
  * no customer data. Returns other errors unchanged.
  */
-export function migrationFailure(store: Store, name: string, error: unknown): unknown {
+export function toMigrationError(store: Store, name: string, error: unknown): unknown {
   if (!isRunlakeError(error)) return error;
   if (error.code !== 'CLICKHOUSE_QUERY_FAILED' && error.code !== 'DATABASE_QUERY_FAILED') return error;
   const reason = error.cause instanceof Error ? error.cause.message : error.message;

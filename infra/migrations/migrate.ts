@@ -17,7 +17,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { applyPostgres, readAppliedPostgres } from './apply-postgres.ts';
 import { applyToServers, type PendingClickHouse, readPendingClickHouse } from './clickhouse-servers.ts';
 import { loadMigrations, type Migration } from './load.ts';
-import { pendingMigrations } from './pending.ts';
+import { findPendingMigrations } from './pending.ts';
 
 export interface MigrationStores {
   readonly clickhouse: ClickHouse;
@@ -91,7 +91,7 @@ async function readPending({ database, clickhouse }: MigrationStores, folders?: 
     readPendingClickHouse(clickhouse, loadMigrations('clickhouse', folders?.clickhouse)),
   ]);
   return {
-    postgres: pendingMigrations('postgres', loadMigrations('postgres', folders?.postgres), postgres),
+    postgres: findPendingMigrations('postgres', loadMigrations('postgres', folders?.postgres), postgres),
     clickhouse: servers,
   };
 }

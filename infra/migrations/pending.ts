@@ -16,7 +16,11 @@ export interface Applied {
  *   because no newer release can use a store with both kinds of migrations, which a development version may have
  *   applied.
  */
-export function pendingMigrations(store: Store, known: readonly Migration[], applied: readonly Applied[]): Migration[] {
+export function findPendingMigrations(
+  store: Store,
+  known: readonly Migration[],
+  applied: readonly Applied[],
+): Migration[] {
   const byVersion = new Map(applied.map((one) => [one.version, one]));
   const pending = known.filter((migration) => {
     const there = byVersion.get(migration.version);

@@ -45,7 +45,8 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       throw toLocalError(error, call);
     }
   };
-  const locationOf = (key: string, call: ObjectCall, make?: boolean) => resolveBelow(root, pathOf(key), call, make);
+  const resolveLocation = (key: string, call: ObjectCall, make?: boolean) =>
+    resolveBelow(root, pathOf(key), call, make);
 
   return {
     pathOf,
@@ -57,12 +58,12 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       }),
     put: (key, body, { signal } = {}) =>
       attempt('write', key, signal, async (call) => {
-        const path = await locationOf(key, call, true);
-        await writeWhole(path, draftPath(path, newDraftName()) as string, (file) => file.writeFile(body));
+        const path = await resolveLocation(key, call, true);
+        await writeWhole(path, resolveDraftPath(path, createDraftName()) as string, (file) => file.writeFile(body));
       }),
     get: (key, { maxBytes, signal }) =>
       attempt('read', key, signal, async (call) => {
-        const file = await open(await locationOf(key, call), constants.O_RDONLY | constants.O_NOFOLLOW);
+        const file = await open(await resolveLocation(key, call), constants.O_RDONLY | constants.O_NOFOLLOW);
         try {
           return await readAtMost(file.createReadStream({ autoClose: false }), maxBytes);
         } finally {
@@ -71,21 +72,21 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       }),
     stat: (key, { signal } = {}) =>
       attempt('read', key, signal, async (call) => {
-        const { size } = await lstat(await locationOf(key, call));
+        const { size } = await lstat(await resolveLocation(key, call));
         return { bytes: size, etag: undefined };
       }).catch((error) => {
         if (isMissing(error)) return undefined;
         throw error;
       }),
     delete: (key, { signal } = {}) =>
-      attempt('delete', key, signal, async (call) => rm(await locationOf(key, call), { force: true })),
+      attempt('delete', key, signal, async (call) => rm(await resolveLocation(key, call), { force: true })),
     upload: (key, from, { signal, recordUpload, mayReplace, onProgress } = {}) =>
       attempt('upload', key, signal, async (call) => {
         const source = await openSource(from);
         try {
           const { size } = await source.stat();
-          const path = await locationOf(key, call, true);
-          const draftName = newDraftName();
+          const path = await resolveLocation(key, call, true);
+          const draftName = createDraftName();
           await recordUpload?.(draftName);
           const hash = createHash('sha256');
           let bytes = 0;
@@ -101,7 +102,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
             }
             await mayReplace?.();
           };
-          await writeWhole(path, draftPath(path, draftName) as string, write);
+          await writeWhole(path, resolveDraftPath(path, draftName) as string, write);
           return { bytes, sha256: hash.digest('hex') };
         } finally {
           await source.close();
@@ -110,7 +111,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
     abortUploads: async (key, uploadIds, { signal } = {}) => {
       for (const id of uploadIds) {
         await attempt('delete', key, signal, async (call) => {
-          const draft = draftPath(await locationOf(key, call), id);
+          const draft = resolveDraftPath(await resolveLocation(key, call), id);
           if (draft !== undefined) await rm(draft, { force: true });
         });
       }
@@ -138,7 +139,7 @@ async function resolveBelow(root: string, name: string, call: ObjectCall, make =
   const folder = dirname(path);
   // This check runs before folders are created, because a link in the existing part of the path decides where mkdir
   // would create them.
-  await requireBelow(top, await realpathOfWhatIsThere(folder), call);
+  await requireBelow(top, await resolveExistingPath(folder), call);
   if (make) {
     await mkdir(folder, { recursive: true });
     await requireBelow(top, await realpath(folder), call);
@@ -146,7 +147,7 @@ async function resolveBelow(root: string, name: string, call: ObjectCall, make =
   return path;
 }
 
-async function realpathOfWhatIsThere(folder: string): Promise<string> {
+async function resolveExistingPath(folder: string): Promise<string> {
   for (let path = folder; ; path = dirname(path)) {
     try {
       return await realpath(path);
@@ -163,12 +164,12 @@ async function requireBelow(top: string, real: string, call: ObjectCall): Promis
 
 const draftPattern = /^\.draft-[0-9a-f]{24}$/;
 
-const newDraftName = (): string => `.draft-${randomBytes(12).toString('hex')}`;
+const createDraftName = (): string => `.draft-${randomBytes(12).toString('hex')}`;
 
 /**
  * Returns the path of the draft of `path` with the given name, or undefined if that name is not the name of a draft.
  */
-function draftPath(path: string, draftName: string): string | undefined {
+function resolveDraftPath(path: string, draftName: string): string | undefined {
   return draftPattern.test(draftName) && basename(path) !== draftName ? join(dirname(path), draftName) : undefined;
 }
 

@@ -30,8 +30,8 @@ export function unknownSslMode(url: string): string | undefined {
  */
 export function postgresAddress(url: string, authorities?: readonly string[]): PostgresAddress {
   const address = new URL(url);
-  const given = (name: string) => address.searchParams.get(name) ?? undefined;
-  const [mode, ssl, rootFile, certFile, keyFile] = tlsParameters.map(given);
+  const getParameter = (name: string) => address.searchParams.get(name) ?? undefined;
+  const [mode, ssl, rootFile, certFile, keyFile] = tlsParameters.map(getParameter);
   for (const name of tlsParameters) address.searchParams.delete(name);
   const connectionString = address.href;
   const wanted = mode ?? (/^(?:true|1)$/.test(ssl ?? '') ? 'verify-full' : undefined);

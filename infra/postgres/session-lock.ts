@@ -128,7 +128,7 @@ async function connect(address: PostgresAddress, names: SessionName[]): Promise<
     keepAlive: true,
     keepAliveInitialDelayMillis: 5_000,
   });
-  const broken = new Promise<void>((resolve) => {
+  const connectionLost = new Promise<void>((resolve) => {
     client.once('end', resolve);
     // Without a listener, an error would crash the process. The event `end` follows.
     client.on('error', () => resolve());
@@ -141,7 +141,7 @@ async function connect(address: PostgresAddress, names: SessionName[]): Promise<
       'SELECT pid, backend_start::text AS started_at FROM pg_stat_activity WHERE pid = pg_backend_pid()',
     );
     names.push(rows[0]!);
-    return { client, broken };
+    return { client, broken: connectionLost };
   } catch (error) {
     await client.end().catch(() => undefined);
     throw error;

@@ -70,7 +70,7 @@ function redactArguments(given: readonly unknown[]): Call {
 
 /** Serialises a thrown value, which need not be an error. */
 function serializeThrown(thrown: unknown): unknown {
-  return withoutSecrets(thrown instanceof Error ? thrown : { message: withoutQuoted(String(thrown)) }, serializeError);
+  return withoutSecrets(thrown instanceof Error ? thrown : { message: removeQuoted(String(thrown)) }, serializeError);
 }
 
 const maxForeignTextLength = 200;
@@ -85,13 +85,13 @@ function serializeError(error: Error): object {
   let cause: unknown = error.cause;
   while (cause instanceof Error && causes.length < 5) {
     const code = 'code' in cause ? ` [${String(cause.code).slice(0, 50)}]` : '';
-    causes.push(`${cause.name}${code}: ${withoutQuoted(cause.message)}`);
+    causes.push(`${cause.name}${code}: ${removeQuoted(cause.message)}`);
     cause = cause.cause;
   }
   return {
     name: error.name,
     code: 'code' in error ? error.code : undefined,
-    message: isRunlakeError(error) ? error.message.slice(0, 2_000) : withoutQuoted(error.message),
+    message: isRunlakeError(error) ? error.message.slice(0, 2_000) : removeQuoted(error.message),
     stack: error.stack
       ?.split('\n')
       .filter((line) => /^ {4}at /.test(line))
@@ -102,7 +102,7 @@ function serializeError(error: Error): object {
 }
 
 /** Replaces quoted text by `…`; an unclosed quote extends to the end. */
-function withoutQuoted(text: string): string {
+function removeQuoted(text: string): string {
   const bounded = text.slice(0, 10_000);
   return bounded.replace(/(['"`])(?:\\.|(?!\1)[^\\])*(?:\1|\\?$)/gs, '$1…$1').slice(0, maxForeignTextLength);
 }

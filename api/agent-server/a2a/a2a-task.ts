@@ -92,7 +92,7 @@ const taskStateByRunStatus = {
  * Reads a run and its last state, and converts them to a task.
  * @throws RUN_NOT_FOUND, also if the assistant of the run is not `assistantId`; the errors of graph code.
  */
-export async function taskOfRun(
+export async function readTaskOfRun(
   agents: Agents,
   ids: TaskIds,
   { historyLength = 10, assistantId }: { readonly historyLength?: number; readonly assistantId?: string } = {},
@@ -256,7 +256,7 @@ export async function readTask(
   const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };
-  return asOperation(request, getAgentRun, { params }, () => taskOfRun(agents, { threadId, runId }, options));
+  return asOperation(request, getAgentRun, { params }, () => readTaskOfRun(agents, { threadId, runId }, options));
 }
 
 /**
@@ -305,7 +305,7 @@ export async function* streamTask(
     closeReader();
   }
   await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { signal });
-  const { artifacts, status } = await taskOfRun(agents, ids);
+  const { artifacts, status } = await readTaskOfRun(agents, ids);
   for (const artifact of artifacts)
     yield { kind: 'artifact-update', ...task, artifact, append: false, lastChunk: true };
   yield { kind: 'status-update', ...task, status, final: true };

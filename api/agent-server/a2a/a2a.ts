@@ -3,7 +3,7 @@ import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
-import { requestOrigin } from '../../server/public-base.ts';
+import { getRequestOrigin } from '../../server/public-base.ts';
 import {
   type AgentInput,
   defineAgentOperation,
@@ -25,7 +25,7 @@ import {
   SendParams,
   toRpcError,
 } from './a2a-params.ts';
-import { readTask, type StreamedResult, startTask, streamTask, type Task, taskOfRun } from './a2a-task.ts';
+import { readTask, readTaskOfRun, type StreamedResult, startTask, streamTask, type Task } from './a2a-task.ts';
 
 export const postA2a = defineAgentOperation({
   operationId: 'postA2a',
@@ -112,12 +112,12 @@ async function send(input: Call, params: unknown): Promise<RawResponse> {
   const historyLength = sendParams.configuration?.historyLength ?? 10;
   if (sendParams.configuration?.blocking === false) {
     reader.close();
-    return buildResponse(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+    return buildResponse(input.id, { result: await readTaskOfRun(agents, ids, { historyLength }) });
   }
   const body = liveBody<string>({
     ...createStoppableSource(input, async function* (signal) {
       await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { attached: reader, signal });
-      yield formatRpcResponse(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+      yield formatRpcResponse(input.id, { result: await readTaskOfRun(agents, ids, { historyLength }) });
     }),
     encode: (text) => [text],
     heartbeat: '\n',
@@ -212,7 +212,7 @@ export const getAgentCard = defineAgentOperation({
       protocolVersion: '0.3.0',
       name,
       description,
-      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? requestOrigin(request)}/a2a/${id}`,
+      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? getRequestOrigin(request)}/a2a/${id}`,
       preferredTransport: 'JSONRPC',
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
       defaultInputModes: mediaTypes,

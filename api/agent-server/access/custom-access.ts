@@ -34,10 +34,10 @@ export function customAccess(options: {
     const questions = new Questions({ authProcess, database, deploymentId, systemAssistants, access });
     return rule(input as unknown as RuledInput, questions, (changes) => proceed({ ...input, ...changes }));
   };
-  const accessOf = (user: AgentUser): AgentAccess => ({
+  const toAgentAccess = (user: AgentUser): AgentAccess => ({
     user,
     async part(operation, input, proceed) {
-      const access = accessOf(user);
+      const access = toAgentAccess(user);
       return authorise(operation, access, input, (changed) => proceed({ ...changed, access }));
     },
   });
@@ -48,7 +48,7 @@ export function customAccess(options: {
         index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? '']] : [],
       );
       const url = new URL(request.originalUrl, 'http://localhost').href;
-      request.agentAccess = accessOf(await authProcess.identify({ method: request.method, url, headers }));
+      request.agentAccess = toAgentAccess(await authProcess.identify({ method: request.method, url, headers }));
       return operator;
     },
     async handle(operation, input: HandledInput, handler) {

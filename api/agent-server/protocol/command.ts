@@ -82,7 +82,7 @@ export function buildRefusal(id: number | null, error: unknown): CommandError | 
 }
 
 /** Returns a function that validates params. @throws INVALID_REQUEST */
-export function paramsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
+export function createParamsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
   const check = compileCheck({ schema, httpPart: 'body', method: '', url: '' });
   return (params) => {
     const { error } = check(params ?? {}) as { readonly error?: Error };

@@ -13,10 +13,10 @@ import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
 import { Closed, GraphConfigBody, JsonValue, Limit, words } from '../agent-schema.ts';
 import { toRunRequest } from '../runs/run-schema.ts';
-import { type CommandContext, CommandRefused, paramsReader } from './command.ts';
+import { type CommandContext, CommandRefused, createParamsReader } from './command.ts';
 
 const strategy = () => optional(words(multitaskStrategies));
-const readStartParams = paramsReader(
+const readStartParams = createParamsReader(
   Closed({
     assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
@@ -108,10 +108,10 @@ const otherFields = {
     description: 'Has no effect: a response to an unknown interrupt is always refused.',
   }),
 };
-const readResponses = paramsReader(
+const readResponses = createParamsReader(
   Closed({ responses: Type.Array(InterruptResponse, { minItems: 1, maxItems: 1_000 }), ...otherFields }),
 );
-const readOneResponse = paramsReader(Closed({ ...InterruptResponse.properties, ...otherFields }));
+const readOneResponse = createParamsReader(Closed({ ...InterruptResponse.properties, ...otherFields }));
 
 /** `input.respond`: starts one run that resumes all given interrupts. */
 export async function respondToInput(scene: CommandContext, params: unknown): Promise<object> {
@@ -188,7 +188,7 @@ async function createRunOnThread({ agents, threadId, ...scene }: CommandContext,
   return run.run_id;
 }
 
-const readForkParams = paramsReader(
+const readForkParams = createParamsReader(
   Closed({
     checkpoint_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
@@ -209,7 +209,7 @@ export async function forkState(scene: CommandContext, params: unknown): Promise
   return { run_id, thread_id: scene.threadId };
 }
 
-const readStateParams = paramsReader(
+const readStateParams = createParamsReader(
   Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     keys: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
@@ -250,7 +250,7 @@ interface Lifecycle {
   };
 }
 
-const readTreeParams = paramsReader(Closed({ run_id: optional(Uuid()) }));
+const readTreeParams = createParamsReader(Closed({ run_id: optional(Uuid()) }));
 
 /**
  * `agent.getTree`: returns the graph and its subgraphs with their status, from the events of the given run, otherwise
@@ -300,7 +300,7 @@ function findOrAddNode(nodes: Map<string, TreeNode>, namespace: readonly string[
   return created;
 }
 
-const readListParams = paramsReader(
+const readListParams = createParamsReader(
   Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     limit: Limit(),

@@ -16,14 +16,14 @@ import { onThread, open } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, ThreadParams } from '../agent-schema.ts';
 import { liveOptions } from '../streaming/live-body.ts';
-import { errorOfStream, eventStream, eventStreamHeaders, type SseFrame } from '../streaming/sse.ts';
+import { eventStream, eventStreamHeaders, type SseFrame, toStreamError } from '../streaming/sse.ts';
 import {
   buildRefusal,
   type Command,
   type CommandContext,
   type CommandError,
   CommandRefused,
-  paramsReader,
+  createParamsReader,
 } from './command.ts';
 import { answerCommand, postThreadCommand, readCommand } from './post-command.ts';
 
@@ -82,7 +82,7 @@ const FilterSince = Type.Object({
  * `onError` or raise it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
  */
 function buildStreamFailure(err: unknown): CommandError {
-  const { error, message } = errorOfStream(err);
+  const { error, message } = toStreamError(err);
   return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
 }
 
@@ -170,8 +170,8 @@ const maxQueuedCommands = 100;
 /** How long a peer has to complete the closing handshake. */
 const closeTimeoutMs = 1_000;
 
-const readSubscribeParams = paramsReader(Filter);
-const readUnsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
+const readSubscribeParams = createParamsReader(Filter);
+const readUnsubscribeParams = createParamsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
 
 /** Returns the HTTP operation that authorises a command. */
 const findOperation = ({ method }: Command) =>
@@ -196,7 +196,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
   const stopping = request.server.drainStarted;
   stopping.addEventListener('abort', stop);
   const accessEnded = request.access?.ended;
-  const refuse = () => close(1008, errorOfStream(accessEnded?.reason).error);
+  const refuse = () => close(1008, toStreamError(accessEnded?.reason).error);
   accessEnded?.addEventListener('abort', refuse);
   const pingTimer = setInterval(
     () => {
@@ -261,7 +261,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
     } catch (err) {
       const refusal = buildRefusal(id, err);
       if (refusal === undefined) request.log.warn({ err }, 'command failed');
-      const failure: CommandError = { type: 'error', id, error: 'unknown_error', message: errorOfStream(err).message };
+      const failure: CommandError = { type: 'error', id, error: 'unknown_error', message: toStreamError(err).message };
       await send(JSON.stringify(refusal ?? failure));
       if (accessLost) close(1008, accessLost.code);
     }
@@ -288,7 +288,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
     const reportFailure = async (err: unknown) => {
       request.log.warn({ err }, 'subscription failed');
       await send(JSON.stringify(buildStreamFailure(err)));
-      close(1011, errorOfStream(err).error);
+      close(1011, toStreamError(err).error);
     };
     return { id, begin: () => void sendEvents().catch(reportFailure) };
   }

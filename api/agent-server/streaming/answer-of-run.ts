@@ -12,7 +12,7 @@ import {
 import { RawResponse } from '../../server/operation.ts';
 import type { AgentInput } from '../agent-operation.ts';
 import { liveBody, liveOptions } from './live-body.ts';
-import { errorOfStream, eventId, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
+import { eventStream, eventStreamHeaders, formatEventId, type SseFrame, toStreamError } from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
   /** Whether the run is cancelled if the client disconnects before the end. */
@@ -39,7 +39,7 @@ export function streamOfRun(
       if (event.isEnd) {
         const end = decodeEnd(event.data);
         if (end.events_missing) throw runlakeError('STREAM_INCOMPLETE');
-        return endFrame(end, eventId(event));
+        return endFrame(end, formatEventId(event));
       }
       return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : encodeEvent(event);
     },
@@ -93,11 +93,11 @@ function buildRunOptions(context: RunContext, run: FollowedRun) {
 }
 
 function encodeFailure(error: unknown): Buffer {
-  return Buffer.from(JSON.stringify({ __error__: errorOfStream(error) }));
+  return Buffer.from(JSON.stringify({ __error__: toStreamError(error) }));
 }
 
 function encodeEvent(event: StreamedEvent): SseFrame {
-  return { event: formatEventName(event), data: event.data, id: eventId(event) };
+  return { event: formatEventName(event), data: event.data, id: formatEventId(event) };
 }
 
 /**

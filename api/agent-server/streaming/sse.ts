@@ -88,13 +88,13 @@ function encodeHead(event: string | undefined): string {
 }
 
 /** Returns the error for a streamed body, whose status has already been sent. */
-export function errorOfStream(error: unknown): { readonly error: string; readonly message: string } {
+export function toStreamError(error: unknown): { readonly error: string; readonly message: string } {
   const { code, message } = isRunlakeError(error) ? error : runlakeError('INTERNAL');
   return { error: code, message };
 }
 
 function buildErrorFrame(error: unknown): SseFrame {
-  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(error))) };
+  return { event: 'error', data: Buffer.from(JSON.stringify(toStreamError(error))) };
 }
 
 /** Query parameter for clients that cannot send the header `Last-Event-ID`. The header takes precedence. */
@@ -104,7 +104,7 @@ export const LastEventId = Type.Optional(
 type LastEventQuery = { readonly last_event_id?: string };
 
 /** Returns the id of an event of a run. Readers treat it as opaque. */
-export function eventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>): string {
+export function formatEventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>): string {
   return `${attempt}-${seq}`;
 }
 

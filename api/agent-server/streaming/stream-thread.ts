@@ -11,7 +11,7 @@ import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts'
 import { ThreadParams, words } from '../agent-schema.ts';
 import { endFrame, formatEventName } from './answer-of-run.ts';
 import { type LiveSource, liveOptions } from './live-body.ts';
-import { errorOfStream, eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame } from './sse.ts';
+import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame, toStreamError } from './sse.ts';
 
 /** An event, or the state of its thread at that event: JSON text of {thread_id, state}. */
 interface ThreadEvent {
@@ -22,7 +22,7 @@ interface ThreadEvent {
 /** Returns the events of a thread and, after the end of each run, the current state of the thread. */
 function addStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
   /** Returns undefined if the thread is deleted or its graph is unusable. */
-  async function stateNow(): Promise<string | undefined> {
+  async function readCurrentState(): Promise<string | undefined> {
     try {
       return stateUpdateText(threadId, await readThreadState(agents, threadId, { subgraphs: false }));
     } catch (error) {
@@ -36,7 +36,7 @@ function addStates(reader: StreamReader, agents: Agents, threadId: string): Live
       for await (const event of reader) {
         if (event.mode === stateUpdateMode) yield { event, state: Buffer.from(event.data).toString('utf8') };
         else yield { event };
-        const state = event.isEnd ? await stateNow() : undefined;
+        const state = event.isEnd ? await readCurrentState() : undefined;
         if (state !== undefined) yield { event, state };
       }
     },
@@ -121,7 +121,7 @@ function buildStateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame 
 function buildLastFrame({ data }: StreamedEvent): SseFrame | undefined {
   const end = decodeEnd(data);
   if (!end.events_missing) return endFrame(end);
-  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(runlakeError('STREAM_INCOMPLETE')))) };
+  return { event: 'error', data: Buffer.from(JSON.stringify(toStreamError(runlakeError('STREAM_INCOMPLETE')))) };
 }
 
 function encodeEvent(event: StreamedEvent): SseFrame {

@@ -6,7 +6,7 @@ import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { showExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { findDestination, findExport, findProject, findWorkspace, withExports } from './export-access.ts';
-import { numberText, watchUntilEnd } from './watch.ts';
+import { formatNumber, watchUntilEnd } from './watch.ts';
 
 export interface CreateOptions {
   readonly project: string;
@@ -112,8 +112,8 @@ export async function cancelOne(id: string, { json = false }: { readonly json?: 
       console.log(`The schedule ${ended.id} is cancelled; exports that it created continue.`);
     } else {
       const finishedFiles =
-        ended.files === 1 ? '1 finished file stays' : `${numberText(ended.files)} finished files stay`;
-      console.log(`The export ${ended.id} is cancelled; ${finishedFiles} (${numberText(ended.rowsWritten)} rows).`);
+        ended.files === 1 ? '1 finished file stays' : `${formatNumber(ended.files)} finished files stay`;
+      console.log(`The export ${ended.id} is cancelled; ${finishedFiles} (${formatNumber(ended.rowsWritten)} rows).`);
     }
   });
 }

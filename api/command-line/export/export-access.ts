@@ -34,7 +34,7 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
       const { openEventLog } = await import('../open-event-log.ts');
       return (await openEventLog({ config, logger, stores }, ends)).log;
     };
-    const kafka = () => {
+    const openKafkaOnce = () => {
       opened ??= openKafka();
       return opened;
     };
@@ -44,8 +44,8 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
       config.kafkaBrokers === undefined
         ? { position: async () => ({}), isStored: async () => true }
         : {
-            position: async (topic) => (await kafka()).position(topic),
-            isStored: async (topic, position) => (await kafka()).isStored(topic, position),
+            position: async (topic) => (await openKafkaOnce()).position(topic),
+            isStored: async (topic, position) => (await openKafkaOnce()).isStored(topic, position),
           };
     const operator = await loadOperator(database);
     const deps: ExportDeps = {

@@ -14,7 +14,7 @@ import {
   type Named,
   withExports,
 } from './export-access.ts';
-import { bytesText, numberText } from './watch.ts';
+import { formatBytes, formatNumber } from './watch.ts';
 
 export interface ListOptions {
   readonly status?: ExportStatus;
@@ -87,8 +87,8 @@ async function print(access: ExportAccess, workspaces: readonly Named[], exports
       nameOf(each.destinationId),
       formatMinute(each.startTime),
       each.endTime === null ? '' : formatMinute(each.endTime),
-      each.intervalHours === null ? numberText(each.rowsWritten) : '',
-      each.intervalHours === null ? bytesText(each.bytesWritten) : '',
+      each.intervalHours === null ? formatNumber(each.rowsWritten) : '',
+      each.intervalHours === null ? formatBytes(each.bytesWritten) : '',
     ]),
   ]);
 }

@@ -58,10 +58,10 @@ export async function watchUntilEnd(
         const over = isFinished(of.status);
         const runs = over || of.retries > retries ? await listAllRuns({ database }, of) : [];
         retries = of.retries;
-        if (!over) for (const line of newFailures(runs, reported)) screen.note(line);
+        if (!over) for (const line of listNewFailures(runs, reported)) screen.note(line);
         screen.show(of, await readClock(deps));
         if (over) {
-          screen.end(endInWords(of, runs));
+          screen.end(formatEnd(of, runs));
           if (of.status !== 'COMPLETED') process.exitCode = 1;
           return;
         }
@@ -115,7 +115,7 @@ async function listAllRuns(
   }
 }
 
-function newFailures(runs: readonly ExportRunWithFiles[], reported: Set<string>): string[] {
+function listNewFailures(runs: readonly ExportRunWithFiles[], reported: Set<string>): string[] {
   return runs.flatMap((run) =>
     listFailedAttempts(run).flatMap(({ number, cause }) => {
       const name = `${run.id}/${number}`;
@@ -151,7 +151,7 @@ export function openScreen(output: Output, json: boolean): WatchScreen {
 function createBarScreen(output: Output): WatchScreen {
   return {
     // One column stays free because some terminals wrap a full line. Some terminals report no width or 0.
-    show: (of, now) => output.write(`${clearLine}${printable(progressBar(of, now, (output.columns || 80) - 1))}`),
+    show: (of, now) => output.write(`${clearLine}${printable(formatProgressBar(of, now, (output.columns || 80) - 1))}`),
     note: (line) => output.write(`${clearLine}${printable(line)}\n`),
     end: (lines) => output.write(`\n${lines.join('\n')}\n`),
   };
@@ -166,7 +166,7 @@ function createPlainScreen(output: Output): WatchScreen {
       if (step === before && now.getTime() - saidMs < plainLineEveryMs) return;
       before = step;
       saidMs = now.getTime();
-      output.write(`${printable(progressWords(of, now))}\n`);
+      output.write(`${printable(formatProgress(of, now))}\n`);
     },
     note: (line) => output.write(`${printable(line)}\n`),
     end: (lines) => output.write(`${lines.join('\n')}\n`),
@@ -194,42 +194,42 @@ const barCells = 24;
  * Formats progress as `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or as the reason why the export has
  * not started.
  */
-export function progressWords(of: ExportWithProgress, now: Date): string {
+export function formatProgress(of: ExportWithProgress, now: Date): string {
   if (of.status === 'CREATED') return of.statusReason ?? 'Waiting for a worker.';
   const { rowsPerSecond, secondsLeft } = estimateRate(of, now);
   const counted = of.runsTotal > 0 && of.runsCounted === of.runsTotal;
-  const rows = numberText(of.rowsWritten);
+  const rows = formatNumber(of.rowsWritten);
   return [
     `${Math.floor(shareDone(of) * 100)} %`,
-    `${counted ? `${rows} of ${numberText(of.rowsCounted)}` : rows} rows`,
+    `${counted ? `${rows} of ${formatNumber(of.rowsCounted)}` : rows} rows`,
     ...(of.runsTotal > 1 ? [`${of.runsCompleted} of ${of.runsTotal} days`] : []),
-    bytesText(of.bytesWritten),
-    ...(rowsPerSecond === undefined ? [] : [`${numberText(rowsPerSecond)} rows/s`]),
-    ...(secondsLeft === undefined || of.status === 'COMPLETED' ? [] : [`${durationText(secondsLeft)} left`]),
+    formatBytes(of.bytesWritten),
+    ...(rowsPerSecond === undefined ? [] : [`${formatNumber(rowsPerSecond)} rows/s`]),
+    ...(secondsLeft === undefined || of.status === 'COMPLETED' ? [] : [`${formatDuration(secondsLeft)} left`]),
   ].join('  ');
 }
 
-/** Formats {@link progressWords} after a progress bar, truncated to `columns`. */
-export function progressBar(of: ExportWithProgress, now: Date, columns: number): string {
+/** Formats {@link formatProgress} after a progress bar, truncated to `columns`. */
+export function formatProgressBar(of: ExportWithProgress, now: Date, columns: number): string {
   const full = Math.round(barCells * shareDone(of));
-  const line = `${'█'.repeat(full)}${'░'.repeat(barCells - full)}  ${progressWords(of, now)}`;
+  const line = `${'█'.repeat(full)}${'░'.repeat(barCells - full)}  ${formatProgress(of, now)}`;
   return line.length <= columns ? line : `${line.slice(0, Math.max(0, columns - 1))}…`;
 }
 
 /** Formats the result of an export as text: rows, files, their path, and the failures of each day. */
-export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
+export function formatEnd(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
   const lines = [
-    `${of.status}${formatTimeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${bytesText(of.bytesWritten)}.`,
+    `${of.status}${formatTimeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${formatBytes(of.bytesWritten)}.`,
   ];
   if (of.status !== 'COMPLETED' && of.statusReason !== null) lines.push(printable(of.statusReason));
   if (of.files > 0) lines.push(`Files: ${printable(runs[0]?.prefix ?? '')}`);
   if (of.lateRuns > 0) {
     const [were, are] = of.lateRuns === 1 ? ['run', 'is'] : ['runs', 'are'];
     lines.push(
-      `${numberText(of.lateRuns)} ${were} of the range arrived after the export was created and ${are} not included.`,
+      `${formatNumber(of.lateRuns)} ${were} of the range arrived after the export was created and ${are} not included.`,
     );
   }
-  if (of.status !== 'COMPLETED') lines.push(...runs.flatMap(failureInWords));
+  if (of.status !== 'COMPLETED') lines.push(...runs.flatMap(formatFailures));
   return lines;
 }
 
@@ -237,7 +237,7 @@ export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithF
  * Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Returns an empty
  * list if none failed.
  */
-export function failureInWords(run: ExportRunWithFiles): string[] {
+export function formatFailures(run: ExportRunWithFiles): string[] {
   const causes = listFailedAttempts(run);
   if (causes.length === 0) return [];
   const lines = [`  ${run.startTime.slice(0, 10)} ${run.status}, ${counted(causes.length, 'attempt')} failed:`];
@@ -262,20 +262,20 @@ export function listFailedAttempts({
 
 function formatTimeTaken({ startedAt, finishedAt }: ExportWithProgress): string {
   if (startedAt === null || finishedAt === null) return '';
-  return ` in ${durationText(Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000)}`;
+  return ` in ${formatDuration(Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000)}`;
 }
 
 function counted(count: number, what: string): string {
-  return `${numberText(count)} ${what}${count === 1 ? '' : 's'}`;
+  return `${formatNumber(count)} ${what}${count === 1 ? '' : 's'}`;
 }
 
 /** Formats a number as `1,234`. */
-export function numberText(value: number): string {
+export function formatNumber(value: number): string {
   return Math.round(value).toLocaleString('en-US');
 }
 
 /** Formats bytes as `900 B` or `1.2 MB`, in decimal units with at least two significant digits above 1 kB. */
-export function bytesText(bytes: number): string {
+export function formatBytes(bytes: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
   let value = bytes;
   let unit = 0;
@@ -287,7 +287,7 @@ export function bytesText(bytes: number): string {
 }
 
 /** Formats a duration as `0.4 s`, `12 s`, `3 min 20 s` or `2 h 05 min`. */
-export function durationText(seconds: number): string {
+export function formatDuration(seconds: number): string {
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;

@@ -59,7 +59,7 @@ export async function startClickhouse(options: {
     files.config,
     serverConfig(
       folder,
-      options.memoryLimitBytes ?? defaultMemoryLimitBytes(),
+      options.memoryLimitBytes ?? getDefaultMemoryLimitBytes(),
       displayName,
       cluster && { ...cluster, user, password },
     ),
@@ -78,7 +78,7 @@ export async function startClickhouse(options: {
   };
 }
 
-function defaultMemoryLimitBytes(): number {
+function getDefaultMemoryLimitBytes(): number {
   // `constrainedMemory` is zero or extremely large if no limit is set.
   const allowed = process.constrainedMemory() || totalmem();
   return Math.max(bytesPerGib, Math.floor(Math.min(allowed, totalmem()) / 2));
@@ -134,9 +134,9 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     engine: 'ClickHouse',
     child,
     ask: () => ensureDatabase(launch),
-    isAlive: async () => (await ask(launch, 'SELECT 1')).answered,
+    isAlive: async () => (await runQuery(launch, 'SELECT 1')).answered,
     explain: () => output.last(/Exception/) ?? readLastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
-    endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keepRunningSql}%' ASYNC`),
+    endGently: () => runQuery(launch, `KILL QUERY WHERE query LIKE '${keepRunningSql}%' ASYNC`),
     readyTimeoutMs,
     stopTimeoutMs: launch.times.stopTimeoutMs ?? 10_000,
   });
@@ -146,13 +146,13 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
  * Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the database.
  */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
-  const { answered, text } = await ask(launch, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Atomic`);
+  const { answered, text } = await runQuery(launch, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Atomic`);
   if (answered && text !== '') throw runlakeError('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
   return answered ? 'ready' : text;
 }
 
 /** Runs a query. `text` is empty on success, otherwise the error of the server or of the connection. Never rejects. */
-async function ask(
+async function runQuery(
   { port, password, displayName, times }: ServerLaunch,
   query: string,
 ): Promise<{ answered: boolean; text: string }> {

@@ -42,7 +42,7 @@ export function dequeueBatch<Share extends WaitingShare>(
   const taken = new Set<Share>();
   let rows = 0;
   let bytes = 0;
-  for (const share of isShared ? inTurn(candidates) : candidates) {
+  for (const share of isShared ? yieldInTurn(candidates) : candidates) {
     rows += share.rows;
     bytes += share.bytes;
     if (taken.size > 0 && (rows > limits.rows || bytes > maxBytes)) break;
@@ -77,7 +77,7 @@ interface Tenant<Share> {
 /**
  * Yields shares of the organisation with the fewest bytes so far; of equal ones, the organisation that has waited longest.
  */
-function* inTurn<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
+function* yieldInTurn<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
   const byId = new Map<string | undefined, Tenant<Share>>();
   for (const share of queue) {
     const tenant = byId.get(share.tenantId);

@@ -44,14 +44,15 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
     socket.setNoDelay(true);
     sockets.set(socket, performance.now());
     socket.once('close', () => sockets.delete(socket));
-    if (fenced) socket.destroy(brokenOff());
+    if (fenced) socket.destroy(createBrokenConnectionError());
     return socket;
   };
   const brokers = address.kafkaBrokers ?? '';
-  const brokenOff = () =>
+  const createBrokenConnectionError = () =>
     runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: 'the connection was closed by Runlake' });
   const breakConnections = (openedBeforeMs: number) => {
-    for (const [socket, openedAtMs] of sockets) if (openedAtMs <= openedBeforeMs) socket.destroy(brokenOff());
+    for (const [socket, openedAtMs] of sockets)
+      if (openedAtMs <= openedBeforeMs) socket.destroy(createBrokenConnectionError());
   };
   const ca = trustedAuthorities(address);
   const sasl = buildSaslOptions(address);

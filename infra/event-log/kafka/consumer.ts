@@ -23,7 +23,7 @@ import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
 import { type KafkaAddress, type KafkaAdmin, type KafkaClient, kafkaError, openKafkaClient } from './client.ts';
 import { PartitionConsumer } from './partition-consumer.ts';
-import { findPositions, startingPoint } from './positions.ts';
+import { chooseStartingPoint, findPositions } from './positions.ts';
 import type { ByteBudget } from './record-buffer.ts';
 
 const assignments = counter('runlake_event_log_assignments_total', 'Partitions assigned to this process, by topic.', [
@@ -304,7 +304,7 @@ export class GroupConsumer {
         const positions = await admin.call((client) => findPositions(client, group, topicName));
         for (const consumer of consumers) {
           const found = positions.get(consumer.partition);
-          if (found !== undefined) consumer.begin(startingPoint(found));
+          if (found !== undefined) consumer.begin(chooseStartingPoint(found));
         }
         return;
       } catch (error) {

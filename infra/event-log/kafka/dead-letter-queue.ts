@@ -42,7 +42,7 @@ const deadLetterHeaders = {
 const maxReasonCharacters = 2_000;
 
 /** Builds the dead-letter record: original bytes, key and headers, plus the reason and the original position in headers. */
-export function deadLetterMessage(topic: string, record: LogRecord, reason: string, step: string): Message {
+export function buildDeadLetterMessage(topic: string, record: LogRecord, reason: string, step: string): Message {
   const { raw } = record as Partial<KafkaRecord>;
   return {
     key: raw ? raw.key : record.key,
@@ -176,7 +176,7 @@ async function fetchOffsets(admin: Admin, name: string) {
 function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetterRecord {
   const { key, headers = {}, offset, timestamp } = message;
   const value = message.value ?? Buffer.alloc(0);
-  const text = (name: keyof typeof deadLetterHeaders) => headers[deadLetterHeaders[name]]?.toString();
+  const readHeader = (name: keyof typeof deadLetterHeaders) => headers[deadLetterHeaders[name]]?.toString();
   const record = {
     id: `${topic.name}/${partition}/${offset}`,
     topic: topic.name,
@@ -184,8 +184,8 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
     sizeBytes: value.length,
     value,
   };
-  const [originalPartition, originalOffset] = [text('partition'), text('offset')];
-  if (text('topic') === undefined || originalPartition === undefined || originalOffset === undefined) {
+  const [originalPartition, originalOffset] = [readHeader('partition'), readHeader('offset')];
+  if (readHeader('topic') === undefined || originalPartition === undefined || originalOffset === undefined) {
     const reason = 'unknown: Runlake did not write this record';
     const deadAtMs = Number(timestamp);
     return { ...record, partition, offset: Number(offset), reason, step: '', deadAtMs, headers: {} };
@@ -196,9 +196,9 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
     ...record,
     partition: Number(originalPartition),
     offset: Number(originalOffset),
-    reason: text('reason') ?? '',
-    step: text('step') ?? '',
-    deadAtMs: Date.parse(text('time') ?? '') || Number(timestamp),
+    reason: readHeader('reason') ?? '',
+    step: readHeader('step') ?? '',
+    deadAtMs: Date.parse(readHeader('time') ?? '') || Number(timestamp),
     headers: Object.fromEntries(
       originalHeaders.map(([name, given]) => [name, String(Array.isArray(given) ? given.at(-1) : given)]),
     ),
@@ -247,7 +247,7 @@ async function readOffsets(
     maxWaitTimeInMs: 200,
     allowAutoTopicCreation: false,
   });
-  const openRanges = new Map(ranges.map((range) => [partitionKey(range), range]));
+  const openRanges = new Map(ranges.map((range) => [formatPartitionKey(range), range]));
   let finish: (error?: unknown) => void = () => undefined;
   let lastProgressMs = performance.now();
   const finished = new Promise<void>((resolve, reject) => {
@@ -267,7 +267,7 @@ async function readOffsets(
     consumer.on(consumer.events.GROUP_JOIN, ({ payload: { memberAssignment } }) => {
       for (const [topic, partitions] of Object.entries(memberAssignment)) {
         for (const partition of partitions) {
-          const range = openRanges.get(partitionKey({ topic, partition }));
+          const range = openRanges.get(formatPartitionKey({ topic, partition }));
           if (range === undefined) consumer.pause([{ topic, partitions: [partition] }]);
           else consumer.seek({ topic, partition, offset: String(range.from) });
         }
@@ -281,7 +281,7 @@ async function readOffsets(
       eachBatch: async ({ batch }) => {
         lastProgressMs = performance.now();
         const { topic, partition } = batch;
-        const range = openRanges.get(partitionKey({ topic, partition }));
+        const range = openRanges.get(formatPartitionKey({ topic, partition }));
         if (range === undefined) return;
         for (const message of batch.messages) {
           const offset = Number(message.offset);
@@ -289,7 +289,7 @@ async function readOffsets(
         }
         // Use the last offset of the batch, not of its records: a control record ends a batch without a message.
         if (Number(batch.lastOffset()) + 1 < range.end) return;
-        openRanges.delete(partitionKey(range));
+        openRanges.delete(formatPartitionKey(range));
         consumer.pause([{ topic, partitions: [partition] }]);
         if (openRanges.size === 0) finish();
       },
@@ -304,6 +304,6 @@ async function readOffsets(
   }
 }
 
-function partitionKey({ topic, partition }: Pick<OffsetRange, 'topic' | 'partition'>): string {
+function formatPartitionKey({ topic, partition }: Pick<OffsetRange, 'topic' | 'partition'>): string {
   return `${topic}/${partition}`;
 }

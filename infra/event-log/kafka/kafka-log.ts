@@ -18,7 +18,7 @@ import {
 import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { GroupConsumer } from './consumer.ts';
-import { deadLetterMessage } from './dead-letter-queue.ts';
+import { buildDeadLetterMessage } from './dead-letter-queue.ts';
 import { kafkaHealthChecks } from './health.ts';
 import { findPositions, isPast } from './positions.ts';
 import { IdempotentProducer } from './producer.ts';
@@ -212,7 +212,7 @@ export class KafkaLog implements EventLog {
   /** Kafka cannot join the transaction: the dead-letter record is durable before the caller commits. */
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
     const { names } = this.#opened;
-    const message = deadLetterMessage(names.of(topic), record, reason, step);
+    const message = buildDeadLetterMessage(names.of(topic), record, reason, step);
     await this.#publisher.publishAlways(names.deadLetterTopic(topic), [message]);
   }
 

@@ -23,7 +23,7 @@ import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import type { LogBatch, Subscription } from '../event-log.ts';
 import { isOfKind, kafkaError } from './client.ts';
 import type { StartingPoint } from './positions.ts';
-import { type ByteBudget, bytesOf, type KafkaRecord, RecordBuffer, recordOf } from './record-buffer.ts';
+import { type ByteBudget, bytesOf, type KafkaRecord, RecordBuffer, toKafkaRecord } from './record-buffer.ts';
 
 const lostEvents = counter(
   'runlake_event_log_lost_events_total',
@@ -155,7 +155,7 @@ export class PartitionConsumer {
 
   #add(messages: readonly KafkaMessage[]): void {
     const before = this.#buffer.bytes;
-    this.#buffer.add(messages.map((message) => recordOf(this.#options.partition, message)));
+    this.#buffer.add(messages.map((message) => toKafkaRecord(this.#options.partition, message)));
     this.#options.budget.take(this.#buffer.bytes - before);
   }
 

@@ -55,7 +55,7 @@ export interface StartingPoint {
  * Decides where to start consuming a partition: at the committed offset or, if the log does not have it, at the first
  * offset. Events that were stored before may be stored again from there; the result is the same.
  */
-export function startingPoint({ committed, low, high }: FoundPosition): StartingPoint {
+export function chooseStartingPoint({ committed, low, high }: FoundPosition): StartingPoint {
   if (committed < 0) return { offset: low, because: 'the group has no committed offset', lostEvents: 0 };
   if (committed > high) return { offset: low, because: 'the log is another one', lostEvents: 0 };
   if (committed < low) return { offset: low, because: 'events were deleted', lostEvents: low - committed };

@@ -14,7 +14,7 @@ const emptyBuffer = Buffer.alloc(0);
 const overheadBytes = 200;
 
 /** Converts a fetched message. A message without a value gets an empty one; the sink sends that to the dead-letter queue. */
-export function recordOf(partition: number, message: KafkaMessage): KafkaRecord {
+export function toKafkaRecord(partition: number, message: KafkaMessage): KafkaRecord {
   const { key, value, headers = {} } = message;
   const texts: Record<string, string> = {};
   let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);

@@ -19,7 +19,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { drainingError, type FollowOptions, type LogPosition, type TopicFollower } from '../event-log.ts';
 import type { KafkaAddress, KafkaAdmin } from './client.ts';
 import { ConsumerSupervisor } from './consumer.ts';
-import { recordOf } from './record-buffer.ts';
+import { toKafkaRecord } from './record-buffer.ts';
 
 export interface KafkaFollowerOptions extends FollowOptions {
   /** Name of the topic in Kafka. */
@@ -130,7 +130,7 @@ export class KafkaFollower implements TopicFollower {
     const fresh = Number(batch.highWatermark) < position ? 0 : position;
     const records = messages
       .filter(({ offset }) => Number(offset) >= fresh)
-      .map((message) => recordOf(partition, message));
+      .map((message) => toKafkaRecord(partition, message));
     this.#positions.set(partition, Math.max(fresh, Number(batch.lastOffset()) + 1));
     if (records.length > 0) {
       try {

@@ -78,7 +78,7 @@ export async function ensureTopics(
 }
 
 /** Returns the minimum value of `max.message.bytes` for the topic. */
-function maxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
+function computeMaxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
   return maxRunBytes + recordSlackBytes + (deadLetters ? deadLetterSlackBytes : 0);
 }
 
@@ -93,7 +93,7 @@ async function createTopics(admin: Admin, missing: readonly RequiredTopic[], con
         numPartitions: kafkaPartitions,
         replicationFactor: kafkaReplication ?? -1,
         configEntries: [
-          { name: 'max.message.bytes', value: String(maxMessageBytes(topic, config)) },
+          { name: 'max.message.bytes', value: String(computeMaxMessageBytes(topic, config)) },
           // Events are ordered by the time at which the broker appended them (`LogRecord.version`).
           { name: timestampTypeSetting, value: appendTime },
           ...(replicas >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
@@ -251,7 +251,7 @@ export function requireMessageSizes(
   config: Pick<Config, 'maxRunBytes'>,
 ): void {
   for (const topic of topics) {
-    const needed = maxMessageBytes(topic, config);
+    const needed = computeMaxMessageBytes(topic, config);
     const found = settings.get(topic.name)?.maxMessageBytes ?? needed;
     if (found < needed) {
       const variable = 'RUNLAKE_MAX_RUN_BYTES';

@@ -81,7 +81,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       );
     },
     stat: (key, { signal } = {}) =>
-      head(callFor('read', key), nameOf(key), signal).catch((error) => {
+      readObjectHead(callFor('read', key), nameOf(key), signal).catch((error) => {
         if (isMissing(error)) return undefined;
         throw error;
       }),
@@ -93,12 +93,17 @@ export function openS3Store(options: S3Options): ObjectStore {
       const { signal, onProgress } = uploadOptions;
       const call = callFor('upload', key);
       const name = nameOf(key);
-      const now = () => head(call, name, signal);
+      const readStat = () => readObjectHead(call, name, signal);
       const file = await openSource(path);
       try {
         const { size: bytes } = await file.stat();
         if (bytes >= minMultipartBytes) {
-          const uploaded = await uploadParts(connection, call, { name, file, bytes }, { ...uploadOptions, now });
+          const uploaded = await uploadParts(
+            connection,
+            call,
+            { name, file, bytes },
+            { ...uploadOptions, now: readStat },
+          );
           return { ...uploaded, etag: await verifyAndReadEtag(call, name, bytes, signal) };
         }
         const hash = createHash('sha256');
@@ -107,7 +112,7 @@ export function openS3Store(options: S3Options): ObjectStore {
         const sha256 = hash.digest('hex');
         const write = (condition: WriteCondition) =>
           uploadSmall(connection, call, { name, body, sha256 }, { signal }, condition);
-        await writeOnce(call, write, { ...uploadOptions, now });
+        await writeOnce(call, write, { ...uploadOptions, now: readStat });
         onProgress?.(bytes);
         return { bytes, sha256, etag: await verifyAndReadEtag(call, name, bytes, signal) };
       } finally {
@@ -120,7 +125,7 @@ export function openS3Store(options: S3Options): ObjectStore {
   };
 
   /** @throws DESTINATION_OBJECT_MISSING, DESTINATION_ACCESS_DENIED */
-  async function head(call: ObjectCall, name: string, signal: AbortSignal | undefined): Promise<ObjectStat> {
+  async function readObjectHead(call: ObjectCall, name: string, signal: AbortSignal | undefined): Promise<ObjectStat> {
     const { ContentLength, ETag } = await connection.send(
       call,
       (run) =>
@@ -138,7 +143,7 @@ export function openS3Store(options: S3Options): ObjectStore {
    * Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED
    */
   async function verifyAndReadEtag(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
-    const found = await head(call, name, signal).catch((error) => {
+    const found = await readObjectHead(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
       // The upload has just succeeded, so the object was moved or deleted since then.
       if (isMissing(error)) throw destinationError('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { errorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-answer.ts';
+import { buildErrorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-answer.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 const limits = { bodyLimit: { bytes: 1_024, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' } };
@@ -28,7 +28,7 @@ describe('errorBody', () => {
     ['error', runlakeError('FORBIDDEN', { permission: 'runs:write' }), { error: 'Forbidden' }],
     ['detail', runlakeError('INTERNAL'), { detail: 'Internal error.', request_id: 'r1' }],
   ] as const)('in the style %s: %s', (style, error, body) => {
-    expect(errorBody(error, style, 'r1')).toMatchObject({ ...body, remedy: error.remedy });
+    expect(buildErrorBody(error, style, 'r1')).toMatchObject({ ...body, remedy: error.remedy });
   });
 });
 
@@ -47,7 +47,7 @@ describe('toRunlakeError', () => {
   ])('maps %o to %s', (raw, code) => {
     const error = toRunlakeError(raw, limits);
     expect(error.code).toBe(code);
-    expect(JSON.stringify(errorBody(error, 'detail', ''))).not.toContain('secret');
+    expect(JSON.stringify(buildErrorBody(error, 'detail', ''))).not.toContain('secret');
   });
 
   it('returns an error of the catalogue unchanged', () => {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
 import { describe } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { deadLetterMessage, openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
+import { buildDeadLetterMessage, openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { stackPart } from '../../engines/stack.ts';
@@ -38,7 +38,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
       deadLetters,
       store: async (topic, record, reason, step) => {
         const name = kafkaTopicPrefix + topic.name;
-        const message = deadLetterMessage(name, record, reason, step);
+        const message = buildDeadLetterMessage(name, record, reason, step);
         await producer.send({
           topic: `${name}-dead-letters`,
           acks: -1,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { progressWords } from '../../../api/command-line/export/watch.ts';
+import { formatProgress } from '../../../api/command-line/export/watch.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
@@ -36,7 +36,7 @@ const cursor = { startTimeMicros: 1, traceId: 't', runId: 'r' };
 
 /** The figures that a user sees of an export; none may ever decrease. */
 function figures(of: ExportWithProgress): Record<string, number> {
-  const words = progressWords(of, new Date());
+  const words = formatProgress(of, new Date());
   const percent = /^([\d,]+) %/.exec(words)?.[1] ?? (of.status === 'CREATED' ? '0' : 'none');
   return {
     percent: Number(percent),

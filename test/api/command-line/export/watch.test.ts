@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import {
-  bytesText,
-  durationText,
-  endInWords,
-  failureInWords,
+  formatBytes,
+  formatDuration,
+  formatEnd,
+  formatFailures,
+  formatNumber,
+  formatProgress,
+  formatProgressBar,
   listFailedAttempts,
-  numberText,
   openScreen,
-  progressBar,
-  progressWords,
 } from '../../../../api/command-line/export/watch.ts';
 import { type ExportRunWithFiles, type ExportWithProgress, shareDone } from '../../../../pipelines/exports/queries.ts';
 
@@ -89,7 +89,7 @@ describe('quantities', () => {
     [999_499, '999 kB'],
     [999_500, '1.0 MB'],
     [2_500_000_000, '2.5 GB'],
-  ])('%d bytes are %s', (bytes, text) => expect(bytesText(bytes)).toBe(text));
+  ])('%d bytes are %s', (bytes, text) => expect(formatBytes(bytes)).toBe(text));
 
   it.each([
     [0.04, '0.0 s'],
@@ -101,9 +101,9 @@ describe('quantities', () => {
     [3_599.4, '59 min 59 s'],
     [3_600, '1 h 00 min'],
     [7_499, '2 h 05 min'],
-  ])('%d seconds are %s', (seconds, text) => expect(durationText(seconds)).toBe(text));
+  ])('%d seconds are %s', (seconds, text) => expect(formatDuration(seconds)).toBe(text));
 
-  it('groups digits the same in every locale', () => expect(numberText(1_234_567.6)).toBe('1,234,568'));
+  it('groups digits the same in every locale', () => expect(formatNumber(1_234_567.6)).toBe('1,234,568'));
 });
 
 describe('progress', () => {
@@ -115,30 +115,30 @@ describe('progress', () => {
   });
 
   it('shows rows, bytes, rate and remaining time', () => {
-    expect(progressWords(exportOf(), now)).toBe(
+    expect(formatProgress(exportOf(), now)).toBe(
       '25 %  1,000 of 4,000 rows  1 of 2 days  2.5 MB  100 rows/s  30 s left',
     );
-    expect(progressWords(exportOf({ runsCounted: 1, rowsWritten: 0, millionthsDone: 1_000_000 }), now)).toBe(
+    expect(formatProgress(exportOf({ runsCounted: 1, rowsWritten: 0, millionthsDone: 1_000_000 }), now)).toBe(
       '50 %  0 rows  1 of 2 days  2.5 MB',
     );
   });
 
   it('shows why the export has not started', () => {
-    expect(progressWords(exportOf({ status: 'CREATED', statusReason: 'No room.' }), now)).toBe('No room.');
-    expect(progressWords(exportOf({ status: 'CREATED' }), now)).toBe('Waiting for a worker.');
+    expect(formatProgress(exportOf({ status: 'CREATED', statusReason: 'No room.' }), now)).toBe('No room.');
+    expect(formatProgress(exportOf({ status: 'CREATED' }), now)).toBe('Waiting for a worker.');
   });
 
   it('draws a bar that fits its line', () => {
-    expect(progressBar(exportOf(), now, 200)).toMatch(/^█{6}░{18} {2}25 %/);
-    expect(progressBar(exportOf(), now, 40)).toHaveLength(40);
-    expect(progressBar(exportOf(), now, 40)).toMatch(/…$/);
+    expect(formatProgressBar(exportOf(), now, 200)).toMatch(/^█{6}░{18} {2}25 %/);
+    expect(formatProgressBar(exportOf(), now, 40)).toHaveLength(40);
+    expect(formatProgressBar(exportOf(), now, 40)).toMatch(/…$/);
   });
 });
 
 describe('the summary', () => {
   it('shows the result, its location, and the late runs', () => {
     const of = exportOf({ status: 'COMPLETED', finishedAt: '2026-03-02T00:00:12.500000Z', lateRuns: 1 });
-    expect(endInWords(of, [runOf({ status: 'COMPLETED', errors: null })])).toEqual([
+    expect(formatEnd(of, [runOf({ status: 'COMPLETED', errors: null })])).toEqual([
       'COMPLETED in 13 s: 1,000 rows in 1 file, 2.5 MB.',
       'Files: lake/a',
       '1 run of the range arrived after the export was created and is not included.',
@@ -147,7 +147,7 @@ describe('the summary', () => {
 
   it('lists the errors, each repeated cause once', () => {
     const of = exportOf({ status: 'FAILED', statusReason: 'A run failed.', files: 0, rowsWritten: 0, bytesWritten: 0 });
-    expect(endInWords(of, [runOf(), runOf({ status: 'CANCELLED', errors: null })])).toEqual([
+    expect(formatEnd(of, [runOf(), runOf({ status: 'CANCELLED', errors: null })])).toEqual([
       'FAILED: 0 rows in 0 files, 0 B.',
       'A run failed.',
       '  2026-03-01 FAILED, 3 attempts failed:',
@@ -159,7 +159,7 @@ describe('the summary', () => {
   it('sorts attempts numerically', () => {
     const errors = Object.fromEntries([10, 2, 0].map((number) => [`retry_${number}`, `cause ${number}`]));
     expect(listFailedAttempts({ errors }).map(({ number }) => number)).toEqual([1, 3, 11]);
-    expect(failureInWords(runOf({ errors: null }))).toEqual([]);
+    expect(formatFailures(runOf({ errors: null }))).toEqual([]);
   });
 });
 

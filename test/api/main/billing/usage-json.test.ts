@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { formatUsageTime, usageJson } from '../../../../api/main/billing.ts';
+import { formatUsageJson, formatUsageTime } from '../../../../api/main/billing.ts';
 import { type GranularUsage, usageRows } from '../../../../pipelines/usage/report.ts';
 
 const usages: fc.Arbitrary<GranularUsage> = fc
@@ -22,7 +22,7 @@ const usages: fc.Arbitrary<GranularUsage> = fc
 it('is valid JSON of the rows, whatever characters the names contain', () => {
   fc.assert(
     fc.property(usages, (usage) => {
-      expect(JSON.parse(usageJson(usage).toString('utf8'))).toEqual({
+      expect(JSON.parse(formatUsageJson(usage).toString('utf8'))).toEqual({
         stride: { days: 1, hours: 0 },
         usage: JSON.parse(
           JSON.stringify(

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isPast, startingPoint } from '../../../../infra/event-log/kafka/positions.ts';
+import { chooseStartingPoint, isPast } from '../../../../infra/event-log/kafka/positions.ts';
 
 const none = 'the group has no committed offset';
 
@@ -23,7 +23,7 @@ test.each<[string, { committed: number; low: number; high: number }, object]>([
     { offset: 0, because: 'the log is another one', lostEvents: 0 },
   ],
 ])('a partition starts with %s', (_what, found, expected) => {
-  expect(startingPoint(found)).toEqual(expected);
+  expect(chooseStartingPoint(found)).toEqual(expected);
 });
 
 test.each<[string, { committed: number; low: number; high: number } | undefined, number, boolean]>([

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { RecordBuffer, recordOf } from '../../../../infra/event-log/kafka/record-buffer.ts';
+import { RecordBuffer, toKafkaRecord } from '../../../../infra/event-log/kafka/record-buffer.ts';
 
 const records = (first: number, last: number, bytes = 10) =>
   Array.from({ length: last - first + 1 }, (_, index) =>
-    recordOf(0, {
+    toKafkaRecord(0, {
       key: null,
       value: Buffer.alloc(bytes),
       offset: String(first + index),
@@ -45,7 +45,7 @@ test('drops records before the starting offset, including buffered ones', () => 
 
 test('accepts a record without a value or with a binary key and header', () => {
   const raw = { headers: { a: Buffer.from([0xff]), b: [Buffer.from('1'), Buffer.from('2')], c: undefined } };
-  const record = recordOf(3, {
+  const record = toKafkaRecord(3, {
     key: Buffer.from([0xff]),
     value: null,
     offset: '7',
