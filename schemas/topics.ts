@@ -24,7 +24,10 @@ export interface FixedField {
   readonly at: number;
 }
 
-/** How the sink handles the events of a topic; values are names of fixed fields. The sink skips what is not set. */
+/**
+ * How the sink handles the events of a topic; the values are names of fixed-width fields. The sink skips the steps of
+ * unset options.
+ */
 export interface Handling {
   /**
    * The first event of a trace assigns the trace location (project and time) of all its events. The fixed fields are

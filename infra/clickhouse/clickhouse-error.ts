@@ -113,7 +113,7 @@ export function clickhouseError(
   );
 }
 
-/** ClickHouse's number of an error of the catalogue, if it has one. */
+/** Returns ClickHouse's error number from the cause of an error; undefined if it has none. */
 export function getClickHouseCode(error: unknown): number | undefined {
   const cause = error instanceof Error ? error.cause : undefined;
   return cause instanceof ClickHouseError ? Number(cause.code) : undefined;

@@ -17,11 +17,11 @@ import type { CommandProfile } from './settings.ts';
  * signal, if that was aborted.
  */
 export interface ClickHouse {
-  /** Name of the cluster, if one is configured. */
+  /** Name of the configured cluster, if any. */
   readonly cluster: string | undefined;
   /** One client for each configured server; statements of this client go to any of them. */
   readonly servers: readonly ClickHouse[];
-  /** How the tables are stored. @throws also PART_UNUSABLE if servers and cluster do not fit each other. */
+  /** How the tables are stored. @throws also PART_UNUSABLE if the servers do not match the configured cluster. */
   layout(): Promise<Layout>;
   /** Returns rows as objects by column name. `sql` must not have a FORMAT clause or a semicolon. */
   query<Row>(query: Query): Promise<Row[]>;
@@ -52,7 +52,7 @@ export interface Query {
   readonly params?: Readonly<Record<string, QueryParameter>>;
   /** A temporary table for this query, for lists of keys of any length: `… IN keys`. */
   readonly external?: ExternalTable;
-  /** Added to the settings of the profile. */
+  /** Settings in addition to those of the profile. */
   readonly settings?: ClickHouseSettings;
   /** Default: the timeout of the client. ClickHouse stops the query after this time. */
   readonly timeoutMs?: number;

@@ -3,7 +3,7 @@ import { isRunlakeError } from '../errors/runlake-error.ts';
 import type { ClickHouse, Command } from './clickhouse.ts';
 import { groupByShard } from './layout.ts';
 
-/** Name of the table in which each server of a cluster stores its rows of a table. */
+/** Returns the name of the local table in which each server of a cluster stores its part of the rows. */
 export function localTable(table: string): string {
   return `${table}_local`;
 }

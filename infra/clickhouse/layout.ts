@@ -38,7 +38,7 @@ type LayoutSource = Pick<ClickHouse, 'query' | 'cluster'>;
 /**
  * Reads the layout from the server.
  *
- * @throws PART_UNUSABLE if the server and RUNLAKE_CLICKHOUSE_CLUSTER do not fit each other; errors of ClickHouse.
+ * @throws PART_UNUSABLE if the server does not match RUNLAKE_CLICKHOUSE_CLUSTER; errors of ClickHouse.
  */
 export async function readLayout(clickhouse: LayoutSource): Promise<Layout> {
   const { cluster } = clickhouse;

@@ -19,7 +19,7 @@ export async function inspectClickHouseRights(clickhouse: ClickHouse): Promise<v
   }
 }
 
-/** ClickHouse's current time, in milliseconds since 1970. */
+/** Returns ClickHouse's current time, in milliseconds since 1970. */
 export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number> {
   const [row] = await clickhouse.query<{ ms: number }>({
     name: 'inspect-clock',
@@ -29,8 +29,8 @@ export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number>
 }
 
 /**
- * Free space of ClickHouse's fullest disk, in percent, over all servers that respond. Disks of unknown size, such as
- * object stores, do not count.
+ * Returns the free space of ClickHouse's fullest disk, in percent, over all servers that respond. Disks of unknown
+ * size, such as object stores, do not count.
  */
 export async function diskFreePercent({ servers }: ClickHouse): Promise<number> {
   const answers = await Promise.allSettled(
@@ -47,7 +47,7 @@ export async function diskFreePercent({ servers }: ClickHouse): Promise<number> 
 }
 
 /**
- * Size on disk of each table, in bytes, over all servers.
+ * Returns the size on disk of each table, in bytes, over all servers.
  *
  * @throws the errors of {@link ClickHouse} if a server does not respond.
  */

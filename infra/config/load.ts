@@ -204,7 +204,7 @@ function findNearest(word: string, candidates: readonly string[]): string {
   return candidates[distances.indexOf(Math.min(...distances))] as string;
 }
 
-/** Levenshtein distance. */
+/** Computes the Levenshtein distance. */
 function editDistance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index);
   for (let i = 1; i <= one.length; i += 1) {

@@ -1,7 +1,7 @@
 /**
  * Encodes and reads events: Avro records in Confluent's wire format, which is a zero byte, the schema id in four bytes
- * (big-endian) and the record. Needs no Avro library (`avro-schema.ts` does). Sources: Apache Avro 1.12, "Binary
- * Encoding" and "Object Container Files"; Confluent Schema Registry, "Wire format".
+ * (big-endian) and the record. This file needs no Avro library; `avro-schema.ts` does. Sources: Apache Avro 1.12,
+ * "Binary Encoding" and "Object Container Files"; Confluent Schema Registry, "Wire format".
  */
 import { type FixedKind, fixedWidthBytes, type Topic } from '../../schemas/topics.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
@@ -42,7 +42,7 @@ export class AvroWriter {
     return this.#buffer.subarray(start, this.#position);
   }
 
-  /** Discards what was written after `position`. */
+  /** Discards the bytes after `position`. */
   rewind(position: number): void {
     this.#position = position;
   }
@@ -90,7 +90,7 @@ export class AvroWriter {
     this.#position += value.length;
   }
 
-  /** Copies what was written from `start` to `end` to the current position. */
+  /** Copies the bytes from `start` to `end` to the current position. */
   again(start: number, end: number): void {
     this.#reserve(end - start);
     this.#buffer.copyWithin(this.#position, start, end);

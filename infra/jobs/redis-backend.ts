@@ -50,7 +50,9 @@ export async function openRedisBackend(
   };
 }
 
-/** TLS options for `rediss://` addresses; without them the client trusts only its default CA certificates. */
+/**
+ * Returns the TLS options for `rediss://` addresses; without them the client trusts only its default CA certificates.
+ */
 export function redisTls(url: string, authorities: readonly string[] | undefined) {
   return authorities && url.startsWith('rediss://') ? { tls: { ca: [...authorities] } } : {};
 }

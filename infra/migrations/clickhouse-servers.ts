@@ -47,8 +47,8 @@ export async function readPendingClickHouse(
 /**
  * Applies the migrations on each server that lacks them.
  *
- * @throws MIGRATION_FAILED, MIGRATION_CHANGED; PART_UNUSABLE if a server does not respond, or if the servers do not fit
- *   RUNLAKE_CLICKHOUSE_CLUSTER.
+ * @throws MIGRATION_FAILED, MIGRATION_CHANGED; PART_UNUSABLE if a server does not respond, or if the servers do not
+ *   match RUNLAKE_CLICKHOUSE_CLUSTER.
  */
 export async function applyToServers(
   { migrations, servers, failure }: PendingClickHouse,

@@ -89,7 +89,7 @@ function findRange(address: string, family: 'ipv4' | 'ipv6'): AddressRange | und
   return ranges.find(({ list }) => list.check(address, family))?.range;
 }
 
-/** The eight groups of an IPv6 address. `URL` normalises it to groups without dotted decimals. */
+/** Returns the eight groups of an IPv6 address. `URL` normalises it to groups without dotted decimals. */
 function parseIpv6Groups(address: string): number[] {
   const normal = new URL(`http://[${address}]`).hostname.slice(1, -1);
   const [head = '', tail] = normal.split('::');

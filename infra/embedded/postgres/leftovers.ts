@@ -47,7 +47,7 @@ function sendSignal(pids: readonly number[], name: NodeJS.Signals): void {
   }
 }
 
-/** Process ids of the Postgres servers of this data folder, which is their working directory. */
+/** Returns the process ids of the Postgres servers whose working directory is this data folder. */
 function listServersOn(dataFolder: string, postmaster: number): number[] {
   if (process.platform !== 'linux') return isServerByPs(postmaster, dataFolder) ? [postmaster] : [];
   return readdirSync('/proc')

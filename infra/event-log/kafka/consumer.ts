@@ -38,7 +38,7 @@ interface ConsumerSupervisorOptions {
   consumer(): ConsumerConfig;
   /** Called after a rebalance; a `seek` during this call takes effect. */
   onAssigned(consumer: Consumer, partitions: readonly number[]): void;
-  /** Must return at once. */
+  /** Must return immediately, without waiting. */
   onBatch(payload: EachBatchPayload): void;
   /** Called when the client loses its partitions, by a rebalance or because it ended. May be called several times. */
   onLost?(): void;

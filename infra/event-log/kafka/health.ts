@@ -18,7 +18,7 @@ import {
   topicNames,
 } from './topics.ts';
 
-/** Health checks of Kafka and of the schema registry, separately. */
+/** Returns separate health checks for Kafka and for the schema registry. */
 export function kafkaHealthChecks(admin: KafkaAdmin, registry: SchemaRegistry): HealthCheck[] {
   return [
     { name: 'kafka', check: () => admin.call(async (client) => void (await client.describeCluster())) },
@@ -26,7 +26,7 @@ export function kafkaHealthChecks(admin: KafkaAdmin, registry: SchemaRegistry): 
   ];
 }
 
-/** Health checks for use before the log is open. Connects on the first check. @throws TLS_FILE_UNUSABLE */
+/** Opens health checks for use before the log is open. Connects on the first check. @throws TLS_FILE_UNUSABLE */
 export function openKafkaProbe(
   config: KafkaAddress & RegistryAddress,
   logger: Logger,

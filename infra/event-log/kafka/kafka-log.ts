@@ -235,7 +235,7 @@ export class KafkaLog implements EventLog {
     await Promise.all(this.healthChecks().map((part) => part.check()));
   }
 
-  /** Health checks of Kafka and of the schema registry, separately. */
+  /** Returns separate health checks for Kafka and for the schema registry. */
   healthChecks(): HealthCheck[] {
     return kafkaHealthChecks(this.#opened.admin, this.#opened.registry);
   }

@@ -282,7 +282,7 @@ class PartitionQueue {
 /** Approximate overhead of a message in memory and on the wire besides value, key and headers. */
 const overheadBytes = 100;
 
-/** Approximate size of a message; a little too high rather than too low. */
+/** Returns the approximate size of a message, slightly too high rather than too low. */
 function bytesOf({ key, value, headers }: Message): number {
   let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
   for (const [name, text] of Object.entries(headers ?? {})) bytes += name.length + (text?.length ?? 0) * 2 + 10;

@@ -101,7 +101,7 @@ export class RecordBuffer {
   }
 }
 
-/** Approximate size of records in memory. */
+/** Returns the approximate size of records in memory. */
 export function bytesOf(records: readonly KafkaRecord[]): number {
   return records.reduce((sum, record) => sum + record.bytes, 0);
 }

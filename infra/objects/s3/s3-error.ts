@@ -92,7 +92,7 @@ function toConnectionError(raw: unknown, call: ObjectCall, location: string): Ru
   return destinationError(unavailableCode, call, reason, raw);
 }
 
-/** HTTP status in an error of the S3 client; undefined if there was no response. */
+/** Returns the HTTP status in an error of the S3 client; undefined if there was no response. */
 export function getStatus(raw: unknown): number | undefined {
   return (raw as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 }
