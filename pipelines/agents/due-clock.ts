@@ -35,7 +35,7 @@ const maxPauseMs = 10_000;
  *   item.
  */
 export function startDueClock(work: () => Promise<number | undefined>, onFailure: (error: unknown) => void): DueClock {
-  let stopping = false;
+  let isStopping = false;
   let isStale = false;
   let working: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -50,13 +50,13 @@ export function startDueClock(work: () => Promise<number | undefined>, onFailure
       } catch (error) {
         onFailure(error);
       }
-    } while (isStale && !stopping);
+    } while (isStale && !isStopping);
     working = undefined;
-    if (!stopping) timer = setTimeout(wake, pauseMs);
+    if (!isStopping) timer = setTimeout(wake, pauseMs);
   }
 
   function wake(): void {
-    if (stopping) return;
+    if (isStopping) return;
     isStale = true;
     working ??= workUntilFresh();
   }
@@ -65,7 +65,7 @@ export function startDueClock(work: () => Promise<number | undefined>, onFailure
   return {
     wake,
     async stop() {
-      stopping = true;
+      isStopping = true;
       await working;
       clearTimeout(timer);
     },
@@ -89,7 +89,7 @@ export interface ExpiryOptions {
 /** Repeats `sweep` at an interval, each time until it removes no more rows. Several processes can do this at once. */
 export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
   const { database, deploymentId, what, sweep, everyMinutes = 0.5, logger } = options;
-  let stopping = false;
+  let isStopping = false;
   let sweeping: Promise<void> | undefined;
   const timer = setInterval(() => {
     sweeping ??= sweepAll().finally(() => {
@@ -99,7 +99,7 @@ export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
 
   async function sweepAll(): Promise<void> {
     try {
-      while (!stopping && (await sweep(database, deploymentId)) > 0);
+      while (!isStopping && (await sweep(database, deploymentId)) > 0);
     } catch (err) {
       logger.warn({ err, what }, 'expired rows could not be removed: retrying');
     }
@@ -107,7 +107,7 @@ export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
 
   return {
     async stop() {
-      stopping = true;
+      isStopping = true;
       clearInterval(timer);
       await sweeping;
     },

@@ -66,15 +66,15 @@ async function openDefaultDeployment(database: Database, organizationId: string 
   return operator.organizationId;
 }
 
-const checkEveryMs = 2_000;
+const checkIntervalMs = 2_000;
 
-type Publishing = Pick<EventLog, 'publish' | 'schemaId'>;
+type Publisher = Pick<EventLog, 'publish' | 'schemaId'>;
 
 /** Detects that the workspace of the served deployment was deleted. */
 export interface DeploymentWatch {
   readonly isDeleted: boolean;
   /** Wraps the event log: after the deletion of the workspace, `publish` drops all messages. */
-  dropWhenDeleted(log: Publishing): Publishing;
+  dropWhenDeleted(log: Publisher): Publisher;
   /** Calls `end` once, after the deletion of the workspace. Errors of `end` are logged. */
   onDeleted(end: () => Promise<void>): void;
   stop(): Promise<void>;
@@ -120,7 +120,7 @@ export function watchDeployment(
     checking ??= check().finally(() => {
       checking = undefined;
     });
-  }, checkEveryMs);
+  }, checkIntervalMs);
 
   return {
     get isDeleted() {

@@ -36,13 +36,13 @@ export async function pageWithin<Row extends object>(
      SELECT page.*, page_rows, page_fits FROM measured LEFT JOIN page ON page_fits`,
     [...params, limitBytes],
   );
-  if (rows[0]?.page_fits === false) throw tooLarge(limitBytes);
+  if (rows[0]?.page_fits === false) throw createTooLargeError(limitBytes);
   return rows.flatMap(({ page_rows, page_fits: _, ...row }) => (page_rows === 0 ? [] : [row as unknown as Row]));
 }
 
 /** @throws ANSWER_TOO_LARGE if there are several rows and together they exceed `limitBytes`. */
 export function requireWithin(rows: number, bytes: number, limitBytes: number): void {
-  if (rows > 1 && bytes > limitBytes) throw tooLarge(limitBytes);
+  if (rows > 1 && bytes > limitBytes) throw createTooLargeError(limitBytes);
 }
 
 /**
@@ -56,6 +56,6 @@ export function selectedColumns(columns: string, select: readonly string[] | nul
   return selected.join(', ') || all[0]!;
 }
 
-function tooLarge(limitBytes: number): RunlakeError {
+function createTooLargeError(limitBytes: number): RunlakeError {
   return runlakeError('ANSWER_TOO_LARGE', { limitBytes });
 }

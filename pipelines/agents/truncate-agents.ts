@@ -10,10 +10,10 @@ export interface Truncation {
   readonly checkpointer: boolean;
 }
 
-const deleteRows = (table: string, more = '') => `DELETE FROM agents.${table} WHERE deployment_id = $1::uuid${more}`;
-const deleteState = (table: string) =>
+const deleteRowsSql = (table: string, more = '') => `DELETE FROM agents.${table} WHERE deployment_id = $1::uuid${more}`;
+const deleteStateSql = (table: string) =>
   `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = $1::uuid::text`;
-const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(deleteState);
+const deleteStateStatements = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(deleteStateSql);
 
 /**
  * Statements by kind of data. They keep the assistants that the server created for its graphs, because without these
@@ -21,14 +21,14 @@ const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(delet
  */
 const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   runs: [
-    deleteRows('runs'),
+    deleteRowsSql('runs'),
     'UPDATE agents.threads SET status = rest_status, next_due_at = NULL, next_caller_id = NULL WHERE deployment_id = $1::uuid',
   ],
-  crons: [deleteRows('crons')],
-  store: [deleteRows('store_items')],
-  checkpointer: state,
-  threads: [...state, deleteRows('runs'), deleteRows('threads')],
-  assistants: [deleteRows('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
+  crons: [deleteRowsSql('crons')],
+  store: [deleteRowsSql('store_items')],
+  checkpointer: deleteStateStatements,
+  threads: [...deleteStateStatements, deleteRowsSql('runs'), deleteRowsSql('threads')],
+  assistants: [deleteRowsSql('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
 };
 
 /** Deletes all rows of the chosen kinds in a deployment, in one transaction. Meant for test environments. */

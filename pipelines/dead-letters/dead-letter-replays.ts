@@ -83,8 +83,8 @@ export async function countUnreplayed(
   );
 }
 
-const pollMs = 100;
-const waitMs = 30_000;
+const pollIntervalMs = 100;
+const replayTimeoutMs = 30_000;
 
 /**
  * Publishes the event of a dead-letter record through a job, because only the process with the in-process log can
@@ -93,12 +93,16 @@ const waitMs = 30_000;
  */
 export async function replayThroughJob(
   deadLetter: DeadLetterRecord,
-  { jobs, database, limitMs = waitMs }: { readonly jobs: Jobs; readonly database: Database; readonly limitMs?: number },
+  {
+    jobs,
+    database,
+    limitMs = replayTimeoutMs,
+  }: { readonly jobs: Jobs; readonly database: Database; readonly limitMs?: number },
 ): Promise<void> {
   const before = await findLastReplay(database, deadLetter.id);
   await jobs.enqueue('replay-dead-letter', { dead_letter_id: deadLetter.id }, { jobId: deadLetter.id });
   const isReplayed = async () => (await findLastReplay(database, deadLetter.id)) !== before;
-  if (!(await poll(isReplayed, { everyMs: pollMs, timeoutMs: limitMs }))) {
+  if (!(await poll(isReplayed, { everyMs: pollIntervalMs, timeoutMs: limitMs }))) {
     throw runlakeError('REPLAY_UNCONFIRMED', { deadLetter: deadLetter.id, limitMs });
   }
 }

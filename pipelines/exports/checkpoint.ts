@@ -261,7 +261,13 @@ async function retry(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): 
     `UPDATE bulk_export_runs SET retry_number = retry_number + 1, errors = coalesce(errors, '{}') || $3,
        lease_until = NULL, attempt_started_at = NULL, next_attempt_at = $4, updated_at = $5
      WHERE id = $1 AND fence = $2 AND status = 'RUNNING'`,
-    [run.id, run.fence, errorEntry(run, error), new Date(now.getTime() + delayMs).toISOString(), now.toISOString()],
+    [
+      run.id,
+      run.fence,
+      createErrorEntry(run, error),
+      new Date(now.getTime() + delayMs).toISOString(),
+      now.toISOString(),
+    ],
   );
   if (updated === 0) return 'over';
   await enqueueRun(deps, run, delayMs);
@@ -277,7 +283,7 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
       `UPDATE bulk_export_runs SET status = 'FAILED', errors = coalesce(errors, '{}') || $3, lease_until = NULL,
          attempt_started_at = NULL, updated_at = $4, finished_at = $4
        WHERE id = $1 AND fence = $2 AND status = 'RUNNING'`,
-      [run.id, run.fence, errorEntry(run, error), now.toISOString()],
+      [run.id, run.fence, createErrorEntry(run, error), now.toISOString()],
     );
     if (updated === 0) return undefined;
     const reason = `The export run of ${run.startTime.slice(0, 10)} failed: ${formatError(error)}`;
@@ -289,7 +295,7 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
 }
 
 /** An entry of `errors`. It contains only texts of the error catalogue, because causes may contain secrets. */
-function errorEntry({ retryNumber }: ExportRunRecord, error: RunlakeError): Record<string, string> {
+function createErrorEntry({ retryNumber }: ExportRunRecord, error: RunlakeError): Record<string, string> {
   return { [`retry_${retryNumber}`]: formatError(error) };
 }
 

@@ -18,59 +18,66 @@ export interface ChunkColumn {
   readonly derived?: 'ancestry' | 'feedback' | 'figures';
 }
 
-const of = (column: RunColumn, absent?: string) =>
+const columnSql = (column: RunColumn, absent?: string) =>
   absent === undefined ? runColumns[column] : `coalesce(${runColumns[column]}, ${absent})`;
-const text = (column: RunColumn, absent?: string): ChunkColumn => ({ sql: of(column, absent), kind: 'text' });
-const count = (column: RunColumn): ChunkColumn => ({ sql: of(column, '0'), kind: 'integer', derived: 'figures' });
-const cost = (column: RunColumn): ChunkColumn => ({ sql: of(column), kind: 'text', derived: 'figures' });
-const moment = (column: RunColumn): ChunkColumn => ({ sql: of(column), kind: 'micros' });
+const textColumn = (column: RunColumn, absent?: string): ChunkColumn => ({
+  sql: columnSql(column, absent),
+  kind: 'text',
+});
+const countColumn = (column: RunColumn): ChunkColumn => ({
+  sql: columnSql(column, '0'),
+  kind: 'integer',
+  derived: 'figures',
+});
+const costColumn = (column: RunColumn): ChunkColumn => ({ sql: columnSql(column), kind: 'text', derived: 'figures' });
+const timeColumn = (column: RunColumn): ChunkColumn => ({ sql: columnSql(column), kind: 'micros' });
 
 /** Ids of the ancestors in dotted_order, as a SQL expression. */
-const ancestors = `arrayMap(segment -> right(segment, 36), arrayPopBack(splitByChar('.', ifNull(${runColumns.dottedOrder}, ''))))`;
-const parentOf = runColumns.parentRunId;
+const ancestorsSql = `arrayMap(segment -> right(segment, 36), arrayPopBack(splitByChar('.', ifNull(${runColumns.dottedOrder}, ''))))`;
+const parentIdSql = runColumns.parentRunId;
 
 export const chunkColumns: Readonly<Record<ExportField, ChunkColumn>> = {
-  id: text('id'),
+  id: textColumn('id'),
   tenant_id: { sql: 'tenant_id', kind: 'text' },
-  session_id: text('projectId'),
-  trace_id: text('traceId'),
+  session_id: textColumn('projectId'),
+  trace_id: textColumn('traceId'),
   parent_run_id: {
-    sql: `coalesce(toString(${parentOf}), nullIf(arrayElement(${ancestors}, -1), ''))`,
+    sql: `coalesce(toString(${parentIdSql}), nullIf(arrayElement(${ancestorsSql}, -1), ''))`,
     kind: 'text',
     derived: 'ancestry',
   },
   parent_run_ids: {
     // Ids need no JSON escaping.
-    sql: `if(empty(${ancestors}), '[]', concat('["', arrayStringConcat(${ancestors}, '","'), '"]'))`,
+    sql: `if(empty(${ancestorsSql}), '[]', concat('["', arrayStringConcat(${ancestorsSql}, '","'), '"]'))`,
     kind: 'list',
     derived: 'ancestry',
   },
-  reference_example_id: text('referenceExampleId'),
-  name: text('name', "''"),
-  run_type: text('runType', `'${defaultRunType}'`),
-  start_time: moment('startedAtMicros'),
-  end_time: moment('endedAtMicros'),
+  reference_example_id: textColumn('referenceExampleId'),
+  name: textColumn('name', "''"),
+  run_type: textColumn('runType', `'${defaultRunType}'`),
+  start_time: timeColumn('startedAtMicros'),
+  end_time: timeColumn('endedAtMicros'),
   status: {
     sql: `multiIf(isNotNull(${runColumns.failed}), 'error', isNull(${runColumns.endedAtMicros}), 'pending', 'success')`,
     kind: 'text',
   },
-  is_root: { sql: `(id = trace_id OR isNull(${parentOf}))`, kind: 'boolean' },
-  dotted_order: { sql: of('dottedOrder'), kind: 'text', derived: 'ancestry' },
-  trace_tier: text('traceTier'),
-  inputs: text('inputs', "'{}'"),
-  outputs: text('outputs'),
-  error: { sql: of('error'), kind: 'json-text' },
-  extra: text('extra'),
-  events: text('events'),
-  tags: { sql: of('tags'), kind: 'list' },
+  is_root: { sql: `(id = trace_id OR isNull(${parentIdSql}))`, kind: 'boolean' },
+  dotted_order: { sql: columnSql('dottedOrder'), kind: 'text', derived: 'ancestry' },
+  trace_tier: textColumn('traceTier'),
+  inputs: textColumn('inputs', "'{}'"),
+  outputs: textColumn('outputs'),
+  error: { sql: columnSql('error'), kind: 'json-text' },
+  extra: textColumn('extra'),
+  events: textColumn('events'),
+  tags: { sql: columnSql('tags'), kind: 'list' },
   feedback_stats: { sql: undefined, kind: 'text', derived: 'feedback' },
-  total_tokens: count('totalTokens'),
-  prompt_tokens: count('promptTokens'),
-  completion_tokens: count('completionTokens'),
-  total_cost: cost('totalCost'),
-  prompt_cost: cost('promptCost'),
-  completion_cost: cost('completionCost'),
-  first_token_time: moment('firstTokenTimeMicros'),
+  total_tokens: countColumn('totalTokens'),
+  prompt_tokens: countColumn('promptTokens'),
+  completion_tokens: countColumn('completionTokens'),
+  total_cost: costColumn('totalCost'),
+  prompt_cost: costColumn('promptCost'),
+  completion_cost: costColumn('completionCost'),
+  first_token_time: timeColumn('firstTokenTimeMicros'),
 };
 
 /** ClickHouse types of the source columns. All are nullable. */
@@ -94,7 +101,7 @@ export const unplacedColumn = 'beside_unplaced';
 const unplaced = [
   runColumns.id,
   runColumns.traceId,
-  `ifNull(toString(${parentOf}), '')`,
+  `ifNull(toString(${parentIdSql}), '')`,
   runColumns.keyTimeMicros,
   runColumns.traceTimeMicros,
 ].map((part) => `toString(${part})`);

@@ -130,7 +130,7 @@ interface EndRow {
   readonly found: number;
 }
 
-interface Filled {
+interface FilledChunk {
   /**
    * The last run that fits, its position in the range, and the bytes up to it; the first run if no run fits; undefined
    * if the range contains no members.
@@ -150,7 +150,7 @@ async function findEnd(
   untilMicrosExclusive: number,
   limits: ChunkLimits & { readonly heavyBytes: number },
   signal: AbortSignal | undefined,
-): Promise<Filled> {
+): Promise<FilledChunk> {
   const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
   const [row] = await clickhouse.query<EndRow>({
     name: 'find-chunk',
@@ -191,7 +191,7 @@ const maxBlockRows = 1_024;
  * large runs are close together; otherwise small blocks only cost time. The query reads without `FINAL`; rows that are
  * not merged yet only make the result smaller.
  */
-async function blockRows(
+async function computeBlockRows(
   clickhouse: ClickHouse,
   { sql, params }: MembersCondition,
   signal: AbortSignal,
@@ -233,7 +233,7 @@ export interface ChunkFiles {
   readonly groups: ParquetFacts['groups'];
 }
 
-const source = 'chunk.parquet';
+const sourceFileName = 'chunk.parquet';
 /** Reading may be slow: a chunk may have gigabytes. */
 const readTimeoutMs = 3_600_000;
 /** DuckDB holds 2,048 rows or one row group of its source in memory, whichever is less. */
@@ -267,23 +267,27 @@ export async function readChunk(
         ORDER BY ${memberOrder}`,
       params,
       settings: {
-        max_block_size: String(await blockRows(clickhouse, condition, signal)),
+        max_block_size: String(await computeBlockRows(clickhouse, condition, signal)),
         output_format_parquet_row_group_size: String(groupRows),
         output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),
       },
       format: 'Parquet',
-      path: join(folder, source),
+      path: join(folder, sourceFileName),
       timeoutMs: readTimeoutMs,
       signal,
     });
-    const facts = await encoder.inspect({ folder, source }, signal);
+    const facts = await encoder.inspect({ folder, source: sourceFileName }, signal);
     const derived =
       facts.rows === 0
         ? undefined
-        : await readDerivedValues({ clickhouse, encoder }, { scope, condition, fields, folder, source, facts }, signal);
-    return { source, derived, rows: facts.rows, groups: facts.groups };
+        : await readDerivedValues(
+            { clickhouse, encoder },
+            { scope, condition, fields, folder, source: sourceFileName, facts },
+            signal,
+          );
+    return { source: sourceFileName, derived, rows: facts.rows, groups: facts.groups };
   } catch (error) {
-    await rm(join(folder, source), { force: true });
+    await rm(join(folder, sourceFileName), { force: true });
     throw error;
   }
 }

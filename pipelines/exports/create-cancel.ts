@@ -41,7 +41,7 @@ interface ExportToInsert {
  * @returns whether the row was inserted; false if the schedule has already spawned this interval.
  */
 export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boolean> {
-  const schedule = row.intervalHours !== null;
+  const isSchedule = row.intervalHours !== null;
   const createdAt = row.createdAt.toISOString();
   const added = await sql.execute(
     `INSERT INTO bulk_exports (id, workspace_id, destination_id, project_id, created_by_key_id, start_time, end_time,
@@ -61,22 +61,22 @@ export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boole
       row.formatVersion,
       row.compression,
       row.exportFields,
-      schedule ? 'RUNNING' : 'CREATED',
-      schedule
+      isSchedule ? 'RUNNING' : 'CREATED',
+      isSchedule
         ? 'The schedule creates an export for each interval.'
         : 'Waiting for `runlake exports` or `runlake all`, and until all events accepted earlier are stored.',
       row.sourceExportId,
-      schedule ? row.startTime : null,
+      isSchedule ? row.startTime : null,
       row.logPosition,
       new Date(row.createdAt.getTime() + clockSkewMs).toISOString(),
-      schedule ? createdAt : null,
+      isSchedule ? createdAt : null,
       createdAt,
     ],
   );
   return added > 0;
 }
 
-const unfinished = `SELECT count(*) AS there FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
+const countUnfinishedSql = `SELECT count(*) AS there FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
   WHERE w.organization_id = $1 AND e.finished_at IS NULL`;
 
 /**
@@ -92,7 +92,7 @@ async function requireExportQuota(
   { exportMaxSchedules, exportMaxUnfinished }: Pick<ExportLimits, 'exportMaxSchedules' | 'exportMaxUnfinished'>,
 ): Promise<void> {
   if (schedule) {
-    const count = `${unfinished} AND e.interval_hours IS NOT NULL`;
+    const count = `${countUnfinishedSql} AND e.interval_hours IS NOT NULL`;
     await enforceLimit(tx, { workspaceId }, { most: exportMaxSchedules, count }, () =>
       runlakeError('LIMIT_REACHED', {
         limit: exportMaxSchedules,
@@ -102,7 +102,7 @@ async function requireExportQuota(
     );
     return;
   }
-  const count = `${unfinished} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
+  const count = `${countUnfinishedSql} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
   await enforceLimit(tx, { workspaceId }, { most: exportMaxUnfinished, count }, () =>
     runlakeError('LIMIT_REACHED', {
       limit: exportMaxUnfinished,
@@ -154,8 +154,8 @@ export async function createExport(
 
   const id = randomUUID();
   const createdAt = await readClock(deps);
-  const schedule = request.intervalHours !== undefined;
-  const logPosition = schedule ? null : await readLogEndOffsets(deps);
+  const isSchedule = request.intervalHours !== undefined;
+  const logPosition = isSchedule ? null : await readLogEndOffsets(deps);
   await database.transaction(async (tx) => {
     // The lock makes a concurrent deletion of the destination wait.
     const [destination] = await tx.query(
@@ -179,9 +179,9 @@ export async function createExport(
       logPosition,
       createdAt,
     });
-    await requireExportQuota(tx, workspaceId, schedule, limits);
+    await requireExportQuota(tx, workspaceId, isSchedule, limits);
   });
-  if (!schedule) await enqueueExport(deps, id);
+  if (!isSchedule) await enqueueExport(deps, id);
   return readExport(database, workspaceId, id);
 }
 

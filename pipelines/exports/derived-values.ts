@@ -33,7 +33,7 @@ import type { MembersCondition } from './members.ts';
 import type { ExportScope } from './record.ts';
 
 /** One CSV line (RFC 4180) with all values quoted; an absent value is empty. */
-function csvLine(values: readonly (string | undefined)[]): string {
+function formatCsvLine(values: readonly (string | undefined)[]): string {
   return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
 }
 
@@ -99,10 +99,10 @@ interface Deps {
   readonly encoder: Encoder;
 }
 
-const listing = 'rows.csv';
-const file = 'derived.csv';
+const listFileName = 'rows.csv';
+const derivedFileName = 'derived.csv';
 /** Value of the first column of each line. Without this column, a line with a single empty value would be blank. */
-const there = '1';
+const presenceMarker = '1';
 const figuresTimeoutMs = 900_000;
 /** Rows per batch. */
 const batchRows = 1_000;
@@ -128,24 +128,24 @@ export async function readDerivedValues(
   const hasUnplaced = derivedKinds.has('ancestry') && facts.nulls[unplacedColumn] !== facts.rows;
   const withFeedback = derivedKinds.has('feedback')
     ? await findRunsWithFeedback(deps.clickhouse, request, signal)
-    : none;
+    : noRunIds;
   const figures = derivedKinds.has('figures')
     ? await sumChunkFigures(deps.clickhouse, request, signal)
     : new Map<string, Figures>();
   if (!hasUnplaced && withFeedback.size === 0 && figures.size === 0) return undefined;
-  const lines = new LineFile(join(folder, file));
+  const lines = new LineFile(join(folder, derivedFileName));
   try {
     const columns = derivedKinds.has('ancestry') ? [idColumn, unplacedColumn] : [idColumn];
-    await deps.encoder.list({ folder, source, target: listing, columns }, signal);
-    for await (const batch of readBatches(join(folder, listing))) {
+    await deps.encoder.list({ folder, source, target: listFileName, columns }, signal);
+    for await (const batch of readBatches(join(folder, listFileName))) {
       signal.throwIfAborted();
       const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
       const ids = batch.map(({ runId }) => runId).filter((id) => withFeedback.has(id));
       const stats = await feedbackStats(deps.clickhouse, request.scope.tenantId, ids);
       await lines.write(
         batch.map(({ runId }) =>
-          csvLine([
-            there,
+          formatCsvLine([
+            presenceMarker,
             ...wanted.map((field) =>
               formatDerivedValue(field, {
                 ancestry: ancestries.get(runId),
@@ -158,16 +158,16 @@ export async function readDerivedValues(
       );
     }
     await lines.close();
-    return { file, columns: ['there', ...wanted.map(sourceName)], maxLineBytes: lines.maxLineBytes };
+    return { file: derivedFileName, columns: ['there', ...wanted.map(sourceName)], maxLineBytes: lines.maxLineBytes };
   } catch (error) {
     await lines.remove();
     throw error;
   } finally {
-    await rm(join(folder, listing), { force: true });
+    await rm(join(folder, listFileName), { force: true });
   }
 }
 
-const none: ReadonlySet<string> = new Set();
+const noRunIds: ReadonlySet<string> = new Set();
 
 /** Finds the runs of the chunk that have feedback. If the workspace has no feedback, the runs are not queried. */
 async function findRunsWithFeedback(
@@ -178,7 +178,7 @@ async function findRunsWithFeedback(
   const name = 'feedback-of-chunk';
   const tenant = 'tenant_id = {tenant:UUID}';
   const any = await clickhouse.query({ name, sql: `SELECT 1 FROM feedback WHERE ${tenant} LIMIT 1`, params, signal });
-  if (any.length === 0) return none;
+  if (any.length === 0) return noRunIds;
   const rows = await clickhouse.query<{ run_id: string }>({
     name,
     sql: `SELECT DISTINCT run_id FROM feedback WHERE ${tenant} AND run_id IN (SELECT id FROM runs WHERE ${sql})`,

@@ -131,7 +131,7 @@ export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSigna
   // If one step fails, the other steps stop at once, because their chunks will not be used.
   const failed = new AbortController();
   const steps = AbortSignal.any([signal, failed.signal]);
-  for await (const part of prefetch(encodeChunks(run, prefetch(read(run, steps)), steps))) {
+  for await (const part of prefetch(encodeChunks(run, prefetch(readParts(run, steps)), steps))) {
     try {
       steps.throwIfAborted();
       rowsWritten += await writePart(run, part, steps);
@@ -146,11 +146,11 @@ export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSigna
 }
 
 /** Steps 2 and 3 of the header comment: reads each chunk into its own folder. */
-async function* read<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartOnDisk<Read>> {
+async function* readParts<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartOnDisk<Read>> {
   for await (const next of listParts(run, signal)) {
     const folder = join(run.folder, `part-${next.part}`);
     await mkdir(folder, { recursive: true });
-    const made = await timed('read', () => run.source.read(next.chunk, folder, signal));
+    const made = await measureStage('read', () => run.source.read(next.chunk, folder, signal));
     yield { ...next, folder, made };
   }
 }
@@ -168,7 +168,7 @@ async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): As
     after = last;
   }
   for (;;) {
-    const chunk = await timed('find', () => run.source.find(after, signal));
+    const chunk = await measureStage('find', () => run.source.find(after, signal));
     if (chunk === undefined) return;
     yield { part, chunk, repeated: false };
     part += 1;
@@ -183,7 +183,7 @@ async function* encodeChunks<Read>(
   signal: AbortSignal,
 ): AsyncGenerator<PartOnDisk<EncodedPart | undefined>> {
   for await (const chunk of chunks) {
-    yield { ...chunk, made: await timed('encode', () => run.source.encode(chunk.made, chunk.folder, signal)) };
+    yield { ...chunk, made: await measureStage('encode', () => run.source.encode(chunk.made, chunk.folder, signal)) };
   }
 }
 
@@ -207,7 +207,7 @@ async function writePart<Read>(
     const recordUpload = (uploadId: string) => checkpoint.recordUpload(uploadId);
     const mayReplace = () => checkpoint.confirm();
     const options = { signal, recordUpload, mayReplace };
-    const { bytes, sha256, etag = null } = await timed('upload', () => store.upload(key, made.path, options));
+    const { bytes, sha256, etag = null } = await measureStage('upload', () => store.upload(key, made.path, options));
     // Aborts multipart uploads that an earlier attempt started and that reached the store only after step 2.
     if (repeated) await store.abortUploads(key, [], { signal });
     await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256, etag }, last);
@@ -218,7 +218,7 @@ async function writePart<Read>(
   return made?.rows ?? 0;
 }
 
-async function timed<Result>(
+async function measureStage<Result>(
   stage: 'find' | 'read' | 'encode' | 'upload',
   work: () => Promise<Result>,
 ): Promise<Result> {

@@ -20,7 +20,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { ExportLimits } from './export-deps.ts';
 
-const renewEveryMs = 1_000;
+const renewalIntervalMs = 1_000;
 
 /** Timeout of the statements on the connection that renews leases. */
 export function leaseTimeoutMs({ exportLeaseMs }: Pick<ExportLimits, 'exportLeaseMs'>): number {
@@ -46,7 +46,7 @@ export class LiveAttempts {
   readonly #logger: Logger;
   readonly #attempts = new Map<string, Attempt>();
   #timer: NodeJS.Timeout | undefined;
-  #stopping = false;
+  #isStopping = false;
 
   /** @param leases A dedicated connection with the statement timeout {@link leaseTimeoutMs}. */
   constructor(leases: Sql, limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>, logger: Logger) {
@@ -61,7 +61,7 @@ export class LiveAttempts {
 
   /** Whether this process no longer claims runs. */
   get stopping(): boolean {
-    return this.#stopping;
+    return this.#isStopping;
   }
 
   /**
@@ -81,8 +81,8 @@ export class LiveAttempts {
     const timeout = setTimeout(() => controller.abort(runlakeError('EXPORT_RUN_TIMED_OUT', { timeoutMs })), timeoutMs);
     this.#extendLease(attempt, claimedAtMs);
     this.#attempts.set(run.id, attempt);
-    if (this.#stopping) controller.abort(runlakeError('DRAINING'));
-    this.#timer ??= setTimeout(() => void this.#renew(), renewEveryMs);
+    if (this.#isStopping) controller.abort(runlakeError('DRAINING'));
+    this.#timer ??= setTimeout(() => void this.#renew(), renewalIntervalMs);
     try {
       return await work(controller.signal);
     } finally {
@@ -94,13 +94,13 @@ export class LiveAttempts {
 
   /** Aborts all attempts with DRAINING, including those that start later. */
   stop(): void {
-    this.#stopping = true;
+    this.#isStopping = true;
     for (const { controller } of this.#attempts.values()) controller.abort(runlakeError('DRAINING'));
   }
 
   #extendLease(attempt: Attempt, renewedAtMs: number): void {
     clearTimeout(attempt.expiry);
-    const leftMs = renewedAtMs + this.#limits.exportLeaseMs - renewEveryMs - performance.now();
+    const leftMs = renewedAtMs + this.#limits.exportLeaseMs - renewalIntervalMs - performance.now();
     attempt.expiry = setTimeout(() => attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER')), leftMs);
   }
 
@@ -118,7 +118,7 @@ export class LiveAttempts {
     } catch (err) {
       this.#logger.warn({ err, attempts: current.length }, 'cannot renew the leases of export runs');
     }
-    this.#timer = this.#attempts.size === 0 ? undefined : setTimeout(() => void this.#renew(), renewEveryMs);
+    this.#timer = this.#attempts.size === 0 ? undefined : setTimeout(() => void this.#renew(), renewalIntervalMs);
   }
 
   async #renewLeases(attempts: readonly (readonly [string, Attempt])[]): Promise<Map<string, RenewedRun>> {

@@ -158,10 +158,10 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-const requestsAtOnce = 8;
+const maxConcurrentRequests = 8;
 /** Files per UPDATE. */
 const filesPerUpdate = 200;
-const checkedForMinutes = 10;
+const checkValidityMinutes = 10;
 
 interface RecordedFile {
   readonly runId: string;
@@ -197,7 +197,7 @@ async function verifyFiles(
      FROM bulk_export_files AS f JOIN bulk_export_runs AS r ON r.id = f.bulk_export_run_id
      WHERE r.bulk_export_id = $1 AND (f.checked_at IS NULL OR f.checked_at < now() - make_interval(mins => $2))
      ORDER BY r.start_time, f.part`,
-    [of.id, checkedForMinutes],
+    [of.id, checkValidityMinutes],
   );
   let unchecked = 0;
   for (let from = 0; from < files.length; from += filesPerUpdate) {
@@ -213,7 +213,7 @@ async function verifyFiles(
         gone = { runId: file.runId, error: runlakeError('DESTINATION_FILE_MISSING', params) };
       }
     };
-    await forEachConcurrently(requestsAtOnce, files.slice(from, from + filesPerUpdate), check, signal);
+    await forEachConcurrently(maxConcurrentRequests, files.slice(from, from + filesPerUpdate), check, signal);
     signal?.throwIfAborted();
     if (gone !== undefined) return { kind: 'gone', ...(gone as { runId: string; error: RunlakeError }) };
     await storeChecked(database, found);

@@ -25,7 +25,7 @@ export interface ParquetPart {
   readonly bytes: number;
 }
 
-const target = 'part.parquet';
+const partFileName = 'part.parquet';
 /** A row group ends at 120,000 rows or 32 MB. */
 const maxGroupRows = 120_000;
 const maxGroupBytes = 32 * 1024 * 1024;
@@ -44,7 +44,7 @@ export async function encodeChunk(
   { folder, format }: Pick<ChunkRequest, 'folder' | 'format'>,
   signal: AbortSignal,
 ): Promise<ParquetPart | undefined> {
-  const path = join(folder, target);
+  const path = join(folder, partFileName);
   try {
     if (files.rows === 0) return undefined;
     const facts = await encoder.encode(buildRequest(files, folder, format), signal);
@@ -73,7 +73,7 @@ function buildRequest(
   return {
     folder,
     source,
-    target,
+    target: partFileName,
     derived,
     columns: (fields as readonly ExportField[]).map((field) => ({
       name: field,
@@ -128,7 +128,7 @@ function findMismatch(facts: ParquetFacts, files: ChunkFiles, format: ExportForm
  * Total size of the JSON columns after which an export starts another file. The work folder needs a few times this size
  * for each export run.
  */
-const chunkBytes = 256 * 1024 ** 2;
+const maxChunkBytes = 256 * 1024 ** 2;
 
 /**
  * Creates chunk sources that read members from ClickHouse and encode them as files. Each attempt at an export run
@@ -142,7 +142,7 @@ export function chunkSources(
     const encoder = encoders.borrow();
     const source: ChunkSource<ChunkFiles> = {
       count: (signal) => countMembers(clickhouse, scope, signal),
-      find: (after, signal) => findChunk(clickhouse, scope, after, { rows, bytes: chunkBytes }, signal),
+      find: (after, signal) => findChunk(clickhouse, scope, after, { rows, bytes: maxChunkBytes }, signal),
       read: (chunk, folder, signal) => readChunk({ clickhouse, encoder }, { scope, chunk, format, folder }, signal),
       encode: (files, folder, signal) => encodeChunk({ encoder }, files, { folder, format }, signal),
       close: () => encoders.giveBack(encoder),

@@ -100,7 +100,7 @@ export function toExportFormat({ formatVersion, compression, exportFields }: Exp
 /** Minimum number of digits of a part number in a key. Keys with more digits stay unique but no longer sort by part. */
 const partDigits = 6;
 
-type Located = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
+type ExportIds = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
 
 /**
  * Object key of a part of an export run, relative to the prefix of its destination. Keys sort by part, and a part that
@@ -108,23 +108,23 @@ type Located = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
  * layout.
  */
 export function keyOfPart(
-  of: Located & Pick<ExportRecord, 'formatVersion'>,
+  of: ExportIds & Pick<ExportRecord, 'formatVersion'>,
   run: Pick<ExportRunRecord, 'id' | 'startTime'>,
   part: number,
 ): string {
   const [year, month, day] = run.startTime.slice(0, 10).split('-');
   const resource = of.formatVersion === 'v1' ? 'runs' : 'resource=runs';
   const file = `${run.id}-${String(part).padStart(partDigits, '0')}.parquet`;
-  return `${folderOf(of)}/${resource}/year=${year}/month=${month}/day=${day}/${file}`;
+  return `${buildExportFolder(of)}/${resource}/year=${year}/month=${month}/day=${day}/${file}`;
 }
 
 /** Object key of the manifest. It is in the folder of the export's files, under a name that Hive readers skip. */
-export function keyOfManifest(of: Located): string {
-  return `${folderOf(of)}/_manifest.json`;
+export function keyOfManifest(of: ExportIds): string {
+  return `${buildExportFolder(of)}/_manifest.json`;
 }
 
 /** The folder of all files of an export. */
-function folderOf({ id, workspaceId, projectId }: Located): string {
+function buildExportFolder({ id, workspaceId, projectId }: ExportIds): string {
   return `export_id=${id}/tenant_id=${workspaceId}/session_id=${projectId}`;
 }
 

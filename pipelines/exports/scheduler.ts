@@ -104,7 +104,7 @@ async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
   );
   const end = ({ id }: { readonly id: string }) =>
     advanceExport(deps, id, signal).catch((err) => deps.logger.warn({ err, exportId: id }, 'cannot end a bulk export'));
-  await forEachConcurrently(maxConcurrentManifests, ended, end, bucketDeadline(signal));
+  await forEachConcurrently(maxConcurrentManifests, ended, end, createBucketDeadline(signal));
 }
 
 async function tidyRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
@@ -115,10 +115,10 @@ async function tidyRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
      ORDER BY random() LIMIT $2`,
     [new Date((await readClock(deps)).getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
-  await forEachConcurrently(maxConcurrentTidies, untidy, (run) => tidyRun(deps, run), bucketDeadline(signal));
+  await forEachConcurrently(maxConcurrentTidies, untidy, (run) => tidyRun(deps, run), createBucketDeadline(signal));
 }
 
-function bucketDeadline(signal?: AbortSignal): AbortSignal {
+function createBucketDeadline(signal?: AbortSignal): AbortSignal {
   const overdue = AbortSignal.timeout(bucketDeadlineMs);
   return signal === undefined ? overdue : AbortSignal.any([overdue, signal]);
 }
@@ -335,7 +335,7 @@ export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<v
     `SELECT id FROM bulk_exports WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
        AND next_start_time + make_interval(hours => interval_hours) <= $2
      ORDER BY next_start_time, id`,
-    [scheduleId ?? null, lastDueEnd(deps, await readClock(deps))],
+    [scheduleId ?? null, computeLastDueEnd(deps, await readClock(deps))],
   );
   for (const { id } of due) {
     while ((await spawnNext(deps, id)) === 'spawned');
@@ -343,7 +343,7 @@ export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<v
 }
 
 /** Intervals that end at this time or earlier are due. */
-function lastDueEnd({ limits }: ExportDeps, now: Date): string {
+function computeLastDueEnd({ limits }: ExportDeps, now: Date): string {
   return new Date(now.getTime() - limits.exportScheduleDelayMs).toISOString();
 }
 
@@ -359,7 +359,7 @@ async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned
        FROM bulk_exports AS e
        WHERE id = $1 AND status = 'RUNNING' AND next_start_time + make_interval(hours => interval_hours) <= $2
        FOR UPDATE OF e`,
-      [scheduleId, lastDueEnd(deps, createdAt)],
+      [scheduleId, computeLastDueEnd(deps, createdAt)],
     );
     if (schedule === undefined || (schedule.behind && schedule.busy)) return 'not due';
     if (await isProjectDeleted(tx, schedule)) return 'no project';

@@ -67,7 +67,12 @@ interface ExportEnd {
 }
 
 /** State that the unfinished export runs of an ended export get, by the final state of the export. */
-const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIMEDOUT', COMPLETED: undefined } as const;
+const runStatusByExportStatus = {
+  CANCELLED: 'CANCELLED',
+  FAILED: 'CANCELLED',
+  TIMEDOUT: 'TIMEDOUT',
+  COMPLETED: undefined,
+} as const;
 
 /**
  * Ends an export and its unfinished export runs if the transition table allows it, and queues the exports that wait for
@@ -102,7 +107,7 @@ export async function endExport(
     [exportId, to, reason, at, statesBefore('export', to), statesBefore('schedule', to)],
   );
   if (ended === undefined) return undefined;
-  const runs = runsBecome[to];
+  const runs = runStatusByExportStatus[to];
   if (runs !== undefined) {
     await tx.execute(
       `UPDATE bulk_export_runs SET status = $2, finished_at = $3, updated_at = $3

@@ -134,7 +134,7 @@ export class FairAttempts {
     const { attempts } = this.#deps;
     let lostRaces = 0;
     while (!attempts.stopping && lostRaces < maxLostRaces) {
-      const due = await nextRuns(this.#deps);
+      const due = await findNextRuns(this.#deps);
       if (due.length === 0) return;
       const chosen = this.#choose(due);
       if (chosen === undefined) {
@@ -160,7 +160,7 @@ export class FairAttempts {
     this.#lastStart.delete(organizationId);
     this.#lastStart.set(organizationId, this.#starts);
     for (const oldest of this.#lastStart.keys()) {
-      if (this.#lastStart.size <= maxRemembered) break;
+      if (this.#lastStart.size <= maxRememberedOrganizations) break;
       this.#lastStart.delete(oldest);
     }
     this.#total += 1;
@@ -179,7 +179,7 @@ export class FairAttempts {
 }
 
 /** Maximum number of organisations whose last start is remembered. */
-const maxRemembered = 10_000;
+const maxRememberedOrganizations = 10_000;
 
 interface NextRun {
   readonly id: string;
@@ -191,7 +191,7 @@ interface NextRun {
 /**
  * Returns the first due export run of each organisation. Uses the same condition as `queueDueRuns` in `scheduler.ts`.
  */
-async function nextRuns(deps: AttemptDeps): Promise<NextRun[]> {
+async function findNextRuns(deps: AttemptDeps): Promise<NextRun[]> {
   return deps.database.query<NextRun>(
     `WITH due AS (
        SELECT DISTINCT ON (w.organization_id) w.organization_id, r.id

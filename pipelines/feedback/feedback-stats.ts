@@ -29,7 +29,7 @@ interface LabelRow {
   readonly n: number;
 }
 
-const current = `SELECT * FROM feedback FINAL
+const currentFeedbackSql = `SELECT * FROM feedback FINAL
   WHERE tenant_id = {tenant:UUID} AND run_id IN runs AND ${isLive}`;
 
 /**
@@ -58,13 +58,13 @@ export async function feedbackStats(
               arraySort(groupUniqArray(10)(source_type)) AS sources,
               groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
             FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
-                  FROM (${current}) ORDER BY created_at DESC, id)
+                  FROM (${currentFeedbackSql}) ORDER BY created_at DESC, id)
             GROUP BY run_id, key ORDER BY run_id, key`,
     }),
     clickhouse.query<LabelRow>({
       ...location,
       name: 'feedback-labels',
-      sql: `SELECT run_id, key, value, count() AS n FROM (${current})
+      sql: `SELECT run_id, key, value, count() AS n FROM (${currentFeedbackSql})
             WHERE startsWith(value, '"') AND length(value) <= ${maxLabelBytes}
             GROUP BY run_id, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY run_id, key`,
     }),

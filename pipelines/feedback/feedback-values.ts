@@ -8,7 +8,7 @@ import { textOfString } from '../ingest/json/text.ts';
 import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 
 /** Members for features that this server does not have. JavaScript clients send the first one in camel case. */
-const notSupported = ['feedback_config', 'feedbackConfig', 'address'] as const;
+const unsupportedKeys = ['feedback_config', 'feedbackConfig', 'address'] as const;
 
 /** Members of a feedback that this server reads; all others are accepted and ignored. Source: the public feedback schema. */
 const feedbackKeys = [
@@ -30,13 +30,13 @@ const feedbackKeys = [
   'created_at',
   'modified_at',
   'extend_trace_retention',
-  ...notSupported,
+  ...unsupportedKeys,
 ] as const;
 export type FeedbackKey = (typeof feedbackKeys)[number];
 
 type FeedbackMembers = { [K in FeedbackKey]?: JsonValue };
 
-const known = new KeySet(feedbackKeys);
+const knownKeys = new KeySet(feedbackKeys);
 
 /**
  * Parses the members of a feedback; of repeated members the last one wins.
@@ -45,11 +45,11 @@ const known = new KeySet(feedbackKeys);
  */
 export function feedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMembers {
   const members: FeedbackMembers = {};
-  for (const [index, range] of scanObject(bytes, 0, bytes.length, known, options).entries()) {
-    const key = known.keys[index] as FeedbackKey;
+  for (const [index, range] of scanObject(bytes, 0, bytes.length, knownKeys, options).entries()) {
+    const key = knownKeys.keys[index] as FeedbackKey;
     if (range !== undefined) members[key] = { kind: range.kind, bytes: bytes.subarray(range.start, range.end) };
   }
-  for (const key of notSupported) {
+  for (const key of unsupportedKeys) {
     const member = members[key];
     if (member !== undefined && member.kind !== 'null')
       throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: key });

@@ -7,16 +7,16 @@ import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { type ShowDeps, showFeedback } from './show-feedback.ts';
 
-const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
+const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
 
 const columns = {
   tenantId: 'tenant_id',
   runId: 'run_id',
   id: 'id',
-  receivedAtMicros: micros('received_at'),
+  receivedAtMicros: toMicrosSql('received_at'),
   traceId: 'trace_id',
   projectId: 'session_id',
-  startTimeMicros: micros('start_time'),
+  startTimeMicros: toMicrosSql('start_time'),
   key: 'key',
   score: 'score',
   value: 'value',
@@ -29,14 +29,14 @@ const columns = {
   extra: 'extra',
   error: 'error',
   userId: 'user_id',
-  createdAtMicros: micros('created_at'),
-  modifiedAtMicros: micros('modified_at'),
-  deletedAtMicros: micros('deleted_at'),
+  createdAtMicros: toMicrosSql('created_at'),
+  modifiedAtMicros: toMicrosSql('modified_at'),
+  deletedAtMicros: toMicrosSql('deleted_at'),
   keepsTrace: 'keeps_trace',
 } as const satisfies Record<keyof FeedbackEvent, string>;
 
 const names = Object.keys(columns) as (keyof FeedbackEvent)[];
-const select = names.map((name) => `CAST(${columns[name]} AS Nullable(String))`).join(', ');
+const selectList = names.map((name) => `CAST(${columns[name]} AS Nullable(String))`).join(', ');
 
 interface FeedbackConditions {
   /**
@@ -60,7 +60,7 @@ async function findFeedback(
   const order = 'ORDER BY created_at DESC, id DESC';
   const answer = await clickhouse.queryText({
     name: 'find-feedback',
-    sql: `SELECT ${select} FROM feedback FINAL
+    sql: `SELECT ${selectList} FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND ${isLive} AND (run_id, id) IN (
             SELECT run_id, id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${isLive} AND (${sql})
             ${order} LIMIT {limit:UInt64} OFFSET {offset:UInt64})
@@ -79,7 +79,7 @@ export async function findLastEvent(
 ): Promise<FeedbackEvent | undefined> {
   const answer = await clickhouse.queryText({
     name: 'find-last-feedback-event',
-    sql: `SELECT ${select} FROM feedback FINAL
+    sql: `SELECT ${selectList} FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND id = {id:UUID} AND expires_at > now()
           ORDER BY received_at DESC LIMIT 1`,
     params: { tenant: tenantId, id },
@@ -168,7 +168,7 @@ export async function listFeedback(deps: ShowDeps, query: FeedbackQuery): Promis
  * Feedback without a project belongs to the project of its run. The inner list restricts the lookup to runs that have
  * such feedback.
  */
-const inProjects = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
+const inProjectsSql = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
   SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))
   GROUP BY id HAVING min(pick).5 IN {projects:Array(UUID)}))`;
@@ -183,7 +183,7 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   };
   add('run_id IN {runs:Array(UUID)}', 'runs', filter.runIds);
   add('key IN {keys:Array(String)}', 'keys', filter.keys);
-  add(inProjects, 'projects', filter.projectIds);
+  add(inProjectsSql, 'projects', filter.projectIds);
   add('source_type IN {sources:Array(String)}', 'sources', filter.sourceTypes);
   add('user_id IN {users:Array(UUID)}', 'users', filter.userIds);
   add('isNotNull(comment) = {hasComment:Bool}', 'hasComment', filter.hasComment);

@@ -55,36 +55,36 @@ function formatFeedback(event: FeedbackEvent, { runs, userNames }: RelatedData):
   const run = runs.get(event.runId);
   const traceId = event.traceId ?? run?.traceId;
   const fields: Readonly<Record<string, string | Buffer | undefined>> = {
-    id: quoted(event.id),
-    key: quoted(event.key),
+    id: quote(event.id),
+    key: quote(event.key),
     score: event.score,
     value: event.value,
     comment: event.comment,
     correction: event.correction,
-    run_id: event.runId === nilUuid ? undefined : quoted(event.runId),
-    trace_id: quoted(traceId),
-    session_id: quoted(event.projectId ?? run?.projectId),
-    start_time: time(event.startTimeMicros ?? run?.startTimeMicros),
+    run_id: event.runId === nilUuid ? undefined : quote(event.runId),
+    trace_id: quote(traceId),
+    session_id: quote(event.projectId ?? run?.projectId),
+    start_time: formatOptionalTime(event.startTimeMicros ?? run?.startTimeMicros),
     is_root: String(event.runId !== nilUuid && traceId === event.runId),
     feedback_source: formatSource(event, userNames.get(event.userId)),
-    feedback_group_id: quoted(event.groupId),
-    comparative_experiment_id: quoted(event.comparativeExperimentId),
+    feedback_group_id: quote(event.groupId),
+    comparative_experiment_id: quote(event.comparativeExperimentId),
     extra: event.extra,
     error: event.error === undefined ? undefined : String(event.error),
     feedback_thread_id: undefined,
-    created_at: time(event.createdAtMicros),
-    modified_at: time(event.modifiedAtMicros),
+    created_at: formatOptionalTime(event.createdAtMicros),
+    modified_at: formatOptionalTime(event.modifiedAtMicros),
   };
   return formatObject(fields);
 }
 
 function formatSource({ sourceType, source, userId }: FeedbackEvent, userName: string | undefined): Buffer {
   return formatObject({
-    type: quoted(sourceType),
+    type: quote(sourceType),
     metadata: source && sourceMetadata(source),
-    user_id: quoted(userId),
-    ls_user_id: quoted(userId),
-    user_name: quoted(userName),
+    user_id: quote(userId),
+    ls_user_id: quote(userId),
+    user_name: quote(userName),
   });
 }
 
@@ -100,10 +100,10 @@ function formatObject(fields: Readonly<Record<string, string | Buffer | undefine
   return json.toBuffer();
 }
 
-function quoted(text: string | undefined): string | undefined {
+function quote(text: string | undefined): string | undefined {
   return text === undefined ? undefined : JSON.stringify(text);
 }
 
-function time(micros: number | undefined): string | undefined {
+function formatOptionalTime(micros: number | undefined): string | undefined {
   return micros === undefined ? undefined : `"${formatTimeWithZone(micros)}"`;
 }

@@ -37,7 +37,7 @@ export async function runExclusive<T>(key: string, work: () => Promise<T>): Prom
 
 /** Retention of recent feedback. It is longer than an event usually takes from the log to ClickHouse. */
 const retentionMs = 120_000;
-const maxBytes = 32 * 1024 * 1024;
+const maxRecentBytes = 32 * 1024 * 1024;
 const pollIntervalMs = 50;
 
 /**
@@ -47,17 +47,17 @@ const pollIntervalMs = 50;
 export class RecentFeedback {
   readonly #events = new LRUCache<string, FeedbackEvent>({
     ttl: retentionMs,
-    maxSize: maxBytes,
+    maxSize: maxRecentBytes,
     sizeCalculation: estimateBytes,
   });
 
   /** Call this method once the log has accepted the event. */
   remember(event: FeedbackEvent): void {
-    this.#events.set(cacheKey(event.tenantId, event.id), event);
+    this.#events.set(buildCacheKey(event.tenantId, event.id), event);
   }
 
   get(tenantId: string, id: string): FeedbackEvent | undefined {
-    return this.#events.get(cacheKey(tenantId, id));
+    return this.#events.get(buildCacheKey(tenantId, id));
   }
 }
 
@@ -82,7 +82,7 @@ async function readLastEvent(
   return poll(ask, { everyMs: pollIntervalMs, timeoutMs: waitMs });
 }
 
-const cacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;
+const buildCacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;
 
 function estimateBytes(event: FeedbackEvent): number {
   const { score, value, comment, correction, source, extra } = event;
@@ -140,8 +140,8 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
   }
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
-    const moved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
-    const deletions = moved ? [buildDeletion(last)] : [];
+    const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
+    const deletions = hasMoved ? [buildDeletion(last)] : [];
     const event: FeedbackEvent = { ...read, receivedAtMicros: versionAfter(deletions[0] ?? last) };
     await deps.log.publish(
       feedbackEvents,

@@ -7,9 +7,9 @@ import { deleteExpiredEvents } from './sink/deferred-events.ts';
 import { deleteContested } from './sink/settle-traces.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
-const eventsPerRound = 500;
+const maxEventsPerRound = 500;
 /** Time for which contested traces are known, after an event of them came last. */
-const keepContestedMs = 7 * 86_400_000;
+const contestedRetentionMs = 7 * 86_400_000;
 
 /**
  * Moves events that were deferred longer than `hours` to the dead-letter queue. One transaction deletes and adds them,
@@ -22,12 +22,12 @@ export async function expireDeferredEvents(
   { hours, signal }: { readonly hours: number; readonly signal?: AbortSignal },
 ): Promise<number> {
   let expired = 0;
-  await deleteContested(database, new Date(Date.now() - keepContestedMs));
+  await deleteContested(database, new Date(Date.now() - contestedRetentionMs));
   for (;;) {
     signal?.throwIfAborted();
     const before = new Date(Date.now() - hours * 3_600_000);
     const events = await database.transaction(async (transaction) => {
-      const moved = await deleteExpiredEvents(transaction, before, eventsPerRound);
+      const moved = await deleteExpiredEvents(transaction, before, maxEventsPerRound);
       for (const { topic: name, record } of moved) {
         const reason = `its trace did not appear within ${hours} hours`;
         await log.deadLetter(findTopic(name), record, reason, 'defer', transaction);

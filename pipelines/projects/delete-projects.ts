@@ -42,7 +42,7 @@ export async function deleteProjects(
   for (const projectId of wanted) await enqueueProjectDeletion({ workspaceId, projectId });
 }
 
-const runsOfProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
+const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /**
  * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays,
@@ -63,13 +63,13 @@ export async function deleteProjectRuns(
     timeoutMs: 3_600_000,
     ...(signal && { signal }),
   };
-  const sql = `SELECT DISTINCT id FROM runs WHERE ${runsOfProject}`;
+  const sql = `SELECT DISTINCT id FROM runs WHERE ${projectRunsCondition}`;
   const ofItsRuns = `tenant_id = {tenant:UUID} AND run_id IN ${await storeDeletionKeys(clickhouse, { sql, ...rest })}`;
   // Runs are deleted last, because a repeated call needs them to find their attachments and feedback.
   const deletions = [
     { table: 'attachments', condition: ofItsRuns },
-    { table: 'feedback', condition: `${ofItsRuns} OR ${runsOfProject}` },
-    { table: 'runs', condition: runsOfProject },
+    { table: 'feedback', condition: `${ofItsRuns} OR ${projectRunsCondition}` },
+    { table: 'runs', condition: projectRunsCondition },
   ];
   for (const { table, condition } of deletions) {
     await deleteRows(clickhouse, { name: `delete-project-${table}`, table, condition, ...rest });

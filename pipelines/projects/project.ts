@@ -33,11 +33,11 @@ export function extraColumns(
 ): [string | null, string | null] {
   if (extra === null || extra === undefined) return [null, null];
   const metadata = Object.hasOwn(extra, 'metadata') ? extra.metadata : undefined;
-  return [JSON.stringify(extra), asJsonb(isObject(metadata) ? metadata : {})];
+  return [JSON.stringify(extra), toJsonb(isObject(metadata) ? metadata : {})];
 }
 
 /** Formats JSON that `jsonb` accepts: NUL characters and lone surrogates, which `jsonb` rejects, become U+FFFD. */
-function asJsonb(value: object): string {
+function toJsonb(value: object): string {
   return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi, '$1\ufffd');
 }
 
@@ -112,7 +112,7 @@ export async function listProjects(
   add(query.ids, (ids) => `id = ANY (${ids}::uuid[])`);
   add(query.name, (name) => `name = ${name}`);
   add(query.nameContains, (part) => `strpos(lower(name), lower(${part})) > 0`);
-  add(query.metadata && asJsonb(query.metadata), (pairs) => `metadata @> ${pairs}::jsonb`);
+  add(query.metadata && toJsonb(query.metadata), (pairs) => `metadata @> ${pairs}::jsonb`);
   add(query.referenceDatasetIds, (ids) => `reference_dataset_id = ANY (${ids}::uuid[])`);
   if (query.referenceFree !== undefined) {
     conditions.push(`reference_dataset_id IS ${query.referenceFree ? '' : 'NOT '}NULL`);

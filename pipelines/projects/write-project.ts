@@ -7,12 +7,12 @@ import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { extraColumns, type ProjectRecord, type ProjectRow, projectColumns, toProjectRecord } from './project.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
-const countProjects = `SELECT count(*) AS there FROM projects AS p JOIN workspaces AS w ON w.id = p.workspace_id
+const countProjectsSql = `SELECT count(*) AS there FROM projects AS p JOIN workspaces AS w ON w.id = p.workspace_id
   WHERE w.organization_id = $1 AND p.deleted_at IS NULL AND w.deleted_at IS NULL`;
 
 /** Rolls back the transaction if the inserted project puts the organisation above its limit. @throws LIMIT_REACHED */
 export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: number): Promise<void> {
-  return enforceLimit(tx, { workspaceId }, { most: maxProjects, count: countProjects }, () =>
+  return enforceLimit(tx, { workspaceId }, { most: maxProjects, count: countProjectsSql }, () =>
     runlakeError('LIMIT_REACHED', {
       limit: maxProjects,
       what: 'tracing projects',
@@ -160,8 +160,8 @@ export async function updateProject(
       return toProjectRecord(row!);
     })
     .catch((error: unknown) => {
-      const taken = violatedConstraint(error) === 'projects_by_name';
-      throw taken
+      const isNameTaken = violatedConstraint(error) === 'projects_by_name';
+      throw isNameTaken
         ? runlakeError('CONFLICT', { reason: 'A session with this name already exists.' }, { cause: error })
         : error;
     });

@@ -39,7 +39,7 @@ export interface ChangeDeps {
 }
 
 /** Requests of one round. Each has at most 1,000 traces, see `api/main/traces.ts`. */
-const roundRequests = 1_000;
+const maxRequestsPerRound = 1_000;
 
 /** Handles all due requests. @throws errors of Postgres and ClickHouse; the requests of the failed round are then due again. */
 export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Promise<void> {
@@ -68,7 +68,7 @@ export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Prom
       await deps.database.execute('UPDATE trace_changes SET due_at = now() WHERE id = ANY ($1::bigint[])', [ids]);
       throw error;
     }
-    if (changes.length < roundRequests) return;
+    if (changes.length < maxRequestsPerRound) return;
   }
 }
 
@@ -82,7 +82,7 @@ async function claim(database: Database): Promise<TraceChange[]> {
      RETURNING change.id, kind, tenant_id AS "tenantId", run_id AS "runId", session_id AS "projectId",
        trace_ids AS "traceIds", metadata, is_second AS "isSecond",
        (extract(epoch FROM requested_at) * 1000000)::bigint AS "requestedAtMicros"`,
-    [roundRequests],
+    [maxRequestsPerRound],
   );
 }
 

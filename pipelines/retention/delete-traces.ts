@@ -11,12 +11,12 @@ import { runEvents } from '../../schemas/topics.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { isLive, neverSeconds, traceTiers } from './lifetimes.ts';
 
-const timeoutMs = 3_600_000;
+const statementTimeoutMs = 3_600_000;
 
 /** Whether a mark is from the time of the requests that are handled together. */
 const isOfRequests =
   'deleted_at BETWEEN fromUnixTimestamp64Micro({since:Int64}) AND fromUnixTimestamp64Micro({until:Int64})';
-const ofProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
+const projectCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /** @returns the ids of the requests, all of which are done. @throws errors of the stores. */
 export async function deleteTraces(
@@ -50,7 +50,7 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
          AND trace_id IN {traces:Array(UUID)}`
       : `SELECT trace_id FROM (
            SELECT trace_id, ifNull(extra, '') AS extra_text
-           FROM runs FINAL PREWHERE ${ofProject} WHERE ${isLive}
+           FROM runs FINAL PREWHERE ${projectCondition} WHERE ${isLive}
          ) WHERE ${pairs.map((_, index) => metadataOf(index)).join(' AND ')}`;
   await clickhouse.command({
     name: 'mark-deleted-traces',
@@ -71,7 +71,7 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
       ),
     },
     profile: 'bulk',
-    timeoutMs,
+    timeoutMs: statementTimeoutMs,
   });
 }
 
@@ -94,13 +94,13 @@ async function deleteMarked(
     deployments: deployments.map(({ id }) => id),
   };
   await deleteFromPostgres({ clickhouse, database }, tenantId, params);
-  const rest = { params, timeoutMs, ...(signal && { signal }) };
+  const rest = { params, timeoutMs: statementTimeoutMs, ...(signal && { signal }) };
   const store = (sql: string) => storeDeletionKeys(clickhouse, { sql, ...rest });
   const marked = `SELECT DISTINCT trace_id AS id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${isOfRequests}`;
   const traces = await store(marked);
-  const runs = await store(`SELECT DISTINCT id FROM runs WHERE ${ofProject} AND trace_id IN (${marked})`);
+  const runs = await store(`SELECT DISTINCT id FROM runs WHERE ${projectCondition} AND trace_id IN (${marked})`);
   const ofTenant = 'tenant_id = {tenant:UUID}';
-  const tracesCondition = `${ofProject} AND trace_id IN ${traces}`;
+  const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
   // Runs are deleted last, because a repeated deletion needs them to find what belongs to them.
   const content = [
     { table: 'attachments', condition: `${ofTenant} AND run_id IN ${runs}` },
@@ -124,7 +124,7 @@ async function deleteFromPostgres(
   tenantId: string,
   params: Readonly<Record<string, QueryParameter>>,
 ): Promise<void> {
-  const traces = await candidates(database, tenantId);
+  const traces = await findCandidates(database, tenantId);
   if (traces.length === 0) return;
   const deleted = await clickhouse.query<{ trace_id: string }>({
     name: 'find-deleted-traces',
@@ -144,7 +144,7 @@ async function deleteFromPostgres(
   ]);
 }
 
-async function candidates(database: Database, tenantId: string): Promise<string[]> {
+async function findCandidates(database: Database, tenantId: string): Promise<string[]> {
   const rows = await database.query<{ id: string }>(
     `SELECT trace_id::text AS id FROM deferred_events WHERE tenant_id = $1
      UNION SELECT substring(encode(key, 'escape') FROM 38) FROM dead_letters

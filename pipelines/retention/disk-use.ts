@@ -16,12 +16,12 @@ export interface DiskUse {
 }
 
 /** Size of a row besides its large columns, before compression, in bytes. */
-const otherBytes = { runs: 600, attachments: 100, feedback: 300 };
+const rowOverheadBytes = { runs: 600, attachments: 100, feedback: 300 };
 
 const weights = {
-  runs: `coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) + ${otherBytes.runs}`,
-  attachments: `length(content) + ${otherBytes.attachments}`,
-  feedback: `ifNull(length(comment), 0) + ifNull(length(value), 0) + ${otherBytes.feedback}`,
+  runs: `coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) + ${rowOverheadBytes.runs}`,
+  attachments: `length(content) + ${rowOverheadBytes.attachments}`,
+  feedback: `ifNull(length(comment), 0) + ifNull(length(value), 0) + ${rowOverheadBytes.feedback}`,
 };
 
 /**

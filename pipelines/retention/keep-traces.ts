@@ -11,7 +11,7 @@ import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { lifetimeOf, longerLifetime, traceTiers } from './lifetimes.ts';
 
-const timeoutMs = 3_600_000;
+const statementTimeoutMs = 3_600_000;
 
 /** A request whose traces are not stored is given up after this time. */
 const maxWaitMicros = 86_400_000_000;
@@ -99,12 +99,12 @@ const tables = [
   { table: 'feedback', key: 'run_id' },
 ] as const;
 
-const ofKept = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id IN (SELECT session_id FROM kept)
+const keptCondition = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id IN (SELECT session_id FROM kept)
   AND trace_id IN (SELECT trace_id FROM kept) AND (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept)
   AND start_time >= (SELECT min(first_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))
   AND start_time <= (SELECT max(last_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
 
-const expiryOfRuns = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${ofKept}`;
+const expiryOfRuns = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${keptCondition}`;
 /** By the key of the table: the expiry of its rows. */
 const expiryOf = {
   trace_id: 'SELECT DISTINCT tenant_id, trace_id AS key, expiry FROM kept',
@@ -123,7 +123,14 @@ async function copyRows(
     rows,
   };
   const run = (name: string, sql: string) =>
-    clickhouse.command({ name, sql, external: kept, profile: 'bulk', timeoutMs, ...(signal && { signal }) });
+    clickhouse.command({
+      name,
+      sql,
+      external: kept,
+      profile: 'bulk',
+      timeoutMs: statementTimeoutMs,
+      ...(signal && { signal }),
+    });
   const tier = traceTiers.longlived;
   await run(
     'mark-kept-traces',
@@ -131,7 +138,7 @@ async function copyRows(
      SELECT DISTINCT tenant_id, trace_id, ${tier}, toDateTime(expiry) FROM kept`,
   );
   for (const { table, key } of tables) {
-    const within = table === 'runs' ? `AND ${ofKept}` : '';
+    const within = table === 'runs' ? `AND ${keptCondition}` : '';
     await run(
       `keep-${table}`,
       `INSERT INTO ${table}

@@ -17,14 +17,14 @@ export interface TraceMark extends TraceOfTenant {
  * Interval at which a sink checks whether there are any marks. Until a sink has noticed the first one, it stores late
  * events of the trace as before; the second pass of `change-traces.ts` corrects them.
  */
-const checkMs = 5_000;
+const checkIntervalMs = 5_000;
 
 /**
  * Reads `trace_marks` for the events of each batch. Without marks this costs one small query every five seconds.
  */
 export class TraceMarks {
   readonly #clickhouse: ClickHouse;
-  #exist = false;
+  #hasMarks = false;
   #checkedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(clickhouse: ClickHouse) {
@@ -60,13 +60,13 @@ export class TraceMarks {
   }
 
   async #haveAny(): Promise<boolean> {
-    if (this.#exist || performance.now() - this.#checkedAtMs < checkMs) return this.#exist;
+    if (this.#hasMarks || performance.now() - this.#checkedAtMs < checkIntervalMs) return this.#hasMarks;
     const found = await this.#clickhouse.query({
       name: 'check-trace-marks',
       sql: 'SELECT 1 FROM trace_marks LIMIT 1',
     });
     this.#checkedAtMs = performance.now();
-    this.#exist = found.length > 0;
-    return this.#exist;
+    this.#hasMarks = found.length > 0;
+    return this.#hasMarks;
   }
 }

@@ -107,15 +107,15 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
   return joined.length > maxRanges && first && last ? [{ from: first.from, to: last.to }] : joined;
 }
 
-const nameList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
+const toSqlList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
 /** Names and values of the keys of the details of a model call. */
-const details = `arrayFlatten(arrayMap(detail -> arrayMap(
+const detailsSql = `arrayFlatten(arrayMap(detail -> arrayMap(
     pair -> (concat(detail, '.', pair.1), trim(BOTH '"' FROM pair.2)),
-    JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), ${nameList(detailNames)}))`;
-const stated = Object.keys(figureColumns).map((name) => `toString(${name})`);
-const figures = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
+    JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), ${toSqlList(detailNames)}))`;
+const statedFiguresSql = Object.keys(figureColumns).map((name) => `toString(${name})`);
+const figuresSql = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
     (name, text) -> (name, toDecimal256OrNull(text, 20)),
-    arrayConcat(${nameList(Object.keys(figureColumns))}, details.1), arrayConcat([${stated.join(', ')}], details.2)))`;
+    arrayConcat(${toSqlList(Object.keys(figureColumns))}, details.1), arrayConcat([${statedFiguresSql.join(', ')}], details.2)))`;
 
 async function sumCalls(
   clickhouse: ClickHouse,
@@ -133,7 +133,7 @@ async function sumCalls(
     // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH
         calls AS (
-          SELECT id, dotted_order AS placed, parent_run_id AS parent, ${details} AS details, ${figures} AS figures
+          SELECT id, dotted_order AS placed, parent_run_id AS parent, ${detailsSql} AS details, ${figuresSql} AS figures
           FROM runs FINAL
           PREWHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND (${times.join(' OR ')})
             AND trace_id IN ${request.traces}

@@ -63,8 +63,8 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
   // The index on trace ids finds a trace in any time range.
   if (filter.traceId !== undefined) return findKeys(clickhouse, request, scopeCondition(scope, range), wanted);
   const found: FoundRun[] = [];
-  const begin = order === 'asc' && after === undefined ? await startAtOldest(clickhouse, range) : range;
-  for await (const slice of slices(clickhouse, request, begin)) {
+  const begin = order === 'asc' && after === undefined ? await clipToOldestRun(clickhouse, range) : range;
+  for await (const slice of generateSlices(clickhouse, request, begin)) {
     found.push(...(await findKeys(clickhouse, request, scopeCondition(scope, slice), wanted - found.length)));
     if (found.length >= wanted) break;
   }
@@ -72,7 +72,11 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
 }
 
 /** Generates the slices of `range` in order, each only when the previous ones did not fill the page. */
-async function* slices(clickhouse: ClickHouse, request: PageRequest, range: TimeWindow): AsyncGenerator<TimeWindow> {
+async function* generateSlices(
+  clickhouse: ClickHouse,
+  request: PageRequest,
+  range: TimeWindow,
+): AsyncGenerator<TimeWindow> {
   for (const window of timeWindows(range, request.order, Date.now() * 1_000)) {
     const { rows, oldest, newest } = await probe(clickhouse, request, window);
     if (rows === 0) continue;
@@ -114,7 +118,7 @@ function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
  * Returns `range` without the time before the oldest run of the whole table. ClickHouse reads this minimum from
  * partition metadata.
  */
-async function startAtOldest(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
+async function clipToOldestRun(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
   const [row] = await clickhouse.query<{ micros: number }>({
     name: 'oldest-run',
     sql: 'SELECT toUnixTimestamp64Micro(min(start_time)) AS micros FROM runs',
@@ -127,7 +131,7 @@ async function probe(clickhouse: ClickHouse, { scope, filter, order }: PageReque
   const keyRange = scopeCondition(scope, window);
   const conditions = keyConditions(filter);
   const [row] = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
-    ...bind(keyRange, conditions.params),
+    ...bindParams(keyRange, conditions.params),
     name: 'probe-runs',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
             SELECT start_time AS t FROM runs
@@ -156,9 +160,9 @@ async function findKeys(
   const filter = among === undefined ? request.filter : {};
   const keys = keyConditions(filter);
   const values = valueConditions(filter);
-  const position = after === undefined ? undefined : afterCursor({ order, after });
+  const position = after === undefined ? undefined : buildCursorCondition({ order, after });
   const rows = await clickhouse.query<KeyRow>({
-    ...bind(keyRange, keys.params, values.params, position?.params, { wanted: limit }),
+    ...bindParams(keyRange, keys.params, values.params, position?.params, { wanted: limit }),
     name: 'find-runs',
     sql: `SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
             ${runBytes} AS bytes
@@ -181,7 +185,7 @@ async function findKeys(
  * Builds the condition for the runs after the cursor. ClickHouse compares the ids, because its order of UUIDs differs
  * from the order of their text.
  */
-function afterCursor({ order, after }: PageCursor) {
+function buildCursorCondition({ order, after }: PageCursor) {
   return {
     sql: [
       `(start_time, trace_id, id, session_id) ${order === 'desc' ? '<' : '>'}
@@ -196,6 +200,6 @@ function afterCursor({ order, after }: PageCursor) {
   };
 }
 
-function bind({ params, external }: KeyCondition, ...more: readonly (KeyCondition['params'] | undefined)[]) {
+function bindParams({ params, external }: KeyCondition, ...more: readonly (KeyCondition['params'] | undefined)[]) {
   return { params: Object.assign({}, params, ...more) as KeyCondition['params'], ...(external && { external }) };
 }

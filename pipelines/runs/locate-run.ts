@@ -121,18 +121,18 @@ export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffe
   const { tenantId, runId, projectId } = request;
   const selected = selectAll(request.withSerialized ? [] : ['serialized']);
   const key = await locateRun(deps.clickhouse, tenantId, runId);
-  if (key === undefined || (projectId !== undefined && key.projectId !== projectId)) throw notFound(runId);
+  if (key === undefined || (projectId !== undefined && key.projectId !== projectId)) throw createNotFoundError(runId);
   const [live, { rows, related }] = await Promise.all([
     liveProjectIds(deps.database, tenantId, [key.projectId]),
     readRuns(deps, tenantId, [key], selected),
   ]);
   const [row] = rows;
-  if (live.length === 0 || row === undefined) throw notFound(runId);
+  if (live.length === 0 || row === undefined) throw createNotFoundError(runId);
   const json = new JsonChunks();
   writeRun(json, row, selected.fields, related);
   return json.toBuffer();
 }
 
-function notFound(runId: string): Error {
+function createNotFoundError(runId: string): Error {
   return runlakeError('NOT_FOUND', { what: `Run ${runId}` });
 }

@@ -7,16 +7,16 @@ export interface PageCursor {
   readonly after: RunKey;
 }
 
-const version = 1;
-const length = 58;
+const cursorVersion = 1;
+const cursorBytes = 58;
 
 /**
  * Encodes version, order, key time, project, trace and run in 58 bytes as base64url. A cursor is a position and grants
  * no access: it is only compared with runs of the caller's workspace.
  */
 export function writeCursor({ order, after }: PageCursor): string {
-  const bytes = Buffer.alloc(length);
-  bytes[0] = version;
+  const bytes = Buffer.alloc(cursorBytes);
+  bytes[0] = cursorVersion;
   bytes[1] = order === 'desc' ? 0 : 1;
   bytes.writeBigInt64BE(BigInt(after.startTimeMicros), 2);
   writeUuid(bytes, 10, after.projectId);
@@ -29,9 +29,10 @@ export function writeCursor({ order, after }: PageCursor): string {
 export function readCursor(text: string, order: Order): PageCursor {
   const bytes = Buffer.from(text, 'base64url');
   // The decoder ignores invalid characters; encoding again detects them.
-  if (bytes.length !== length || bytes[0] !== version || bytes.toString('base64url') !== text) throw malformed();
+  if (bytes.length !== cursorBytes || bytes[0] !== cursorVersion || bytes.toString('base64url') !== text)
+    throw createMalformedError();
   const micros = bytes.readBigInt64BE(2);
-  if (bytes[1]! > 1 || micros < 0n || micros >= BigInt(allTimes.untilMicrosExclusive)) throw malformed();
+  if (bytes[1]! > 1 || micros < 0n || micros >= BigInt(allTimes.untilMicrosExclusive)) throw createMalformedError();
   if ((bytes[1] === 0 ? 'desc' : 'asc') !== order) {
     throw runlakeError('BAD_REQUEST', { reason: 'The cursor belongs to a query in another order.' });
   }
@@ -44,7 +45,7 @@ export function readCursor(text: string, order: Order): PageCursor {
   return { order, after };
 }
 
-function malformed(): Error {
+function createMalformedError(): Error {
   return runlakeError('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
 }
 
@@ -60,7 +61,7 @@ function readUuid(bytes: Buffer, at: number): string {
 const dayMicros = 86_400_000_000;
 
 /** Widths of the first four windows. The fifth window contains all remaining times. */
-const widthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
+const windowWidthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
 
 /**
  * Divides `range` into consecutive windows in `order`, each wider than the one before. This bounds both the work of one
@@ -72,7 +73,7 @@ const widthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
 export function* timeWindows(range: TimeWindow, order: Order, nowMicros: number): Generator<TimeWindow> {
   let { fromMicros, untilMicrosExclusive } = range;
   let edge = order === 'desc' ? Math.min(untilMicrosExclusive, nowMicros) : fromMicros;
-  for (const width of [...widthsMicros, Number.POSITIVE_INFINITY]) {
+  for (const width of [...windowWidthsMicros, Number.POSITIVE_INFINITY]) {
     if (fromMicros >= untilMicrosExclusive) return;
     if (order === 'desc') {
       edge = Math.max(fromMicros, edge - width);

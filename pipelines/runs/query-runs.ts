@@ -42,7 +42,7 @@ export interface RunQuery {
  */
 export async function queryRuns(deps: ReadDeps, query: RunQuery): Promise<Buffer> {
   const selected = selectFields(query.select);
-  const request = await pageRequest(deps, query);
+  const request = await buildPageRequest(deps, query);
   const { rows, related, last } = await readPage(deps, request, (keys) =>
     readRuns(deps, query.tenantId, keys, selected),
   );
@@ -60,12 +60,12 @@ export async function queryRuns(deps: ReadDeps, query: RunQuery): Promise<Buffer
 }
 
 /** Builds the request for a page, with a scope as narrow as the ids in the query allow. */
-async function pageRequest({ clickhouse, database }: ReadDeps, query: RunQuery): Promise<PageRequest> {
+async function buildPageRequest({ clickhouse, database }: ReadDeps, query: RunQuery): Promise<PageRequest> {
   const { tenantId, runIds, order, limitRows, cursor, filter } = query;
   const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
   if (runIds !== undefined) {
     const located = await locateRuns(clickhouse, tenantId, runIds);
-    const live = new Set(await liveProjectIds(database, tenantId, distinctProjects(located)));
+    const live = new Set(await liveProjectIds(database, tenantId, listDistinctProjects(located)));
     const among = located.filter((key) => live.has(key.projectId));
     return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
   }
@@ -85,7 +85,7 @@ async function locateParentTrace(clickhouse: ClickHouse, tenantId: string, paren
   return parentRunId === undefined ? undefined : (await locateRun(clickhouse, tenantId, parentRunId))?.traceId;
 }
 
-function distinctProjects(keys: readonly RunKey[]): string[] {
+function listDistinctProjects(keys: readonly RunKey[]): string[] {
   return [...new Set(keys.map((key) => key.projectId))];
 }
 

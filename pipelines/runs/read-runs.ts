@@ -36,7 +36,7 @@ export async function readRuns(
 
   async function readRows() {
     const rows = await readRunRows(clickhouse, tenantId, keys, columns);
-    const runs = rows.map(asMember);
+    const runs = rows.map(toMember);
     const unplaced = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
     const toWalk = relatedKinds.has('children') ? runs : unplaced;
     const [members, firstReceived] = await Promise.all([
@@ -67,7 +67,7 @@ export async function readRuns(
   return { rows, related: { tenantId, ...ofRows, feedbackStats, attachmentUrls, figures, spans } };
 }
 
-function asMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
+function toMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
   return {
     traceId: key.traceId,
     runId: key.runId,

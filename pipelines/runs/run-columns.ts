@@ -1,13 +1,13 @@
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
 
-const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
-const statedStart = micros('started_at');
+const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
+const statedStartMicros = toMicrosSql('started_at');
 /** Start of a run as shown, in microseconds: the stated one, unless it differs from the key time too much. */
-export const startedAtMicros = `if(abs(${statedStart} - ${micros('start_time')}) <= ${startRoundingMicros}, ${statedStart}, ${micros('start_time')})`;
+export const startedAtMicros = `if(abs(${statedStartMicros} - ${toMicrosSql('start_time')}) <= ${startRoundingMicros}, ${statedStartMicros}, ${toMicrosSql('start_time')})`;
 /** Only model calls have usage. The type is checked on read, because a patch may omit it. */
 export const isModelCall = `run_type IN ('llm', 'embedding')`;
-const forModelCalls = (name: string) => `if(${isModelCall}, ${name}, NULL)`;
+const onlyForModelCalls = (name: string) => `if(${isModelCall}, ${name}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(extra, 'metadata', '${key}'), '')`;
 
 /** Maximum characters of a preview. One more character is read to detect truncation. */
@@ -23,11 +23,11 @@ export const runBytes = 'coalesce(post_bytes, 0) + coalesce(patch_bytes, 0)';
  */
 export const runColumns = {
   projectId: 'session_id',
-  keyTimeMicros: micros('start_time'),
+  keyTimeMicros: toMicrosSql('start_time'),
   traceId: 'trace_id',
   id: 'id',
-  traceTimeMicros: micros('trace_time'),
-  receivedAtMicros: micros('first_received_at'),
+  traceTimeMicros: toMicrosSql('trace_time'),
+  receivedAtMicros: toMicrosSql('first_received_at'),
   dottedOrder: 'dotted_order',
   traceTier: `if(trace_tier = ${traceTiers.shortlived}, 'shortlived', 'longlived')`,
   /** Lifetime of the trace in seconds; null if it never expires. */
@@ -35,7 +35,7 @@ export const runColumns = {
   name: 'name',
   runType: 'run_type',
   startedAtMicros,
-  endedAtMicros: micros('ended_at'),
+  endedAtMicros: toMicrosSql('ended_at'),
   /** Not null if the run failed. */
   failed: `if(isNotNull(error), '1', NULL)`,
   parentRunId: 'parent_run_id',
@@ -49,14 +49,14 @@ export const runColumns = {
   serialized: 'serialized',
   inputsPreview: preview('inputs'),
   outputsPreview: preview('outputs'),
-  promptTokens: forModelCalls('prompt_tokens'),
-  completionTokens: forModelCalls('completion_tokens'),
-  totalTokens: forModelCalls('total_tokens'),
-  promptCost: forModelCalls('prompt_cost'),
-  completionCost: forModelCalls('completion_cost'),
-  totalCost: forModelCalls('total_cost'),
-  usageDetails: forModelCalls('usage_details'),
-  firstTokenTimeMicros: micros(forModelCalls('first_token_time')),
+  promptTokens: onlyForModelCalls('prompt_tokens'),
+  completionTokens: onlyForModelCalls('completion_tokens'),
+  totalTokens: onlyForModelCalls('total_tokens'),
+  promptCost: onlyForModelCalls('prompt_cost'),
+  completionCost: onlyForModelCalls('completion_cost'),
+  totalCost: onlyForModelCalls('total_cost'),
+  usageDetails: onlyForModelCalls('usage_details'),
+  firstTokenTimeMicros: toMicrosSql(onlyForModelCalls('first_token_time')),
   /** Conversation of the run: the first of three metadata keys that is not null or empty. */
   threadId: `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`,
 } as const satisfies Record<string, string>;

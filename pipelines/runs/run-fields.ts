@@ -33,7 +33,7 @@ export interface RunField {
   json(run: TracedRunRow, related: RelatedData): Buffer | string;
 }
 
-function field(
+function createField(
   columns: readonly RunColumn[],
   json: (run: TracedRunRow, related: RelatedData) => Buffer | string | undefined,
   relatedKind?: RelatedKind,
@@ -45,94 +45,109 @@ function field(
   };
 }
 
-const quoted = (text: string | undefined) => (text === undefined ? undefined : JSON.stringify(text));
-const time = (micros: number | undefined) => (micros === undefined ? undefined : `"${formatTime(micros)}"`);
+const quote = (text: string | undefined) => (text === undefined ? undefined : JSON.stringify(text));
+const formatOptionalTime = (micros: number | undefined) =>
+  micros === undefined ? undefined : `"${formatTime(micros)}"`;
 
-const nothing = field([], () => 'null');
-const text = (column: RunColumn) => field([column], (run) => quoted(run.text(column)));
-const stored = (column: RunColumn, absent = 'null') => field([column], (run) => run.bytes(column) ?? absent);
-const figure = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
+const nullField = createField([], () => 'null');
+const textField = (column: RunColumn) => createField([column], (run) => quote(run.text(column)));
+const storedField = (column: RunColumn, absent = 'null') => createField([column], (run) => run.bytes(column) ?? absent);
+const readFigure = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
   related.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
-const count = (name: keyof typeof figureColumns) =>
-  field([figureColumns[name]], (run, related) => figure(name)(run, related) ?? '0', 'figures');
-const cost = (name: keyof typeof figureColumns) =>
-  field([figureColumns[name]], (run, related) => quoted(figure(name)(run, related)), 'figures');
-const moment = (column: RunColumn) => field([column], (run) => time(run.number(column)));
-const key = (json: (run: TracedRunRow, related: RelatedData) => string) => field([], json);
-const list = (ids: readonly string[]) => JSON.stringify(ids);
+const countField = (name: keyof typeof figureColumns) =>
+  createField([figureColumns[name]], (run, related) => readFigure(name)(run, related) ?? '0', 'figures');
+const costField = (name: keyof typeof figureColumns) =>
+  createField([figureColumns[name]], (run, related) => quote(readFigure(name)(run, related)), 'figures');
+const timeField = (column: RunColumn) => createField([column], (run) => formatOptionalTime(run.number(column)));
+const keyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
+const formatIdList = (ids: readonly string[]) => JSON.stringify(ids);
 
-const dottedOrder = (run: TracedRunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
+const readDottedOrder = (run: TracedRunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
 const dottedOrderColumns: readonly RunColumn[] = ['dottedOrder', 'parentRunId', 'traceTimeMicros'];
 
 /** Every field of a run, in the order of the response. Source: the public run schema (v1). */
 export const runFields = {
-  id: key((run) => `"${run.key.runId}"`),
-  name: field(['name'], (run) => quoted(run.text('name') ?? '')),
-  run_type: field(['runType'], (run) => quoted(run.text('runType') ?? defaultRunType)),
-  start_time: moment('startedAtMicros'),
-  end_time: moment('endedAtMicros'),
-  status: field(['failed', 'endedAtMicros'], (run) => `"${deriveStatus(run)}"`),
-  error: stored('error'),
-  extra: stored('extra'),
-  events: stored('events'),
+  id: keyField((run) => `"${run.key.runId}"`),
+  name: createField(['name'], (run) => quote(run.text('name') ?? '')),
+  run_type: createField(['runType'], (run) => quote(run.text('runType') ?? defaultRunType)),
+  start_time: timeField('startedAtMicros'),
+  end_time: timeField('endedAtMicros'),
+  status: createField(['failed', 'endedAtMicros'], (run) => `"${deriveStatus(run)}"`),
+  error: storedField('error'),
+  extra: storedField('extra'),
+  events: storedField('events'),
   // Clients expect `inputs` to be an object.
-  inputs: stored('inputs', '{}'),
-  inputs_preview: field(['inputsPreview'], (run) => quoted(truncate(run.text('inputsPreview')))),
-  inputs_s3_urls: nothing,
-  outputs: stored('outputs'),
-  outputs_preview: field(['outputsPreview'], (run) => quoted(truncate(run.text('outputsPreview')))),
-  outputs_s3_urls: nothing,
-  serialized: stored('serialized'),
-  tags: stored('tags'),
-  trace_id: key((run) => `"${run.key.traceId}"`),
-  dotted_order: field(dottedOrderColumns, (run, related) => quoted(dottedOrder(run, related))),
-  parent_run_id: field(dottedOrderColumns, (run, related) =>
-    quoted(run.text('parentRunId') ?? ancestorIds(dottedOrder(run, related)).at(-1)),
+  inputs: storedField('inputs', '{}'),
+  inputs_preview: createField(['inputsPreview'], (run) => quote(truncate(run.text('inputsPreview')))),
+  inputs_s3_urls: nullField,
+  outputs: storedField('outputs'),
+  outputs_preview: createField(['outputsPreview'], (run) => quote(truncate(run.text('outputsPreview')))),
+  outputs_s3_urls: nullField,
+  serialized: storedField('serialized'),
+  tags: storedField('tags'),
+  trace_id: keyField((run) => `"${run.key.traceId}"`),
+  dotted_order: createField(dottedOrderColumns, (run, related) => quote(readDottedOrder(run, related))),
+  parent_run_id: createField(dottedOrderColumns, (run, related) =>
+    quote(run.text('parentRunId') ?? ancestorIds(readDottedOrder(run, related)).at(-1)),
   ),
-  parent_run_ids: field(dottedOrderColumns, (run, related) => list(ancestorIds(dottedOrder(run, related)))),
-  child_run_ids: field([], (run, related) => list(related.children.get(run.key.runId)?.all ?? []), 'children'),
-  direct_child_run_ids: field(
+  parent_run_ids: createField(dottedOrderColumns, (run, related) =>
+    formatIdList(ancestorIds(readDottedOrder(run, related))),
+  ),
+  child_run_ids: createField(
     [],
-    (run, related) => list(related.children.get(run.key.runId)?.direct ?? []),
+    (run, related) => formatIdList(related.children.get(run.key.runId)?.all ?? []),
     'children',
   ),
-  execution_order: key(() => '1'),
-  session_id: key((run) => `"${run.key.projectId}"`),
-  reference_example_id: text('referenceExampleId'),
-  reference_dataset_id: nothing,
-  manifest_id: nothing,
-  manifest_s3_id: nothing,
-  total_tokens: count('total_tokens'),
-  prompt_tokens: count('prompt_tokens'),
-  completion_tokens: count('completion_tokens'),
-  prompt_token_details: detail('prompt_token_details'),
-  completion_token_details: detail('completion_token_details'),
-  total_cost: cost('total_cost'),
-  prompt_cost: cost('prompt_cost'),
-  completion_cost: cost('completion_cost'),
-  prompt_cost_details: detail('prompt_cost_details'),
-  completion_cost_details: detail('completion_cost_details'),
-  price_model_id: nothing,
-  first_token_time: moment('firstTokenTimeMicros'),
-  feedback_stats: field([], (run, related) => related.feedbackStats.get(run.key.runId), 'feedbackStats'),
-  s3_urls: field([], (run, related) => related.attachmentUrls.get(run.key.runId), 'attachmentUrls'),
-  app_path: field(['startedAtMicros'], (run, related) => quoted(appPath(run, related.tenantId))),
-  thread_id: text('threadId'),
-  in_dataset: key(() => 'false'),
-  last_queued_at: nothing,
-  share_token: nothing,
-  trace_tier: text('traceTier'),
-  ttl_seconds: field(['lifetimeSeconds'], (run) => run.text('lifetimeSeconds')),
-  trace_upgrade: key(() => 'false'),
-  messages: nothing,
-  inserted_at: moment('receivedAtMicros'),
-  trace_first_received_at: field(
+  direct_child_run_ids: createField(
+    [],
+    (run, related) => formatIdList(related.children.get(run.key.runId)?.direct ?? []),
+    'children',
+  ),
+  execution_order: keyField(() => '1'),
+  session_id: keyField((run) => `"${run.key.projectId}"`),
+  reference_example_id: textField('referenceExampleId'),
+  reference_dataset_id: nullField,
+  manifest_id: nullField,
+  manifest_s3_id: nullField,
+  total_tokens: countField('total_tokens'),
+  prompt_tokens: countField('prompt_tokens'),
+  completion_tokens: countField('completion_tokens'),
+  prompt_token_details: detailField('prompt_token_details'),
+  completion_token_details: detailField('completion_token_details'),
+  total_cost: costField('total_cost'),
+  prompt_cost: costField('prompt_cost'),
+  completion_cost: costField('completion_cost'),
+  prompt_cost_details: detailField('prompt_cost_details'),
+  completion_cost_details: detailField('completion_cost_details'),
+  price_model_id: nullField,
+  first_token_time: timeField('firstTokenTimeMicros'),
+  feedback_stats: createField([], (run, related) => related.feedbackStats.get(run.key.runId), 'feedbackStats'),
+  s3_urls: createField([], (run, related) => related.attachmentUrls.get(run.key.runId), 'attachmentUrls'),
+  app_path: createField(['startedAtMicros'], (run, related) => quote(buildAppPath(run, related.tenantId))),
+  thread_id: textField('threadId'),
+  in_dataset: keyField(() => 'false'),
+  last_queued_at: nullField,
+  share_token: nullField,
+  trace_tier: textField('traceTier'),
+  ttl_seconds: createField(['lifetimeSeconds'], (run) => run.text('lifetimeSeconds')),
+  trace_upgrade: keyField(() => 'false'),
+  messages: nullField,
+  inserted_at: timeField('receivedAtMicros'),
+  trace_first_received_at: createField(
     ['traceTimeMicros'],
-    (run, related) => time(related.firstReceived.get(run.key.traceId)),
+    (run, related) => formatOptionalTime(related.firstReceived.get(run.key.traceId)),
     'firstReceived',
   ),
-  trace_min_start_time: field([], (run, related) => time(related.spans.get(run.key.traceId)?.firstMicros), 'spans'),
-  trace_max_start_time: field([], (run, related) => time(related.spans.get(run.key.traceId)?.lastMicros), 'spans'),
+  trace_min_start_time: createField(
+    [],
+    (run, related) => formatOptionalTime(related.spans.get(run.key.traceId)?.firstMicros),
+    'spans',
+  ),
+  trace_max_start_time: createField(
+    [],
+    (run, related) => formatOptionalTime(related.spans.get(run.key.traceId)?.lastMicros),
+    'spans',
+  ),
 } as const satisfies Record<string, RunField>;
 
 export type RunFieldName = keyof typeof runFields;
@@ -148,10 +163,10 @@ function truncate(start: string | undefined): string | undefined {
   return characters.length > previewCharacters ? `${characters.slice(0, previewCharacters).join('')}…` : start;
 }
 
-function detail(name: string): RunField {
+function detailField(name: string): RunField {
   // Costs are decimals as text, as in all other fields.
   const shown = name.includes('cost') ? String : (value: unknown) => value;
-  return field(
+  return createField(
     ['usageDetails'],
     (run, related) => {
       const stated = run.text('usageDetails');
@@ -172,7 +187,7 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-function appPath(run: TracedRunRow, tenantId: string): string {
+function buildAppPath(run: TracedRunRow, tenantId: string): string {
   const { projectId, runId, traceId } = run.key;
   const startTime = encodeURIComponent(formatTime(run.number('startedAtMicros') ?? run.key.startTimeMicros));
   return `/o/${tenantId}/projects/p/${projectId}/r/${runId}?trace_id=${traceId}&start_time=${startTime}`;

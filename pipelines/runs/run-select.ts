@@ -2,7 +2,7 @@ import type { RunColumn } from './run-columns.ts';
 import { type RelatedKind, type RunFieldName, runFields } from './run-fields.ts';
 
 /** Names that stand for other fields. Runlake stores all values in the run itself and never returns a URL instead. */
-const otherNames = {
+const fieldAliases = {
   inputs_or_signed_url: ['inputs'],
   outputs_or_signed_url: ['outputs'],
   error_or_signed_url: ['error'],
@@ -14,7 +14,7 @@ const otherNames = {
 } as const satisfies Record<string, readonly RunFieldName[]>;
 
 /** Token counts and costs are returned with their details. */
-const detailsOf = {
+const detailFields = {
   prompt_tokens: ['prompt_token_details'],
   completion_tokens: ['completion_token_details'],
   total_tokens: ['prompt_token_details', 'completion_token_details'],
@@ -24,8 +24,8 @@ const detailsOf = {
 } as const satisfies Partial<Record<RunFieldName, readonly RunFieldName[]>>;
 
 /** Names that `select` accepts. */
-export type SelectName = RunFieldName | keyof typeof otherNames;
-export const selectNames = [...Object.keys(runFields), ...Object.keys(otherNames)] as readonly SelectName[];
+export type SelectName = RunFieldName | keyof typeof fieldAliases;
+export const selectNames = [...Object.keys(runFields), ...Object.keys(fieldAliases)] as readonly SelectName[];
 
 const allFields = Object.keys(runFields) as readonly RunFieldName[];
 
@@ -68,22 +68,22 @@ export interface Selection {
 
 /** Returns the selection for the given names. An empty list means the same as undefined. */
 export function selectFields(names: readonly SelectName[] | undefined): Selection {
-  if (names === undefined || names.length === 0) return selection((field) => !omittedByDefault.has(field));
+  if (names === undefined || names.length === 0) return createSelection((field) => !omittedByDefault.has(field));
   const wanted = new Set<string>(
     names.flatMap((name): readonly string[] => {
-      if (isOtherName(name)) return otherNames[name];
-      return [name, ...(hasDetails(name) ? detailsOf[name] : [])];
+      if (isOtherName(name)) return fieldAliases[name];
+      return [name, ...(hasDetails(name) ? detailFields[name] : [])];
     }),
   );
-  return selection((field) => wanted.has(field));
+  return createSelection((field) => wanted.has(field));
 }
 
 /** All fields except those in `without`. */
 export function selectAll(without: readonly RunFieldName[] = []): Selection {
-  return selection((field) => !without.includes(field));
+  return createSelection((field) => !without.includes(field));
 }
 
-function selection(wanted: (field: RunFieldName) => boolean): Selection {
+function createSelection(wanted: (field: RunFieldName) => boolean): Selection {
   const fields = allFields.filter((field) => alwaysFields.has(field) || wanted(field));
   return {
     fields,
@@ -92,10 +92,10 @@ function selection(wanted: (field: RunFieldName) => boolean): Selection {
   };
 }
 
-function hasDetails(name: SelectName): name is keyof typeof detailsOf {
-  return Object.hasOwn(detailsOf, name);
+function hasDetails(name: SelectName): name is keyof typeof detailFields {
+  return Object.hasOwn(detailFields, name);
 }
 
-function isOtherName(name: SelectName): name is keyof typeof otherNames {
-  return Object.hasOwn(otherNames, name);
+function isOtherName(name: SelectName): name is keyof typeof fieldAliases {
+  return Object.hasOwn(fieldAliases, name);
 }

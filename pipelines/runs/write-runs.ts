@@ -41,13 +41,13 @@ export async function readRunRows(
   const indexes = new Map(columns.map((column, index) => [column, index]));
   const rows = new Map<string, TracedRunRow>();
   for (const values of readNullableTextRows(answer, columns.length)) {
-    const row = runRow(values, indexes);
-    rows.set(identity(row.key), row);
+    const row = toRunRow(values, indexes);
+    rows.set(buildRunIdentity(row.key), row);
   }
-  return keys.flatMap((key) => rows.get(identity(key)) ?? []);
+  return keys.flatMap((key) => rows.get(buildRunIdentity(key)) ?? []);
 }
 
-function runRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): TracedRunRow {
+function toRunRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): TracedRunRow {
   const bytes = (column: RunColumn) => values[indexes.get(column) ?? -1];
   const text = (column: RunColumn) => bytes(column)?.toString('utf8');
   const number = (column: RunColumn) => {
@@ -63,7 +63,7 @@ function runRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<Ru
   return { key, bytes, text, number };
 }
 
-function identity({ projectId, startTimeMicros, traceId, runId }: RunKey): string {
+function buildRunIdentity({ projectId, startTimeMicros, traceId, runId }: RunKey): string {
   return `${runId}${traceId}${projectId}${startTimeMicros}`;
 }
 

@@ -24,8 +24,8 @@ export async function deleteStreamEvents(
   clickhouse: ClickHouse,
   { deploymentId, threadIds, runIds, signal }: DeletedStreams,
 ): Promise<void> {
-  for (const threads of chunks(threadIds)) {
-    for (const runs of runIds === undefined ? [undefined] : chunks(runIds)) {
+  for (const threads of splitIntoChunks(threadIds)) {
+    for (const runs of runIds === undefined ? [undefined] : splitIntoChunks(runIds)) {
       await deleteRows(clickhouse, {
         name: 'delete-stream-events',
         table: 'stream_events',
@@ -39,6 +39,6 @@ export async function deleteStreamEvents(
   }
 }
 
-function* chunks(ids: readonly string[]): Generator<readonly string[]> {
+function* splitIntoChunks(ids: readonly string[]): Generator<readonly string[]> {
   for (let from = 0; from < ids.length; from += maxIdsPerStatement) yield ids.slice(from, from + maxIdsPerStatement);
 }

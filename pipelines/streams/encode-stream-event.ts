@@ -2,7 +2,7 @@ import { AvroWriter } from '../../infra/event-log/avro.ts';
 import { isNamedAlike, type StreamEvent, type StreamEventName } from './stream-event.ts';
 
 /** Placeholder for partition and offset, which the sink fills in, because the producer does not know them. */
-const noPosition = Buffer.alloc(8);
+const emptyPosition = Buffer.alloc(8);
 
 /** The leading fields, which are equal for all events of one attempt that are published together. */
 export type StreamEventHead = Pick<
@@ -60,8 +60,8 @@ function encodeHead(writer: AvroWriter, head: StreamEventHead): void {
   writer.ascii(head.deploymentId);
   writer.ascii(head.threadId);
   writer.ascii(head.runId);
-  writer.raw(noPosition);
-  writer.raw(noPosition);
+  writer.raw(emptyPosition);
+  writer.raw(emptyPosition);
   writer.byte(head.kept ? 1 : 0);
   writer.long(head.expiresAtMicros);
   writer.long(head.createdAtMicros);

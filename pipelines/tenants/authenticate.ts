@@ -35,7 +35,7 @@ export interface Authenticator {
 const keyCacheMs = 2_000;
 const minUseWriteIntervalMs = 60_000;
 
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A cached key: the caller without the workspace of one request. */
 interface KnownKey {
@@ -75,7 +75,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
       if (
         known &&
         workspace &&
-        uuid.test(workspace.toLowerCase()) &&
+        uuidPattern.test(workspace.toLowerCase()) &&
         !known.liveWorkspaceIds.has(workspace.toLowerCase())
       ) {
         // Another process may have just created the workspace.
@@ -108,7 +108,9 @@ function chooseWorkspace(
 ): string | undefined {
   if (named !== undefined) {
     if (liveWorkspaceIds.has(named)) return named;
-    throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: uuid.test(named) ? named : 'that X-Tenant-Id names' });
+    throw runlakeError('WORKSPACE_FORBIDDEN', {
+      workspace: uuidPattern.test(named) ? named : 'that X-Tenant-Id names',
+    });
   }
   if (defaultWorkspaceId !== undefined && liveWorkspaceIds.has(defaultWorkspaceId)) return defaultWorkspaceId;
   if (caller.organizationWide) return undefined;

@@ -22,7 +22,7 @@ export type BootstrapOutcome =
  * the first user.
  */
 const firstName = 'Default';
-const firstEmail = 'admin@runlake.local';
+const firstUserEmail = 'admin@runlake.local';
 
 const keyDescription = 'Bootstrap admin key';
 
@@ -48,7 +48,7 @@ export function bootstrap(database: Database, settings: Pick<Config, 'bootstrapA
     if (first === undefined) {
       const key = chosen ?? generateKey();
       const tenantHandle = handleFrom(firstName);
-      const names = { displayName: firstName, workspaceName: firstName, tenantHandle, email: firstEmail };
+      const names = { displayName: firstName, workspaceName: firstName, tenantHandle, email: firstUserEmail };
       await insertOrganization(tx, { ...names, organizationId: randomUUID(), key, keyDescription });
       return { kind: 'created', key, chosen: chosen !== undefined };
     }

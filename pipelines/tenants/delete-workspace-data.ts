@@ -33,23 +33,23 @@ export interface WorkspaceDeletionDeps {
 }
 
 /** Timeout of each statement, which may delete all rows of a workspace. */
-const timeoutMs = 3_600_000;
+const deletionTimeoutMs = 3_600_000;
 const secondPurgeDelay = `interval '1 hour'`;
 
-const content = ['attachments', 'feedback', 'runs'];
-const locators = ['run_locator', 'trace_locations', 'trace_marks'];
+const contentTables = ['attachments', 'feedback', 'runs'];
+const locatorTables = ['run_locator', 'trace_locations', 'trace_marks'];
 
 const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
 const deleteStateRowsSql = (table: string) =>
   `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = ANY ($1::uuid[]::text[])`;
-const agentDeletions = [
+const agentDeletionStatements = [
   ...['crons', 'webhooks', 'runs', 'threads'].map(deleteDeploymentRowsSql),
   ...['checkpoint_writes', 'checkpoint_blobs', 'checkpoints'].map(deleteStateRowsSql),
   ...['store_items', 'assistants'].map(deleteDeploymentRowsSql),
 ];
 
 /** The statement locks the rows before it changes them, see `agents.require_open_deployment`. */
-const closing = `
+const closeWorkspaceSql = `
 UPDATE agents.deployments SET closed_at = coalesce(closed_at, now())
 FROM (SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = ANY ($1::uuid[]) FOR UPDATE) locked
 WHERE deployment_id = locked.id`;
@@ -80,13 +80,13 @@ export async function deleteWorkspaceData(
   const { isSecond, deploymentIds } = deleted;
   const execute = (sql: string, params: readonly unknown[]) => {
     signal?.throwIfAborted();
-    return database.transaction((tx) => tx.execute(sql, params), { timeoutMs });
+    return database.transaction((tx) => tx.execute(sql, params), { timeoutMs: deletionTimeoutMs });
   };
 
   await endExports(deps, workspaceId);
-  await execute(closing, [deploymentIds]);
+  await execute(closeWorkspaceSql, [deploymentIds]);
   await waitForProcesses(deps, deploymentIds, signal);
-  for (const deletion of agentDeletions) await execute(deletion, [deploymentIds]);
+  for (const deletion of agentDeletionStatements) await execute(deletion, [deploymentIds]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);
   // Keys of all topics begin with the id of the workspace or of the deployment.
@@ -94,7 +94,7 @@ export async function deleteWorkspaceData(
     [workspaceId, ...deploymentIds],
   ]);
 
-  const deletions = (isSecond ? [...content, ...locators] : content).map((table) => ({
+  const deletions = (isSecond ? [...contentTables, ...locatorTables] : contentTables).map((table) => ({
     ...{ table, condition: 'tenant_id = {workspace:UUID}', params: { workspace: workspaceId } },
   }));
   const streams = {
@@ -107,7 +107,7 @@ export async function deleteWorkspaceData(
       table,
       condition,
       params,
-      timeoutMs,
+      timeoutMs: deletionTimeoutMs,
       ...(signal && { signal }),
     });
   }

@@ -10,7 +10,7 @@ export interface Limit {
 
 type Owner = { readonly organizationId: string } | { readonly workspaceId: string } | { readonly deploymentId: string };
 
-const lockOwner = {
+const lockOwnerSql = {
   organizationId: 'SELECT id FROM organizations WHERE id = $1 FOR NO KEY UPDATE',
   workspaceId:
     'SELECT id FROM organizations WHERE id = (SELECT organization_id FROM workspaces WHERE id = $1) FOR NO KEY UPDATE',
@@ -39,8 +39,8 @@ export async function enforceLimit(
   { most, count }: Limit,
   refuse: () => RunlakeError,
 ): Promise<void> {
-  const [kind, id] = Object.entries(owner)[0] as [keyof typeof lockOwner, string];
-  const [held] = await tx.query<{ id: string }>(lockOwner[kind], [id]);
+  const [kind, id] = Object.entries(owner)[0] as [keyof typeof lockOwnerSql, string];
+  const [held] = await tx.query<{ id: string }>(lockOwnerSql[kind], [id]);
   const [found] = await tx.query<{ there: number }>(count, [held?.id]);
   if (found !== undefined && found.there > most) throw refuse();
 }

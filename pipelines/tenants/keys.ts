@@ -7,11 +7,11 @@ import { enforceLimit } from './enforce-limit.ts';
 import { requireMemberQuota, type TenantLimits } from './members.ts';
 import { effectivePermissions, type Permission } from './permissions.ts';
 
-const PREFIX = 'rlk_';
+const keyPrefix = 'rlk_';
 
 /** Generates an API key: the prefix and 256 random bits as 43 characters. */
 export function generateKey(): string {
-  return PREFIX + randomBytes(32).toString('base64url');
+  return keyPrefix + randomBytes(32).toString('base64url');
 }
 
 /** The hash that is stored instead of the key. */
@@ -23,7 +23,7 @@ export function hashKey(key: string): Buffer {
 export function shortKey(key: string): string {
   return key.length < 40
     ? `${key.slice(0, 2)}...${key.slice(-2)}`
-    : `${key.slice(0, PREFIX.length + 4)}...${key.slice(-4)}`;
+    : `${key.slice(0, keyPrefix.length + 4)}...${key.slice(-4)}`;
 }
 
 /** An API key as the API returns it, without its secret. Times are ISO 8601 with microseconds. */
@@ -68,7 +68,7 @@ export interface NewKey {
   readonly userEmail?: string | null | undefined;
 }
 
-const countKeys = `SELECT count(*) AS there FROM api_keys
+const countKeysSql = `SELECT count(*) AS there FROM api_keys
   WHERE organization_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
 
 /**
@@ -83,9 +83,9 @@ export async function createKey(
   wanted: NewKey,
   limits: TenantLimits,
 ): Promise<KeyRecord & { readonly key: string }> {
-  const workspaceIds = allowedWorkspaces(caller, wanted);
+  const workspaceIds = resolveWorkspaces(caller, wanted);
   for (const permission of wanted.permissions ?? []) requirePermission(caller, permission);
-  const expiresAt = allowedExpiry(caller, wanted.expiresAt);
+  const expiresAt = resolveExpiry(caller, wanted.expiresAt);
   const defaultWorkspaceId = wanted.defaultWorkspaceId?.toLowerCase() ?? null;
   const reach = workspaceIds ?? [...caller.readableWorkspaceIds];
   if (defaultWorkspaceId !== null && !reach.includes(defaultWorkspaceId)) {
@@ -112,7 +112,7 @@ export async function createKey(
         expiresAt,
       ],
     );
-    await enforceLimit(tx, caller, { most: limits.maxApiKeys, count: countKeys }, () =>
+    await enforceLimit(tx, caller, { most: limits.maxApiKeys, count: countKeysSql }, () =>
       runlakeError('LIMIT_REACHED', {
         limit: limits.maxApiKeys,
         what: 'API keys',
@@ -125,7 +125,7 @@ export async function createKey(
 }
 
 /** Returns the workspaces that the new key is for; null means the whole organisation. */
-function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
+function resolveWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
   const named = wanted.workspaceIds?.map((id) => id.toLowerCase());
   for (const id of named ?? []) {
     if (!caller.readableWorkspaceIds.has(id)) throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: id });
@@ -140,7 +140,7 @@ function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
   return null;
 }
 
-function allowedExpiry(caller: Caller, wanted: string | null | undefined): string | null {
+function resolveExpiry(caller: Caller, wanted: string | null | undefined): string | null {
   if (wanted === null || wanted === undefined) return caller.expiresAt?.toISOString() ?? null;
   const at = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(wanted) ? wanted : `${wanted}Z`);
   if (at.getTime() <= Date.now()) throw runlakeError('BAD_REQUEST', { reason: 'expires_at is in the past.' });
@@ -202,7 +202,7 @@ export function listKeys(database: Database, caller: Caller, workspaceId: string
  * Condition for a key that the caller may revoke. Parameters: key, organisation, whether the caller has access to the
  * whole organisation, workspaces of the caller, workspace.
  */
-const isRevocable = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
+const revocableCondition = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
   AND ($3 OR workspace_ids <@ $4::uuid[])
   AND ($5::uuid IS NULL OR workspace_ids @> ARRAY[$5::uuid])`;
 
@@ -225,7 +225,7 @@ export async function revokeKey(
   const key = [keyId, caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds], workspaceId];
   // Permissions of a key never change, so this check still holds for the UPDATE below.
   const [held] = await database.query<{ permissions: string[]; read_only: boolean; organization_wide: boolean }>(
-    `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys WHERE ${isRevocable}`,
+    `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys WHERE ${revocableCondition}`,
     key,
   );
   if (!held) throw runlakeError('NOT_FOUND', { what: 'API key' });
@@ -235,7 +235,7 @@ export async function revokeKey(
   const [revoked] = await database.query<KeyRecord & { hash: Buffer }>(
     `WITH revoked AS (
        UPDATE api_keys SET revoked_at = now()
-       WHERE ${isRevocable}
+       WHERE ${revocableCondition}
        RETURNING id, hash
      )
      SELECT ${keyColumns}, revoked.hash FROM ${keyTables} JOIN revoked ON revoked.id = k.id`,

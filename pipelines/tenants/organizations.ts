@@ -46,11 +46,11 @@ export async function listOrganizations(
   caller: Caller,
   { includeDeleted = false }: { readonly includeDeleted?: boolean } = {},
 ): Promise<ListedOrganization[]> {
-  const all = caller.permissions.has('organizations:manage') && (await isOperator(database, caller));
+  const seesAll = caller.permissions.has('organizations:manage') && (await isOperator(database, caller));
   return database.query<ListedOrganization>(
     `SELECT ${listedColumns} FROM organizations o
      WHERE ($1 OR o.id = $2) AND ($3 OR o.deleted_at IS NULL) ORDER BY o.created_at, o.id`,
-    [all, caller.organizationId, includeDeleted],
+    [seesAll, caller.organizationId, includeDeleted],
   );
 }
 
@@ -82,7 +82,7 @@ interface CreatedOrganization extends OrganizationSeed {
   readonly createdAt: string;
 }
 
-const countOrganizations =
+const countOrganizationsSql =
   'SELECT count(*) AS there FROM organizations WHERE deleted_at IS NULL AND $1::uuid IS NOT NULL';
 
 /**
@@ -110,7 +110,7 @@ export async function createOrganization(
       const limit = config.maxOrganizations;
       // All organisations are created by callers of the operator's organisation, so locking the row of that
       // organisation serialises the creations.
-      await enforceLimit(tx, caller, { most: limit, count: countOrganizations }, () =>
+      await enforceLimit(tx, caller, { most: limit, count: countOrganizationsSql }, () =>
         runlakeError('ORGANIZATION_LIMIT_REACHED', { limit }),
       );
       const [made] = await tx.query<{ created_at: string }>('SELECT created_at FROM organizations WHERE id = $1', [

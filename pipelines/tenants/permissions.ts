@@ -68,10 +68,12 @@ export function effectivePermissions(
   readOnly: boolean,
   organizationWide: boolean,
 ): ReadonlySet<Permission> {
-  const all = stored.includes(EVERYTHING);
+  const hasEverything = stored.includes(EVERYTHING);
   const granted = permissions.filter(
     ({ name, scope, reads }) =>
-      (all || stored.includes(name)) && (reads || !readOnly) && (reads || organizationWide || scope === 'workspace'),
+      (hasEverything || stored.includes(name)) &&
+      (reads || !readOnly) &&
+      (reads || organizationWide || scope === 'workspace'),
   );
   return new Set(granted.map(({ name }) => name));
 }

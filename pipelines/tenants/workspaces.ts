@@ -65,7 +65,7 @@ interface CreateDeps {
   readonly config: Pick<Config, 'maxWorkspaces'>;
 }
 
-const countWorkspaces = 'SELECT count(*) AS there FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
+const countWorkspacesSql = 'SELECT count(*) AS there FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
 
 /** @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED. */
 export async function createWorkspace(
@@ -81,7 +81,7 @@ export async function createWorkspace(
         [id, caller.organizationId, displayName, handle],
       );
       const limit = config.maxWorkspaces;
-      await enforceLimit(tx, caller, { most: limit, count: countWorkspaces }, () =>
+      await enforceLimit(tx, caller, { most: limit, count: countWorkspacesSql }, () =>
         runlakeError('LIMIT_REACHED', {
           limit,
           what: 'workspaces',
@@ -176,8 +176,8 @@ export async function deleteWorkspace(
       'SELECT id FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL',
       [caller.organizationId],
     );
-    const reached = caller.organizationWide || caller.readableWorkspaceIds.has(workspaceId.toLowerCase());
-    if (!reached || !living.some(({ id }) => id === workspaceId.toLowerCase())) {
+    const isReachable = caller.organizationWide || caller.readableWorkspaceIds.has(workspaceId.toLowerCase());
+    if (!isReachable || !living.some(({ id }) => id === workspaceId.toLowerCase())) {
       throw runlakeError('NOT_FOUND', { what: 'Workspace' });
     }
     if (living.length === 1)

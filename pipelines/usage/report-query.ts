@@ -35,9 +35,9 @@ export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], gr
   const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
   const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
   if (workspaceIds.length === 0 || start >= end) return undefined;
-  const workspaces = workspacesCondition(workspaceIds);
+  const workspaces = buildWorkspacesCondition(workspaceIds);
   const mine = `${workspaces.sql} AND dimension = {dimension:String}`;
-  const { from, to } = wholeDays(plan, end);
+  const { from, to } = findWholeDays(plan, end);
   const sources =
     from < to
       ? [
@@ -71,7 +71,7 @@ ${rows}
 }
 
 /** A single workspace uses `=`, which ClickHouse plans faster than a list. */
-function workspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'params' | 'external'> {
+function buildWorkspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'params' | 'external'> {
   if (ids.length === 1) return { sql: 'tenant_id = {workspace:UUID}', params: { workspace: ids[0]! } };
   if (ids.length <= maxInlineIds) return { sql: 'tenant_id IN {workspaces:Array(UUID)}', params: { workspaces: ids } };
   const external = { name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) };
@@ -79,7 +79,10 @@ function workspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'param
 }
 
 /** Returns the range of whole UTC days to read from `usage_daily`. The range is empty for an hourly report. */
-function wholeDays({ stride, startInclusiveSeconds: start }: BucketPlan, end: number): { from: number; to: number } {
+function findWholeDays(
+  { stride, startInclusiveSeconds: start }: BucketPlan,
+  end: number,
+): { from: number; to: number } {
   if (stride.days === 0) return { from: 0, to: 0 };
   return { from: Math.ceil(start / daySeconds) * daySeconds, to: Math.floor(end / daySeconds) * daySeconds };
 }

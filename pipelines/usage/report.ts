@@ -5,7 +5,7 @@ import { type Grouping, type UsageCounts, usageQuery } from './report-query.ts';
 import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
 
 /** Current names by id, including deleted projects and revoked keys. Each query is restricted to one organisation. */
-const sources: Readonly<Record<Grouping, string>> = {
+const nameSources: Readonly<Record<Grouping, string>> = {
   workspace: 'SELECT id, display_name AS name FROM workspaces WHERE organization_id = $1',
   project: `SELECT projects.id, name FROM projects JOIN workspaces ON workspaces.id = workspace_id WHERE organization_id = $1`,
   user: `SELECT id, name FROM (
@@ -32,9 +32,13 @@ export async function allNames(
   organizationId: string,
   groupBy: Grouping,
 ): Promise<Names | undefined> {
-  const rows = await database.query<NameRow>(`${sources[groupBy]} LIMIT $2`, [organizationId, maxPrefetchedNames + 1], {
-    name: `all-usage-names-${groupBy}`,
-  });
+  const rows = await database.query<NameRow>(
+    `${nameSources[groupBy]} LIMIT $2`,
+    [organizationId, maxPrefetchedNames + 1],
+    {
+      name: `all-usage-names-${groupBy}`,
+    },
+  );
   return rows.length > maxPrefetchedNames ? undefined : toNames(rows);
 }
 
@@ -47,7 +51,7 @@ async function readNames(
 ): Promise<Names> {
   if (ids.length === 0) return new Map();
   const idColumn = groupBy === 'project' ? 'projects.id' : 'id';
-  const sql = `${sources[groupBy]} AND ${idColumn} = ANY ($2)`;
+  const sql = `${nameSources[groupBy]} AND ${idColumn} = ANY ($2)`;
   return toNames(await database.query<NameRow>(sql, [organizationId, ids], { name: `usage-names-${groupBy}` }));
 }
 
@@ -119,7 +123,7 @@ export async function granularUsage(
   const ids = [...new Set(counts.flatMap(({ ids }) => ids))];
   const known = ids.filter((id) => id !== nilUuid);
   const names = all ?? (await readNames(database, organizationId, groupBy, known));
-  const { dimensions, ranks } = rank(groupBy, ids, names);
+  const { dimensions, ranks } = rankLabels(groupBy, ids, names);
   const buckets = sumBuckets(counts, ranks, dimensions.length);
   return {
     stride: plan.stride,
@@ -154,7 +158,7 @@ function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, n
 }
 
 /** Returns the distinct labels in order, and for each id the index of its label. */
-function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
+function rankLabels(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
   const labelOf = ids.map((id) => {
     const dimensions = buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);

@@ -2,7 +2,7 @@ import type { Command, ExternalTable } from '../../infra/clickhouse/clickhouse.t
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 
 /** The dirty hours as an external table, because a list of keys in the statement would have a size limit. */
-function dirtyHours(hours: readonly DirtyHour[]): ExternalTable {
+function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
   return {
     name: 'dirty_hours',
     // The column is not a DateTime, because ClickHouse parses short numbers in a DateTime column as other formats.
@@ -44,7 +44,7 @@ FROM (
 )
 ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry`,
     params: { rollUp },
-    external: dirtyHours(hours),
+    external: toDirtyHoursTable(hours),
     profile: 'bulk',
   };
 }
@@ -62,7 +62,7 @@ FROM (
   GROUP BY tenant_id, dimension, day
 )`,
     params: { rollUp },
-    external: dirtyHours(hours),
+    external: toDirtyHoursTable(hours),
     profile: 'bulk',
   };
 }

@@ -206,7 +206,7 @@ const maxBackoffMs = 5_000;
 /** Starts the roll-up loop of a process. */
 export function startRollUp({ database, clickhouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
   const stopping = new AbortController();
-  let woken = true;
+  let isWoken = true;
   let sleep = new AbortController();
   let lagging: { readonly error: unknown } | undefined;
   let running: Promise<unknown> = Promise.resolve();
@@ -234,11 +234,11 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
     while (!stopping.signal.aborted) {
       const startedMs = performance.now();
       try {
-        if (woken || (await hasDirtyHours(database))) {
-          woken = false;
+        if (isWoken || (await hasDirtyHours(database))) {
+          isWoken = false;
           // A failed run may have been too large for the memory of ClickHouse, so the next run counts fewer hours.
           const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
-          woken = (await runNow({ ...limits, hours })).more || woken;
+          isWoken = (await runNow({ ...limits, hours })).more || isWoken;
           const tookMs = performance.now() - startedMs;
           await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), stopping.signal);
         }
@@ -246,7 +246,7 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
         failed = 0;
         lagging = undefined;
         sleep = new AbortController();
-        if (!woken) await pause(intervalMs, AbortSignal.any([stopping.signal, sleep.signal]));
+        if (!isWoken) await pause(intervalMs, AbortSignal.any([stopping.signal, sleep.signal]));
       } catch (err) {
         failed += 1;
         if (failed >= minReportedFailures) lagging = { error: err };
@@ -260,7 +260,7 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
   const hideMetrics = oldestDirtyHourAge.setReader(() => ageOfOldestDirtyHour(database));
   return {
     wake: () => {
-      woken = true;
+      isWoken = true;
       sleep.abort();
     },
     runNow: () => runNow(),

@@ -32,7 +32,7 @@ const dayMs = daySeconds * 1_000;
 
 /**
  * The strides and the ranges that they are used for, by unrounded length: less than a day for hourly buckets, otherwise
- * up to and including the given number of days. Longer ranges use {@link yearly}.
+ * up to and including the given number of days. Longer ranges use {@link yearlyStride}.
  */
 const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; readonly stride: Stride }> = [
   { fits: (rangeMs) => rangeMs < dayMs, stride: { days: 0, hours: 1 } },
@@ -40,12 +40,12 @@ const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; read
   { fits: (rangeMs) => rangeMs <= 93 * dayMs, stride: { days: 7, hours: 0 } },
   { fits: (rangeMs) => rangeMs <= 366 * dayMs, stride: { days: 30, hours: 0 } },
 ];
-const yearly: Stride = { days: 365, hours: 0 };
+const yearlyStride: Stride = { days: 365, hours: 0 };
 
 /** Bucket size of a range, by its unrounded length. */
 export function chooseStride(range: UsageRange): Stride {
   const rangeMs = range.endMs - range.startMs;
-  return strides.find(({ fits }) => fits(rangeMs))?.stride ?? yearly;
+  return strides.find(({ fits }) => fits(rangeMs))?.stride ?? yearlyStride;
 }
 
 /**
@@ -54,13 +54,13 @@ export function chooseStride(range: UsageRange): Stride {
  */
 export function planBuckets(range: UsageRange): BucketPlan {
   const stride = chooseStride(range);
-  const startInclusiveSeconds = floorTo(Math.floor(range.startMs / 1_000), hourSeconds);
+  const startInclusiveSeconds = roundDownTo(Math.floor(range.startMs / 1_000), hourSeconds);
   return {
     stride,
     strideSeconds: stride.days * daySeconds + stride.hours * hourSeconds,
     startInclusiveSeconds,
-    endExclusiveSeconds: -floorTo(-Math.ceil(range.endMs / 1_000), hourSeconds),
-    originSeconds: stride.hours > 0 ? startInclusiveSeconds : floorTo(startInclusiveSeconds, daySeconds),
+    endExclusiveSeconds: -roundDownTo(-Math.ceil(range.endMs / 1_000), hourSeconds),
+    originSeconds: stride.hours > 0 ? startInclusiveSeconds : roundDownTo(startInclusiveSeconds, daySeconds),
   };
 }
 
@@ -70,6 +70,6 @@ export function bucketBounds(plan: BucketPlan, index: number): BucketBounds {
   return { startSeconds, endSeconds: Math.min(startSeconds + plan.strideSeconds, plan.endExclusiveSeconds) };
 }
 
-function floorTo(value: number, step: number): number {
+function roundDownTo(value: number, step: number): number {
   return Math.floor(value / step) * step;
 }

@@ -36,7 +36,7 @@ export function createRouteMatcher(routes: readonly AppRoute[]): (method: string
   const patterns = routes.map(({ method, path }) => ({ method, segments: path.split('/') }));
   return (method, path) => {
     const routeMethod = method === 'HEAD' ? 'GET' : method;
-    const segments = decode(path).split('/');
+    const segments = decodePath(path).split('/');
     return patterns.some(
       (route) =>
         route.method === routeMethod &&
@@ -48,7 +48,7 @@ export function createRouteMatcher(routes: readonly AppRoute[]): (method: string
   };
 }
 
-function decode(path: string): string {
+function decodePath(path: string): string {
   try {
     return decodeURI(path);
   } catch {

@@ -55,8 +55,8 @@ export interface AppResponse {
   readonly body: Readable;
 }
 
-const maxRequests = 1_000;
-const socketName = 'app.sock';
+const maxConcurrentRequests = 1_000;
+const socketFileName = 'app.sock';
 
 /**
  * Starts the process for the `http.app` of a langgraph.json. Resolves when the app is loaded.
@@ -77,17 +77,17 @@ export async function openHttpApp(options: {
 }): Promise<HttpApp> {
   const { file, environment, accounts, serverUrl, silentMs, timeoutMs, logger } = options;
   const folder = await mkdtemp(join(tmpdir(), 'runlake-app-'));
-  const socketPath = join(folder, socketName);
+  const socketPath = join(folder, socketFileName);
   const pool = new Pool('http://app', {
     connect: { socketPath },
-    connections: maxRequests,
+    connections: maxConcurrentRequests,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
     maxHeaderSize: 1024 * 1024,
   });
   let names: HttpApp['names'] = () => false;
   let inFlight = 0;
-  let closing = false;
+  let isClosing = false;
   /** Folder in which the process listens: the home folder of its account, if it has an account of its own. */
   let socketFolder: string | undefined;
   const ownAccounts = accounts && {
@@ -105,7 +105,7 @@ export async function openHttpApp(options: {
   const worker = await openModuleWorker({
     part: 'app',
     setup: {
-      app: { path: file.app.path, name: file.app.name, socketPath: accounts ? socketName : socketPath },
+      app: { path: file.app.path, name: file.app.name, socketPath: accounts ? socketFileName : socketPath },
       ...(serverUrl !== undefined && { serverUrl }),
     },
     file,
@@ -115,14 +115,14 @@ export async function openHttpApp(options: {
     onLine: (line) => logger.info({ line }, 'output of the custom app'),
     hooks: {
       onReady: (_loadErrors, routes) => {
-        if (socketFolder !== undefined) moveSocket(join(socketFolder, socketName), socketPath);
+        if (socketFolder !== undefined) moveSocket(join(socketFolder, socketFileName), socketPath);
         names = createRouteMatcher(routes);
       },
       onMessage: ({ kind }) => {
         throw violation(`an unexpected message '${kind}' from the process of the custom app`);
       },
       onExit: ({ reason }) => {
-        if (!closing) logger.warn({ reason }, 'process of the custom app ended');
+        if (!isClosing) logger.warn({ reason }, 'process of the custom app ended');
       },
     },
   }).catch(async (error: unknown) => {
@@ -136,8 +136,8 @@ export async function openHttpApp(options: {
     },
     async send({ method, target, headers, body, signal }) {
       if (!worker.ready) throw runlakeError('APP_UNAVAILABLE', { reason: 'its process is not ready' });
-      if (inFlight >= maxRequests)
-        throw runlakeError('APP_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
+      if (inFlight >= maxConcurrentRequests)
+        throw runlakeError('APP_UNAVAILABLE', { reason: `it has ${maxConcurrentRequests} requests in flight` });
       inFlight += 1;
       try {
         const sent = { method: method as Dispatcher.HttpMethod, path: target, headers, body, signal };
@@ -155,7 +155,7 @@ export async function openHttpApp(options: {
       }
     },
     async close() {
-      closing = true;
+      isClosing = true;
       await worker.stop('the agent server stops');
       await release();
     },

@@ -58,8 +58,8 @@ export async function resolveAssistant(database: Sql, deploymentId: string, idOr
   return row;
 }
 
-const maxAssistants = 200;
-const maxCharacters = 16 * 1024;
+const maxCachedAssistants = 200;
+const maxCachedCharacters = 16 * 1024;
 
 /**
  * Cache of assistants as last read. Entries can be stale, so code that uses an entry must check that its `updated_at`
@@ -69,22 +69,22 @@ export class RecentAssistants {
   readonly #assistants = new Map<string, Assistant>();
 
   get(deploymentId: string, idOrGraphId: string): Assistant | undefined {
-    return this.#assistants.get(cacheKey(deploymentId, idOrGraphId));
+    return this.#assistants.get(buildCacheKey(deploymentId, idOrGraphId));
   }
 
   /** Caches the assistant, unless it is large. If the cache is full, evicts the entry that was cached longest ago. */
   record(deploymentId: string, assistant: Assistant): void {
-    const key = cacheKey(deploymentId, assistant.assistant_id);
+    const key = buildCacheKey(deploymentId, assistant.assistant_id);
     this.#assistants.delete(key);
-    if (JSON.stringify(assistant).length > maxCharacters) return;
+    if (JSON.stringify(assistant).length > maxCachedCharacters) return;
     this.#assistants.set(key, assistant);
     for (const oldest of this.#assistants.keys()) {
-      if (this.#assistants.size <= maxAssistants) return;
+      if (this.#assistants.size <= maxCachedAssistants) return;
       this.#assistants.delete(oldest);
     }
   }
 }
 
-function cacheKey(deploymentId: string, idOrGraphId: string): string {
+function buildCacheKey(deploymentId: string, idOrGraphId: string): string {
   return `${deploymentId} ${resolveAssistantId(idOrGraphId)}`;
 }

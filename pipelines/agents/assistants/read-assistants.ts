@@ -17,17 +17,20 @@ export interface AssistantFilter {
 export async function countAssistants(database: Sql, deploymentId: string, filter: AssistantFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
     `SELECT count(*) AS total FROM agents.assistants WHERE ${matchingSql}`,
-    filterParams(deploymentId, filter),
+    buildFilterParams(deploymentId, filter),
   );
   return Number(row?.total ?? 0);
 }
 
-/** SQL condition on `agents.assistants`; $1 to $5 are {@link filterParams}. */
+/** SQL condition on `agents.assistants`; $1 to $5 are {@link buildFilterParams}. */
 const matchingSql = `deployment_id = $1 AND ($2::text IS NULL OR graph_id = $2)
   AND ($3::text IS NULL OR position(lower($3) IN lower(name)) > 0)
   AND ($4::jsonb IS NULL OR metadata @> $4::jsonb OR assistant_id = ANY($5::uuid[]))`;
 
-function filterParams(deploymentId: string, { graphId, name, metadata, besides = [] }: AssistantFilter): unknown[] {
+function buildFilterParams(
+  deploymentId: string,
+  { graphId, name, metadata, besides = [] }: AssistantFilter,
+): unknown[] {
   requireStorableJson([graphId, name, metadata], ['body']);
   const hasMetadata = metadata !== undefined && Object.keys(metadata).length > 0;
   return [deploymentId, graphId ?? null, name ?? null, hasMetadata ? metadata : null, besides];
@@ -57,7 +60,7 @@ export async function searchAssistants<Field extends keyof Assistant = keyof Ass
       database,
       `SELECT ${selectedColumns(assistantColumns, select)} FROM agents.assistants WHERE ${matchingSql}
        ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $6 OFFSET $7`,
-      [...filterParams(deploymentId, search), limit, offset],
+      [...buildFilterParams(deploymentId, search), limit, offset],
       limitBytes,
     ),
     countAssistants(database, deploymentId, search),

@@ -37,7 +37,7 @@ export async function ensureSystemAssistants(
       const created = await tx.execute(
         `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
          VALUES ($1, $2, $3, $4, $5, $6, $7, '{"created_by": "system"}') ON CONFLICT DO NOTHING`,
-        [deploymentId, id, graphId, name, description, JSON.stringify(config), contextText(context)],
+        [deploymentId, id, graphId, name, description, JSON.stringify(config), encodeContext(context)],
       );
       if (created > 0) await tx.execute(insertVersionSql, [deploymentId, id]);
     });
@@ -45,7 +45,7 @@ export async function ensureSystemAssistants(
 }
 
 /** Returns the context of an assistant as JSON text, as it is stored; an empty object if there is no context. */
-function contextText(context: unknown): string {
+function encodeContext(context: unknown): string {
   return JSON.stringify(context ?? {});
 }
 
@@ -89,7 +89,7 @@ export async function createAssistant(
         name,
         description ?? null,
         JSON.stringify(config),
-        contextText(assistant.context),
+        encodeContext(assistant.context),
         metadata,
       ],
     );
@@ -159,7 +159,7 @@ export async function updateAssistant(
         change.description ?? null,
         change.config === undefined || change.config === null ? null : JSON.stringify(change.config),
         change.context !== undefined,
-        contextText(change.context),
+        encodeContext(change.context),
         change.metadata ?? {},
       ],
     );

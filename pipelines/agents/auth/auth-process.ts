@@ -41,8 +41,8 @@ interface PendingRequest {
   readonly reject: (error: unknown) => void;
 }
 
-const timeoutMs = 2_000;
-const maxRequests = 512;
+const requestTimeoutMs = 2_000;
+const maxConcurrentRequests = 512;
 
 /**
  * Starts the auth process for the `auth` of a langgraph.json. Resolves when the module is loaded.
@@ -98,17 +98,17 @@ export async function openAuthProcess(options: {
 
   async function call(request: { identify: AuthRequest } | { authorize: AuthQuestion }): Promise<unknown> {
     if (!worker.ready) throw runlakeError('AUTH_UNAVAILABLE', { reason: 'its process is not ready' });
-    if (pending.size >= maxRequests)
-      throw runlakeError('AUTH_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
+    if (pending.size >= maxConcurrentRequests)
+      throw runlakeError('AUTH_UNAVAILABLE', { reason: `it has ${maxConcurrentRequests} requests in flight` });
     lastKey += 1;
     const key = lastKey;
     const answer = new Promise<string>((resolve, reject) => pending.set(key, { resolve, reject }));
     worker.send({ kind: 'auth', key, request });
-    const json = await withTimeout(answer, timeoutMs);
+    const json = await withTimeout(answer, requestTimeoutMs);
     if (json !== timedOut) return JSON.parse(json) as unknown;
     pending.delete(key);
     unanswered.add(key);
-    throw runlakeError('AUTH_UNAVAILABLE', { reason: `it did not answer within ${timeoutMs / 1_000} s` });
+    throw runlakeError('AUTH_UNAVAILABLE', { reason: `it did not answer within ${requestTimeoutMs / 1_000} s` });
   }
 
   return {

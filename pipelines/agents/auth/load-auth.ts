@@ -39,7 +39,7 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
           await authenticate(new Request(url, { method, headers: headers.map((pair) => [...pair]) })),
         );
       } catch (error) {
-        return { refusal: toRefusal(error, 401, 'The request is not authenticated.'), reason: describe(error) };
+        return { refusal: toRefusal(error, 401, 'The request is not authenticated.'), reason: describeError(error) };
       }
     },
     async authorize({ event, value, user }) {
@@ -98,6 +98,6 @@ function toRefusal(error: unknown, status: number, message: string): AuthRefusal
   return { status, message };
 }
 
-function describe(error: unknown): string {
+function describeError(error: unknown): string {
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }

@@ -21,10 +21,10 @@ export function splitThreadKey(key: unknown): { readonly deploymentId: string; r
 /** Copies all checkpoints of a thread to a thread that has none. Both arguments are thread keys ({@link threadKey}). */
 export async function copyCheckpoints(sql: Sql, fromKey: string, toKey: string): Promise<void> {
   const threadId = splitThreadKey(toKey)?.threadId ?? toKey;
-  await sql.execute(copy, [fromKey, toKey, threadId], { name: 'agents_copy_checkpoints' });
+  await sql.execute(copySql, [fromKey, toKey, threadId], { name: 'agents_copy_checkpoints' });
 }
 
-const copy = `
+const copySql = `
 WITH blobs AS (
   INSERT INTO agents.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
   SELECT $2, checkpoint_ns, channel, version, type, blob FROM agents.checkpoint_blobs WHERE thread_id = $1
@@ -44,10 +44,10 @@ FROM agents.checkpoints WHERE thread_id = $1`;
 /** Deletes all checkpoints of threads, with their blobs and writes. `keys` are thread keys ({@link threadKey}). */
 export async function deleteCheckpoints(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
-  await sql.execute(deletion, [keys], { name: 'agents_delete_threads_checkpoints' });
+  await sql.execute(deleteSql, [keys], { name: 'agents_delete_threads_checkpoints' });
 }
 
-const deletion = `
+const deleteSql = `
 WITH blobs AS (DELETE FROM agents.checkpoint_blobs WHERE thread_id = ANY ($1)),
 writes AS (DELETE FROM agents.checkpoint_writes WHERE thread_id = ANY ($1))
 DELETE FROM agents.checkpoints WHERE thread_id = ANY ($1)`;
@@ -60,12 +60,12 @@ DELETE FROM agents.checkpoints WHERE thread_id = ANY ($1)`;
  */
 export async function keepLatestCheckpoint(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
-  await sql.execute(deleteHistory, [keys], { name: 'agents_delete_history' });
+  await sql.execute(deleteHistorySql, [keys], { name: 'agents_delete_history' });
   // Use a separate statement, because a statement does not see its own deletions.
-  await sql.execute(deleteUnreferenced, [keys], { name: 'agents_delete_unreferred' });
+  await sql.execute(deleteUnreferencedSql, [keys], { name: 'agents_delete_unreferred' });
 }
 
-const deleteHistory = `
+const deleteHistorySql = `
 WITH latest AS (
   SELECT DISTINCT ON (thread_id, checkpoint_ns) thread_id, checkpoint_ns, checkpoint_id, metadata
   FROM agents.checkpoints WHERE thread_id = ANY ($1)
@@ -88,7 +88,7 @@ WHERE c.thread_id = ANY ($1) AND NOT EXISTS (
     AND (kept.whole OR kept.checkpoint_id = c.checkpoint_id)
 )`;
 
-const deleteUnreferenced = `
+const deleteUnreferencedSql = `
 WITH writes AS (
   DELETE FROM agents.checkpoint_writes w
   WHERE w.thread_id = ANY ($1) AND NOT EXISTS (

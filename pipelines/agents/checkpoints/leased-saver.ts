@@ -54,7 +54,7 @@ export interface EarlyAcks {
 }
 
 /** How long a statement is retried while the database is unavailable. */
-const retryForMs = 10_000;
+const retryTimeoutMs = 10_000;
 
 /**
  * Whether `error` means that the lease was lost, because another process owns the run or the run has ended, and that
@@ -268,7 +268,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       } catch (raw) {
         const error = databaseError(raw);
         const isTransient = isRunlakeError(error) && error.retryable;
-        if (!isTransient || performance.now() - startedAtMs > retryForMs) throw error;
+        if (!isTransient || performance.now() - startedAtMs > retryTimeoutMs) throw error;
         await pause(pauseMs);
       }
     }

@@ -2,8 +2,8 @@
  * Statements that write under a lease. Each of them takes deployment, thread and token as $1 to $3, writes only if
  * the lease is valid, and returns one row whose column `holds` is true if the lease is valid.
  */
-const lease = `lease AS MATERIALIZED (SELECT agents.lease_is_valid($1, $2, $3) AS holds)`;
-const threadId = `$1::uuid::text || ':' || $2::uuid::text`;
+const leaseCte = `lease AS MATERIALIZED (SELECT agents.lease_is_valid($1, $2, $3) AS holds)`;
+const threadKeySql = `$1::uuid::text || ':' || $2::uuid::text`;
 
 /** The value of one channel in one version, which checkpoints refer to. */
 export interface BlobPart {
@@ -38,13 +38,13 @@ export interface WritePart {
 }
 
 /** SQL expression for the bytes of one part. $23 contains the bytes of all parts. */
-const cut = `substr($23::bytea, part.start, part.length)`;
+const partBytesSql = `substr($23::bytea, part.start, part.length)`;
 
 export const writeSql = `
-WITH ${lease},
+WITH ${leaseCte},
 blobs AS (
   INSERT INTO agents.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
-  SELECT ${threadId}, part.namespace, part.channel, part.version, part.type, ${cut}
+  SELECT ${threadKeySql}, part.namespace, part.channel, part.version, part.type, ${partBytesSql}
   FROM lease, unnest($9::text[], $10::text[], $11::text[], $12::text[], $13::int[], $14::int[])
     AS part (namespace, channel, version, type, start, length)
   WHERE lease.holds
@@ -53,7 +53,7 @@ blobs AS (
 checkpoints AS (
   INSERT INTO agents.checkpoints AS old
     (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
-  SELECT ${threadId}, part.namespace, part.id, part.parent, part.checkpoint::jsonb, part.metadata::jsonb
+  SELECT ${threadKeySql}, part.namespace, part.id, part.parent, part.checkpoint::jsonb, part.metadata::jsonb
   FROM lease, unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
     AS part (namespace, id, parent, checkpoint, metadata)
   WHERE lease.holds
@@ -67,7 +67,7 @@ checkpoints AS (
 written AS (
   INSERT INTO agents.checkpoint_writes AS old
     (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, run_id)
-  SELECT ${threadId}, part.namespace, part.id, part.task, part.idx, part.channel, part.type, ${cut}, $24
+  SELECT ${threadKeySql}, part.namespace, part.id, part.task, part.idx, part.channel, part.type, ${partBytesSql}, $24
   FROM lease, unnest($15::text[], $16::text[], $17::text[], $18::int[], $19::text[], $20::text[], $21::int[], $22::int[])
     AS part (namespace, id, task, idx, channel, type, start, length)
   WHERE lease.holds
@@ -129,8 +129,8 @@ SELECT EXISTS (
 ) AS taken`;
 
 export const deleteThreadSql = `
-WITH ${lease},
-key AS (SELECT ${threadId} AS thread_id FROM lease WHERE holds),
+WITH ${leaseCte},
+key AS (SELECT ${threadKeySql} AS thread_id FROM lease WHERE holds),
 blobs AS (DELETE FROM agents.checkpoint_blobs USING key WHERE checkpoint_blobs.thread_id = key.thread_id),
 writes AS (DELETE FROM agents.checkpoint_writes USING key WHERE checkpoint_writes.thread_id = key.thread_id),
 checkpoints AS (DELETE FROM agents.checkpoints USING key WHERE checkpoints.thread_id = key.thread_id)

@@ -87,9 +87,9 @@ export function listQuery(
 /** Converts a row to the tuple that LangGraph expects, with all values deserialised. */
 export async function toTuple(serde: SerializerProtocol, row: StoredTuple): Promise<CheckpointTuple> {
   const [values, writes, metadata] = await Promise.all([
-    loadValues(serde, row.blob_parts, row.blob_bytes),
-    loadValues(serde, row.write_parts, row.write_bytes),
-    load(serde, 'json', Buffer.from(row.metadata)),
+    deserialiseValues(serde, row.blob_parts, row.blob_bytes),
+    deserialiseValues(serde, row.write_parts, row.write_bytes),
+    deserialise(serde, 'json', Buffer.from(row.metadata)),
   ]);
   const channels = values.filter(([, type]) => type !== 'empty').map(([[channel], , value]) => [channel!, value]);
   const { thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id } = row;
@@ -104,14 +104,14 @@ export async function toTuple(serde: SerializerProtocol, row: StoredTuple): Prom
   };
 }
 
-function loadValues(serde: SerializerProtocol, parts: readonly ValuePart[] | null, bytes: Buffer | null) {
+function deserialiseValues(serde: SerializerProtocol, parts: readonly ValuePart[] | null, bytes: Buffer | null) {
   let end = 0;
   return Promise.all(
     (parts ?? []).map(async (part) => {
       const [type, length] = part.slice(-2) as [string, number | null];
       const start = end;
       end += length ?? 0;
-      const value = type === 'empty' ? undefined : await load(serde, type, bytes!.subarray(start, end));
+      const value = type === 'empty' ? undefined : await deserialise(serde, type, bytes!.subarray(start, end));
       return [part.slice(0, -2) as string[], type, value] as const;
     }),
   );
@@ -121,7 +121,7 @@ function loadValues(serde: SerializerProtocol, parts: readonly ValuePart[] | nul
  * Deserialises a value. Uses plain `JSON.parse` if the value contains no serialised class instance, because the
  * serializer visits each nested value.
  */
-async function load(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
+async function deserialise(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
   return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
 }
 
@@ -147,7 +147,7 @@ export async function headCheckpoint(sql: Sql, key: string): Promise<HeadCheckpo
 
 /** Target size of a page of checkpoints. A single checkpoint can be larger. */
 const pageBytes = 4 * 1024 * 1024;
-const maxRows = 64;
+const maxPageRows = 64;
 
 /** Chooses the number of rows of the next page from the average row size of the last one. The first page has one row. */
 export class PageSizes {
@@ -156,7 +156,7 @@ export class PageSizes {
 
   get nextRows(): number {
     if (this.#rows === 0) return 1;
-    return Math.max(1, Math.min(maxRows, Math.floor((pageBytes * this.#rows) / Math.max(1, this.#bytes))));
+    return Math.max(1, Math.min(maxPageRows, Math.floor((pageBytes * this.#rows) / Math.max(1, this.#bytes))));
   }
 
   record(rows: readonly Pick<StoredTuple, 'blob_bytes' | 'write_bytes'>[]): void {
@@ -172,10 +172,10 @@ export class PageSizes {
  * Matches the escapes of a backslash, NUL and a lone surrogate in the output of `JSON.stringify`, which does not escape
  * surrogate pairs.
  */
-const escapes = /\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g;
+const unstorableEscapes = /\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g;
 
 /** Makes JSON text acceptable to `jsonb`: removes NUL characters and replaces lone surrogates with U+FFFD. */
 export function jsonbText(json: string): string {
   if (!json.includes('\\u')) return json;
-  return json.replace(escapes, (found) => (found === '\\\\' ? found : found === '\\u0000' ? '' : '\ufffd'));
+  return json.replace(unstorableEscapes, (found) => (found === '\\\\' ? found : found === '\\u0000' ? '' : '\ufffd'));
 }

@@ -42,7 +42,7 @@ export interface FiringDeps {
   readonly now?: ReadClock;
 }
 
-const retentionMs = 24 * 3_600_000;
+const firingRetentionMs = 24 * 3_600_000;
 
 /** Fires every cron that is due. If a cron fails, its fire time is skipped or it stays due. @returns how many fired. */
 export async function fireCrons(deps: FiringDeps): Promise<number> {
@@ -54,7 +54,7 @@ export async function fireCrons(deps: FiringDeps): Promise<number> {
       await database.transaction(async (tx) => {
         const nowMs = await readNow(deps, tx);
         cron = await lockDue(tx, deps, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
-        if (cron !== undefined) await fire(tx, deps, nowMs, cron, deps.makeRun);
+        if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, deps.makeRun);
       });
       if (cron === undefined) return fired;
       fired += 1;
@@ -77,7 +77,7 @@ async function skipFireTime(deps: FiringDeps, cronId: string): Promise<void> {
   await deps.database.transaction(async (tx) => {
     const nowMs = await readNow(deps, tx);
     const cron = await lockDue(tx, deps, nowMs, 'AND cron_id = $3', cronId);
-    if (cron !== undefined) await fire(tx, deps, nowMs, cron, async () => null);
+    if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, async () => null);
   });
 }
 
@@ -114,7 +114,7 @@ async function lockDue(
   return cron;
 }
 
-async function fire(
+async function fireCron(
   tx: Sql,
   { deploymentId }: FiringDeps,
   nowMs: number,
@@ -146,7 +146,7 @@ async function fire(
   await tx.execute('DELETE FROM agents.cron_firings WHERE deployment_id = $1 AND cron_id = $2 AND due_at < $3', [
     deploymentId,
     cron.cron_id,
-    new Date(firesMs - retentionMs).toISOString(),
+    new Date(firesMs - firingRetentionMs).toISOString(),
   ]);
 }
 
@@ -169,7 +169,7 @@ export async function makeCronRun(
   },
 ): Promise<string> {
   const assistant = await resolveAssistant(tx, deploymentId, cron.assistant_id);
-  const stateless = cron.thread_id === null;
+  const isStateless = cron.thread_id === null;
   // Only the server writes `on_behalf_of`, the user who created the cron under custom authentication. The run is
   // created for this user. The metadata of the cron contains the members that the user's access requires, so a new
   // thread gets this metadata.
@@ -185,7 +185,7 @@ export async function makeCronRun(
       on_completion: cron.on_run_completed,
     },
     {
-      ...{ assistant, thread, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, user },
+      ...{ assistant, thread, ...ids, stateless: isStateless, userId: cron.user_id ?? 'cron', headers: {}, user },
       ...{ webhooks: rules.webhooks, acceptsFeedbackKeys: rules.acceptsFeedbackKeys },
     },
   );
@@ -194,7 +194,7 @@ export async function makeCronRun(
     assistant,
     ...wanted,
     ...ids,
-    stateless,
+    stateless: isStateless,
     threadAccess,
     threadTtl: rules.threadTtl,
     sender: endUser,

@@ -18,7 +18,7 @@ const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 const hoursPerDay = 24;
 /** Longer than any change of clocks. */
-const changeMs = 4 * hourMs;
+const maxClockChangeMs = 4 * hourMs;
 
 /**
  * Parses a cron expression.
@@ -43,24 +43,24 @@ export function readSchedule(schedule: string, timezone: string | null, nowMs: n
     }
   })();
   const parsed: Schedule = {
-    next: (afterMs) => nextTime(text, zone, isHourly, afterMs),
-    latest: (fromMs, untilMs) => latestTime(parsed, fromMs, untilMs),
+    next: (afterMs) => findNextTime(text, zone, isHourly, afterMs),
+    latest: (fromMs, untilMs) => findLatestTime(parsed, fromMs, untilMs),
   };
   if (parsed.next(nowMs) === undefined) throw invalid('no date matches it');
   return parsed;
 }
 
-function nextTime(text: string, zone: string, isHourly: boolean, afterMs: number): number | undefined {
+function findNextTime(text: string, zone: string, isHourly: boolean, afterMs: number): number | undefined {
   const isNear = isNearClockChange(afterMs, zone);
-  const startMs = localTimeAt(afterMs, zone) - (isNear ? changeMs : 0);
-  const first = firstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).first);
+  const startMs = localTimeAt(afterMs, zone) - (isNear ? maxClockChangeMs : 0);
+  const first = findFirstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).first);
   if (!isHourly || !isNear) return first;
-  const last = firstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).last);
+  const last = findFirstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).last);
   return first === undefined || last === undefined ? (first ?? last) : Math.min(first, last);
 }
 
 /** Iterates over the local times from `startMs` on. Returns the first time whose instant is after `afterMs`. */
-function firstAfter(
+function findFirstAfter(
   text: string,
   startMs: number,
   afterMs: number,
@@ -84,7 +84,7 @@ function firstAfter(
  * Finds the last fire time. Searches windows of increasing length back from `untilMs`, to avoid iterating over all fire
  * times since `fromMs`.
  */
-function latestTime(schedule: Schedule, fromMs: number, untilMs: number): number {
+function findLatestTime(schedule: Schedule, fromMs: number, untilMs: number): number {
   for (const spanMs of [hourMs, dayMs, 32 * dayMs, 400 * dayMs]) {
     if (untilMs - spanMs <= fromMs) break;
     const found = schedule.next(untilMs - spanMs - 1);
@@ -116,7 +116,7 @@ const formats = new Map<string, Intl.DateTimeFormat>();
 export function isTimeZone(name: string): boolean {
   if (!/^[A-Za-z]/.test(name)) return false;
   try {
-    formatFor(name);
+    getFormat(name);
     return true;
   } catch {
     return false;
@@ -125,13 +125,13 @@ export function isTimeZone(name: string): boolean {
 
 /** Returns the local time of the zone at an instant. */
 export function localTimeAt(instantMs: number, timeZone: string): number {
-  return instantMs + offsetAt(instantMs, timeZone);
+  return instantMs + getOffsetMs(instantMs, timeZone);
 }
 
 /** Returns the instants of a local time. `first` and `last` differ only if the local time occurs twice. */
 export function findInstants(clockMs: number, timeZone: string): { readonly first: number; readonly last: number } {
   // Assumes that no zone changes its clocks twice within two days.
-  const [before, after] = [offsetAt(clockMs - dayMs, timeZone), offsetAt(clockMs + dayMs, timeZone)];
+  const [before, after] = [getOffsetMs(clockMs - dayMs, timeZone), getOffsetMs(clockMs + dayMs, timeZone)];
   const found = [clockMs - before, clockMs - after].filter((instant) => localTimeAt(instant, timeZone) === clockMs);
   if (found.length === 0) return { first: clockMs - before, last: clockMs - before };
   return { first: Math.min(...found), last: Math.max(...found) };
@@ -139,20 +139,20 @@ export function findInstants(clockMs: number, timeZone: string): { readonly firs
 
 /** Whether the UTC offset of the zone four hours before or after an instant differs from the offset at the instant. */
 export function isNearClockChange(instantMs: number, timeZone: string): boolean {
-  const offset = offsetAt(instantMs, timeZone);
-  return [-4, 4].some((hours) => offsetAt(instantMs + hours * hourMs, timeZone) !== offset);
+  const offset = getOffsetMs(instantMs, timeZone);
+  return [-4, 4].some((hours) => getOffsetMs(instantMs + hours * hourMs, timeZone) !== offset);
 }
 
 /** Returns the UTC offset of the zone at an instant, in milliseconds; positive east of UTC. */
-function offsetAt(instantMs: number, timeZone: string): number {
+function getOffsetMs(instantMs: number, timeZone: string): number {
   if (timeZone === 'UTC') return 0;
-  const text = formatFor(timeZone).format(instantMs);
+  const text = getFormat(timeZone).format(instantMs);
   const [, sign, hours, minutes, seconds] = /GMT(?:([+-])(\d\d):(\d\d)(?::(\d\d))?)?$/.exec(text) ?? [];
   const size = Number(hours ?? 0) * hourMs + Number(minutes ?? 0) * 60_000 + Number(seconds ?? 0) * 1_000;
   return sign === '-' ? -size : size;
 }
 
-function formatFor(timeZone: string): Intl.DateTimeFormat {
+function getFormat(timeZone: string): Intl.DateTimeFormat {
   let format = formats.get(timeZone);
   if (format === undefined) {
     format = new Intl.DateTimeFormat('en-US', { timeZone, timeZoneName: 'longOffset' });

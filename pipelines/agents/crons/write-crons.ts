@@ -25,7 +25,7 @@ export async function createCron(
 ): Promise<Cron> {
   requireStorableJson(cron.metadata, ['body', 'metadata']);
   return database.transaction(async (tx) => {
-    const next = nextRunDate(cron, await now(tx));
+    const next = computeNextRunDate(cron, await now(tx));
     if (cron.thread_id !== null) {
       // Lock the thread, so that it is not deleted before the cron exists. Afterwards, deleting the thread also deletes
       // the cron.
@@ -110,7 +110,7 @@ export async function updateCron(
         changed.schedule,
         changed.timezone,
         changed.end_time,
-        reschedules ? nextRunDate(changed, await now(tx)) : current.next_run_date,
+        reschedules ? computeNextRunDate(changed, await now(tx)) : current.next_run_date,
         changed.on_run_completed,
         changed.enabled,
         changed.payload,
@@ -137,7 +137,7 @@ export async function deleteCron(sql: Sql, deploymentId: string, cronId: string)
  *
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN
  */
-function nextRunDate(
+function computeNextRunDate(
   { schedule, timezone, end_time, enabled }: Pick<Cron, 'schedule' | 'timezone' | 'end_time' | 'enabled'>,
   afterMs: number,
 ): string | null {
@@ -236,10 +236,10 @@ interface CronPage {
   readonly limitBytes?: number;
 }
 
-const conditions = `deployment_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
+const matchingSql = `deployment_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
   AND ($4::boolean IS NULL OR enabled = $4) AND metadata @> $5`;
 
-function filterParams(deploymentId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
+function buildFilterParams(deploymentId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
   requireStorableJson(metadata, ['body', 'metadata']);
   return [deploymentId, assistantId ?? null, threadId ?? null, enabled ?? null, metadata];
 }
@@ -253,9 +253,9 @@ export async function searchCrons(
 ): Promise<readonly Partial<Cron>[]> {
   return pageWithin<Partial<Cron>>(
     sql,
-    `SELECT ${selectedColumns(cronColumns, select)} FROM agents.crons WHERE ${conditions}
+    `SELECT ${selectedColumns(cronColumns, select)} FROM agents.crons WHERE ${matchingSql}
      ORDER BY ${sortBy} ${sortOrder} NULLS LAST, cron_id LIMIT $6 OFFSET $7`,
-    [...filterParams(deploymentId, filter), limitRows, offsetRows],
+    [...buildFilterParams(deploymentId, filter), limitRows, offsetRows],
     limitBytes,
   );
 }
@@ -263,8 +263,8 @@ export async function searchCrons(
 /** Counts the crons that match `filter`. */
 export async function countCrons(sql: Sql, deploymentId: string, filter: CronFilter): Promise<number> {
   const [row] = await sql.query<{ crons: number }>(
-    `SELECT count(*) AS crons FROM agents.crons WHERE ${conditions}`,
-    filterParams(deploymentId, filter),
+    `SELECT count(*) AS crons FROM agents.crons WHERE ${matchingSql}`,
+    buildFilterParams(deploymentId, filter),
   );
   return row?.crons ?? 0;
 }

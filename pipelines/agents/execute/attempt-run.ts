@@ -36,7 +36,7 @@ import { publishEnd } from './publish-end.ts';
  * Creates the first event of each attempt. Newer SDKs read `thread_id`. The event of a temporary run omits it, because
  * its thread is not shown to clients.
  */
-function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun): Chunk {
+function createMetadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun): Chunk {
   return createChunk('metadata', {
     run_id: runId,
     attempt,
@@ -46,7 +46,7 @@ function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun
 }
 
 /** Creates the last event of a failed attempt before the end event. */
-function errorChunk(failure: RunFailure): Chunk {
+function createErrorChunk(failure: RunFailure): Chunk {
   return createChunk('error', failure);
 }
 
@@ -60,7 +60,7 @@ function createChunk(name: string, value: object): Chunk {
  * attempt starts where the first attempt started, because continuing from a head of another run would silently return
  * the state of that run.
  */
-async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
+async function chooseAttemptStart(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
   if (run.attempt > 1 && durability !== 'exit') {
     const head = await headCheckpoint(database, threadKey(run.deploymentId, run.threadId));
@@ -72,7 +72,7 @@ async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['s
   return run.attempt === 1 ? { kind: 'input' } : { kind: 'input', checkpoint: { checkpoint_id: run.baseCheckpointId } };
 }
 
-const retryMs = 250;
+const retryPauseMs = 250;
 
 /** Maximum logged characters of a graph's error message; the trace of the run has the full message and the stack. */
 const maxLoggedCharacters = 500;
@@ -95,18 +95,18 @@ export async function attemptRun(
   const { deploymentId, threadId, runId, attempt, kwargs } = job;
   const traced = deps.childRuns.open(run);
   const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
-  let cancelled = false;
-  let lost = false;
+  let isCancelled = false;
+  let hasLostLease = false;
   /** Whether this attempt has ended or requeued the run. */
-  let over = false;
+  let isOver = false;
   let cancel = (): void => undefined;
   const releaseLease = leases.keep(run, claimedAtMs, {
     cancelled: () => {
-      cancelled = true;
+      isCancelled = true;
       cancel();
     },
     lost: () => {
-      lost = true;
+      hasLostLease = true;
       cancel();
     },
   });
@@ -116,17 +116,17 @@ export async function attemptRun(
       try {
         return await work();
       } catch (error) {
-        if (lost || !isRunlakeError(error) || !error.retryable) throw error;
-        await pause(retryMs);
+        if (hasLostLease || !isRunlakeError(error) || !error.retryable) throw error;
+        await pause(retryPauseMs);
       }
     }
   }
   try {
-    await stream.write([metadataChunk(run)]);
+    await stream.write([createMetadataChunk(run)]);
     const handle = pool.start(
       {
         ...job,
-        start: await retryWhileLeased(() => startOfAttempt(database, run)),
+        start: await retryWhileLeased(() => chooseAttemptStart(database, run)),
         timeoutMs: deps.runTimeoutMs,
         ...(traced && { trace: traced.order }),
       },
@@ -135,28 +135,28 @@ export async function attemptRun(
     );
     deps.inPool();
     cancel = () => handle.cancel();
-    if (cancelled || lost) cancel();
+    if (isCancelled || hasLostLease) cancel();
     const outcome = await handle.outcome;
     traced?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
-    if (lost || outcome.kind === 'fenced') {
+    if (hasLostLease || outcome.kind === 'fenced') {
       logger.warn({ runId, attempt }, 'run lost its lease; attempt stopped');
-      lost = true;
+      hasLostLease = true;
       return;
     }
     if (outcome.kind === 'lost' && outcome.blame !== 'self') {
-      const alone = outcome.blame === 'shared';
-      logger.warn({ runId, attempt, reason: outcome.message, alone }, 'run lost its worker; requeued');
-      const countLoss = !alone && !stopping();
-      await retryWhileLeased(() => releaseRun(database, run, { alone, countLoss }));
-      over = true;
+      const mustRunAlone = outcome.blame === 'shared';
+      logger.warn({ runId, attempt, reason: outcome.message, alone: mustRunAlone }, 'run lost its worker; requeued');
+      const countLoss = !mustRunAlone && !stopping();
+      await retryWhileLeased(() => releaseRun(database, run, { alone: mustRunAlone, countLoss }));
+      isOver = true;
       return;
     }
-    const { result, failure } = toResult(outcome, cancelled);
+    const { result, failure } = toResult(outcome, isCancelled);
     if (failure !== undefined) {
       const { graphId } = job;
       const message = failure.message.slice(0, maxLoggedCharacters);
       logger.warn({ graph: graphId, runId, threadId, attempt, error: failure.error, message }, 'run failed');
-      await stream.write([errorChunk(failure)]);
+      await stream.write([createErrorChunk(failure)]);
     }
     const eventsMissing = await stream.settled().then(
       () => false,
@@ -166,14 +166,14 @@ export async function attemptRun(
       },
     );
     const ended = await retryWhileLeased(() => endRun(database, run, { ...result, eventsMissing }));
-    over = true;
+    isOver = true;
     if (!ended) return;
     runsEnded.inc({ status: ended.status });
     releaseLease();
     await publishEnd(deps, ended, traced?.marks);
   } finally {
     releaseLease();
-    if (!over) await requeue(deps, run, { countLoss: !lost });
+    if (!isOver) await requeue(deps, run, { countLoss: !hasLostLease });
   }
 }
 

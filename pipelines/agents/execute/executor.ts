@@ -64,9 +64,9 @@ export interface Executor {
   stop(drainMs: number): Promise<void>;
 }
 
-const sweepEveryMs = 1_000;
+const sweepIntervalMs = 1_000;
 /** The last claim may have missed runs that became due in the last `dueSinceMs`. */
-const dueSinceMs = 20;
+const recentlyDueMs = 20;
 /** Delay before a claim for extra slots, so that runs created while all slots are used share one claim. */
 const extraDelayMs = 25;
 
@@ -80,12 +80,12 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     onAlive: () => wake(),
   });
   const attempts = new Set<Promise<void>>();
-  let stopping = false;
+  let isStopping = false;
   let looking: Promise<void> | undefined;
-  let again = false;
+  let needsAnotherSearch = false;
   let dueTimer: NodeJS.Timeout | undefined;
   let extraTimer: NodeJS.Timeout | undefined;
-  let extraDue = false;
+  let isExtraClaimDue = false;
   /** Number of slots reserved for runs that the worker pool has not accepted yet. */
   let reservedSlots = 0;
   /** Whether all slots were used at the last claim, so that due runs may be waiting. */
@@ -95,17 +95,17 @@ export function startExecutor(deps: ExecutorDeps): Executor {
 
   /** Looks for runs, one search at a time. A call during a search starts another search after it. */
   function wake(): void {
-    if (stopping) return;
-    again = true;
+    if (isStopping) return;
+    needsAnotherSearch = true;
     looking ??= look().finally(() => {
       looking = undefined;
-      if (again) wake();
+      if (needsAnotherSearch) wake();
     });
   }
 
   async function look(): Promise<void> {
-    while (again && !stopping) {
-      again = false;
+    while (needsAnotherSearch && !isStopping) {
+      needsAnotherSearch = false;
       try {
         await claimDueRuns();
       } catch (err) {
@@ -119,9 +119,9 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     clearTimeout(dueTimer);
     const slots = Math.max(0, countFreeSlots());
     isFull = slots === 0;
-    const extraSlots = isFull && !extraDue ? 0 : countExtraSlots();
-    if (isFull && !extraDue && countExtraSlots() > 0) extraTimer ??= setTimeout(claimExtra, extraDelayMs);
-    extraDue = false;
+    const extraSlots = isFull && !isExtraClaimDue ? 0 : countExtraSlots();
+    if (isFull && !isExtraClaimDue && countExtraSlots() > 0) extraTimer ??= setTimeout(claimExtra, extraDelayMs);
+    isExtraClaimDue = false;
     if (slots + extraSlots === 0) return;
     const claimedAtMs = performance.now();
     reservedSlots += slots + extraSlots;
@@ -132,17 +132,17 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       reservedSlots -= slots + extraSlots - claimed.length;
     }
     for (const run of claimed) attempt(run, claimedAtMs);
-    again ||= claimed.length > 0;
-    if (again || isFull) return;
+    needsAnotherSearch ||= claimed.length > 0;
+    if (needsAnotherSearch || isFull) return;
     // `nextDue` omits runs that are overdue because a request writes to their thread; that request wakes the executor.
-    const dueMs = await nextDue(database, deploymentId, dueSinceMs);
-    if (dueMs === undefined || stopping) return;
-    dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueSinceMs);
+    const dueMs = await nextDue(database, deploymentId, recentlyDueMs);
+    if (dueMs === undefined || isStopping) return;
+    dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : recentlyDueMs);
   }
 
   function claimExtra(): void {
     extraTimer = undefined;
-    extraDue = true;
+    isExtraClaimDue = true;
     wake();
   }
 
@@ -154,7 +154,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       isReserved = false;
     };
     const attempted = attemptRun(
-      { ...deps, stopping: () => stopping, inPool: endReservation },
+      { ...deps, stopping: () => isStopping, inPool: endReservation },
       leases,
       run,
       claimedAtMs,
@@ -177,7 +177,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   }
 
   function reserveWorkerSlot(): WorkerSlot | undefined {
-    if (stopping || isFull || countFreeSlots() <= 0) return undefined;
+    if (isStopping || isFull || countFreeSlots() <= 0) return undefined;
     const takenAtMs = performance.now();
     reservedSlots += 1;
     return {
@@ -193,18 +193,18 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   }
 
   let sweeping: Promise<void> | undefined;
-  let sweepAgain = false;
+  let needsAnotherSweep = false;
   function sweep(): void {
-    if (stopping) return;
-    sweepAgain = true;
+    if (isStopping) return;
+    needsAnotherSweep = true;
     sweeping ??= sweepOnce().finally(() => {
       sweeping = undefined;
     });
   }
 
   async function sweepOnce(): Promise<void> {
-    while (sweepAgain && !stopping) {
-      sweepAgain = false;
+    while (needsAnotherSweep && !isStopping) {
+      needsAnotherSweep = false;
       try {
         await sweepRuns(database, deploymentId);
         await publishLateEnds(deps);
@@ -214,7 +214,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     }
     wake();
   }
-  const sweeper = setInterval(sweep, sweepEveryMs);
+  const sweeper = setInterval(sweep, sweepIntervalMs);
 
   pool.onFree(wakeIfFull);
   wake();
@@ -228,7 +228,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       return attempts.size;
     },
     async stop(drainMs) {
-      stopping = true;
+      isStopping = true;
       clearInterval(sweeper);
       clearTimeout(dueTimer);
       clearTimeout(extraTimer);

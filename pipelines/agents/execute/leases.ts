@@ -43,13 +43,13 @@ export class Leases {
   readonly #deps: LeaseDeps;
   readonly #held = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
   /** Tokens of runs of this process without an attempt, with the time when each was first seen. */
-  readonly #unheld = new Map<string, number>();
+  readonly #firstSeenWithoutAttempt = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #expiry: NodeJS.Timeout | undefined;
   #renewing: Promise<void> | undefined;
-  #again = false;
-  #stopped = false;
-  #alive = false;
+  #needsAnotherRenewal = false;
+  #isStopped = false;
+  #isAlive = false;
   #notifiedAtMs = 0;
 
   constructor(deps: LeaseDeps) {
@@ -59,7 +59,7 @@ export class Leases {
 
   /** Whether the heartbeat is valid, so that runs may be claimed. */
   get alive(): boolean {
-    return this.#alive;
+    return this.#isAlive;
   }
 
   /**
@@ -70,29 +70,29 @@ export class Leases {
   keep(run: ClaimedRun, claimedAtMs: number, watcher: LeaseWatcher): () => void {
     const { leaseToken } = run;
     this.#held.set(leaseToken, { watcher, cancelled: false });
-    this.#unheld.delete(leaseToken);
+    this.#firstSeenWithoutAttempt.delete(leaseToken);
     // A cancel notification that arrived after the claim had no watcher yet, so renew now to see the request.
     if (this.#notifiedAtMs >= claimedAtMs) this.renewSoon();
-    if (!this.#alive) this.#lose(leaseToken);
+    if (!this.#isAlive) this.#lose(leaseToken);
     return () => void this.#held.delete(leaseToken);
   }
 
   /** Renews the heartbeat at once, for example after a cancel notification. */
   renewSoon(): void {
-    if (this.#stopped) return;
+    if (this.#isStopped) return;
     this.#notifiedAtMs = performance.now();
-    this.#again = true;
+    this.#needsAnotherRenewal = true;
     clearTimeout(this.#timer);
     this.#renewing ??= this.#renew().finally(() => {
       this.#renewing = undefined;
-      if (!this.#stopped) this.#timer = setTimeout(() => this.renewSoon(), this.#deps.leaseMs / 3);
+      if (!this.#isStopped) this.#timer = setTimeout(() => this.renewSoon(), this.#deps.leaseMs / 3);
     });
   }
 
   /** Stops the heartbeat and removes it. Call it at shutdown, when no attempt remains. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#alive = false;
+    this.#isStopped = true;
+    this.#isAlive = false;
     clearTimeout(this.#timer);
     clearTimeout(this.#expiry);
     await this.#renewing;
@@ -104,13 +104,13 @@ export class Leases {
 
   async #renew(): Promise<void> {
     const { heartbeats, process, leaseMs, logger } = this.#deps;
-    while (this.#again && !this.#stopped) {
-      this.#again = false;
+    while (this.#needsAnotherRenewal && !this.#isStopped) {
+      this.#needsAnotherRenewal = false;
       const asked = [...this.#held.keys()];
       const startedAtMs = performance.now();
       try {
         const runs = await renewHeartbeat(heartbeats, process, leaseMs);
-        if (this.#stopped) return;
+        if (this.#isStopped) return;
         this.#extendValidity(startedAtMs + leaseMs);
         this.#compare(asked, runs);
       } catch (err) {
@@ -127,13 +127,13 @@ export class Leases {
       return;
     }
     this.#expiry = setTimeout(() => this.#expire(), leftMs);
-    const wasAlive = this.#alive;
-    this.#alive = true;
+    const wasAlive = this.#isAlive;
+    this.#isAlive = true;
     if (!wasAlive) this.#deps.onAlive();
   }
 
   #expire(): void {
-    this.#alive = false;
+    this.#isAlive = false;
     if (this.#held.size > 0)
       this.#deps.logger.warn({ leases: this.#held.size }, 'heartbeat expired; all leases are lost');
     for (const token of [...this.#held.keys()]) this.#lose(token);
@@ -152,11 +152,12 @@ export class Leases {
       }
     }
     const nowMs = performance.now();
-    for (const token of this.#unheld.keys()) if (!byToken.has(token)) this.#unheld.delete(token);
+    for (const token of this.#firstSeenWithoutAttempt.keys())
+      if (!byToken.has(token)) this.#firstSeenWithoutAttempt.delete(token);
     for (const [token, run] of byToken) {
       if (this.#held.has(token)) continue;
-      const sinceMs = this.#unheld.get(token) ?? nowMs;
-      this.#unheld.set(token, sinceMs);
+      const sinceMs = this.#firstSeenWithoutAttempt.get(token) ?? nowMs;
+      this.#firstSeenWithoutAttempt.set(token, sinceMs);
       if (nowMs - sinceMs < this.#deps.leaseMs / 3) continue;
       this.#deps.requeue(run).catch((err) => {
         this.#deps.logger.warn({ err, runId: run.runId }, 'run without an attempt not requeued; retrying');

@@ -38,7 +38,7 @@ export function decodeEnd(data: Uint8Array): RunEnd {
  * dead.
  */
 const publishTimeoutMs = 5_000;
-const batchSize = 20;
+const publishBatchSize = 20;
 
 /**
  * Completes a run whose end is committed: publishes the end of its stream, writes its trace, and marks the end as
@@ -70,9 +70,9 @@ export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: Trac
  */
 export async function publishLateEnds(deps: ExecutorDeps): Promise<void> {
   const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
-  for (let from = 0; from < late.length; from += batchSize) {
+  for (let from = 0; from < late.length; from += publishBatchSize) {
     // Publish in parallel, because each end waits for the next flush of traces to the log.
-    const published = late.slice(from, from + batchSize).map((run) =>
+    const published = late.slice(from, from + publishBatchSize).map((run) =>
       publishEnd(deps, run).catch((err: unknown) => {
         deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
         return err;

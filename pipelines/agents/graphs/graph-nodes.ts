@@ -22,8 +22,8 @@ interface Breakpoints {
 }
 
 /** Target of `goto` that ends the graph. */
-const end = '__end__';
-const maxListed = 50;
+const endNode = '__end__';
+const maxListedNodes = 50;
 
 /** Returns the node names of a graph; undefined for a remote graph, whose nodes are not known in this process. */
 export function readNodes(graph: CompiledGraph): GraphNodes | undefined {
@@ -41,7 +41,7 @@ export function unknownBreakpoints(graphId: string, { names }: GraphNodes, reque
   return (['interrupt_before', 'interrupt_after'] as const).flatMap((field) =>
     toList(requested[field])
       .filter((node) => node !== '*' && !names.has(String(node)))
-      .map((node) => unknownNode(graphId, field, node, names).message),
+      .map((node) => createUnknownNodeError(graphId, field, node, names).message),
   );
 }
 
@@ -55,7 +55,7 @@ export function requireNodes(graphId: string, { names, targets }: GraphNodes, co
   for (const to of toList(command?.goto)) {
     const known = isSend(to) ? names : targets;
     const node = isSend(to) ? to.node : to;
-    if (!known.has(String(node))) throw unknownNode(graphId, 'command.goto', node, known);
+    if (!known.has(String(node))) throw createUnknownNodeError(graphId, 'command.goto', node, known);
   }
 }
 
@@ -65,13 +65,13 @@ export function requireNodes(graphId: string, { names, targets }: GraphNodes, co
  * @throws GRAPH_NODE_UNKNOWN
  */
 export function requireTargets(graphId: string, nodes: GraphNodes, command: NodeCommand): void {
-  requireNodes(graphId, nodes, { goto: toList(command?.goto).filter((to) => to !== end) });
+  requireNodes(graphId, nodes, { goto: toList(command?.goto).filter((to) => to !== endNode) });
 }
 
 /** Whether a command only ends the graph: its single `goto` is `__end__`, and it does not resume. */
 export function goesToEnd(command: NodeCommand): boolean {
   const to = toList(command?.goto);
-  return to.length === 1 && to[0] === end && (command?.resume ?? undefined) === undefined;
+  return to.length === 1 && to[0] === endNode && (command?.resume ?? undefined) === undefined;
 }
 
 function toList(value: unknown): readonly unknown[] {
@@ -84,9 +84,9 @@ function isSend(to: unknown): to is { readonly node: unknown } {
   return typeof to === 'object' && to !== null && 'node' in to;
 }
 
-function unknownNode(graph: string, field: string, requested: unknown, known: ReadonlySet<string>) {
+function createUnknownNodeError(graph: string, field: string, requested: unknown, known: ReadonlySet<string>) {
   const shown = [...known].filter((name) => name !== '__start__');
-  const names = shown.slice(0, maxListed).join(', ') + (shown.length > maxListed ? ', …' : '');
+  const names = shown.slice(0, maxListedNodes).join(', ') + (shown.length > maxListedNodes ? ', …' : '');
   const node = String(typeof requested === 'object' ? JSON.stringify(requested) : requested).slice(0, 200);
   const params = { graph, field, node, known: names === '' ? 'none' : names };
   const { message } = runlakeError('GRAPH_NODE_UNKNOWN', params);

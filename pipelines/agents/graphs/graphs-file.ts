@@ -6,18 +6,18 @@ import { Value } from 'typebox/value';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { findInvalidSetting, type HttpSettings, httpSchema } from './http-settings.ts';
 
-const names = Type.Record(Type.String(), Type.String());
-const minutes = Type.Number({ minimum: 0, maximum: 525_600_000 });
+const stringMapSchema = Type.Record(Type.String(), Type.String());
+const minutesSchema = Type.Number({ minimum: 0, maximum: 525_600_000 });
 /** Interval between one second and the maximum delay of a Node timer, in minutes. */
-const sweepMinutes = Type.Number({ minimum: 1 / 60, maximum: 35_000 });
-const reference = Type.String({ minLength: 1 });
+const sweepMinutesSchema = Type.Number({ minimum: 1 / 60, maximum: 35_000 });
+const referenceSchema = Type.String({ minLength: 1 });
 
 const fileSchema = Type.Object({
   graphs: Type.Record(
     Type.String(),
     Type.Union([
-      reference,
-      Type.Object({ path: reference, description: Type.Optional(Type.Union([Type.String(), Type.Null()])) }),
+      referenceSchema,
+      Type.Object({ path: referenceSchema, description: Type.Optional(Type.Union([Type.String(), Type.Null()])) }),
     ]),
     { minProperties: 1 },
   ),
@@ -28,22 +28,22 @@ const fileSchema = Type.Object({
       Type.Array(Type.Never()),
     ]),
   ),
-  auth: Type.Optional(Type.Object({ path: reference, disable_studio_auth: Type.Optional(Type.Boolean()) })),
+  auth: Type.Optional(Type.Object({ path: referenceSchema, disable_studio_auth: Type.Optional(Type.Boolean()) })),
   http: Type.Optional(httpSchema),
   store: Type.Optional(
     Type.Object({
       index: Type.Optional(
         Type.Object({
-          embed: reference,
+          embed: referenceSchema,
           dims: Type.Integer({ minimum: 1 }),
           fields: Type.Optional(Type.Array(Type.String())),
         }),
       ),
       ttl: Type.Optional(
         Type.Object({
-          default_ttl: Type.Optional(minutes),
+          default_ttl: Type.Optional(minutesSchema),
           refresh_on_read: Type.Optional(Type.Boolean()),
-          sweep_interval_minutes: Type.Optional(sweepMinutes),
+          sweep_interval_minutes: Type.Optional(sweepMinutesSchema),
         }),
       ),
     }),
@@ -53,15 +53,15 @@ const fileSchema = Type.Object({
       ttl: Type.Optional(
         Type.Object({
           strategy: Type.Optional(Type.Union([Type.Literal('delete'), Type.Literal('keep_latest')])),
-          default_ttl: Type.Optional(minutes),
-          sweep_interval_minutes: Type.Optional(sweepMinutes),
+          default_ttl: Type.Optional(minutesSchema),
+          sweep_interval_minutes: Type.Optional(sweepMinutesSchema),
         }),
       ),
     }),
   ),
   webhooks: Type.Optional(
     Type.Object({
-      headers: Type.Optional(names),
+      headers: Type.Optional(stringMapSchema),
       env_prefix: Type.Optional(Type.String()),
       url: Type.Optional(
         Type.Object({
@@ -173,10 +173,10 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
 /** Parses a reference `./file.ts:name`. A colon after a drive letter is part of the path. */
 export function parseReference(folder: string, text: string): ExportReference {
   const colon = text.lastIndexOf(':');
-  const named = colon > 1 && !/[/\\]/.test(text.slice(colon));
+  const hasExportName = colon > 1 && !/[/\\]/.test(text.slice(colon));
   return {
-    path: resolve(folder, named ? text.slice(0, colon) : text),
-    name: (named && text.slice(colon + 1)) || 'default',
+    path: resolve(folder, hasExportName ? text.slice(0, colon) : text),
+    name: (hasExportName && text.slice(colon + 1)) || 'default',
   };
 }
 
@@ -200,7 +200,7 @@ function isValid<const S extends TSchema>(schema: S, value: unknown): value is S
 }
 
 /** Default config and context of a graph's assistant. */
-const defaults = Type.Object(
+const defaultConfigSchema = Type.Object(
   {
     tags: Type.Optional(Type.Array(Type.String())),
     metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
@@ -210,16 +210,16 @@ const defaults = Type.Object(
   },
   { additionalProperties: false },
 );
-const defaultsByGraph = Type.Record(Type.String(), defaults);
+const defaultConfigsSchema = Type.Record(Type.String(), defaultConfigSchema);
 
-type Defaults = Static<typeof defaults>;
+type Defaults = Static<typeof defaultConfigSchema>;
 
 export interface DefaultConfig {
   readonly config: Omit<Defaults, 'context'>;
   readonly context?: unknown;
 }
 
-const variable = 'LANGGRAPH_CONFIG';
+const defaultsVariable = 'LANGGRAPH_CONFIG';
 
 /**
  * Parses the default configs and contexts of graphs from the variable LANGGRAPH_CONFIG in `env` of a langgraph.json:
@@ -237,8 +237,8 @@ export function parseDefaultConfigs({
   readonly graphs: readonly { readonly graphId: string }[];
 }): ReadonlyMap<string, DefaultConfig> {
   const invalid = (reason: string) =>
-    runlakeError('GRAPHS_FILE_INVALID', { file: path, location: `env.${variable}`, reason });
-  const text = env[variable];
+    runlakeError('GRAPHS_FILE_INVALID', { file: path, location: `env.${defaultsVariable}`, reason });
+  const text = env[defaultsVariable];
   if (text === undefined || text.trim() === '') return new Map();
   let content: unknown;
   try {
@@ -246,8 +246,8 @@ export function parseDefaultConfigs({
   } catch (error) {
     throw invalid(`it is not JSON: ${(error as Error).message}`);
   }
-  if (!Value.Check(defaultsByGraph, content)) {
-    const [first] = Value.Errors(defaultsByGraph, content);
+  if (!Value.Check(defaultConfigsSchema, content)) {
+    const [first] = Value.Errors(defaultConfigsSchema, content);
     const field = first?.instancePath.slice(1).replaceAll('/', '.');
     throw invalid(`${field ? `${field}: ` : ''}${first?.message ?? 'it does not match the schema'}`);
   }

@@ -1,46 +1,46 @@
 import { type Static, Type } from 'typebox';
 
-const maybe = <const S extends Parameters<typeof Type.Union>[0][number]>(schema: S) =>
+const optionalOrNull = <const S extends Parameters<typeof Type.Union>[0][number]>(schema: S) =>
   Type.Optional(Type.Union([schema, Type.Null()]));
 
 /** The name of a method or of a header, or `*`. Source: RFC 9110, "token". */
 const token = Type.String({ pattern: "^[\\w!#$%&'*+.^`|~-]+$" });
-const tokens = Type.Optional(Type.Array(token));
-const patterns = maybe(Type.Array(token));
+const optionalTokens = Type.Optional(Type.Array(token));
+const patterns = optionalOrNull(Type.Array(token));
 /** `include` and `exclude` are legacy names of `includes` and `excludes`. */
-const headerChoice = maybe(
+const headerChoice = optionalOrNull(
   Type.Object({ includes: patterns, excludes: patterns, include: patterns, exclude: patterns }),
 );
-const flag = Type.Optional(Type.Boolean());
+const optionalBoolean = Type.Optional(Type.Boolean());
 
 /** `http` of a langgraph.json. Source: schema of the langgraph command line, HttpConfig. */
 export const httpSchema = Type.Object({
   app: Type.Optional(Type.String({ minLength: 1 })),
-  cors: maybe(
+  cors: optionalOrNull(
     Type.Object({
       allow_origins: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-      allow_origin_regex: maybe(Type.String({ minLength: 1 })),
-      allow_methods: tokens,
-      allow_headers: tokens,
-      allow_credentials: flag,
-      expose_headers: tokens,
+      allow_origin_regex: optionalOrNull(Type.String({ minLength: 1 })),
+      allow_methods: optionalTokens,
+      allow_headers: optionalTokens,
+      allow_credentials: optionalBoolean,
+      expose_headers: optionalTokens,
       max_age: Type.Optional(Type.Integer({ minimum: 0 })),
     }),
   ),
   configurable_headers: headerChoice,
   logging_headers: headerChoice,
-  enable_custom_route_auth: flag,
-  middleware_order: maybe(Type.Union([Type.Literal('auth_first'), Type.Literal('middleware_first')])),
-  mount_prefix: maybe(Type.String()),
-  disable_assistants: flag,
-  disable_threads: flag,
-  disable_runs: flag,
-  disable_store: flag,
-  disable_meta: flag,
-  disable_a2a: flag,
-  disable_mcp: flag,
-  disable_ui: flag,
-  disable_webhooks: flag,
+  enable_custom_route_auth: optionalBoolean,
+  middleware_order: optionalOrNull(Type.Union([Type.Literal('auth_first'), Type.Literal('middleware_first')])),
+  mount_prefix: optionalOrNull(Type.String()),
+  disable_assistants: optionalBoolean,
+  disable_threads: optionalBoolean,
+  disable_runs: optionalBoolean,
+  disable_store: optionalBoolean,
+  disable_meta: optionalBoolean,
+  disable_a2a: optionalBoolean,
+  disable_mcp: optionalBoolean,
+  disable_ui: optionalBoolean,
+  disable_webhooks: optionalBoolean,
 });
 
 export type HttpSettings = Static<typeof httpSchema>;
@@ -61,7 +61,7 @@ function* listInvalidSettings(http: HttpSettings): Generator<InvalidSetting> {
   const unknown = Object.keys(http).find((name) => !Object.hasOwn(httpSchema.properties, name));
   if (unknown !== undefined) yield { location: unknown, reason: 'unknown setting' };
   yield* listInvalidCorsSettings(http.cors ?? {});
-  if (headerPatterns(http.configurable_headers).includes.some((name) => keyHeaders.has(name))) {
+  if (headerPatterns(http.configurable_headers).includes.some((name) => apiKeyHeaders.has(name))) {
     const reason =
       'API keys must not be passed to graphs, because the config of a run is stored and returned by the API';
     yield { location: 'configurable_headers', reason };
@@ -117,4 +117,4 @@ export function headerPatterns(choice: ConfigurableHeaders | null | undefined) {
 }
 
 /** Headers with API keys. */
-const keyHeaders: ReadonlySet<string> = new Set(['x-api-key', 'x-service-key']);
+const apiKeyHeaders: ReadonlySet<string> = new Set(['x-api-key', 'x-service-key']);

@@ -84,7 +84,7 @@ function formatError(error: unknown): string {
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
 
-const library = '@langchain/langgraph';
+const libraryPackage = '@langchain/langgraph';
 
 /** Description of the LangGraph versions that Runlake is tested with. */
 export const testedLibraries = '1.x from 1.4 on';
@@ -109,7 +109,7 @@ export async function libraryVersion({ graphs }: Pick<GraphsFile, 'graphs'>): Pr
 
 /** Finds the package as Node does: in this folder, then in each parent folder. */
 async function findCopy(folder: string): Promise<{ path: string; version: string } | undefined> {
-  const path = join(folder, 'node_modules', library);
+  const path = join(folder, 'node_modules', libraryPackage);
   const text = await readFile(join(path, 'package.json'), 'utf8').catch(() => undefined);
   if (text !== undefined) return { path, version: String((JSON.parse(text) as { version?: unknown }).version) };
   const above = dirname(folder);

@@ -36,7 +36,7 @@ const interruptKey = '__interrupt__';
  * Returns undefined if `filter` excludes the event or the protocol has no equivalent.
  */
 export function protocolMessage(event: StreamedEvent, filter: EventFilter): ProtocolMessage | undefined {
-  const content = convert(event);
+  const content = convertEvent(event);
   if (content === undefined) return undefined;
   const { method, rest, name } = content;
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
@@ -50,15 +50,15 @@ export function protocolMessage(event: StreamedEvent, filter: EventFilter): Prot
   return { id, method, text };
 }
 
-function convert(event: StreamedEvent): MessageContent | undefined {
+function convertEvent(event: StreamedEvent): MessageContent | undefined {
   const { mode, isEnd, namespace } = event;
   if (isEnd) {
     const end = parseData(event) as RunEnd;
-    return lifecycleContent({ ...convertEnd(end), graph_name: end.graph_id });
+    return createLifecycleContent({ ...convertEnd(end), graph_name: end.graph_id });
   }
   if (mode === 'metadata' && namespace === '') {
     const { graph_id } = parseData(event) as { readonly graph_id?: string };
-    return lifecycleContent({ event: 'running', graph_name: graph_id });
+    return createLifecycleContent({ event: 'running', graph_name: graph_id });
   }
   const text = () => Buffer.from(event.data).toString('utf8');
   // The data is an object with `data` and optionally `node`.
@@ -114,7 +114,7 @@ function convertCheckpoint(payload: unknown): MessageContent | undefined {
   return isCheckpointEnvelope(data) ? { method: 'checkpoints', rest: JSON.stringify({ data }).slice(1) } : undefined;
 }
 
-function lifecycleContent(data: {
+function createLifecycleContent(data: {
   readonly event: string;
   readonly graph_name: string | undefined;
   readonly error?: string;

@@ -133,7 +133,7 @@ export interface UpdatedState {
   readonly interrupts: object;
 }
 
-const callerErrors = new Set(['InvalidUpdateError', 'EmptyInputError', 'EmptyChannelError']);
+const callerErrorNames = new Set(['InvalidUpdateError', 'EmptyInputError', 'EmptyChannelError']);
 
 /**
  * Writes state updates (one or more supersteps) at the head of a thread or at a checkpoint.
@@ -166,7 +166,7 @@ export async function updateState(
       throw runlakeError('THREAD_BUSY', { thread: thread.threadId });
     }
     if (
-      callerErrors.has(error.name) ||
+      callerErrorNames.has(error.name) ||
       /^Node ".*" does not exist|^No (supersteps|updates) provided|^Subgraph "/.test(error.message)
     ) {
       throw runlakeError('STATE_UPDATE_INVALID', { reason: error.message.replace(/\.?\s*$/, '') });

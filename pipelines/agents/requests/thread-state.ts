@@ -28,7 +28,7 @@ function toThreadTask({ id, name, path, error, interrupts = [], result, state }:
     id,
     name,
     ...(path !== undefined && { path }),
-    error: error === undefined || error === null ? null : errorText(error),
+    error: error === undefined || error === null ? null : formatError(error),
     interrupts: [...interrupts] as Interrupt[],
     checkpoint: state !== undefined && !('values' in state) ? toCheckpoint(state) : null,
     state: state !== undefined && 'values' in state ? toThreadState(state) : null,
@@ -48,7 +48,7 @@ export function toCheckpoint(config: CheckpointConfig | undefined): ThreadCheckp
   };
 }
 
-function errorText(error: unknown): string {
+function formatError(error: unknown): string {
   if (typeof error === 'object' && error !== null && 'message' in error) return String(error.message);
   return typeof error === 'string' ? error : JSON.stringify(error);
 }

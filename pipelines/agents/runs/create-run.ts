@@ -139,15 +139,15 @@ interface AddOptions {
   readonly seenAt?: string | undefined;
 }
 
-const addSql = (assistant: string) =>
+const buildAddSql = (assistant: string) =>
   `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`;
-const addRunSql = `SELECT * FROM ${addSql('$11')}`;
+const addRunSql = `SELECT * FROM ${buildAddSql('$11')}`;
 /**
  * Adds a run only if the assistant is unchanged. The function takes the id from the row of the assistant, so that
  * Postgres calls the function only if it has found the row.
  */
 const addRunAsSeenSql = `
-SELECT added.* FROM agents.assistants seen, LATERAL ${addSql('seen.assistant_id')} added
+SELECT added.* FROM agents.assistants seen, LATERAL ${buildAddSql('seen.assistant_id')} added
 WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $22`;
 
 /**

@@ -45,12 +45,12 @@ export interface RunResult {
  */
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
   const { deploymentId, runId } = run;
-  const resting = restStatus(result);
-  const isLarge = !fitsEndEvent(run.kwargs, result.values) || !fitsEndEvent(run.kwargs, interruptsText(result));
+  const resting = getRestStatus(result);
+  const isLarge = !fitsEndEvent(run.kwargs, result.values) || !fitsEndEvent(run.kwargs, encodeInterrupts(result));
   async function end(sql: Sql): Promise<EndedRun | undefined> {
     const row = await writeEnd(sql, run, result, resting);
     if (row === undefined) return undefined;
-    const ended = toEnded(run, row, result, resting);
+    const ended = toEndedRun(run, row, result, resting);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
     if (isLarge && !ended.removed) await storeFinalValues(sql, ended);
     await recordWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
@@ -63,7 +63,7 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
 /** The columns that `agents.end_run` sets or reads. */
 type WrittenEnd = Pick<EndedRow, 'status' | 'error' | 'removed' | 'multitask_strategy' | 'created_at' | 'ended_at'>;
 
-function toEnded(
+function toEndedRun(
   { leaseToken: _, baseCheckpointId: __, alone: ___, ...run }: ClaimedRun,
   row: WrittenEnd,
   { values, interrupts = {}, eventsMissing = false }: RunResult,
@@ -103,7 +103,7 @@ async function writeEnd(
       resting,
       values ?? null,
       values === undefined ? null : searchableText(values),
-      interruptsText(result) ?? null,
+      encodeInterrupts(result) ?? null,
       eventsMissing,
     ],
     { name: 'agents_end_run' },
@@ -111,11 +111,11 @@ async function writeEnd(
   return row;
 }
 
-function interruptsText({ interrupts }: RunResult): string | undefined {
+function encodeInterrupts({ interrupts }: RunResult): string | undefined {
   return interrupts && JSON.stringify(interrupts);
 }
 
-function restStatus({ status, next = [], interrupts = {} }: RunResult): 'idle' | 'interrupted' | 'error' {
+function getRestStatus({ status, next = [], interrupts = {} }: RunResult): 'idle' | 'interrupted' | 'error' {
   if (status === 'error' || status === 'timeout') return 'error';
   return next.length > 0 || Object.values(interrupts).some((list) => list.length > 0) ? 'interrupted' : 'idle';
 }
@@ -186,14 +186,14 @@ export async function requeueRun(
   await lockThread(tx, deploymentId, threadId);
   const [row] = await tx.query<{ status: string; removed: boolean; kwargs: RunKwargs }>(
     requeueSql,
-    [deploymentId, runId, leaseToken, countLoss ? 1 : 0, maxLosses, JSON.stringify(lost), alone, onlyExpired],
+    [deploymentId, runId, leaseToken, countLoss ? 1 : 0, maxLosses, JSON.stringify(lostRunFailure), alone, onlyExpired],
     { name: 'agents_release_run' },
   );
   if (row === undefined) return;
   const { status, removed, kwargs } = row;
   if (removed) await rollbackCheckpoints(tx, threadKey(deploymentId, threadId), runId);
   else if (status !== 'pending') {
-    const error = status === 'error' ? JSON.stringify(lost) : null;
+    const error = status === 'error' ? JSON.stringify(lostRunFailure) : null;
     await tx.execute(
       `UPDATE agents.threads SET rest_status = $3, error = $4, state_updated_at = clock_timestamp()
        WHERE deployment_id = $1 AND thread_id = $2`,
@@ -201,7 +201,7 @@ export async function requeueRun(
     );
   }
   if (status !== 'pending') {
-    const error = status === 'error' ? lost.message : undefined;
+    const error = status === 'error' ? lostRunFailure.message : undefined;
     await recordWebhook(tx, { deploymentId, runId, webhook: kwargs.webhook, error });
   }
   await updateThreadStatus(tx, deploymentId, threadId);
@@ -234,9 +234,10 @@ WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND ru
 RETURNING run.status, run.removed, run.kwargs`;
 
 /** Whether a run failed because its attempts were lost, rather than with its own error. */
-export const isGivenUp = ({ error, message }: RunFailure) => error === lost.error && message === lost.message;
+export const isGivenUp = ({ error, message }: RunFailure) =>
+  error === lostRunFailure.error && message === lostRunFailure.message;
 
-const lost: RunFailure = {
+const lostRunFailure: RunFailure = {
   error: 'RunLost',
   message: `The process that executed the run was lost ${maxLosses} times. It is not retried.`,
 };

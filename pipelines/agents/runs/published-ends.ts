@@ -147,7 +147,7 @@ export async function readRunEnd(
  * minutes in the transaction that ends the run, because the next run soon overwrites the values of the thread.
  */
 
-const maxEventChars = 1024 * 1024;
+const maxEventCharacters = 1024 * 1024;
 /**
  * How long large values are stored. Waiting requests read them when the end is published, or after they have reattached
  * to the stream.
@@ -159,7 +159,7 @@ const retentionMinutes = 5;
  * run are deleted when the run ends.
  */
 export function fitsEndEvent({ temporary }: EndedRun['kwargs'], json: string | undefined): boolean {
-  return temporary || json === undefined || json.length <= maxEventChars;
+  return temporary || json === undefined || json.length <= maxEventCharacters;
 }
 
 /** Copies values and interrupts from the row of the thread. Call it in the transaction that ends the run. */

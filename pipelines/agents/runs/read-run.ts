@@ -65,11 +65,11 @@ export interface ShownRun extends Run {
 
 /** Converts a run to the form that clients receive. */
 export function shownRun(run: Run): ShownRun {
-  return { ...run, langsmith_session_name: projectOfRun(run) };
+  return { ...run, langsmith_session_name: getRunProject(run) };
 }
 
 /** Returns the project of a run's trace. The graph id is in the config of the run, where the server has stored it. */
-function projectOfRun({ kwargs }: Pick<Run, 'kwargs'>): string {
+function getRunProject({ kwargs }: Pick<Run, 'kwargs'>): string {
   return findProject({ kwargs, graphId: String(kwargs.config.configurable?.graph_id) });
 }
 

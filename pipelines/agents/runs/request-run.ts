@@ -135,16 +135,16 @@ async function createFor(
   const { database, deploymentId, webhooks, copiesHeader, acceptsFeedbackKeys, threadTtl } = deps;
   const nodes = deps.nodesOf?.(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
-  const stateless = threadId === undefined;
+  const isStateless = threadId === undefined;
   const rules = { copiesHeader, acceptsFeedbackKeys, webhooks };
-  const origin = { assistant, thread, ...ids, stateless, userId: sender.userId, headers, user, ...rules };
+  const origin = { assistant, thread, ...ids, stateless: isStateless, userId: sender.userId, headers, user, ...rules };
   const { cancelOnDisconnect, ...parsed } = readRunRequest(request, origin);
   const { checkpoint } = parsed.kwargs;
   if (checkpoint) await requireCheckpoint(database, deploymentId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
   const endUser = user && { userId: await endUserId(database, deps.organizationId, user.identity) };
   const newRun = {
-    ...{ assistant, ...parsed, ...ids, stateless, threadAccess, threadTtl },
+    ...{ assistant, ...parsed, ...ids, stateless: isStateless, threadAccess, threadTtl },
     callerId: endUser?.userId ?? sender.keyId,
     ...(workspaceId === undefined
       ? endUser && { sender: endUser }

@@ -17,11 +17,11 @@ export type HeaderRule = (name: string) => boolean;
 /** Headers with API keys, or with the tenant that a key is used for. */
 const apiKeyHeaders = new Set(['x-api-key', 'x-tenant-id', 'x-service-key']);
 /** Headers that contain keys or sessions. Patterns do not match them; `includes` must contain their full names. */
-const confidential = new Set([...apiKeyHeaders, 'authorization', 'proxy-authorization', 'cookie']);
+const confidentialHeaders = new Set([...apiKeyHeaders, 'authorization', 'proxy-authorization', 'cookie']);
 /** Words that mark other headers as confidential, as in `x-amz-security-token`. */
-const secretWord =
+const secretWordPattern =
   /(?:^|-)(?:api-?key|key|token|jwt|secret|password|auth|authorization|credentials?|cookie|session|signature)(?:-|$)/;
-const isConfidential = (name: string) => confidential.has(name) || secretWord.test(name);
+const isConfidential = (name: string) => confidentialHeaders.has(name) || secretWordPattern.test(name);
 
 /**
  * Returns a function that tests whether the server copies a request header to `configurable` of a run. The server
@@ -41,7 +41,7 @@ export function headerRule(choice?: ConfigurableHeaders | null): HeaderRule {
 }
 
 /** Returns the headers that pass the test, with lists joined by commas. */
-function copiedHeaders(
+function selectCopiedHeaders(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   isCopied: HeaderRule,
 ): Record<string, string> {
@@ -201,10 +201,10 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
     ...assistant.config,
     ...dropNulls(requested),
     ...(tags.length > 0 && { tags }),
-    metadata: { ...asRecord(assistant.config.metadata), ...asRecord(requested?.metadata), ...metadata },
+    metadata: { ...toRecord(assistant.config.metadata), ...toRecord(requested?.metadata), ...metadata },
     configurable: {
       ...configurable,
-      ...copiedHeaders(headers, origin.copiesHeader ?? defaultHeaderRule),
+      ...selectCopiedHeaders(headers, origin.copiesHeader ?? defaultHeaderRule),
       run_id: runId,
       thread_id: threadId,
       graph_id: assistant.graph_id,
@@ -223,7 +223,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
 /** Returns the first `user_id` that is set in `configs`. */
 export function chosenUserId(...configs: readonly Nullish<Readonly<Record<string, unknown>>>[]): unknown {
   for (const config of configs) {
-    const { user_id } = asRecord(config?.configurable);
+    const { user_id } = toRecord(config?.configurable);
     if (user_id !== undefined && user_id !== null) return user_id;
   }
   return undefined;
@@ -261,7 +261,7 @@ function refuse(field: string, value: unknown): void {
   throw runlakeError('FIELD_NOT_BUILT', { field }, { fields });
 }
 
-function asRecord(value: unknown): Readonly<Record<string, unknown>> {
+function toRecord(value: unknown): Readonly<Record<string, unknown>> {
   return isRecord(value) ? value : {};
 }
 

@@ -13,7 +13,7 @@ export interface TypeReading {
 /** Limits of a schema; a type beyond them is `{}`, which accepts any value. */
 const maxDepth = 24;
 const maxParts = 5_000;
-const draft = 'http://json-schema.org/draft-07/schema#';
+const draftUri = 'http://json-schema.org/draft-07/schema#';
 /** Object types whose JSON form does not follow from their properties. */
 const opaqueTypes = new Set([
   'Map',
@@ -28,7 +28,7 @@ const opaqueTypes = new Set([
 ]);
 
 /** Schema of a message in the API, which differs from the properties of the message class. */
-const message: JsonSchema = {
+const messageSchema: JsonSchema = {
   type: 'object',
   properties: {
     type: { type: 'string' },
@@ -49,7 +49,7 @@ export function jsonSchemaOfType(type: ts.Type, reading: TypeReading): JsonSchem
   const reader = new TypeReader(reading);
   const schema = reader.readType(type) ?? {};
   return {
-    $schema: draft,
+    $schema: draftUri,
     ...schema,
     ...(Object.keys(reader.definitions).length > 0 && { definitions: reader.definitions }),
   };
@@ -86,8 +86,8 @@ class TypeReader {
       return undefined;
     if (type.isUnion()) return this.#union(type);
     if (is(ts.TypeFlags.Null)) return { type: 'null' };
-    if (type.isStringLiteral() || type.isNumberLiteral()) return literalSchema([type.value]);
-    if (is(ts.TypeFlags.BooleanLiteral)) return literalSchema([checker.typeToString(type) === 'true']);
+    if (type.isStringLiteral() || type.isNumberLiteral()) return createLiteralSchema([type.value]);
+    if (is(ts.TypeFlags.BooleanLiteral)) return createLiteralSchema([checker.typeToString(type) === 'true']);
     if (is(ts.TypeFlags.StringLike)) return { type: 'string' };
     if (is(ts.TypeFlags.NumberLike)) return { type: 'number' };
     if (is(ts.TypeFlags.BooleanLike)) return { type: 'boolean' };
@@ -120,8 +120,8 @@ class TypeReader {
     const truths = constants.filter((each) => typeof each === 'boolean');
     const others = constants.filter((each) => typeof each !== 'boolean');
     if (truths.length === 2) rest.push({ type: 'boolean' });
-    else if (truths.length === 1) rest.push(literalSchema(truths));
-    if (others.length > 0) rest.unshift(literalSchema(others));
+    else if (truths.length === 1) rest.push(createLiteralSchema(truths));
+    if (others.length > 0) rest.unshift(createLiteralSchema(others));
     return rest.length > 1 ? { anyOf: rest } : rest[0];
   }
 
@@ -138,7 +138,7 @@ class TypeReader {
     this.#open.set(type, undefined);
     const schema = this.#properties(
       type,
-      (symbol) => (ts.getCombinedModifierFlags(symbol) & hiddenModifiers(ts)) === 0,
+      (symbol) => (ts.getCombinedModifierFlags(symbol) & getHiddenModifiers(ts)) === 0,
     );
     const definition = this.#open.get(type);
     this.#open.delete(type);
@@ -198,7 +198,7 @@ class TypeReader {
   }
 
   #message(): JsonSchema {
-    this.definitions.BaseMessage ??= message;
+    this.definitions.BaseMessage ??= messageSchema;
     return { $ref: '#/definitions/BaseMessage' };
   }
 
@@ -213,7 +213,7 @@ class TypeReader {
 type Literal = string | number | boolean;
 
 /** Returns a schema for one or several literals, with `type` if all have the same type. */
-function literalSchema(values: readonly Literal[]): JsonSchema {
+function createLiteralSchema(values: readonly Literal[]): JsonSchema {
   const [type, ...others] = new Set(values.map((value) => typeof value));
   return {
     ...(others.length === 0 && { type }),
@@ -221,6 +221,6 @@ function literalSchema(values: readonly Literal[]): JsonSchema {
   };
 }
 
-function hiddenModifiers(compiler: typeof ts): ts.ModifierFlags {
+function getHiddenModifiers(compiler: typeof ts): ts.ModifierFlags {
   return compiler.ModifierFlags.Private | compiler.ModifierFlags.Protected;
 }

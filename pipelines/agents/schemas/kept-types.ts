@@ -19,7 +19,7 @@ const formatVersion = 2;
  */
 export async function readCachedTypes(folder: string, source: ExportReference): Promise<CachedTypes | undefined> {
   try {
-    return JSON.parse(await readFile(cachePath(folder, source), 'utf8')) as CachedTypes;
+    return JSON.parse(await readFile(buildCachePath(folder, source), 'utf8')) as CachedTypes;
   } catch {
     return undefined;
   }
@@ -29,7 +29,7 @@ export async function readCachedTypes(folder: string, source: ExportReference): 
 export async function cacheTypes(folder: string, source: ExportReference, kept: CachedTypes): Promise<void> {
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const location = cachePath(folder, source);
+    const location = buildCachePath(folder, source);
     await writeFile(`${location}.${process.pid}`, JSON.stringify(kept));
     await rename(`${location}.${process.pid}`, location);
   } catch {
@@ -59,7 +59,7 @@ async function hashFile(path: string): Promise<string> {
     .digest('hex');
 }
 
-function cachePath(folder: string, { path, name }: ExportReference): string {
+function buildCachePath(folder: string, { path, name }: ExportReference): string {
   return join(
     folder,
     `${createHash('sha256')

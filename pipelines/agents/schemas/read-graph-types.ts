@@ -50,15 +50,15 @@ export function graphTypesUnreadable(reason: string): Error {
 
 /** Reads the schemas of a compiled graph, a builder, or a function or promise of either; undefined for other types. */
 function readSchemas(type: ts.Type, reading: TypeReading): GraphSchemas | undefined {
-  const graph = compiledType(type, reading);
-  const input = graph && propertyType(graph, '~InputType', reading);
-  const output = graph && propertyType(graph, '~OutputType', reading);
+  const graph = findCompiledType(type, reading);
+  const input = graph && findPropertyType(graph, '~InputType', reading);
+  const output = graph && findPropertyType(graph, '~OutputType', reading);
   if (graph === undefined || input === undefined || output === undefined) return undefined;
-  const builder = propertyType(graph, 'builder', reading);
+  const builder = findPropertyType(graph, 'builder', reading);
   // The state is the second type argument of StateGraph<Definition, State, …>. A graph without a builder has no state
   // type, so its output type is used.
   const state = builder && reading.checker.getTypeArguments(builder as ts.TypeReference)[1];
-  const context = describeType(contextType(graph, reading), reading);
+  const context = describeType(findContextType(graph, reading), reading);
   return {
     input_schema: describeType(input, reading),
     output_schema: describeType(output, reading),
@@ -81,26 +81,26 @@ function hasKeys(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length > 0;
 }
 
-function compiledType(type: ts.Type, reading: TypeReading, depth = 0): ts.Type | undefined {
+function findCompiledType(type: ts.Type, reading: TypeReading, depth = 0): ts.Type | undefined {
   const { checker, ts } = reading;
   if ((type.flags & ts.TypeFlags.Any) !== 0 || depth > 4) return undefined;
   if (type.getProperty('lg_is_pregel') !== undefined) return type;
   const [call] = type.getCallSignatures();
-  const compile = propertyType(type, 'compile', reading)?.getCallSignatures()[0];
+  const compile = findPropertyType(type, 'compile', reading)?.getCallSignatures()[0];
   const awaited = checker.getAwaitedType(type);
   const next = call ?? compile;
-  if (next !== undefined) return compiledType(next.getReturnType(), reading, depth + 1);
-  return awaited === undefined || awaited === type ? undefined : compiledType(awaited, reading, depth + 1);
+  if (next !== undefined) return findCompiledType(next.getReturnType(), reading, depth + 1);
+  return awaited === undefined || awaited === type ? undefined : findCompiledType(awaited, reading, depth + 1);
 }
 
 /** Returns the context type of a run: the type of `context` in the last overload of the graph's `withConfig`. */
-function contextType(graph: ts.Type, reading: TypeReading): ts.Type | undefined {
-  const [parameter] = propertyType(graph, 'withConfig', reading)?.getCallSignatures().at(-1)?.getParameters() ?? [];
+function findContextType(graph: ts.Type, reading: TypeReading): ts.Type | undefined {
+  const [parameter] = findPropertyType(graph, 'withConfig', reading)?.getCallSignatures().at(-1)?.getParameters() ?? [];
   const options = parameter && reading.checker.getTypeOfSymbolAtLocation(parameter, reading.location);
-  return options && propertyType(options.getNonNullableType(), 'context', reading)?.getNonNullableType();
+  return options && findPropertyType(options.getNonNullableType(), 'context', reading)?.getNonNullableType();
 }
 
-function propertyType(type: ts.Type, name: string, { checker, location }: TypeReading): ts.Type | undefined {
+function findPropertyType(type: ts.Type, name: string, { checker, location }: TypeReading): ts.Type | undefined {
   const symbol = checker.getPropertyOfType(type, name);
   return symbol && checker.getTypeOfSymbolAtLocation(symbol, location);
 }

@@ -58,7 +58,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   const keeping: Promise<void>[] = [];
   const settled = new EventEmitter<Record<string, []>>().setMaxListeners(0);
   let child: WorkerChild | undefined;
-  let stopped = false;
+  let isStopped = false;
 
   function settle(graphId: string): void {
     pending.delete(graphId);
@@ -66,7 +66,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   }
 
   function giveUp(graph: string, reason: string): void {
-    if (!stopped) logger.warn({ graph, reason }, 'schemas of a graph not read from its types');
+    if (!isStopped) logger.warn({ graph, reason }, 'schemas of a graph not read from its types');
     settle(graph);
   }
 
@@ -76,14 +76,14 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
       if (await hasRuntimeSchemas(pool, source.graphId)) settle(source.graphId);
       else rest = [...rest, source];
     }
-    while (rest.length > 0 && !stopped) rest = await readInProcess(rest);
+    while (rest.length > 0 && !isStopped) rest = await readInProcess(rest);
   }
 
   /** Reads graphs in one process. @returns the remaining graphs, which are always fewer than `sources`. */
   async function readInProcess(sources: readonly GraphSource[]): Promise<readonly GraphSource[]> {
     const remaining = new Set(sources);
     const kept = await readCached(options.cacheFolder, sources);
-    if (stopped) return [];
+    if (isStopped) return [];
     let current = sources[0]!;
     let hasTimedOut = false;
     let timeout: NodeJS.Timeout | undefined;
@@ -121,7 +121,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
 
   const done = readAll()
     .catch((error: unknown) => {
-      if (!stopped) logger.warn({ error }, 'schemas of graphs not read from their types');
+      if (!isStopped) logger.warn({ error }, 'schemas of graphs not read from their types');
     })
     .finally(() => [...pending].forEach(settle))
     .then(() => Promise.all(keeping));
@@ -135,7 +135,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
       return found.get(graphId);
     },
     async stop() {
-      stopped = true;
+      isStopped = true;
       for (const graphId of pending) settle(graphId);
       child?.kill();
       await done;

@@ -134,25 +134,27 @@ export async function loadEmbedder(embed: string, folder: string): Promise<Embed
     const split = embed.lastIndexOf(':');
     const isPath = /^[./]/.test(embed);
     const [before, after] = split < 0 ? [embed, 'default'] : [embed.slice(0, split), embed.slice(split + 1)];
-    return toEmbed(isPath ? await importExport(resolve(folder, before), after) : await createOfProvider(embed, folder));
+    return toEmbed(
+      isPath ? await importExport(resolve(folder, before), after) : await createProviderEmbedder(embed, folder),
+    );
   } catch (cause) {
     if (isRunlakeError(cause)) throw cause;
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw unusable(`'${embed}' cannot be loaded: ${reason}`, cause);
+    throw createUnusableError(`'${embed}' cannot be loaded: ${reason}`, cause);
   }
 }
 
 async function importExport(path: string, name: string): Promise<unknown> {
   const module = (await import(pathToFileURL(path).href)) as Record<string, unknown>;
-  if (module[name] === undefined) throw unusable(`${path} has no export '${name}'`);
+  if (module[name] === undefined) throw createUnusableError(`${path} has no export '${name}'`);
   return module[name];
 }
 
-async function createOfProvider(embed: string, folder: string): Promise<unknown> {
+async function createProviderEmbedder(embed: string, folder: string): Promise<unknown> {
   const colon = embed.indexOf(':');
   const provider = providers[embed.slice(0, colon)];
   if (colon < 0 || provider === undefined)
-    throw unusable(
+    throw createUnusableError(
       `'${embed}' is neither a path nor one of ${Object.keys(providers).join(', ')} followed by a colon and a model`,
     );
   const [name, className] = provider;
@@ -165,10 +167,12 @@ function toEmbed(found: unknown): Embed {
   if (typeof found === 'function') return async (texts) => (await found([...texts])) as number[][];
   const embeddings = found as { embedDocuments?: (texts: string[]) => Promise<number[][]> } | null;
   if (typeof embeddings?.embedDocuments !== 'function')
-    throw unusable('the export that store.index.embed names is neither a function nor an object with embedDocuments');
+    throw createUnusableError(
+      'the export that store.index.embed names is neither a function nor an object with embedDocuments',
+    );
   return (texts) => embeddings.embedDocuments!([...texts]);
 }
 
-function unusable(reason: string, cause?: unknown): RunlakeError {
+function createUnusableError(reason: string, cause?: unknown): RunlakeError {
   return runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
 }

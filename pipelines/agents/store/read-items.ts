@@ -46,7 +46,7 @@ refreshed AS (
 SELECT ${itemColumns} FROM agents.store_items
 WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed) AND ${live}`;
 
-const comparisons: Readonly<Record<string, string>> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' };
+const comparisonOperators: Readonly<Record<string, string>> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' };
 
 /**
  * Adds the conditions of a filter on item values. Each field has a value that it must equal, or an object with the
@@ -61,7 +61,7 @@ function filterItems(conditions: Conditions, filter: Readonly<Record<string, unk
     const operators = parseOperators(wanted) ?? { $eq: wanted };
     for (const [operator, operand] of Object.entries(operators)) {
       const given = `${conditions.bind(jsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
-      const comparison = comparisons[operator];
+      const comparison = comparisonOperators[operator];
       if (operator === '$eq') conditions.add(`${value} = ${given}`);
       else if (operator === '$ne') conditions.add(`${value} IS DISTINCT FROM ${given}`);
       else if (comparison !== undefined)
@@ -96,7 +96,7 @@ interface ItemSearch {
 }
 
 /** Maximum number of vectors that a search compares with the query. It compares all candidates, so that it is exact. */
-const maxVectors = 10_000;
+const maxComparedVectors = 10_000;
 
 /**
  * Searches the items below a namespace prefix. Sorts them by similarity if there is a query and an index, otherwise by
@@ -130,11 +130,12 @@ export async function searchItems(
   const [counted] = await sql.query<{ vectors: number }>(
     `SELECT count(*)::int AS vectors FROM (
        SELECT FROM agents.store_items JOIN agents.store_vectors USING (deployment_id, namespace_path, namespace, key)
-       WHERE ${where} AND ${dims} LIMIT ${maxVectors + 1}
+       WHERE ${where} AND ${dims} LIMIT ${maxComparedVectors + 1}
      ) found`,
     conditions.values,
   );
-  if (counted!.vectors > maxVectors) throw runlakeError('STORE_TOO_MANY_VECTORS', { limit: maxVectors });
+  if (counted!.vectors > maxComparedVectors)
+    throw runlakeError('STORE_TOO_MANY_VECTORS', { limit: maxComparedVectors });
   const product = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
   const scored = `SELECT *, (
       SELECT max((${product})) FROM agents.store_vectors v

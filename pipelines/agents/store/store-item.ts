@@ -39,7 +39,7 @@ export interface StoreRules {
   readonly refreshOnRead: boolean;
 }
 
-const unusable = /[\0\p{Surrogate}]/u;
+const unstorableCharacters = /[\0\p{Surrogate}]/u;
 
 /** Validates a namespace. @throws STORE_NAMESPACE_INVALID with the reason. */
 export function checkNamespace(namespace: readonly string[]): void {
@@ -56,12 +56,13 @@ function findFlaw(label: unknown): string | undefined {
   if (typeof label !== 'string') return 'a label is not text';
   if (label === '') return 'a label is empty';
   if (label.includes('.')) return `the label '${label}' has a dot`;
-  return unusable.test(label) ? 'a label has a NUL character or a lone surrogate' : undefined;
+  return unstorableCharacters.test(label) ? 'a label has a NUL character or a lone surrogate' : undefined;
 }
 
 /** Validates the key of an item. @throws STORE_KEY_INVALID */
 export function checkKey(key: unknown): void {
-  if (typeof key !== 'string' || unusable.test(key)) throw runlakeError('STORE_KEY_INVALID', { key: String(key) });
+  if (typeof key !== 'string' || unstorableCharacters.test(key))
+    throw runlakeError('STORE_KEY_INVALID', { key: String(key) });
 }
 
 /**
@@ -80,9 +81,10 @@ export function storeRules({ index, ttl = {} }: GraphsFile['store'], embed: Embe
 // SQL fragments for `agents.store_items`. They format times themselves, because connections of graph code do not have
 // Runlake's parsers.
 
-const time = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS ${column}`;
+const timeColumn = (column: string) =>
+  `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS ${column}`;
 
-export const itemColumns = `namespace, key, value, ${time('created_at')}, ${time('updated_at')}`;
+export const itemColumns = `namespace, key, value, ${timeColumn('created_at')}, ${timeColumn('updated_at')}`;
 
 /** Condition for items that have not expired; expired rows can remain until the next sweep. */
 export const live = '(expires_at IS NULL OR expires_at > now())';

@@ -14,20 +14,21 @@ interface TextAtPath {
  * `paths` is false or there is no index. A path consists of field names separated by dots; `[2]`, `[-1]` and `[*]`
  * select elements of a list; `$` is the whole value as JSON. Values that are not text are ignored.
  */
-function textsOfItem(
+function collectTexts(
   value: Readonly<Record<string, unknown>>,
   fields: readonly string[] | undefined,
   paths: false | readonly string[] | undefined,
 ): TextAtPath[] {
   if (fields === undefined || paths === false) return [];
   return [...new Set(paths ?? fields)].flatMap((path) => {
-    const found = path === '$' ? [JSON.stringify(value)] : follow([value], path.match(/[^.[\]]+|\[[^\]]*\]/g) ?? []);
+    const found =
+      path === '$' ? [JSON.stringify(value)] : followPath([value], path.match(/[^.[\]]+|\[[^\]]*\]/g) ?? []);
     const texts = found.filter((text): text is string => typeof text === 'string' && text !== '');
     return texts.map((text, index) => ({ path: texts.length > 1 ? `${path}.${index}` : path, text }));
   });
 }
 
-function follow(from: readonly unknown[], steps: readonly string[]): readonly unknown[] {
+function followPath(from: readonly unknown[], steps: readonly string[]): readonly unknown[] {
   const [step, ...rest] = steps;
   if (step === undefined) return from;
   const next = from.flatMap((value): unknown[] => {
@@ -36,7 +37,7 @@ function follow(from: readonly unknown[], steps: readonly string[]): readonly un
     if (!Array.isArray(value)) return [];
     return step === '[*]' ? value : [value.at(Number(step.slice(1, -1)))];
   });
-  return follow(next, rest);
+  return followPath(next, rest);
 }
 
 /**
@@ -56,11 +57,11 @@ export async function embedTexts({ index }: StoreRules, texts: readonly string[]
   });
   if (vectors.length !== distinct.length)
     throw unusable(`it returned ${vectors.length} vectors for ${distinct.length} texts`);
-  const byText = new Map(distinct.map((text, order) => [text, unit(vectors[order]!, index.dims, unusable)]));
+  const byText = new Map(distinct.map((text, order) => [text, normaliseVector(vectors[order]!, index.dims, unusable)]));
   return texts.map((text) => byText.get(text)!);
 }
 
-function unit(vector: readonly number[], dims: number, unusable: (reason: string) => Error): number[] {
+function normaliseVector(vector: readonly number[], dims: number, unusable: (reason: string) => Error): number[] {
   if (vector.length !== dims) throw unusable(`it returned a vector of ${vector.length} dimensions, not ${dims}`);
   const length = Math.hypot(...vector);
   if (!Number.isFinite(length)) throw unusable('it returned a vector with an element that is not a finite number');
@@ -94,7 +95,7 @@ export async function putItems(
   const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item])).values()];
   if (last.length === 0) return;
   const texts = last.flatMap((item, itemIndex) =>
-    textsOfItem(item.value, rules.index?.fields, item.index).map((text) => ({ ...text, itemIndex })),
+    collectTexts(item.value, rules.index?.fields, item.index).map((text) => ({ ...text, itemIndex })),
   );
   const vectors = await embedTexts(
     rules,

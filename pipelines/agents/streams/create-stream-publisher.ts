@@ -85,9 +85,9 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
           ),
       }),
     async publishEnd({ data, endedAtMicros, ...start }) {
-      const end = { mode: 'end', event: 'end', namespace: '', data: fitEnd(data, maxEventBytes) };
+      const end = { mode: 'end', event: 'end', namespace: '', data: shrinkEnd(data, maxEventBytes) };
       const messages = encode(start, [end], { firstSeq: endSeq, isEnd: true, createdAtMicros: endedAtMicros });
-      await publishPatiently(log, messages, retryTimeoutMs);
+      await publishWithRetry(log, messages, retryTimeoutMs);
     },
   };
 }
@@ -103,7 +103,7 @@ function replaceTooLarge({ event, namespace, data }: Chunk, maxEventBytes: numbe
 }
 
 /** Removes values and interrupts if the end event would be too large to publish. Readers then read them from Postgres. */
-function fitEnd(data: Uint8Array, maxEventBytes: number): Uint8Array {
+function shrinkEnd(data: Uint8Array, maxEventBytes: number): Uint8Array {
   if (data.length <= maxEventBytes) return data;
   const { values: _, interrupts: __, ...rest } = JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;
   return Buffer.from(JSON.stringify(rest));
@@ -137,7 +137,7 @@ export class RetryBackoff {
  *
  * @throws errors of the log; at once if they are not transient.
  */
-export async function publishPatiently(
+export async function publishWithRetry(
   log: Pick<EventLog, 'publish'>,
   messages: readonly LogMessage[],
   retryTimeoutMs: number,
@@ -166,7 +166,7 @@ interface InFlightBatch {
 }
 
 /** Maximum bytes of one publish call, unless a single event is larger. */
-const batchBytes = 1024 * 1024;
+const maxBatchBytes = 1024 * 1024;
 
 export class PublishingWriter implements RunStreamWriter {
   readonly #options: PublishingOptions;
@@ -176,7 +176,7 @@ export class PublishingWriter implements RunStreamWriter {
   #resend: (readonly LogMessage[])[] = [];
   #flights: InFlightBatch[] = [];
   #bytesInFlight = 0;
-  #sending = false;
+  #isSending = false;
   #rejection: { readonly reason: unknown } | undefined;
   #backoff: RetryBackoff | undefined;
   #failure: { readonly reason: unknown } | undefined;
@@ -204,8 +204,8 @@ export class PublishingWriter implements RunStreamWriter {
   }
 
   async #send(): Promise<void> {
-    if (this.#sending) return;
-    this.#sending = true;
+    if (this.#isSending) return;
+    this.#isSending = true;
     while (this.#failure === undefined) {
       if (this.#rejection) await this.#retryFlights(this.#rejection.reason);
       else {
@@ -214,7 +214,7 @@ export class PublishingWriter implements RunStreamWriter {
         await this.#publish(batch);
       }
     }
-    this.#sending = false;
+    this.#isSending = false;
   }
 
   /** Step 2 of the header comment: sends a batch. Resolves when the batch has its offset in the log, or has failed. */
@@ -260,7 +260,7 @@ export class PublishingWriter implements RunStreamWriter {
     let bytes = 0;
     for (const { value } of this.#buffer) {
       bytes += value.length;
-      if (count > 0 && bytes > batchBytes) break;
+      if (count > 0 && bytes > maxBatchBytes) break;
       count++;
     }
     return this.#buffer.splice(0, count);

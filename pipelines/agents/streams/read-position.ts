@@ -49,9 +49,9 @@ export class RunPosition implements ReadPosition {
     const { attempt, seq, isEnd } = event;
     if (attempt < this.#attempt || (attempt === this.#attempt && seq <= this.#seq)) return 'past';
     if (attempt <= this.#skippedUpTo && !isEnd) return 'past';
-    const begins = attempt > this.#attempt && seq === 1;
+    const isFirstOfAttempt = attempt > this.#attempt && seq === 1;
     const canMissEvents = !this.anchored || (!kept && !this.#hasAdvanced);
-    return isEnd || begins || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
+    return isEnd || isFirstOfAttempt || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
   }
 
   isContiguous({ attempt, seq }: StreamedEvent): boolean {
@@ -101,11 +101,11 @@ export class ThreadPosition implements ReadPosition {
     if (threadSeq <= this.#threadSeq) return isEnd && this.#openStarts.has(toStart(threadSeq)) ? 'next' : 'past';
     const [start, currentStart] = [toStart(threadSeq), toStart(this.#threadSeq)];
     if (start <= this.#skippedUpTo && !isEnd) return 'past';
-    const begins = start > currentStart && toSeq(threadSeq) === 1;
+    const isFirstOfStart = start > currentStart && toSeq(threadSeq) === 1;
     // The first events of the oldest stored run may have expired.
     const first = !this.anchored || this.#threadSeq === 0;
     const canMissEvents = first || (!kept && !(this.#hasAdvanced && start === currentStart));
-    return isEnd || begins || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
+    return isEnd || isFirstOfStart || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
   }
 
   isContiguous({ threadSeq }: StreamedEvent): boolean {

@@ -62,12 +62,12 @@ export interface RingBufferLimits {
 }
 
 /** Estimated memory of a record in addition to its value. */
-const overheadBytes = 400;
+const recordOverheadBytes = 400;
 
 export class RecordRingBuffer {
   readonly #limits: RingBufferLimits;
   readonly #threads = new Map<string, Thread>();
-  readonly #attempts: RecentAttempts;
+  readonly #attempts: LatestAttempts;
   readonly #floor = new Map<number, number>();
   #oldest: RingRecord | undefined;
   #newest: RingRecord | undefined;
@@ -75,7 +75,7 @@ export class RecordRingBuffer {
 
   constructor(limits: RingBufferLimits, from: LogPosition = {}) {
     this.#limits = limits;
-    this.#attempts = new RecentAttempts(limits.runs);
+    this.#attempts = new LatestAttempts(limits.runs);
     this.beginAt(from);
   }
 
@@ -120,7 +120,7 @@ export class RecordRingBuffer {
         next: undefined,
         event: undefined,
       };
-      this.#bytes += value.length + overheadBytes;
+      this.#bytes += value.length + recordOverheadBytes;
       if (this.#newest) this.#newest.newer = record;
       else this.#oldest = record;
       this.#newest = record;
@@ -172,7 +172,7 @@ export class RecordRingBuffer {
     const { thread, value, partition, offset, kept } = record;
     this.#oldest = record.newer;
     if (this.#oldest === undefined) this.#newest = undefined;
-    this.#bytes -= value.length + overheadBytes;
+    this.#bytes -= value.length + recordOverheadBytes;
     this.#floor.set(partition, offset + 1);
     thread.first = record.next;
     if (thread.first === undefined) thread.last = undefined;
@@ -208,7 +208,7 @@ export function decodeRecord(record: BufferedRecord): StreamedEvent | undefined 
  * Remembers the latest attempt of the most recently seen runs. Events of an attempt are invalid after the first event
  * of a later attempt, because the worker of the earlier attempt had lost the run.
  */
-class RecentAttempts {
+class LatestAttempts {
   readonly #maxRuns: number;
   readonly #latest = new Map<string, number>();
 
@@ -240,21 +240,21 @@ export interface StreamRecordHead {
   readonly kept: boolean;
 }
 
-const runIdAt = fieldOffset(streamEvents, 'run_id');
-const keptAt = fieldOffset(streamEvents, 'kept');
-const createdAt = fieldOffset(streamEvents, 'created_at');
-const afterFixed = createdAt + fixedWidthBytes.time;
+const runIdOffset = fieldOffset(streamEvents, 'run_id');
+const keptOffset = fieldOffset(streamEvents, 'kept');
+const createdAtOffset = fieldOffset(streamEvents, 'created_at');
+const variableFieldsOffset = createdAtOffset + fixedWidthBytes.time;
 
 /** Decodes the head of a framed record of `stream-events`; undefined if the record is invalid. */
 export function decodeStreamHead(framed: Buffer): StreamRecordHead | undefined {
-  if (framed[0] !== 0 || framed.length <= afterFixed || framed[runIdAt] !== 0x48) return undefined;
+  if (framed[0] !== 0 || framed.length <= variableFieldsOffset || framed[runIdOffset] !== 0x48) return undefined;
   // The zig-zag encoding of a number below 64 is one byte.
-  const first = framed[afterFixed] as number;
-  const attempt = first < 0x80 ? first >> 1 : new Fields(framed).long();
+  const first = framed[variableFieldsOffset] as number;
+  const attempt = first < 0x80 ? first >> 1 : new AvroFieldReader(framed).long();
   return {
-    runId: runIds.read(framed, runIdAt + 1, runIdAt + fixedWidthBytes.uuid),
+    runId: runIdCache.read(framed, runIdOffset + 1, runIdOffset + fixedWidthBytes.uuid),
     attempt,
-    kept: flagAt(framed, keptAt),
+    kept: flagAt(framed, keptOffset),
   };
 }
 
@@ -263,27 +263,27 @@ export function decodeStreamHead(framed: Buffer): StreamRecordHead | undefined {
  *
  * @param runId the run id; pass it if the head of the record was decoded before, to avoid decoding it again.
  */
-export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdAt)): StreamedEvent | undefined {
-  const fields = new Fields(framed);
+export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdOffset)): StreamedEvent | undefined {
+  const fields = new AvroFieldReader(framed);
   const attempt = fields.long();
   const seq = fields.long();
   const threadSeq = fields.long();
-  const mode = fields.text(modes);
-  const event = fields.text(events);
-  const namespace = fields.text(namespaces);
+  const mode = fields.text(modeCache);
+  const event = fields.text(eventCache);
+  const namespace = fields.text(namespaceCache);
   const data = fields.bytes();
   const isEnd = fields.flag();
   if (fields.isTruncated) return undefined;
-  const createdAtMicros = timeMicrosAt(framed, createdAt);
+  const createdAtMicros = timeMicrosAt(framed, createdAtOffset);
   return { runId, attempt, seq, threadSeq, mode, event, namespace, data, isEnd, createdAtMicros };
 }
 
 /** Reads Avro primitives in sequence, starting after the fixed-width fields. Source: Avro 1.12, "Binary Encoding". */
-class Fields {
+class AvroFieldReader {
   readonly #framed: Buffer;
   #at: number;
 
-  constructor(framed: Buffer, at = afterFixed) {
+  constructor(framed: Buffer, at = variableFieldsOffset) {
     this.#framed = framed;
     this.#at = at;
   }
@@ -309,7 +309,7 @@ class Fields {
     return this.#framed.subarray(from, this.#at);
   }
 
-  text(repeated: RepeatedText): string {
+  text(repeated: TextCache): string {
     const length = this.long();
     const from = this.#at;
     this.#at = length >= 0 ? from + length : Number.POSITIVE_INFINITY;
@@ -322,7 +322,7 @@ class Fields {
 }
 
 /** Decodes a text that usually equals the previous one: an equal text is returned from the cache without decoding. */
-class RepeatedText {
+class TextCache {
   #bytes = Buffer.alloc(0);
   #text = '';
 
@@ -341,7 +341,7 @@ class RepeatedText {
   }
 }
 
-const runIds = new RepeatedText();
-const modes = new RepeatedText();
-const events = new RepeatedText();
-const namespaces = new RepeatedText();
+const runIdCache = new TextCache();
+const modeCache = new TextCache();
+const eventCache = new TextCache();
+const namespaceCache = new TextCache();

@@ -27,11 +27,11 @@ export interface StreamHubOptions {
 /**
  * Maximum age of buffered records. Clients can resume an ended stream for less time, and the sink usually lags less.
  */
-const recentAgeMs = 150_000;
+const maxRecordAgeMs = 150_000;
 /** Number of runs whose latest attempt is remembered. */
-const recentRuns = 20_000;
-const dropOldIntervalMs = 10_000;
-const page = { limitRows: 2_000, limitBytes: 2 * 1024 * 1024 };
+const maxRememberedRuns = 20_000;
+const evictionIntervalMs = 10_000;
+const pageLimits = { limitRows: 2_000, limitBytes: 2 * 1024 * 1024 };
 const pollIntervalMs = 20;
 
 /**
@@ -49,17 +49,17 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     storeTimeoutMs = 10_000,
     gapTimeoutMs = storeTimeoutMs,
   } = options;
-  const ringBuffer = new RecordRingBuffer({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
+  const ringBuffer = new RecordRingBuffer({ bytes: recentBytes, ageMs: maxRecordAgeMs, runs: maxRememberedRuns });
   const deploymentKeyPrefix = `${own}:`;
   const tail = await log.follow(streamEvents, {
-    sinceMs: recentAgeMs,
+    sinceMs: maxRecordAgeMs,
     // The topic contains records of all deployments. Records of other deployments must not evict those of this one.
     onRecords: (records) => ringBuffer.add(records.filter(({ key }) => key.startsWith(deploymentKeyPrefix))),
   });
   ringBuffer.beginAt(tail.from);
   const stored = new StoredWatch(log);
   const readers = new Set<StreamSubscription>();
-  const dropping = setInterval(() => ringBuffer.dropOld(), dropOldIntervalMs).unref();
+  const dropping = setInterval(() => ringBuffer.dropOld(), evictionIntervalMs).unref();
 
   async function arrived(signal: AbortSignal): Promise<void> {
     const position = await log.position(streamEvents).catch(() => ({}));
@@ -96,7 +96,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
           fromStored: from !== 'now',
           runId,
           readPage: (signal) =>
-            readRunStream(clickhouse, { deploymentId, threadId, runId, after: position.after, ...page, signal }),
+            readRunStream(clickhouse, { deploymentId, threadId, runId, after: position.after, ...pageLimits, signal }),
         },
       );
     },
@@ -109,7 +109,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
           fromStored: from !== 'now',
           runId: undefined,
           readPage: (signal) =>
-            readThreadStream(clickhouse, { deploymentId, threadId, after: position.after, ...page, signal }),
+            readThreadStream(clickhouse, { deploymentId, threadId, after: position.after, ...pageLimits, signal }),
         },
       );
     },

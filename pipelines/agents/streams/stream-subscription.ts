@@ -186,14 +186,14 @@ export class StreamSubscription implements StreamReader {
 
   /** Yields stored rows up to a gap. @returns the event after the gap. */
   async *#readRows(): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
-    for (let more = true; more && !this.#closed; ) {
+    for (let hasMore = true; hasMore && !this.#closed; ) {
       const page = await this.#stream.readPage(this.#closing.signal);
       for (const row of page.rows) {
         const order = this.#stream.position.classify(row, true);
         if (order === 'gap') return row;
         if (order === 'next') yield this.#advance(row);
       }
-      more = page.more;
+      hasMore = page.more;
     }
     return undefined;
   }

@@ -16,17 +16,17 @@ interface ThreadFilter {
 export async function countThreads(database: Sql, deploymentId: string, filter: ThreadFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
     `SELECT count(*) AS total FROM agents.threads WHERE ${matchingSql}`,
-    filterParams(deploymentId, filter),
+    buildFilterParams(deploymentId, filter),
   );
   return Number(row?.total ?? 0);
 }
 
-/** SQL condition on `agents.threads`; $1 to $5 are {@link filterParams}. */
+/** SQL condition on `agents.threads`; $1 to $5 are {@link buildFilterParams}. */
 const matchingSql = `deployment_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
   AND ($3::jsonb IS NULL OR metadata @> $3::jsonb) AND ($4::jsonb IS NULL OR searchable_values @> $4::jsonb)
   AND ($5::text IS NULL OR status = $5)`;
 
-function filterParams(deploymentId: string, { ids, metadata, values, status }: ThreadFilter): unknown[] {
+function buildFilterParams(deploymentId: string, { ids, metadata, values, status }: ThreadFilter): unknown[] {
   requireStorableJson(metadata ?? null, ['body', 'metadata']);
   requireStorableJson(values ?? null, ['body', 'values']);
   return [deploymentId, ids ?? null, nullIfEmpty(metadata), nullIfEmpty(values), status ?? null];
@@ -58,7 +58,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
 ): Promise<{ readonly threads: readonly Pick<Thread, Field>[]; readonly total: number }> {
   const { sortBy, sortOrder, limit, offset, fields, limitBytes } = search;
   const order = sortOrder === 'asc' ? 'ASC' : 'DESC';
-  const params = filterParams(deploymentId, search);
+  const params = buildFilterParams(deploymentId, search);
   const [threads, total] = await Promise.all([
     pageWithin<Pick<Thread, Field>>(
       database,
@@ -73,7 +73,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
 }
 
 const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
-const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
+const pathStep = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
 
 /** Returns the fields of a thread that the paths start with. */
 export function listRootFields(paths: Readonly<Record<string, string>>): string[] {
@@ -85,7 +85,7 @@ export function extractPaths(
   thread: Partial<Thread>,
   paths: Readonly<Record<string, string>>,
 ): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(paths).map(([alias, path]) => [alias, valueAt(thread, path)]));
+  return Object.fromEntries(Object.entries(paths).map(([alias, path]) => [alias, getValueAt(thread, path)]));
 }
 
 /**
@@ -108,7 +108,7 @@ export function checkPaths(paths: Readonly<Record<string, string>>): void {
   if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields });
 }
 
-function valueAt(thread: Partial<Thread>, path: string): unknown {
+function getValueAt(thread: Partial<Thread>, path: string): unknown {
   let at: unknown = thread;
   for (const key of parsePath(path) ?? []) {
     if (Array.isArray(at)) at = typeof key === 'number' ? at.at(key) : undefined;
@@ -122,9 +122,9 @@ function parsePath(path: string): (string | number)[] | undefined {
   const root = roots.find((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
   if (root === undefined) return undefined;
   const steps: (string | number)[] = [root];
-  step.lastIndex = root.length;
-  while (step.lastIndex < path.length) {
-    const match = step.exec(path);
+  pathStep.lastIndex = root.length;
+  while (pathStep.lastIndex < path.length) {
+    const match = pathStep.exec(path);
     if (match === null) return undefined;
     steps.push(match[1] ?? Number(match[2]));
   }

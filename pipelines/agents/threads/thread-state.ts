@@ -15,7 +15,7 @@ const emptyState: ThreadState = {
   interrupts: [],
 };
 
-interface StateQuestion {
+interface StateQuery {
   readonly checkpoint?: CheckpointChoice;
   readonly subgraphs: boolean;
   /** Returns only these fields. */
@@ -31,7 +31,7 @@ interface StateQuestion {
 export async function readThreadState(
   deps: ThreadDeps,
   threadId: string,
-  { checkpoint, subgraphs, select }: StateQuestion,
+  { checkpoint, subgraphs, select }: StateQuery,
 ): Promise<string> {
   const thread = await threadOfGraph(deps, await readThread(deps.database, deps.deploymentId, threadId));
   if (thread !== undefined) {
@@ -46,7 +46,7 @@ export async function readThreadState(
   return JSON.stringify(selectedState(emptyState, select));
 }
 
-interface HistoryQuestion {
+interface HistoryQuery {
   readonly limit: number;
   /** Returns only states that are older than this checkpoint. */
   readonly before?: CheckpointChoice;
@@ -66,7 +66,7 @@ interface HistoryQuestion {
 export async function readThreadHistory(
   deps: ThreadDeps & { readonly config: Pick<Config, 'maxPageBytes'> },
   threadId: string,
-  question: HistoryQuestion,
+  question: HistoryQuery,
 ): Promise<string> {
   const thread = await threadOfGraph(deps, await readThread(deps.database, deps.deploymentId, threadId));
   const limitBytes = deps.config.maxPageBytes;

@@ -83,7 +83,7 @@ export class ChildRunCollector {
   #droppedValues = 0;
   #lastMicros: number;
   #timer: NodeJS.Timeout | undefined;
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: CollectorOptions) {
     this.#options = options;
@@ -103,7 +103,7 @@ export class ChildRunCollector {
   }
 
   begin(run: BegunRun): void {
-    if (this.#closed || run.id === this.rootId || this.#open.has(run.id)) return;
+    if (this.#isClosed || run.id === this.rootId || this.#open.has(run.id)) return;
     const { maxRuns, root } = this.#options.order;
     if (this.#count >= maxRuns) {
       this.#droppedRuns += 1;
@@ -131,7 +131,7 @@ export class ChildRunCollector {
 
   end(id: string, ending: RunEnding): void {
     const collected = this.#open.get(id);
-    if (collected === undefined || this.#closed) return;
+    if (collected === undefined || this.#isClosed) return;
     this.#open.delete(id);
     if (ending.inputs !== undefined && !collected.sent)
       collected.inputsText = this.#encodeInputs(collected, ending.inputs);
@@ -147,7 +147,7 @@ export class ChildRunCollector {
 
   close(reason: string): void {
     for (const id of [...this.#open.keys()]) this.end(id, { error: reason });
-    this.#closed = true;
+    this.#isClosed = true;
     this.#flush();
   }
 

@@ -128,7 +128,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       if (maxRuns === 0) return undefined;
       const { runId, kwargs } = run;
       // Omit inputs and outputs of a temporary run, because its caller expects that nothing of the run is kept.
-      const values = !kwargs.temporary;
+      const includesValues = !kwargs.temporary;
       const rootMicros = parseTime(run.startedAt) as number;
       const root = formatDottedOrderSegment(rootMicros, runId);
       const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: findProject(run) };
@@ -138,27 +138,27 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       let openCharacters = 0;
       let overflow = 0;
       let reportedRuns = 0;
-      let rootSent = false;
+      let isRootSent = false;
       const enqueue = (child: ChildRun) => {
         if (!put({ ...shared, run: child })) overflow += 1;
       };
       const close = (id: string) => {
-        openCharacters -= openCost(openRuns.get(id));
+        openCharacters -= countOpenCharacters(openRuns.get(id));
         openRuns.delete(id);
       };
       /** @returns whether the run is within the limit. */
       const keepOpen = ({ runId: id, location }: ChildRun) => {
         close(id);
-        if (openCharacters + openCost(location) > maxOpenCharacters) return false;
+        if (openCharacters + countOpenCharacters(location) > maxOpenCharacters) return false;
         openRuns.set(id, location);
-        openCharacters += openCost(location);
+        openCharacters += countOpenCharacters(location);
         return true;
       };
       return {
         order: {
           root,
           rootMicros,
-          values,
+          values: includesValues,
           thread: !kwargs.temporary,
           maxRuns,
           maxCharacters,
@@ -168,13 +168,13 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
           reportedRuns += runs.length;
           if (reportedRuns > 2 * maxRuns) throw violation(`more than ${maxRuns} traced runs`);
           marks = ofWorker;
-          if (!rootSent && runs.some(({ open }) => open)) {
-            rootSent = true;
+          if (!isRootSent && runs.some(({ open }) => open)) {
+            isRootSent = true;
             enqueue({
               kind: 'post',
               runId,
               location: rootLocation(run),
-              ...rootMembers(run, chooseTraceOptions(values, deps.hidden)),
+              ...rootMembers(run, chooseTraceOptions(includesValues, deps.hidden)),
               open: true,
             });
           }
@@ -224,6 +224,6 @@ function countCharacters({ location, members, values }: ChildRun): number {
   return runOverheadCharacters + location.length + members.length + values.length;
 }
 
-function openCost(location: string | undefined): number {
+function countOpenCharacters(location: string | undefined): number {
   return location === undefined ? 0 : runOverheadCharacters + location.length;
 }

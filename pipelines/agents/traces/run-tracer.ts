@@ -34,7 +34,7 @@ interface Inherited {
 }
 
 /** Metadata keys for which the value of the innermost tracing config takes precedence. */
-const innermostWins = new Set(['ls_agent_type']);
+const innermostWinsKeys = new Set(['ls_agent_type']);
 
 export class RunTracer {
   readonly name = 'langchain_tracer';
@@ -68,7 +68,7 @@ export class RunTracer {
 
   copyWithTracingConfig({ metadata = {}, tags = [] }: Inherited): RunTracer {
     const merged: Record<string, unknown> = { ...metadata, ...this.tracingMetadata };
-    for (const key of innermostWins) if (metadata[key] !== undefined) merged[key] = metadata[key];
+    for (const key of innermostWinsKeys) if (metadata[key] !== undefined) merged[key] = metadata[key];
     return new RunTracer(this.#collector, { metadata: merged, tags: [...new Set([...this.tracingTags, ...tags])] });
   }
 
@@ -125,7 +125,7 @@ export class RunTracer {
     _tags?: string[],
     more?: { inputs?: unknown },
   ): void {
-    this.#collector.end(id, { error: errorText(error), inputs: more?.inputs });
+    this.#collector.end(id, { error: formatError(error), inputs: more?.inputs });
   }
 
   handleLLMStart(
@@ -164,7 +164,7 @@ export class RunTracer {
   }
 
   handleLLMError(error: unknown, id: string, _parentId?: string, _tags?: string[], extra?: object): void {
-    this.#collector.end(id, { error: errorText(error), extra });
+    this.#collector.end(id, { error: formatError(error), extra });
   }
 
   handleToolStart(
@@ -184,7 +184,7 @@ export class RunTracer {
   }
 
   handleToolError(error: unknown, id: string): void {
-    this.#collector.end(id, { error: errorText(error) });
+    this.#collector.end(id, { error: formatError(error) });
   }
 
   handleRetrieverStart(
@@ -204,7 +204,7 @@ export class RunTracer {
   }
 
   handleRetrieverError(error: unknown, id: string): void {
-    this.#collector.end(id, { error: errorText(error) });
+    this.#collector.end(id, { error: formatError(error) });
   }
 
   #begin(
@@ -216,7 +216,7 @@ export class RunTracer {
     },
   ): void {
     const metadata = { ...this.tracingMetadata, ...run.metadata };
-    for (const key of innermostWins) {
+    for (const key of innermostWinsKeys) {
       if (this.tracingMetadata?.[key] !== undefined) metadata[key] = this.tracingMetadata[key];
     }
     this.#collector.begin({
@@ -224,13 +224,13 @@ export class RunTracer {
       name: run.name ?? serialized?.id?.at(-1) ?? serialized?.name ?? 'Unnamed',
       tags: this.tracingTags.length > 0 ? [...new Set([...(run.tags ?? []), ...this.tracingTags])] : (run.tags ?? []),
       metadata,
-      extra: { ...run.extra, runtime },
+      extra: { ...run.extra, runtime: runtimeMetadata },
       serialized,
     });
   }
 }
 
-const runtime = { library: 'langchain-js', runtime: 'node' };
+const runtimeMetadata = { library: 'langchain-js', runtime: 'node' };
 
 /** The part of the `langsmith` client interface that its run trees use. */
 class LocalClient {
@@ -329,7 +329,7 @@ function parseArguments(input: string): unknown {
   }
 }
 
-function errorText(error: unknown): string {
+function formatError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.stack ? `${error.message}\n\n${error.stack}` : error.message;
 }

@@ -69,12 +69,12 @@ async function sendWebhook(
       request.end(body);
     });
     if (status >= 200 && status < 300) return { ok: true };
-    const final = status < 500 && status !== 408 && status !== 425 && status !== 429;
-    return { ok: false, final, reason: `it answered ${status}` };
+    const isFinal = status < 500 && status !== 408 && status !== 425 && status !== 429;
+    return { ok: false, final: isFinal, reason: `it answered ${status}` };
   } catch (raw) {
     // A refused address or an invalid request fails again on each retry.
-    const final = isRunlakeError(raw) || raw instanceof TypeError;
-    return { ok: false, final, reason: isRunlakeError(raw) ? raw.message : describeFailure(raw, timeoutMs) };
+    const isFinal = isRunlakeError(raw) || raw instanceof TypeError;
+    return { ok: false, final: isFinal, reason: isRunlakeError(raw) ? raw.message : describeFailure(raw, timeoutMs) };
   }
 }
 
@@ -127,11 +127,11 @@ interface ClaimedWebhook {
 }
 
 /** Pauses after the failed attempts. The tenth and last attempt is an hour after the first attempt. */
-const pausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
-const maxAttempts = pausesSeconds.length + 1;
-const retentionMs = 24 * 3_600_000;
+const retryPausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
+const maxAttempts = retryPausesSeconds.length + 1;
+const webhookRetentionMs = 24 * 3_600_000;
 
-const timestamp = (ms: number) => new Date(ms).toISOString();
+const toTimestamp = (ms: number) => new Date(ms).toISOString();
 
 /** Claims at most `count` webhooks that are due. */
 export async function claimWebhooks(
@@ -145,7 +145,7 @@ export async function claimWebhooks(
        SELECT run_id FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL AND due_at <= $2
        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
      RETURNING run_id, url, body::text, attempts`,
-    [deploymentId, timestamp(claimedAtMs), count, timestamp(claimedAtMs + timeoutMs * 3)],
+    [deploymentId, toTimestamp(claimedAtMs), count, toTimestamp(claimedAtMs + timeoutMs * 3)],
   );
   return claimed.map((webhook) => ({ ...webhook, claimedAtMs }));
 }
@@ -153,25 +153,25 @@ export async function claimWebhooks(
 /** Sends a claimed webhook and records the result. */
 export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook): Promise<void> {
   const { database, deploymentId, logger, now = readDatabaseClock } = deps;
-  const result = await attempt(deps, claimed);
+  const result = await attemptDelivery(deps, claimed);
   const own = [deploymentId, claimed.run_id, claimed.attempts];
   const condition = 'deployment_id = $1 AND run_id = $2 AND attempts = $3';
   if (result.ok) {
     await database.execute(`DELETE FROM agents.webhooks WHERE ${condition}`, own);
     return;
   }
-  const pauseSeconds = result.final ? undefined : pausesSeconds[claimed.attempts - 1];
+  const pauseSeconds = result.final ? undefined : retryPausesSeconds[claimed.attempts - 1];
   const { run_id: runId, attempts } = claimed;
   logger.warn({ runId, attempts, reason: result.reason, pauseSeconds }, 'webhook not delivered');
   const column = pauseSeconds === undefined ? 'given_up_at' : 'due_at';
   await database.execute(`UPDATE agents.webhooks SET ${column} = $4, last_error = $5 WHERE ${condition}`, [
     ...own,
-    timestamp((await now(database)) + (pauseSeconds ?? 0) * 1_000),
+    toTimestamp((await now(database)) + (pauseSeconds ?? 0) * 1_000),
     result.reason,
   ]);
 }
 
-async function attempt(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
+async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
   const { rules, secret } = deps;
   // The process crashed during the last attempt, so `attempts` includes it although it has no result.
   if (attempts > maxAttempts) return { ok: false, final: true, reason: 'the last attempt did not complete' } as const;
@@ -181,7 +181,7 @@ async function attempt(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }:
   } catch (error) {
     return { ok: false, final: true, reason: (error as Error).message } as const;
   }
-  const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(timestamp(claimedAtMs))}}`;
+  const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(toTimestamp(claimedAtMs))}}`;
   const headers = {
     ...rules.headers,
     'content-type': 'application/json',
@@ -211,7 +211,7 @@ export async function deleteOldWebhooks({
 }: DeliveryDeps): Promise<void> {
   await database.execute('DELETE FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at < $2', [
     deploymentId,
-    timestamp((await now(database)) - retentionMs),
+    toTimestamp((await now(database)) - webhookRetentionMs),
   ]);
 }
 
@@ -222,7 +222,7 @@ interface WebhookOptions extends Omit<DeliveryDeps, 'agents' | 'timeoutMs'> {
   readonly authorities?: readonly string[] | undefined;
 }
 
-const maxInFlight = 16;
+const maxConcurrentDeliveries = 16;
 const timeoutMs = 10_000;
 
 /**
@@ -234,7 +234,7 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
   const agents = openGuardedAgents({
     allowPrivate,
     refuse: (host, { about }) => runlakeError('WEBHOOK_INVALID', { url: host, reason: `it resolves to ${about}` }),
-    maxConnections: maxInFlight,
+    maxConnections: maxConcurrentDeliveries,
     authorities,
   });
   const deps: DeliveryDeps = { ...options, agents, timeoutMs };
@@ -253,7 +253,7 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
   );
 
   async function claimAndSend(): Promise<void> {
-    const freeSlots = maxInFlight - inFlight.size;
+    const freeSlots = maxConcurrentDeliveries - inFlight.size;
     const webhooks = freeSlots === 0 ? [] : await claimWebhooks(deps, freeSlots);
     hasMore = webhooks.length === freeSlots;
     for (const claimed of webhooks) {

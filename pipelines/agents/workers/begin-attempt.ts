@@ -50,7 +50,7 @@ export async function beginAttempt(
 
 /** Converts the config of a run to the form that LangGraph expects. */
 export function buildConfig({ kwargs, start, threadId, runId, graphId, assistantId, attempt }: Job) {
-  const from = startCheckpoint(start);
+  const from = chooseStartCheckpoint(start);
   const ids = { run_id: runId, graph_id: graphId, assistant_id: assistantId };
   const config = toLibraryConfig(kwargs.config, {
     threadId,
@@ -68,7 +68,7 @@ export function buildConfig({ kwargs, start, threadId, runId, graphId, assistant
  * Configurable values that are not copied to checkpoints: internals of LangGraph, ids of one checkpoint, and the auth
  * user, which may contain credentials.
  */
-const notInCheckpoints = new Set([
+const excludedFromCheckpoints = new Set([
   ...['run_id', 'thread_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
   'langgraph_auth_user',
 ]);
@@ -79,7 +79,9 @@ const notInCheckpoints = new Set([
  */
 export function checkpointMetadata({ kwargs }: Job): Record<string, unknown> {
   const { configurable = {}, metadata } = kwargs.config;
-  const shown = Object.entries(configurable).filter(([name]) => !name.startsWith('__') && !notInCheckpoints.has(name));
+  const shown = Object.entries(configurable).filter(
+    ([name]) => !name.startsWith('__') && !excludedFromCheckpoints.has(name),
+  );
   return { ...Object.fromEntries(shown), ...(metadata as object | undefined) };
 }
 
@@ -127,13 +129,13 @@ async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver
 }
 
 /** Returns the requested checkpoint; undefined if the attempt starts from the head or without state. */
-function startCheckpoint(start: Job['start']): CheckpointChoice | undefined {
+function chooseStartCheckpoint(start: Job['start']): CheckpointChoice | undefined {
   return start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
 }
 
 /** Returns a config with the thread and, if one was requested, the checkpoint that the attempt starts from. */
 function buildStartConfig({ start, threadId }: Job) {
-  const { checkpoint_id } = startCheckpoint(start) ?? {};
+  const { checkpoint_id } = chooseStartCheckpoint(start) ?? {};
   return { configurable: { thread_id: threadId, ...(checkpoint_id !== undefined && { checkpoint_id }) } };
 }
 
@@ -143,7 +145,7 @@ function buildStartConfig({ start, threadId }: Job) {
  * @throws CHECKPOINT_NOT_FOUND
  */
 async function requireCheckpoint({ start, threadId }: Job, saver: ThreadSaver): Promise<void> {
-  const from = startCheckpoint(start);
+  const from = chooseStartCheckpoint(start);
   if (from?.checkpoint_id === undefined) return;
   const { checkpoint_id, checkpoint_ns = '' } = from;
   const found = await saver.getTuple({ configurable: { thread_id: threadId, checkpoint_ns, checkpoint_id } });

@@ -14,13 +14,16 @@ export function eventChunk({ mode, event, namespace, data }: GraphStreamEvent, m
     text = graphJson(toClientEventData(mode, data));
   } catch (error) {
     const reason = (error instanceof Error ? error.message : String(error)).split('\n', 1)[0]?.slice(0, 1_000);
-    return errorChunk('EventNotSerializable', `Event '${event}' of the graph cannot be encoded as JSON: ${reason}`);
+    return createErrorChunk(
+      'EventNotSerializable',
+      `Event '${event}' of the graph cannot be encoded as JSON: ${reason}`,
+    );
   }
   const bytes = Buffer.from(text);
   if (bytes.byteLength <= maxBytes) return { mode, event, namespace, data: bytes };
   const limit = `the limit is ${maxBytes}`;
   const message = `Event '${event}' has ${bytes.byteLength} bytes; ${limit}. The event is dropped; the run continues.`;
-  return errorChunk('EventTooLarge', message);
+  return createErrorChunk('EventTooLarge', message);
 }
 
 /** Creates a `warning` event, which reports in every stream mode that a part of the request has no effect. */
@@ -28,7 +31,7 @@ export function warningChunk(message: string): Chunk {
   return { mode: 'warning', event: 'warning', namespace: '', data: Buffer.from(JSON.stringify({ message })) };
 }
 
-function errorChunk(error: string, message: string): Chunk {
+function createErrorChunk(error: string, message: string): Chunk {
   return { mode: 'error', event: 'error', namespace: '', data: Buffer.from(JSON.stringify({ error, message })) };
 }
 
@@ -40,7 +43,7 @@ interface CheckpointEvent {
 }
 
 /** Types of message chunks in mode `messages-tuple`; both SDKs distinguish chunks from complete messages by these names. */
-const chunkTypes: Readonly<Record<string, string>> = {
+const typeByChunkType: Readonly<Record<string, string>> = {
   ai: 'AIMessageChunk',
   human: 'HumanMessageChunk',
   system: 'SystemMessageChunk',
@@ -82,5 +85,5 @@ function convertMessage([message, metadata]: readonly [unknown, unknown]): unkno
     return [message, metadata];
   }
   const { type, data } = (message as { toDict(): { type: string; data: object } }).toDict();
-  return [{ ...data, type: chunkTypes[type] ?? type }, metadata];
+  return [{ ...data, type: typeByChunkType[type] ?? type }, metadata];
 }

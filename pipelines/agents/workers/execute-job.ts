@@ -13,7 +13,7 @@ import { type SaverFor, ThreadSaver } from './thread-saver.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
 /** Checkpoint writes within this time are batched. A crash loses at most the writes of this time. */
-const batchMs = 10;
+const writeBatchMs = 10;
 
 export interface JobDeps {
   readonly graph: LoadedGraph;
@@ -40,13 +40,13 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     if (isCausedByLostLease(error)) stop.abort('fenced');
   };
   // With any durability except `sync`, LangGraph continues before its state is written.
-  const early = job.kwargs.durability === 'sync' ? undefined : { gatherMs: batchMs, onFailure };
+  const early = job.kwargs.durability === 'sync' ? undefined : { gatherMs: writeBatchMs, onFailure };
   const storedSaver = saverFor(
     { leaseToken, runId, attempt, graphId, assistantId, metadata: checkpointMetadata(job) },
     early,
   );
-  const blank = start.kind === 'input' && start.checkpoint === 'none';
-  const saver = new ThreadSaver(storedSaver, deploymentId, { blank, onFailure });
+  const isBlank = start.kind === 'input' && start.checkpoint === 'none';
+  const saver = new ThreadSaver(storedSaver, deploymentId, { blank: isBlank, onFailure });
   let graph: CompiledGraph | undefined;
   let states: unknown;
   try {
@@ -75,7 +75,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     });
     await storedSaver.settled?.();
     await events.empty();
-    if (signal.aborted) return outcomeOfAbort(signal.reason);
+    if (signal.aborted) return toAbortOutcome(signal.reason);
     const state = graph.checkpointer ? await readStoredState(graph, threadId) : toStreamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
@@ -87,18 +87,18 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     const is = (matches: (each: unknown) => boolean) => hasCause(error, matches) || hasCause(unwritten, matches);
     if (is(isLeaseLost)) return { kind: 'fenced' };
     if (is(isDatabaseUnavailable)) return { kind: 'lost', blame: 'outside', message: databaseUnavailableMessage };
-    if (signal.aborted) return outcomeOfAbort(signal.reason);
+    if (signal.aborted) return toAbortOutcome(signal.reason);
     // Send all buffered events before the failure.
     await events.empty().catch(() => undefined);
-    if (signal.aborted) return outcomeOfAbort(signal.reason);
+    if (signal.aborted) return toAbortOutcome(signal.reason);
     const state = graph?.checkpointer ? await readStoredState(graph, threadId).catch(() => undefined) : undefined;
-    return { kind: 'failed', ...describe(error), ...(state && { values: state.values }) };
+    return { kind: 'failed', ...describeError(error), ...(state && { values: state.values }) };
   }
 }
 
 /** Returns the outcome of an aborted run. An abort with an error, for example STREAM_BUFFER_FULL, fails the run. */
-function outcomeOfAbort(reason: unknown): RunOutcome {
-  if (reason instanceof Error) return { kind: 'failed', ...describe(reason) };
+function toAbortOutcome(reason: unknown): RunOutcome {
+  if (reason instanceof Error) return { kind: 'failed', ...describeError(reason) };
   return { kind: reason as 'cancelled' | 'timeout' | 'fenced' };
 }
 
@@ -121,7 +121,7 @@ const databaseUnavailableMessage = 'The database for the state of the run was un
 /** Maximum characters of an error message, which is stored in an event, in rows and in the trace. */
 const maxMessageCharacters = 64 * 1024;
 
-function describe(error: unknown): { readonly error: string; readonly message: string } {
+function describeError(error: unknown): { readonly error: string; readonly message: string } {
   if (isRunlakeError(error)) return { error: toClassName(error.code), message: error.message };
   if (error instanceof Error) return { error: toText(error.name), message: toText(error.message) };
   return { error: 'Error', message: toText(error) };

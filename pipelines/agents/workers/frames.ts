@@ -73,11 +73,11 @@ const openBrace = 0x7b;
 export function hasMoreValues(text: Uint8Array, limit: number): boolean {
   if (text.byteLength <= limit) return false;
   let values = 0;
-  let inString = false;
+  let isInString = false;
   for (let at = 0; at < text.byteLength; at += 1) {
     const byte = text[at];
-    if (byte === quote) inString = !inString;
-    else if (inString) {
+    if (byte === quote) isInString = !isInString;
+    else if (isInString) {
       if (byte === backslash) at += 1;
     } else if (byte === comma || byte === openBracket || byte === openBrace) {
       values += 1;

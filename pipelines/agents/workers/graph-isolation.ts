@@ -17,7 +17,7 @@ export interface GraphIsolation {
 }
 
 /** Entries of the data folder that hold secrets or data of other tenants. */
-const privateNames = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
+const privateEntries = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
 
 /**
  * Decides whether each process that runs project code gets an operating-system account of its own. The decision depends
@@ -34,7 +34,7 @@ export async function openGraphIsolation(
       ? 'RUNLAKE_AGENTS_ISOLATION is off'
       : await openProcessAccounts({
           readable: listReadablePaths(file),
-          closed: privateNames.map((name) => resolve(dataDir, name)).filter((path) => existsSync(path)),
+          closed: privateEntries.map((name) => resolve(dataDir, name)).filter((path) => existsSync(path)),
         });
   if (typeof accounts === 'string') {
     if (agentsIsolation === 'required') throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason: accounts });

@@ -64,12 +64,12 @@ export class GraphWorker {
   #lastMessageAtMs = performance.now();
   #lastCheckAtMs = performance.now();
   #messages = 0;
-  #ready = false;
+  #isReady = false;
   #loading: string | undefined;
   #dyingReason: string | undefined;
   #unusable: Refusal | undefined;
   #killed: Pick<WorkerExit, 'blame' | 'reason'> | undefined;
-  #gone = false;
+  #hasExited = false;
 
   constructor(options: GraphWorkerOptions) {
     this.#options = options;
@@ -90,7 +90,7 @@ export class GraphWorker {
       onFrame: (frame) => this.#receive(decodeMessage(frame, setup.maxEventBytes)),
       onLine,
       onExit: (end) => {
-        this.#gone = true;
+        this.#hasExited = true;
         clearInterval(this.#checkTimer);
         options.onExit(this.#describeExit(end));
       },
@@ -109,7 +109,7 @@ export class GraphWorker {
   }
 
   kill(blame: WorkerExit['blame'], reason: string): void {
-    if (this.#gone) return;
+    if (this.#hasExited) return;
     this.#killed ??= { blame, reason };
     this.#child.kill();
   }
@@ -121,7 +121,7 @@ export class GraphWorker {
     else if (message.kind === 'dying') this.#dyingReason = message.reason;
     else if (message.kind === 'unusable') this.#unusable = message.refusal;
     else if (message.kind === 'ready') {
-      this.#ready = true;
+      this.#isReady = true;
       this.#loading = undefined;
       this.#options.onMessage(message);
     } else if (message.kind !== 'heartbeat') this.#options.onMessage(message);
@@ -145,7 +145,7 @@ export class GraphWorker {
     }
     const isOfStart = kind === 'loading' || kind === 'ready';
     const isOfBoth = kind === 'heartbeat' || kind === 'dying' || kind === 'unusable';
-    if (!isOfBoth && isOfStart === this.#ready) throw violation(`a message '${kind}' out of turn`);
+    if (!isOfBoth && isOfStart === this.#isReady) throw violation(`a message '${kind}' out of turn`);
   }
 
   #checkLiveness(): void {
@@ -155,7 +155,7 @@ export class GraphWorker {
     // If the front itself was blocked, messages of the worker may still be unread.
     if (now - this.#lastCheckAtMs > silentMs / 2) this.#lastMessageAtMs = now;
     this.#lastCheckAtMs = now;
-    if (!this.#ready) {
+    if (!this.#isReady) {
       if (now - this.#startedAtMs > loadTimeoutMs) {
         this.kill('self', `its graphs were not loaded within ${loadTimeoutMs / 1_000} s`);
       }
@@ -165,7 +165,7 @@ export class GraphWorker {
   }
 
   #describeExit({ code, signal, error, violation }: ChildEnd): WorkerExit {
-    const whileLoading = this.#ready ? undefined : this.#loading;
+    const whileLoading = this.#isReady ? undefined : this.#loading;
     if (this.#killed !== undefined) return { ...this.#killed, whileLoading };
     if (violation !== undefined) return { blame: 'self', reason: `it was ended: ${violation}`, whileLoading };
     if (this.#unusable !== undefined) {
@@ -217,9 +217,9 @@ export class SupervisedWorker {
   readonly #options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onExit'>;
   readonly #hooks: SupervisedWorkerHooks;
   #worker: GraphWorker | undefined;
-  #ready = false;
+  #isReady = false;
   #failures = 0;
-  #stopped = false;
+  #isStopped = false;
   #restartTimer: NodeJS.Timeout | undefined;
   #whenGone: (() => void)[] = [];
 
@@ -231,7 +231,7 @@ export class SupervisedWorker {
   }
 
   get ready(): boolean {
-    return this.#ready;
+    return this.#isReady;
   }
 
   get pid(): number | undefined {
@@ -248,7 +248,7 @@ export class SupervisedWorker {
 
   /** Kills the process and does not restart it. Resolves when the process has ended. */
   stop(reason: string): Promise<void> {
-    this.#stopped = true;
+    this.#isStopped = true;
     clearTimeout(this.#restartTimer);
     if (this.#worker === undefined) return Promise.resolve();
     const gone = new Promise<void>((resolve) => this.#whenGone.push(resolve));
@@ -262,17 +262,17 @@ export class SupervisedWorker {
       ...this.#options(),
       onMessage: (message) => {
         if (message.kind === 'ready') {
-          this.#ready = true;
+          this.#isReady = true;
           this.#hooks.onReady(message.loadErrors, message.routes, message.nodes);
         } else this.#hooks.onMessage(message);
       },
       onExit: (exit) => {
         this.#worker = undefined;
-        this.#ready = false;
+        this.#isReady = false;
         if (performance.now() - startedAtMs > healthyAfterMs) this.#failures = 0;
         this.#hooks.onExit(exit);
         for (const resolve of this.#whenGone.splice(0)) resolve();
-        if (this.#stopped) return;
+        if (this.#isStopped) return;
         const backoffMs = this.#failures === 0 ? 0 : Math.min(minBackoffMs * 2 ** (this.#failures - 1), maxBackoffMs);
         this.#failures += 1;
         this.#restartTimer = setTimeout(() => this.#launch(), backoffMs);

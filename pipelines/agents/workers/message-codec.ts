@@ -21,10 +21,10 @@ const maxNames = 10_000;
 /** Maximum child runs in one message. A tracer flushes after about 260. */
 const maxTracedRuns = 1_000;
 
-const closed = <Properties extends Record<string, TSchema>>(properties: Properties) =>
+const closedObject = <Properties extends Record<string, TSchema>>(properties: Properties) =>
   Type.Object(properties, { additionalProperties: false });
-const message = <Kind extends string, Properties extends Record<string, TSchema>>(kind: Kind, more: Properties) =>
-  Compile(closed({ kind: Type.Literal(kind), ...more }));
+const messageSchema = <Kind extends string, Properties extends Record<string, TSchema>>(kind: Kind, more: Properties) =>
+  Compile(closedObject({ kind: Type.Literal(kind), ...more }));
 
 const key = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 const name = Type.String({ maxLength: 1_024 });
@@ -38,39 +38,39 @@ const chunkGroup = Type.Tuple([
   Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
   Type.Integer({ minimum: 1, maximum: 0xffff_ffff }),
 ]);
-const refusal = closed({
+const refusal = closedObject({
   code: Type.Union(Object.keys(catalogue).map((code) => Type.Literal(code as ErrorCode))),
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
 const interrupt = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
 /** The head of an outcome. Its `values` are sent as the body of the frame. */
 const outcome = Type.Union([
-  closed({
+  closedObject({
     kind: Type.Literal('finished'),
     next: names,
     interrupts: Type.Record(Type.String(), Type.Array(interrupt), { maxProperties: maxNames }),
   }),
-  closed({ kind: Type.Literal('failed'), error: reason, message: reason, hasValues: Type.Boolean() }),
-  closed({ kind: Type.Enum(['cancelled', 'timeout', 'fenced']) }),
-  closed({ kind: Type.Literal('lost'), blame: Type.Literal('outside'), message: reason }),
+  closedObject({ kind: Type.Literal('failed'), error: reason, message: reason, hasValues: Type.Boolean() }),
+  closedObject({ kind: Type.Enum(['cancelled', 'timeout', 'fenced']) }),
+  closedObject({ kind: Type.Literal('lost'), blame: Type.Literal('outside'), message: reason }),
 ]);
 
 const messages = {
-  loading: message('loading', { graphId: Type.String() }),
-  ready: message('ready', {
+  loading: messageSchema('loading', { graphId: Type.String() }),
+  ready: messageSchema('ready', {
     loadErrors: Type.Record(Type.String(), reason, { maxProperties: maxNames }),
-    routes: Type.Array(closed({ method: name, path: Type.String({ maxLength: 8_192 }) }), { maxItems: maxNames }),
-    nodes: Type.Record(Type.String(), closed({ names, targets: names }), { maxProperties: maxNames }),
+    routes: Type.Array(closedObject({ method: name, path: Type.String({ maxLength: 8_192 }) }), { maxItems: maxNames }),
+    nodes: Type.Record(Type.String(), closedObject({ names, targets: names }), { maxProperties: maxNames }),
   }),
-  heartbeat: message('heartbeat', {}),
-  chunks: message('chunks', { key, chunkGroups: Type.Array(chunkGroup, { minItems: 1 }) }),
-  traced: message('traced', {
+  heartbeat: messageSchema('heartbeat', {}),
+  chunks: messageSchema('chunks', { key, chunkGroups: Type.Array(chunkGroup, { minItems: 1 }) }),
+  traced: messageSchema('traced', {
     key,
     droppedRuns: count,
     droppedValues: count,
     /** The body is the concatenated texts of all child runs. */
     runs: Type.Array(
-      closed({
+      closedObject({
         kind: Type.Enum(['post', 'patch']),
         runId: Type.String({ maxLength: 64 }),
         open: Type.Boolean(),
@@ -79,11 +79,11 @@ const messages = {
       { maxItems: maxTracedRuns },
     ),
   }),
-  ended: message('ended', { key, outcome }),
-  answer: message('answer', { key }),
-  refusal: message('refusal', { key, refusal }),
-  dying: message('dying', { reason }),
-  unusable: message('unusable', { refusal }),
+  ended: messageSchema('ended', { key, outcome }),
+  answer: messageSchema('answer', { key }),
+  refusal: messageSchema('refusal', { key, refusal }),
+  dying: messageSchema('dying', { reason }),
+  unusable: messageSchema('unusable', { refusal }),
 };
 
 /** @throws WORKER_PROTOCOL_VIOLATED */
@@ -99,15 +99,15 @@ export function decodeMessage({ head, body }: Frame, maxEventBytes: number): Fro
 type Decoder = (parsed: unknown, body: Buffer, maxEventBytes: number) => FromWorker;
 
 const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
-  loading: (parsed, body) => withoutBody('loading', parsed, body),
+  loading: (parsed, body) => validateBodiless('loading', parsed, body),
   ready: (parsed, body) => {
-    const { nodes, ...ready } = withoutBody('ready', parsed, body);
+    const { nodes, ...ready } = validateBodiless('ready', parsed, body);
     const sets = Object.entries(nodes).map(
       ([id, graph]) => [id, { names: new Set(graph.names), targets: new Set(graph.targets) }] as const,
     );
     return { ...ready, nodes: Object.fromEntries(sets) };
   },
-  heartbeat: (parsed, body) => withoutBody('heartbeat', parsed, body),
+  heartbeat: (parsed, body) => validateBodiless('heartbeat', parsed, body),
   chunks: (parsed, body, maxEventBytes) => {
     const { kind, key, chunkGroups } = validate('chunks', parsed);
     const packed = { chunkGroups: chunkGroups as readonly ChunkGroup[], bytes: body };
@@ -136,9 +136,9 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
     requireJson(body);
     return { ...validate('answer', parsed), json: body.toString('utf8') };
   },
-  refusal: (parsed, body) => withoutBody('refusal', parsed, body),
-  dying: (parsed, body) => withoutBody('dying', parsed, body),
-  unusable: (parsed, body) => withoutBody('unusable', parsed, body),
+  refusal: (parsed, body) => validateBodiless('refusal', parsed, body),
+  dying: (parsed, body) => validateBodiless('dying', parsed, body),
+  unusable: (parsed, body) => validateBodiless('unusable', parsed, body),
 };
 
 type Heads = typeof messages;
@@ -149,7 +149,7 @@ function validate<Kind extends keyof Heads>(kind: Kind, parsed: unknown): Head<K
   return parsed as Head<Kind>;
 }
 
-function withoutBody<Kind extends keyof Heads>(kind: Kind, parsed: unknown, body: Buffer): Head<Kind> {
+function validateBodiless<Kind extends keyof Heads>(kind: Kind, parsed: unknown, body: Buffer): Head<Kind> {
   if (body.byteLength > 0) throw violation(`a message '${kind}' with data`);
   return validate(kind, parsed);
 }

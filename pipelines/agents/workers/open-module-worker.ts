@@ -2,11 +2,11 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { type GraphWorkerOptions, SupervisedWorker, type SupervisedWorkerHooks } from './graph-worker.ts';
 
-const locations = { auth: 'auth.path', app: 'http.app' } as const;
+const fieldPaths = { auth: 'auth.path', app: 'http.app' } as const;
 const loadTimeoutMs = 120_000;
 
 export interface ModuleWorkerOptions {
-  readonly part: keyof typeof locations;
+  readonly part: keyof typeof fieldPaths;
   /** The part of the worker setup that names the module and the server URL for its code. */
   readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app' | 'serverUrl'>;
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
@@ -28,8 +28,8 @@ export interface ModuleWorkerOptions {
 export async function openModuleWorker(options: ModuleWorkerOptions): Promise<SupervisedWorker> {
   const { part, setup, file, environment, accounts, silentMs, onLine, hooks } = options;
   const unusable = (reason: string) =>
-    runlakeError('GRAPHS_FILE_INVALID', { file: file.path, location: locations[part], reason });
-  let gaveUp = false;
+    runlakeError('GRAPHS_FILE_INVALID', { file: file.path, location: fieldPaths[part], reason });
+  let hasGivenUp = false;
   let opened!: () => void;
   let failed!: (error: unknown) => void;
   const open = new Promise<void>((resolve, reject) => {
@@ -64,7 +64,7 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Su
       },
       onMessage: hooks.onMessage,
       onExit: (exit) => {
-        if (!gaveUp) hooks.onExit(exit);
+        if (!hasGivenUp) hooks.onExit(exit);
         failed(unusable(`its process ended: ${exit.reason}`));
       },
     },
@@ -72,7 +72,7 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Su
   try {
     await open;
   } catch (error) {
-    gaveUp = true;
+    hasGivenUp = true;
     await worker.stop('its module is unusable');
     throw error;
   }

@@ -59,13 +59,13 @@ export interface OpenWorkerPool extends WorkerPool {
   readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
 
-const windowBytes = 4 * 1024 * 1024;
+const sendWindowBytes = 4 * 1024 * 1024;
 /** Maximum bytes of an event's mode, name and namespace, which are part of its cost. */
 const maxNameBytes = 16 * 1024;
 const heartbeatMs = 1_000;
 /** Maximum number of consecutive processes that end before they are ready, for a reason other than a graph. */
 const maxFailedStarts = 3;
-const stopping = 'the agent server stops';
+const stopReason = 'the agent server stops';
 
 /**
  * Starts the workers and resolves when all are ready. If a graph is unusable, the pool opens without it, and
@@ -84,7 +84,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const pending = new Set<RunInPool>();
   const listeners: (() => void)[] = [];
   const stopped: Promise<void>[] = [];
-  let closing = false;
+  let isClosing = false;
   let lastKey = 0;
   let failedStarts = 0;
   let readyOnce = 0;
@@ -105,7 +105,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       // A run writes only once or twice, and each connection costs Postgres a process with its own caches.
       maxConnections: Math.max(4, Math.min(Math.ceil(runsPerWorker / 4), 16)),
       maxEventBytes: options.maxEventBytes,
-      windowBytes,
+      windowBytes: sendWindowBytes,
       maxBufferedBytes: options.maxBufferedBytes,
       heartbeatMs: Math.min(heartbeatMs, options.silentMs / 4),
     },
@@ -131,7 +131,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         if (readyOnce === processes) opened();
       },
       onExit: ({ reason, whileLoading, blame, unusable }: WorkerExit) => {
-        if (closing) return;
+        if (isClosing) return;
         logger.warn({ reason, graph: whileLoading }, 'worker process ended');
         if (first && unusable !== undefined) failed(toRunlakeError(unusable));
         else if (whileLoading !== undefined && blame === 'self') {
@@ -154,7 +154,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   }
 
   function schedule(): void {
-    if (closing) return;
+    if (isClosing) return;
     for (const run of pending) {
       const worker = run.job.alone ? findCleanWorker() : findLeastLoaded();
       if (worker === undefined) continue;
@@ -191,7 +191,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   }
 
   function countFreeSlots(perWorker = runsPerWorker): number {
-    if (closing) return 0;
+    if (isClosing) return 0;
     const room = [...runWorkers].reduce((sum, worker) => sum + worker.room(perWorker), 0);
     return Math.max(0, room - pending.size);
   }
@@ -202,13 +202,13 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   }
 
   async function close(drainMs: number): Promise<void> {
-    closing = true;
-    const message = `The worker process of the run ended: ${stopping}.`;
+    isClosing = true;
+    const message = `The worker process of the run ended: ${stopReason}.`;
     for (const run of pending) void run.end({ kind: 'lost', blame: 'outside', message });
     pending.clear();
     const all = [...runWorkers, ...temporaryWorkers];
     await poll(() => all.every((worker) => worker.size === 0), { everyMs: 20, timeoutMs: drainMs });
-    await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.process.stop(stopping)), ...stopped]);
+    await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.process.stop(stopReason)), ...stopped]);
   }
 
   try {
@@ -237,12 +237,12 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       lastKey += 1;
       const run = new RunInPool(lastKey, job, take, onChildRuns, {
         // A worker sends while the window has room, so its last event may exceed the window.
-        limitBytes: windowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
+        limitBytes: sendWindowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
         acknowledge: (each, bytes) => findWorker(each)?.acknowledge(each, bytes),
         onConsumeFailed: (each) => cancel(each, 'cancelled'),
       });
-      if (closing) {
-        void run.end({ kind: 'lost', blame: 'outside', message: stopping });
+      if (isClosing) {
+        void run.end({ kind: 'lost', blame: 'outside', message: stopReason });
       } else {
         pending.add(run);
         schedule();

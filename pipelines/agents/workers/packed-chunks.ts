@@ -20,20 +20,20 @@ export interface PackedChunks {
 /** Minimum event size limit in bytes, so that error events always fit. */
 export const minEventLimitBytes = 4_096;
 
-const sizeBytes = 4;
+const sizeFieldBytes = 4;
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 const openBrace = 0x7b;
 
 export function packChunks(chunks: readonly Chunk[]): PackedChunks {
   const chunkGroups: [string, string, string, number][] = [];
-  const sizes = Buffer.allocUnsafe(chunks.length * sizeBytes);
+  const sizes = Buffer.allocUnsafe(chunks.length * sizeFieldBytes);
   const data: Uint8Array[] = [sizes];
   for (const [index, chunk] of chunks.entries()) {
     const chunkGroup = chunkGroups.at(-1);
     if (chunkGroup !== undefined && isNamedAlike(chunks[index - 1] as Chunk, chunk)) chunkGroup[3] += 1;
     else chunkGroups.push([chunk.mode, chunk.event, chunk.namespace, 1]);
-    sizes.writeUInt32LE(chunk.data.byteLength, index * sizeBytes);
+    sizes.writeUInt32LE(chunk.data.byteLength, index * sizeFieldBytes);
     data.push(chunk.data);
   }
   return { chunkGroups, bytes: Buffer.concat(data) };
@@ -43,7 +43,7 @@ export function packChunks(chunks: readonly Chunk[]): PackedChunks {
 export function packedCost({ chunkGroups, bytes }: PackedChunks): number {
   let cost = bytes.byteLength;
   for (const [mode, event, namespace, chunks] of chunkGroups) {
-    cost += chunks * (eventOverheadBytes - sizeBytes + mode.length + event.length + namespace.length);
+    cost += chunks * (eventOverheadBytes - sizeFieldBytes + mode.length + event.length + namespace.length);
   }
   return cost;
 }
@@ -56,7 +56,7 @@ export function packedCost({ chunkGroups, bytes }: PackedChunks): number {
 export function requirePacked({ chunkGroups, bytes }: PackedChunks, maxEventBytes: number): void {
   const limitBytes = Math.max(maxEventBytes, minEventLimitBytes);
   const count = chunkGroups.reduce((sum, chunkGroup) => sum + chunkGroup[3], 0);
-  const dataAt = count * sizeBytes;
+  const dataAt = count * sizeFieldBytes;
   if (dataAt > bytes.byteLength) throw violation('events without their data');
   const data = bytes.subarray(dataAt);
   if (data.includes(lineFeed) || data.includes(carriageReturn)) throw violation('an event of several lines');
@@ -64,7 +64,7 @@ export function requirePacked({ chunkGroups, bytes }: PackedChunks, maxEventByte
   let from = dataAt;
   for (const [mode, , , chunks] of chunkGroups) {
     for (let left = chunks; left > 0; left -= 1, index += 1) {
-      const size = bytes.readUInt32LE(index * sizeBytes);
+      const size = bytes.readUInt32LE(index * sizeFieldBytes);
       if (size > limitBytes) throw violation(`an event of ${size} bytes`);
       if (from + size > bytes.byteLength) throw violation('events without their data');
       requireJson(bytes, from, from + size);
@@ -79,10 +79,10 @@ export function requirePacked({ chunkGroups, bytes }: PackedChunks, maxEventByte
 /** Unpacks chunks that {@link requirePacked} has validated. They share the memory of `bytes`. */
 export function unpackChunks({ chunkGroups, bytes }: PackedChunks): Chunk[] {
   const chunks: Chunk[] = [];
-  let from = chunkGroups.reduce((sum, chunkGroup) => sum + chunkGroup[3], 0) * sizeBytes;
+  let from = chunkGroups.reduce((sum, chunkGroup) => sum + chunkGroup[3], 0) * sizeFieldBytes;
   for (const [mode, event, namespace, count] of chunkGroups) {
     for (let left = count; left > 0; left -= 1) {
-      const to = from + bytes.readUInt32LE(chunks.length * sizeBytes);
+      const to = from + bytes.readUInt32LE(chunks.length * sizeFieldBytes);
       chunks.push({ mode, event, namespace, data: bytes.subarray(from, to) });
       from = to;
     }

@@ -18,17 +18,17 @@ export function installProjectGlobals(serverUrl: string | undefined): void {
   scope[Symbol.for('langgraph.api.sdk-logger')] = projectLogger((line) => process.stdout.write(line));
   if (serverUrl === undefined) return;
   const nativeFetch = globalThis.fetch;
-  scope[Symbol.for('langgraph_api:url')] = new OwnUrl(serverUrl);
+  scope[Symbol.for('langgraph_api:url')] = new ServerUrl(serverUrl);
   scope[Symbol.for('langgraph_api:fetch')] = (input: unknown, init: RequestInit = {}) => {
-    const { url, sender } = resolveOwn(input, serverUrl);
+    const { url, sender } = resolveServerUrl(input, serverUrl);
     return nativeFetch(url, { ...init, headers: withCredentials(new Headers(init.headers), sender) });
   };
 }
 
 /** Headers that identify the sender of a request. */
-const credentials = ['x-api-key', 'authorization', 'cookie'];
+const credentialHeaders = ['x-api-key', 'authorization', 'cookie'];
 /** The credentials, and the workspace and organisation that they apply to. */
-const forwarded = [...credentials, 'x-tenant-id', 'x-organization-id'];
+const forwardedHeaders = [...credentialHeaders, 'x-tenant-id', 'x-organization-id'];
 
 type Sender = Readonly<Record<string, string>>;
 
@@ -46,7 +46,9 @@ export function actingFor<Result>(
   work: () => Result,
 ): Result {
   const handle = randomUUID();
-  const sender = forwarded.flatMap((name) => (headers[name] === undefined ? [] : [[name, String(headers[name])]]));
+  const sender = forwardedHeaders.flatMap((name) =>
+    headers[name] === undefined ? [] : [[name, String(headers[name])]],
+  );
   senders.set(handle, Object.fromEntries(sender) as Sender);
   onEnd(() => senders.delete(handle));
   return currentHandle.run(handle, work);
@@ -57,7 +59,7 @@ export function actingFor<Result>(
  * context of another request. The client composes the URL before it queues the call, so the URL carries the handle of
  * the calling request.
  */
-class OwnUrl extends String {
+class ServerUrl extends String {
   override toString(): string {
     const url = super.toString();
     const handle = currentHandle.getStore();
@@ -66,7 +68,10 @@ class OwnUrl extends String {
 }
 
 /** Returns the URL of a call, with its host replaced by that of this server, and the sender of the call. */
-function resolveOwn(input: unknown, serverUrl: string): { readonly url: URL; readonly sender: Sender | undefined } {
+function resolveServerUrl(
+  input: unknown,
+  serverUrl: string,
+): { readonly url: URL; readonly sender: Sender | undefined } {
   const url = new URL(input instanceof Request ? input.url : String(input), serverUrl);
   const sender = senders.get(url.username || (currentHandle.getStore() ?? ''));
   const { protocol, host } = new URL(serverUrl);
@@ -75,12 +80,12 @@ function resolveOwn(input: unknown, serverUrl: string): { readonly url: URL; rea
 }
 
 function withCredentials(headers: Headers, sender: Sender | undefined): Headers {
-  if (sender === undefined || credentials.some((name) => headers.has(name))) return headers;
+  if (sender === undefined || credentialHeaders.some((name) => headers.has(name))) return headers;
   for (const [name, value] of Object.entries(sender)) if (!headers.has(name)) headers.set(name, value);
   return headers;
 }
 
-const levels = [
+const logLevels = [
   'error',
   'warn',
   'help',
@@ -94,12 +99,12 @@ const levels = [
   'silly',
 ] as const;
 
-export type ProjectLogger = Record<(typeof levels)[number], (message: unknown, ...meta: unknown[]) => ProjectLogger>;
+export type ProjectLogger = Record<(typeof logLevels)[number], (message: unknown, ...meta: unknown[]) => ProjectLogger>;
 
 /** Creates a logger with the interface of winston. Each call writes one line of JSON, which the front adds to its log. */
 export function projectLogger(write: (line: string) => unknown): ProjectLogger {
   const logger = {} as ProjectLogger;
-  for (const level of levels) {
+  for (const level of logLevels) {
     logger[level] = (message, ...meta) => {
       write(`${formatLine(level, message, meta)}\n`);
       return logger;

@@ -37,7 +37,7 @@ export class QueryWorker {
   /** Keys of queries that timed out in the worker; their answers may still arrive. */
   readonly #timedOut = new Set<number>();
   #lastKey = 0;
-  #closed = false;
+  #isClosed = false;
 
   constructor(
     options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onExit'>,
@@ -56,12 +56,12 @@ export class QueryWorker {
       },
       onMessage: (message) => this.#receive(message),
       onExit: (exit) => {
-        const alone = this.#inFlight.size === 1;
+        const isOnlyQuery = this.#inFlight.size === 1;
         this.#timedOut.clear();
         for (const query of [...this.#inFlight.values()]) {
           this.#settle(
             query,
-            alone && exit.blame === 'self'
+            isOnlyQuery && exit.blame === 'self'
               ? toRunlakeError(toFailure(query.request, `the process that executed it ended: ${exit.reason}`))
               : runlakeError('GRAPH_WORKER_BUSY'),
           );
@@ -76,7 +76,7 @@ export class QueryWorker {
    * returns.
    */
   ask(request: GraphRequest): Promise<string> {
-    if (this.#closed) return Promise.reject(runlakeError('GRAPH_WORKER_BUSY'));
+    if (this.#isClosed) return Promise.reject(runlakeError('GRAPH_WORKER_BUSY'));
     return new Promise((resolve, reject) => {
       this.#lastKey += 1;
       const query: Query = {
@@ -92,7 +92,7 @@ export class QueryWorker {
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     for (const query of [...this.#queue.values(), ...this.#inFlight.values()]) {
       this.#settle(query, runlakeError('GRAPH_WORKER_BUSY'));
     }

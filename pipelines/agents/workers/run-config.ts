@@ -13,7 +13,7 @@ export function toLibraryConfig(
     ...(tags !== undefined && { tags: [...tags] }),
     ...(recursion_limit !== undefined && { recursionLimit: recursion_limit }),
     configurable: {
-      ...withoutInternals(configurable),
+      ...removeInternals(configurable),
       ...added.configurable,
       ...(added.threadId !== undefined && { thread_id: added.threadId }),
       ...(checkpoint_id !== undefined && { checkpoint_id }),
@@ -27,7 +27,7 @@ export function toLibraryConfig(
  * Removes LangGraph internals, whose values cannot be serialised. A config contains them if graph code passes its own
  * config on.
  */
-function withoutInternals(configurable: object = {}): object {
+function removeInternals(configurable: object = {}): object {
   return Object.fromEntries(Object.entries(configurable).filter(([name]) => !name.startsWith('__pregel_')));
 }
 
@@ -39,11 +39,11 @@ export function toLibraryCommand({ update, resume, goto }: RunCommand): Command 
   return new Command({
     ...(update !== undefined && update !== null && { update: update as Record<string, unknown> }),
     ...(resume !== undefined && { resume }),
-    ...(goto !== undefined && goto !== null && { goto: (Array.isArray(goto) ? goto : [goto]).map(toDestination) }),
+    ...(goto !== undefined && goto !== null && { goto: (Array.isArray(goto) ? goto : [goto]).map(toGotoTarget) }),
   });
 }
 
-function toDestination(to: unknown): string | Send {
+function toGotoTarget(to: unknown): string | Send {
   if (typeof to !== 'object' || to === null || !('node' in to)) return String(to);
   const {
     node,

@@ -28,7 +28,7 @@ export class RunWorker {
   readonly #onChange: () => void;
   /** Whether the worker has an exclusive run and accepts no other run. */
   #isExclusive = false;
-  #retiring = false;
+  #isRetiring = false;
   /** Whether a run was stopped or failed in this process. Its nodes may still execute. */
   #hasRemains = false;
 
@@ -73,7 +73,7 @@ export class RunWorker {
 
   /** Number of runs that the worker can accept if it may hold `max` runs. */
   room(max: number): number {
-    return this.process.ready && !this.#isExclusive && !this.#retiring ? Math.max(0, max - this.#runs.size) : 0;
+    return this.process.ready && !this.#isExclusive && !this.#isRetiring ? Math.max(0, max - this.#runs.size) : 0;
   }
 
   /** Whether the worker has no run and no nodes of an earlier run can still execute. */
@@ -106,7 +106,7 @@ export class RunWorker {
 
   #abandon(run: RunInPool, why: 'cancelled' | 'timeout'): void {
     run.abandoned = true;
-    this.#retiring = true;
+    this.#isRetiring = true;
     void run.end({ kind: why });
     this.#killIfDone();
   }
@@ -121,7 +121,7 @@ export class RunWorker {
   }
 
   #killIfDone(): void {
-    if (!this.#retiring || [...this.#runs.values()].some((run) => !run.abandoned)) return;
+    if (!this.#isRetiring || [...this.#runs.values()].some((run) => !run.abandoned)) return;
     this.process.kill('outside', 'a stopped run did not end');
   }
 
@@ -129,15 +129,15 @@ export class RunWorker {
     const runs = [...this.#runs.values()];
     this.#runs.clear();
     this.#isExclusive = false;
-    this.#retiring = false;
-    const shared = blame === 'self' && (runs.length > 1 || this.#hasRemains);
+    this.#isRetiring = false;
+    const isBlameShared = blame === 'self' && (runs.length > 1 || this.#hasRemains);
     this.#hasRemains = false;
     for (const run of runs) {
       const message = `The worker process of the run ended: ${reason}.`;
       void run.end(
         run.stopping !== undefined
           ? { kind: run.stopping }
-          : { kind: 'lost', blame: shared ? 'shared' : blame, message },
+          : { kind: 'lost', blame: isBlameShared ? 'shared' : blame, message },
       );
     }
   }
@@ -215,7 +215,7 @@ export class RunFeed {
   #pending: (readonly Chunk[])[] = [];
   #unacknowledgedBytes = 0;
   #draining: Promise<void> | undefined;
-  #broken = false;
+  #isBroken = false;
 
   constructor(take: (chunks: readonly Chunk[]) => Promise<void>, options: RunFeedOptions) {
     this.#take = take;
@@ -224,7 +224,7 @@ export class RunFeed {
 
   /** Whether `take` has rejected. */
   get broken(): boolean {
-    return this.#broken;
+    return this.#isBroken;
   }
 
   /** Adds the cost of chunks that arrived. @returns whether the worker was allowed to send them. */
@@ -250,11 +250,11 @@ export class RunFeed {
       const [first, ...more] = this.#pending as [readonly Chunk[], ...(readonly Chunk[])[]];
       const chunks = more.length === 0 ? first : this.#pending.flat();
       this.#pending = [];
-      if (!this.#broken) {
+      if (!this.#isBroken) {
         try {
           await this.#take(chunks);
         } catch {
-          this.#broken = true;
+          this.#isBroken = true;
           this.#options.failed();
         }
       }

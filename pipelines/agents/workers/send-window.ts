@@ -65,7 +65,7 @@ export class SendWindow {
   #bufferedBytes = 0;
   #unacknowledgedBytes = 0;
   #failure: Error | undefined;
-  #closed = false;
+  #isClosed = false;
   #onEmpty: (() => void)[] = [];
 
   constructor(options: SendWindowOptions, onBuffered: (bytes: number) => void) {
@@ -80,7 +80,7 @@ export class SendWindow {
   /** @throws STREAM_BUFFER_FULL after this window has overflowed. */
   put(chunk: Chunk): void {
     if (this.#failure !== undefined) throw this.#failure;
-    if (this.#closed) return;
+    if (this.#isClosed) return;
     if (this.#bufferedBytes === 0 && this.#unacknowledgedBytes < this.#options.windowBytes) {
       this.#send(chunk);
       return;
@@ -111,7 +111,7 @@ export class SendWindow {
 
   /** Drops buffered and future events, because the run ends. */
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#drop();
   }
 

@@ -12,11 +12,11 @@ import type { BaseCheckpointSaver, Checkpoint, CheckpointTuple } from '@langchai
 import type { CheckpointConfig, CompiledGraph } from '../graphs/compiled-graph.ts';
 
 /** Node names, or `*` for all nodes. */
-type Nodes = '*' | readonly string[];
+type NodeSelection = '*' | readonly string[];
 
-interface Stops {
-  readonly before: Nodes | undefined;
-  readonly after: Nodes | undefined;
+interface Breakpoints {
+  readonly before: NodeSelection | undefined;
+  readonly after: NodeSelection | undefined;
 }
 
 /**
@@ -28,13 +28,13 @@ export async function stoppedAtHead(
   graph: CompiledGraph,
   saver: BaseCheckpointSaver,
   threadId: string,
-  requested: Stops,
+  requested: Breakpoints,
 ): Promise<boolean> {
   const before = requested.before ?? graph.interruptBefore;
   const after = requested.after ?? graph.interruptAfter;
   const config = { configurable: { thread_id: threadId, checkpoint_ns: '' } };
   const head = hasAny({ before, after }) ? await saver.getTuple(config) : undefined;
-  return head !== undefined && isStop(graph, head, config, { before, after });
+  return head !== undefined && isAtBreakpoint(graph, head, config, { before, after });
 }
 
 /**
@@ -61,7 +61,7 @@ export async function stoppedWithin(
       const subgraph = graphs.get(name);
       const namespace = getConfigurable(state)?.checkpoint_ns;
       if (subgraph === undefined || namespace === undefined) continue;
-      await visitSubgraph(subgraph, subgraph.checkpointer === true ? withoutTasks(namespace) : namespace);
+      await visitSubgraph(subgraph, subgraph.checkpointer === true ? removeTaskIds(namespace) : namespace);
     }
   }
 
@@ -71,7 +71,7 @@ export async function stoppedWithin(
     if (head === undefined) return;
     const stops = { before: level.interruptBefore, after: level.interruptAfter };
     const { run_id } = head.metadata as { readonly run_id?: string };
-    if (run_id === runId && hasAny(stops) && (await isStop(graph, head, config, stops))) found.add(namespace);
+    if (run_id === runId && hasAny(stops) && (await isAtBreakpoint(graph, head, config, stops))) found.add(namespace);
     else await visit(level, config);
   }
 
@@ -80,13 +80,13 @@ export async function stoppedWithin(
 }
 
 /** Whether `head` is at a breakpoint. `graph` is the root graph, which finds subgraphs by the namespace in `config`. */
-async function isStop(
+async function isAtBreakpoint(
   graph: CompiledGraph,
   head: CheckpointTuple,
   config: CheckpointConfig,
-  { before = [], after = [] }: Stops,
+  { before = [], after = [] }: Breakpoints,
 ): Promise<boolean> {
-  if (!changedSinceStop(head.checkpoint)) return false;
+  if (!hasChangedSinceInterrupt(head.checkpoint)) return false;
   const { next, metadata, parentConfig } = await graph.getState(config);
   if (includesAny(before, next)) return true;
   // A root graph that has finished is not at a breakpoint; a subgraph can be at the one after its last node.
@@ -99,11 +99,11 @@ async function isStop(
   );
 }
 
-function hasAny({ before, after }: Stops): boolean {
+function hasAny({ before, after }: Breakpoints): boolean {
   return (before?.length ?? 0) + (after?.length ?? 0) > 0;
 }
 
-function changedSinceStop({ channel_versions, versions_seen }: Checkpoint): boolean {
+function hasChangedSinceInterrupt({ channel_versions, versions_seen }: Checkpoint): boolean {
   const seen = versions_seen.__interrupt__ ?? {};
   return Object.entries(channel_versions).some(([channel, version]) => {
     const last = seen[channel];
@@ -115,7 +115,7 @@ function changedSinceStop({ channel_versions, versions_seen }: Checkpoint): bool
  * Whether `nodes` contains one of `names`. `*` matches all nodes except `__start__`, the hidden node that writes the
  * input.
  */
-function includesAny(nodes: Nodes, names: readonly string[]): boolean {
+function includesAny(nodes: NodeSelection, names: readonly string[]): boolean {
   return names.some((name) => (nodes === '*' ? name !== '__start__' : nodes.includes(name)));
 }
 
@@ -127,7 +127,7 @@ function getConfigurable(state: object | undefined): CheckpointConfig['configura
  * Removes the task ids from a namespace. The result is the namespace of a subgraph with `checkpointer: true`, which
  * keeps its state across calls.
  */
-function withoutTasks(namespace: string): string {
+function removeTaskIds(namespace: string): string {
   return namespace
     .split('|')
     .map((part) => part.split(':')[0])

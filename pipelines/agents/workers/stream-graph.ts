@@ -23,7 +23,7 @@ export interface StreamRequest {
 }
 
 /** Stream modes that LangGraph supports with the same name and the same events. */
-const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'checkpoints', 'tools']);
+const unchangedModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'checkpoints', 'tools']);
 
 /**
  * Runs a graph and passes its events to `take` in the stream modes of the API. Mode `messages-tuple` is LangGraph's
@@ -46,11 +46,11 @@ export async function streamGraph(
     await streamProtocol(graph, input, { runId, options: withHandler(graph, options, handler), turn }, take);
     return;
   }
-  const library = new Set([...wanted].filter((mode) => sameModes.has(mode)));
+  const library = new Set([...wanted].filter((mode) => unchangedModes.has(mode)));
   if (wanted.has('messages') || wanted.has('messages-tuple')) library.add('messages');
-  const withStates = !graph.checkpointer;
-  if (wanted.has('messages') || withStates || library.size === 0) library.add('values');
-  const legacyMessages = new OldMessages();
+  const needsStates = !graph.checkpointer;
+  if (wanted.has('messages') || needsStates || library.size === 0) library.add('values');
+  const legacyMessages = new LegacyMessagesMode();
   const more = { subgraphs, streamMode: [...library], runId };
 
   const translate = function* (piece: unknown): Generator<GraphStreamEvent> {
@@ -69,7 +69,7 @@ export async function streamGraph(
           yield { mode: 'messages', event, namespace, data: value };
         }
       }
-      if (withStates) yield { mode: '', event: '', namespace, data };
+      if (needsStates) yield { mode: '', event: '', namespace, data };
     }
   };
 
@@ -116,7 +116,7 @@ interface StreamedMessage {
  * `messages/partial` with the accumulated message at each chunk, and `messages/complete` for new messages in the state.
  * Source: LangGraph Platform API, stream mode `messages`.
  */
-class OldMessages {
+class LegacyMessagesMode {
   readonly #soFar = new Map<string, unknown>();
   readonly #complete = new Set<string>();
 
@@ -170,13 +170,13 @@ export async function streamProtocol(
   { runId, options, turn }: Pick<StreamRequest, 'runId' | 'options' | 'turn'>,
   take: Take<GraphStreamEvent>,
 ): Promise<void> {
-  const withStates = !graph.checkpointer;
+  const needsStates = !graph.checkpointer;
   const lifecycleEvents: ProtocolEvent[] = [];
   const lifecycle = createLifecycleTransformer({ emitRootOnRegister: false });
   lifecycle.init();
   lifecycle.onRegister?.({ push: (_namespace, event) => void lifecycleEvents.push(event) });
   const takeLifecycleEvents = function* (): Generator<GraphStreamEvent> {
-    for (const { method, params } of lifecycleEvents.splice(0)) yield protocolEvent(method, params);
+    for (const { method, params } of lifecycleEvents.splice(0)) yield createProtocolEvent(method, params);
   };
   const reported = new Set<string>();
 
@@ -188,17 +188,17 @@ export async function streamProtocol(
       if (!protocolOnlyModes.has(mode)) yield { mode, event: mode, namespace: namespace.join('|'), data: payload };
       // Skip message chunks of LangGraph versions that stream them without conversion to protocol events.
       else if (mode !== 'messages' || 'event' in (event.params.data as object))
-        yield protocolEvent(event.method, event.params);
+        yield createProtocolEvent(event.method, event.params);
     }
-    for (const question of newInterrupts(mode, payload, reported)) {
+    for (const question of listNewInterrupts(mode, payload, reported)) {
       const data = { event: 'requested', id: question.interrupt_id };
       lifecycle.process({
         ...{ type: 'event', seq: 0, method: 'input' },
         params: { namespace, timestamp: 0, data },
       } as ProtocolEvent);
-      yield protocolEvent(questionEvent, { namespace, data: question });
+      yield createProtocolEvent(questionEvent, { namespace, data: question });
     }
-    if (withStates && mode === 'values' && namespace.length === 0) {
+    if (needsStates && mode === 'values' && namespace.length === 0) {
       yield { mode: '', event: '', namespace: '', data: payload };
     }
   };
@@ -222,7 +222,7 @@ export async function streamProtocol(
   takeEach(takeLifecycleEvents());
 }
 
-function protocolEvent(
+function createProtocolEvent(
   event: string,
   params: { readonly namespace: readonly string[]; readonly node?: string | undefined; readonly data: unknown },
 ): GraphStreamEvent {
@@ -233,7 +233,7 @@ function protocolEvent(
 /**
  * Returns interrupts that were not reported before, because a subgraph and all its parents stream the same interrupt.
  */
-function* newInterrupts(mode: string, payload: unknown, reported: Set<string>) {
+function* listNewInterrupts(mode: string, payload: unknown, reported: Set<string>) {
   if (mode !== 'values' && mode !== 'updates') return;
   if (typeof payload !== 'object' || payload === null || !('__interrupt__' in payload)) return;
   const { __interrupt__: interrupts } = payload as { readonly __interrupt__: unknown };
@@ -255,10 +255,10 @@ export interface GraphOptions {
   readonly [name: string]: unknown;
 }
 
-type Source = (input: unknown, config: object) => AsyncGenerator<unknown>;
+type StreamIterator = (input: unknown, config: object) => AsyncGenerator<unknown>;
 
-interface Streaming extends CompiledGraph {
-  _streamIterator?: Source;
+interface StreamingGraph extends CompiledGraph {
+  _streamIterator?: StreamIterator;
 }
 
 /**
@@ -300,9 +300,9 @@ export async function runGraph(
       throw error;
     }
   };
-  const streaming: Streaming = graph;
+  const streaming: StreamingGraph = graph;
   const source = streaming._streamIterator;
-  const takeAll = async (source: Source, args: Parameters<Source>) => {
+  const takeAll = async (source: StreamIterator, args: Parameters<StreamIterator>) => {
     for await (const chunk of source.apply(graph, args)) {
       if (stop.signal.aborted) return;
       takeOne(chunk);
@@ -312,11 +312,11 @@ export async function runGraph(
   };
   if (source !== undefined) {
     // This iterator consumes all chunks in its first `next`, in the async context of the caller, and ends without a value.
-    const consumed = (...args: Parameters<Source>) => ({
+    const consumed = (...args: Parameters<StreamIterator>) => ({
       next: () => takeAll(source, args).then(() => ({ done: true, value: undefined })),
       return: async () => ({ done: true, value: undefined }),
     });
-    streaming._streamIterator = consumed as unknown as Source;
+    streaming._streamIterator = consumed as unknown as StreamIterator;
   }
   try {
     for await (const chunk of await graph.stream(input, { ...options, signal: stop.signal })) takeOne(chunk);

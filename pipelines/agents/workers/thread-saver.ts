@@ -16,7 +16,7 @@ import { splitThreadKey, threadKey } from '../checkpoints/copy-checkpoints.ts';
 import { type EarlyAcks, type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
 
 /** The task id under which LangGraph stores writes without a task, such as a resume value that names no interrupt. */
-const noTask = '00000000-0000-0000-0000-000000000000';
+const noTaskId = '00000000-0000-0000-0000-000000000000';
 
 /** Creates the exception by which a subgraph signals an interrupt to LangGraph. It is not an error. */
 const createInterrupt = () => new GraphInterrupt();
@@ -39,7 +39,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   readonly #saver: Pick<SettlingSaver, 'hasConsumedResume'> & BaseCheckpointSaver;
   readonly #deploymentId: string;
   readonly #onFailure: (error: unknown) => void;
-  #blank: boolean;
+  #isBlank: boolean;
   #interrupted: ReadonlySet<string> = new Set();
   #isAnswered = false;
 
@@ -55,7 +55,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
     super(saver.serde);
     this.#saver = saver;
     this.#deploymentId = deploymentId;
-    this.#blank = blank;
+    this.#isBlank = blank;
     this.#onFailure = onFailure;
   }
 
@@ -82,13 +82,13 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
-    if (this.#blank) return undefined;
+    if (this.#isBlank) return undefined;
     const { checkpoint_ns, checkpoint_id } = config.configurable ?? {};
     if (this.#interrupted.has(checkpoint_ns) && checkpoint_id === undefined) throw createInterrupt();
     const tuple = await this.#saver.getTuple(this.#toStored(config));
     if (tuple === undefined) return undefined;
     const { pendingWrites } = tuple;
-    const isAnswer = ([task, channel]: CheckpointPendingWrite) => task === noTask && channel === '__resume__';
+    const isAnswer = ([task, channel]: CheckpointPendingWrite) => task === noTaskId && channel === '__resume__';
     return this.#tupleToClient(
       this.#isAnswered && pendingWrites
         ? { ...tuple, pendingWrites: pendingWrites.filter((each) => !isAnswer(each)) }
@@ -97,7 +97,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
-    if (this.#blank) return;
+    if (this.#isBlank) return;
     for await (const tuple of this.#saver.list(this.#toStored(config), options)) yield this.#tupleToClient(tuple);
   }
 
@@ -107,7 +107,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
     metadata: CheckpointMetadata,
     newVersions: ChannelVersions,
   ): Promise<RunnableConfig> {
-    this.#blank = false;
+    this.#isBlank = false;
     return this.#toClient(
       await this.#reportFailure(this.#saver.put(this.#toStored(config), checkpoint, metadata, newVersions)),
     );

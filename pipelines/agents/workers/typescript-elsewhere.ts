@@ -7,5 +7,5 @@ import { fileURLToPath } from 'node:url';
 import { isMainThread } from 'node:worker_threads';
 import { readTypescript } from './read-typescript.ts';
 
-const worker = fileURLToPath(new URL('./worker-process.js', import.meta.url));
-if (!isMainThread || process.argv[1] !== worker) await readTypescript();
+const workerPath = fileURLToPath(new URL('./worker-process.js', import.meta.url));
+if (!isMainThread || process.argv[1] !== workerPath) await readTypescript();

@@ -11,7 +11,7 @@ export interface WorkerAccount {
 }
 
 /** Tables that savers and stores access. They check leases with a database function, so they need no access to runs. */
-const tables = ['checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store_items', 'store_vectors'];
+const workerTables = ['checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store_items', 'store_vectors'];
 
 /**
  * Opens the Postgres account of worker processes: the configured account or, if none is configured, a new one that can
@@ -40,7 +40,7 @@ export async function openWorkerAccount(options: {
     ...shared,
     prefix: 'graphs_of_runlake',
     schema: 'agents',
-    tables,
+    tables: workerTables,
     whenMade,
   });
   if (account !== undefined) return { ...account, isBound: true };

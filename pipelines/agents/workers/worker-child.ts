@@ -54,9 +54,9 @@ const maxLinesPerSecond = 1_000;
 export class WorkerChild {
   readonly #child: ChildProcess | undefined;
   readonly #pipe: Socket | undefined;
-  #corked = false;
+  #isCorked = false;
   #violation: string | undefined;
-  #gone = false;
+  #hasExited = false;
 
   constructor(options: WorkerChildOptions) {
     const { program, execArgv, folder, environment, accounts, limits, onFrame, onExit, onLine } = options;
@@ -75,7 +75,7 @@ export class WorkerChild {
       });
     } catch (error) {
       // Depending on its code, Node throws the error of a failed spawn here or emits it as 'error' below.
-      this.#gone = true;
+      this.#hasExited = true;
       account?.release();
       setImmediate(() => onExit({ code: null, signal: null, error: error as Error }));
       return;
@@ -85,8 +85,8 @@ export class WorkerChild {
 
     let lingering: NodeJS.Timeout | undefined;
     const gone = (code: number | null, signal: string | null, error?: Error) => {
-      if (this.#gone) return;
-      this.#gone = true;
+      if (this.#hasExited) return;
+      this.#hasExited = true;
       clearTimeout(lingering);
       this.#pipe?.destroy();
       account?.release();
@@ -102,7 +102,7 @@ export class WorkerChild {
       if (this.#violation === undefined) onFrame(frame);
     });
     this.#pipe.on('data', (bytes: Buffer) => {
-      if (this.#violation !== undefined || this.#gone) return;
+      if (this.#violation !== undefined || this.#hasExited) return;
       try {
         reader.push(bytes);
       } catch (error) {
@@ -113,7 +113,7 @@ export class WorkerChild {
     this.#pipe.on('error', () => undefined);
     this.#pipe.once('close', () => {
       setTimeout(() => {
-        if (!this.#gone && child.exitCode === null && child.signalCode === null) {
+        if (!this.#hasExited && child.exitCode === null && child.signalCode === null) {
           this.#violate('it closed its pipe');
         }
       }, lingerMs).unref();
@@ -134,11 +134,11 @@ export class WorkerChild {
   send(message: object): void {
     const pipe = this.#pipe;
     if (pipe === undefined || !pipe.writable) return;
-    if (!this.#corked) {
-      this.#corked = true;
+    if (!this.#isCorked) {
+      this.#isCorked = true;
       pipe.cork();
       setImmediate(() => {
-        this.#corked = false;
+        this.#isCorked = false;
         pipe.uncork();
       });
     }
@@ -146,7 +146,7 @@ export class WorkerChild {
   }
 
   kill(): void {
-    if (!this.#gone) this.#child?.kill('SIGKILL');
+    if (!this.#hasExited) this.#child?.kill('SIGKILL');
   }
 
   #violate(reason: string): void {

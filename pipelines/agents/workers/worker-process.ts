@@ -56,21 +56,21 @@ let rules: StoreRules;
 let loadErrors: Record<string, string> = {};
 let auth: LoadedAuth | undefined;
 
-process.on('uncaughtException', (error) => die(error));
+process.on('uncaughtException', (error) => exitAfterError(error));
 process.on('unhandledRejection', (error) => {
   // Rejections of an aborted run, and errors that the outcome of the run reports anyway, must not end the process.
   const isOfRun = isFailedWrite(error) || (isRunlakeError(error) && error.code === 'STREAM_BUFFER_FULL');
-  if (!isOfRun && !(error instanceof Error && error.name === 'AbortError')) die(error);
+  if (!isOfRun && !(error instanceof Error && error.name === 'AbortError')) exitAfterError(error);
 });
 watchParent();
 
 function receive(message: ToWorker): void {
   switch (message.kind) {
     case 'setup':
-      void start(message.setup);
+      void startWorker(message.setup);
       return;
     case 'run':
-      void run(message);
+      void executeRun(message);
       return;
     case 'cancel': {
       const active = runs.get(message.key);
@@ -82,14 +82,14 @@ function receive(message: ToWorker): void {
       runs.get(message.key)?.events.acknowledge(message.bytes);
       return;
     case 'ask':
-      void answer(message);
+      void answerQuery(message);
       return;
     case 'auth':
       void executeAuth(message);
   }
 }
 
-async function start(receivedSetup: WorkerSetup): Promise<void> {
+async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   setup = receivedSetup;
   outbox.limits = limitsOfWorker(setup.maxEventBytes);
   turn = new EventLoopTurn(2 * setup.heartbeatMs);
@@ -139,7 +139,7 @@ async function loadStoreRules({ store }: WorkerSetup): Promise<StoreRules> {
   return storeRules(store ?? {}, store?.index && (await loadEmbedder(store.index.embed, store.folder)));
 }
 
-async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<void> {
+async function executeRun({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<void> {
   const graph = graphs.get(job.graphId);
   if (graph === undefined) {
     const message = loadErrors[job.graphId] ?? `Graph '${job.graphId}' does not exist.`;
@@ -147,15 +147,15 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     return;
   }
   const stop = new AbortController();
-  let first = true;
+  let isFirstEvent = true;
   const events = buffers.open({
     windowBytes: setup.windowBytes,
     send: (chunk) => {
       outbox.putChunk(key, chunk);
       // Send the first event at once. If this is the only run, the outbox might otherwise not flush before the last
       // event.
-      if (first && runs.size === 1) outbox.flush();
-      first = false;
+      if (isFirstEvent && runs.size === 1) outbox.flush();
+      isFirstEvent = false;
     },
     onFull: (error) => stop.abort(error),
   });
@@ -177,7 +177,7 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
   outbox.put({ kind: 'ended', key, outcome });
 }
 
-async function answer({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Promise<void> {
+async function answerQuery({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Promise<void> {
   try {
     outbox.put({
       kind: 'answer',
@@ -206,7 +206,7 @@ async function executeAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>
   outbox.put({ kind: 'answer', key, json });
 }
 
-function die(error: unknown): void {
+function exitAfterError(error: unknown): void {
   const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   // Exit even if the pipe is full and the message cannot be written.
   setTimeout(() => exit(70), 500).unref();

@@ -9,7 +9,7 @@ import { connectDestination, type DestinationSettings } from './open-destination
 /** Timeouts for a check. They are short, because the caller waits for the response. */
 const checkLimits: S3Limits = { attempts: 2, connectMs: 3_000, silenceMs: 5_000, callMs: 6_000 };
 
-const purpose = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
+const testObjectText = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
 
 interface DestinationCheck {
   readonly step: ObjectStep;
@@ -27,11 +27,11 @@ interface DestinationCheck {
 export async function checkDestination(store: ObjectStore): Promise<DestinationCheck[]> {
   const id = randomUUID();
   const key = `tmp/${id}.txt`;
-  const body = Buffer.from(`${purpose}\n${id}\n`);
+  const body = Buffer.from(`${testObjectText}\n${id}\n`);
   await store.reach();
   await store.put(key, body, { contentType: 'text/plain; charset=utf-8' });
   const read = await unlessForbidden(async () => {
-    const found = await store.get(key, { maxBytes: body.length + 1 }).catch(asMissing);
+    const found = await store.get(key, { maxBytes: body.length + 1 }).catch(toMissing);
     if (found === undefined || !found.equals(body)) {
       const reason = found === undefined ? 'the object is missing' : 'its content differs from what was written';
       throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', where: store.pathOf(key) }, reason);
@@ -56,7 +56,7 @@ async function unlessForbidden(work: () => Promise<void>): Promise<DestinationCh
   }
 }
 
-function asMissing(error: unknown): undefined {
+function toMissing(error: unknown): undefined {
   if (isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING') return undefined;
   throw error;
 }

@@ -30,21 +30,21 @@ export function normaliseConfig(type: DestinationType, given: GivenConfig): Dest
   refuseUnsupported(given);
   const prefix = given.prefix ?? '';
   checkPrefix(prefix);
-  return type === 'local' ? localConfig(given, prefix) : s3Config(given, prefix);
+  return type === 'local' ? toLocalConfig(given, prefix) : toS3Config(given, prefix);
 }
 
-function s3Config(given: GivenConfig, prefix: string): DestinationConfig {
+function toS3Config(given: GivenConfig, prefix: string): DestinationConfig {
   const bucket = given.bucket_name ?? null;
   const endpoint = given.endpoint_url ?? null;
   const region = given.region ?? null;
   const includesBucket = given.include_bucket_in_prefix ?? true;
   if (endpoint !== null) checkEndpoint(endpoint);
-  if (region !== null && !regionPattern.test(region)) throw badBucket('region', 'region is not a valid name');
+  if (region !== null && !regionPattern.test(region)) throw createBucketError('region', 'region is not a valid name');
   // Without `bucket_name`, the endpoint URL must contain the bucket.
   if (bucket === null && (includesBucket || endpoint === null))
-    throw badBucket('bucket_name', 'bucket_name is missing');
+    throw createBucketError('bucket_name', 'bucket_name is missing');
   if (bucket !== null && (!bucketPattern.test(bucket) || bucket.includes('..'))) {
-    throw badBucket('bucket_name', 'bucket_name is not a valid name');
+    throw createBucketError('bucket_name', 'bucket_name is not a valid name');
   }
   const style = (given.config_kwargs_s3?.addressing_style ?? null) as AddressingStyle | null;
   return {
@@ -58,7 +58,7 @@ function s3Config(given: GivenConfig, prefix: string): DestinationConfig {
 }
 
 /** A local destination is a folder below the operator's root, chosen by the prefix alone. */
-function localConfig(given: GivenConfig, prefix: string): DestinationConfig {
+function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
   for (const field of ['bucket_name', 'region', 'endpoint_url', 'config_kwargs_s3'] as const) {
     if (given[field] == null) continue;
     throw runlakeError('BAD_REQUEST', {
@@ -122,5 +122,5 @@ function checkEndpoint(text: string): void {
   if (text.includes('?') || text.includes('#')) throw refuse('it has a query or a fragment');
 }
 
-const badBucket = (field: string, reason: string) =>
+const createBucketError = (field: string, reason: string) =>
   destinationError('DESTINATION_BUCKET_NOT_VALID', { step: 'reach', where: `config.${field}` }, reason);

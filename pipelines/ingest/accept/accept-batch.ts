@@ -81,7 +81,7 @@ function* findItems(
   let end = 0;
   for (let hasMember = cursor.first(); hasMember; hasMember = cursor.next(end)) {
     const { at, keyStart, keyEnd } = cursor;
-    const kind = lists.keys[lists.find(body, keyStart + 1, keyEnd - 1)];
+    const kind = listKeys.keys[listKeys.find(body, keyStart + 1, keyEnd - 1)];
     if (kind === undefined || body[at] !== 0x5b) {
       end = scanAny(origin, at, 1);
       if (kind !== undefined) {
@@ -123,7 +123,7 @@ function requireParts(count: number, maxParts: number): void {
     throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'the limit of one request' });
 }
 
-const lists = new KeySet(['post', 'patch']);
+const listKeys = new KeySet(['post', 'patch']);
 
 /**
  * `POST /runs` and `PATCH /runs/{id}`: one run, which may omit trace_id and dotted_order. A post without dotted_order
@@ -138,13 +138,13 @@ export async function acceptSingle(
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const run = readJsonRun(request, deps.config);
-  const draft = await draftOfSingle(sender, run, deps);
+  const draft = await toSingleDraft(sender, run, deps);
   const acceptance = await acceptDrafts(sender, [draft], [], deps, [], singleRunRefused);
   if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
   return acceptance;
 }
 
-async function draftOfSingle(sender: Sender, run: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
+async function toSingleDraft(sender: Sender, run: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
   const { dottedOrder, traceId, ...rest } = run;
   if (dottedOrder !== undefined && traceId !== undefined) {
     const { text, startTimeMicros, traceTimeMicros } = dottedOrder;
@@ -152,13 +152,13 @@ async function draftOfSingle(sender: Sender, run: ReadRun, deps: AcceptDeps): Pr
   }
   const waitMs = run.kind === 'patch' ? deps.config.patchWaitMs : 0;
   const location = await deps.runLocations.find(sender.workspaceId, run.runId, waitMs);
-  if (location !== undefined) return draftAtLocation(run, location);
+  if (location !== undefined) return toDraftAtLocation(run, location);
   if (run.kind === 'patch') throw runlakeError('RUN_UNKNOWN', { run: run.runId });
-  return newDraft(sender, run, deps);
+  return buildNewDraft(sender, run, deps);
 }
 
 /** Builds the draft of a known run, which keeps its key, whatever start time the request states. */
-function draftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunLocation): RunDraft {
+function toDraftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunLocation): RunDraft {
   if (run.traceId !== undefined && run.traceId !== location.traceId) {
     throw runlakeError('INVALID_RUN', {
       run: run.runId,
@@ -175,7 +175,11 @@ function draftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunL
  * is the time in a version 7 id, so that a repeated request has the same key. If a concurrent request for the same run
  * decides otherwise, the sink gives both the same key time.
  */
-async function newDraft(sender: Sender, { dottedOrder: _none, ...run }: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
+async function buildNewDraft(
+  sender: Sender,
+  { dottedOrder: _none, ...run }: ReadRun,
+  deps: AcceptDeps,
+): Promise<RunDraft> {
   const { parentRunId, startedAtMicros } = run.values;
   const startTimeMicros = startedAtMicros ?? timeOfUuid(run.runId) ?? Date.now() * 1_000;
   if (parentRunId === undefined) {

@@ -156,7 +156,7 @@ export async function acceptDrafts(
   companions: readonly Companion[] = [],
   refusal: (rejected: readonly Rejection[]) => RunlakeError = allRejectedError,
 ): Promise<Acceptance> {
-  const timely = await runInTimeSlices(timelyDrafts(drafts, rejected, deps.config));
+  const timely = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
   const encoded = await runInTimeSlices(encodeRuns(sender, timely, deps.log, deps.config, rejected));
   // This comes last, because it creates projects: a run that is rejected must not leave an empty one.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
@@ -225,7 +225,7 @@ function nameTracesOfAttachments(companions: readonly Companion[], runs: readonl
   });
 }
 
-function* timelyDrafts(
+function* selectTimelyDrafts(
   drafts: readonly RunDraft[],
   rejected: Rejection[],
   limits: TimeLimits,

@@ -112,7 +112,7 @@ function sortParts(parts: readonly FormPart[], rejected: Rejection[]): SortedPar
       if (kind === 'feedback') feedback.push(part);
       else if (kind === 'attachment') attachments.push({ part, runId: readItemId(part, id), name: rest.join('.') });
       else if (kind === 'post' || kind === 'patch') addToRun(runs, kind, readItemId(part, id), rest.join('.'), part);
-      else throw misnamed(part, 'does not begin with post, patch, feedback or attachment');
+      else throw createPartNameError(part, 'does not begin with post, patch, feedback or attachment');
     } catch (error) {
       rejected.push(toRejection(part.name, error));
     }
@@ -127,7 +127,8 @@ function addToRun(
   field: string,
   part: FormPart,
 ): void {
-  if (field !== '' && !isPartKey(field)) throw misnamed(part, `does not name one of the fields ${partKeys.join(', ')}`);
+  if (field !== '' && !isPartKey(field))
+    throw createPartNameError(part, `does not name one of the fields ${partKeys.join(', ')}`);
   const key = `${kind}.${id}`;
   const run = runs.get(key) ?? { kind, id, main: undefined, fields: new Map() };
   runs.set(key, run);
@@ -158,7 +159,7 @@ function readRunParts(
 
 function readItemId(part: FormPart, text: string): string {
   const id = parseUuid(text);
-  if (id === undefined) throw misnamed(part, 'has no UUID after its first dot');
+  if (id === undefined) throw createPartNameError(part, 'has no UUID after its first dot');
   return id;
 }
 
@@ -166,6 +167,6 @@ function isPartKey(field: string): field is PartKey {
   return (partKeys as readonly string[]).includes(field);
 }
 
-function misnamed(part: FormPart, reason: string): Error {
+function createPartNameError(part: FormPart, reason: string): Error {
   return runlakeError('INVALID_RUN', { run: part.name.slice(0, 200), reason: `the name of the part ${reason}` });
 }

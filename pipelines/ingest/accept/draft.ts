@@ -97,7 +97,7 @@ export const latestStorableMicros = 9_180_000_000_000_000;
  * its trace is stored under others.
  */
 export function withFittingTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
-  const earliest = earliestMicros(nowMicros, limits);
+  const earliest = computeEarliestMicros(nowMicros, limits);
   const { startTimeMicros: key, traceTimeMicros: trace } = draft;
   const { startedAtMicros: stated = key >= earliest ? key : nowMicros } = draft.values;
   const fits = Math.abs(stated - key) <= startRoundingMicros;
@@ -106,13 +106,13 @@ export function withFittingTimes(draft: RunDraft, nowMicros: number, limits: Tim
   return { ...draft, startTimeMicros, traceTimeMicros: trace >= earliest ? trace : startTimeMicros };
 }
 
-function earliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits): number {
+function computeEarliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits): number {
   return Math.max(nowMicros - maxRunAgeDays * 86_400_000_000, earliestKeyTimeMicros);
 }
 
 /** Returns which time of a run is out of range or out of order, or undefined. */
 export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
-  const earliest = earliestMicros(nowMicros, limits);
+  const earliest = computeEarliestMicros(nowMicros, limits);
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
   // start_time decides the age of a run. Times in dotted_order may be older, because some clients write them by hand,

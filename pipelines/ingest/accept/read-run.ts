@@ -175,11 +175,11 @@ export function draftOfBatch(run: ReadRun): RunDraft {
   return { ...run, traceId: run.traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };
 }
 
-const known = new KeySet(runKeys);
+const knownKeys = new KeySet(runKeys);
 
 /** Reads the known members of the run object in `body[start, end)`. If a key is repeated, the last member wins. */
 export function runMembers(body: Buffer, start: number, end: number, options: ScanOptions): RunMembers {
-  const ranges = scanObject(body, start, end, known, options);
+  const ranges = scanObject(body, start, end, knownKeys, options);
   const members: RunMembers = {};
   for (const [index, key] of runKeys.entries()) {
     const range = ranges[index];

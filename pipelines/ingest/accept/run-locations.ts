@@ -22,15 +22,15 @@ interface Lookup {
 }
 
 /** Maximum number of recently posted runs that the cache holds until the sink has stored them. */
-const rememberedRuns = 100_000;
-const pollMs = 50;
+const maxRememberedRuns = 100_000;
+const pollIntervalMs = 50;
 
 /**
  * Finds the key of a run by its id, first among recent posts, then in ClickHouse, and waits for the run to appear.
  * Lookups of one workspace in one turn of the event loop share a query.
  */
 export class RunLocations {
-  readonly #recent = new LRUCache<string, RunLocation>({ max: rememberedRuns });
+  readonly #recent = new LRUCache<string, RunLocation>({ max: maxRememberedRuns });
   readonly #gathering = new Map<string, Lookup>();
   readonly #locate: LocateRuns;
 
@@ -45,7 +45,7 @@ export class RunLocations {
   /** @returns undefined if the run does not appear within `waitMs`. */
   async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
     return poll(() => this.#recent.get(`${workspaceId}:${runId}`) ?? this.#lookUp(workspaceId, runId), {
-      everyMs: pollMs,
+      everyMs: pollIntervalMs,
       timeoutMs: waitMs,
     });
   }

@@ -24,7 +24,7 @@ export const maxUsageBytes = 64 * 1024;
 export function readUsage(values: RunValues): void {
   const usage = findUsage(values);
   if (usage !== undefined) assignUsage(values, usage);
-  const firstToken = firstTokenTime(values.events);
+  const firstToken = findFirstTokenTime(values.events);
   if (firstToken !== undefined) values.firstTokenTimeMicros = firstToken;
 }
 
@@ -62,12 +62,12 @@ function assignCount(
 }
 
 function assignCost(values: RunValues, key: 'promptCost' | 'completionCost' | 'totalCost', value: unknown): void {
-  const text = decimalText(value);
+  const text = formatDecimal(value);
   if (text !== undefined) values[key] = text;
 }
 
 /** Formats a decimal without exponent, as it is stored and returned: `0.0000012`. */
-function decimalText(value: unknown): string | undefined {
+function formatDecimal(value: unknown): string | undefined {
   if (typeof value === 'string') return /^-?\d{1,20}(\.\d{1,20})?$/.test(value) ? value : undefined;
   if (typeof value !== 'number' || !Number.isFinite(value) || Math.abs(value) >= 1e20) return undefined;
   const text = String(value);
@@ -79,21 +79,21 @@ function sum(a: number | undefined, b: number | undefined): number | undefined {
 }
 
 function sumCosts(a: unknown, b: unknown): string | undefined {
-  const left = decimalText(a);
-  const right = decimalText(b);
+  const left = formatDecimal(a);
+  const right = formatDecimal(b);
   if (left === undefined || right === undefined) return left ?? right;
-  const digits = Math.max(fraction(left), fraction(right));
-  const total = scaled(left, digits) + scaled(right, digits);
+  const digits = Math.max(countFractionDigits(left), countFractionDigits(right));
+  const total = scaleDecimal(left, digits) + scaleDecimal(right, digits);
   if (digits === 0) return total.toString();
   const text = (total < 0n ? -total : total).toString().padStart(digits + 1, '0');
   return `${total < 0n ? '-' : ''}${text.slice(0, -digits)}.${text.slice(-digits)}`.replace(/\.?0+$/, '');
 }
 
-function fraction(text: string): number {
+function countFractionDigits(text: string): number {
   return text.split('.')[1]?.length ?? 0;
 }
 
-function scaled(text: string, digits: number): bigint {
+function scaleDecimal(text: string, digits: number): bigint {
   const [whole = '0', part = ''] = text.split('.');
   return BigInt(`${whole}${part.padEnd(digits, '0')}`);
 }
@@ -118,14 +118,14 @@ function encodeDetails(usage: Readonly<Record<string, unknown>>): Buffer | undef
 /**
  * The time of the first `new_token` event. Parses no more than names and times, because the list may be as large as a run.
  */
-function firstTokenTime(events: Uint8Array | undefined): number | undefined {
+function findFirstTokenTime(events: Uint8Array | undefined): number | undefined {
   const json = events as Buffer | undefined;
   if (json === undefined || json[0] !== 0x5b || !json.includes('"new_token"')) return undefined;
   let index = skipSpace(json, 1, json.length);
   while (json[index] !== 0x5d) {
     const end = skipValue(json, index, json.length);
-    if (smallMember(json, index, end, 'name') === 'new_token') {
-      const time = smallMember(json, index, end, 'time');
+    if (readSmallMember(json, index, end, 'name') === 'new_token') {
+      const time = readSmallMember(json, index, end, 'time');
       return typeof time === 'string' || typeof time === 'number' ? parseTime(time) : undefined;
     }
     index = skipSpace(json, end, json.length);
@@ -138,7 +138,7 @@ function firstTokenTime(events: Uint8Array | undefined): number | undefined {
  * Returns the member `key` of the JSON in `json[start, end)`; undefined if it is absent or too long for a name or a
  * time.
  */
-function smallMember(json: Buffer, start: number, end: number, key: string): unknown {
+function readSmallMember(json: Buffer, start: number, end: number, key: string): unknown {
   const range = findPath(json, start, end, [key]);
   return range && range.end - range.start <= 64 ? parseRange(json, range.start, range.end) : undefined;
 }

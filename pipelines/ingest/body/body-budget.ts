@@ -40,7 +40,7 @@ export class BodyShare {
   bytes = 0;
   /** True while the client is still sending the body and thus determines how long the memory is held. */
   isArriving = true;
-  #closed = false;
+  #isClosed = false;
 
   /** Use {@link BodyBudget.open}. */
   constructor(budget: BodyBudget, tenantId: string, onDisplaced: (error: Error) => void) {
@@ -51,7 +51,7 @@ export class BodyShare {
 
   /** Reserves `bytes` of additional memory. @throws OVERLOADED */
   take(bytes: number): void {
-    if (this.#closed) throw overloaded();
+    if (this.#isClosed) throw createOverloadedError();
     this.#budget.take(this, this.#tenantId, bytes);
   }
 
@@ -61,18 +61,18 @@ export class BodyShare {
   }
 
   giveBack(bytes: number): void {
-    if (!this.#closed) this.#budget.giveBack(this, this.#tenantId, bytes);
+    if (!this.#isClosed) this.#budget.giveBack(this, this.#tenantId, bytes);
   }
 
   /** Releases all memory of the body. Idempotent. */
   close(): void {
     this.giveBack(this.bytes);
-    this.#closed = true;
+    this.#isClosed = true;
   }
 
   displace(): void {
     this.close();
-    this.#onDisplaced(overloaded());
+    this.#onDisplaced(createOverloadedError());
   }
 }
 
@@ -117,7 +117,7 @@ export class BodyBudget {
 
   #makeRoom(tenant: Tenant, bytes: number): void {
     const share = this.#maxBytes / this.#tenants.size;
-    if (tenant.bytes + bytes > share) throw refused(this.#tenants.size === 1 ? 'no-room' : 'over-share');
+    if (tenant.bytes + bytes > share) throw createRefusal(this.#tenants.size === 1 ? 'no-room' : 'over-share');
     const others = [...this.#tenants.values()].filter((other) => other !== tenant && other.bytes > share);
     for (const other of others.sort((a, b) => b.bytes - a.bytes)) {
       for (const body of [...other.bodies].filter(({ isArriving }) => isArriving).sort((a, b) => b.bytes - a.bytes)) {
@@ -127,15 +127,15 @@ export class BodyBudget {
         body.displace();
       }
     }
-    if (this.#bytes + bytes > this.#maxBytes * 1.25) throw refused('no-room');
+    if (this.#bytes + bytes > this.#maxBytes * 1.25) throw createRefusal('no-room');
   }
 }
 
-function refused(cause: 'no-room' | 'over-share'): Error {
+function createRefusal(cause: 'no-room' | 'over-share'): Error {
   endedBodies.inc({ cause });
-  return overloaded();
+  return createOverloadedError();
 }
 
-function overloaded(): Error {
+function createOverloadedError(): Error {
   return runlakeError('OVERLOADED', { what: 'request bodies, half of RUNLAKE_MEMORY_BYTES' }, { retryAfterSeconds: 1 });
 }

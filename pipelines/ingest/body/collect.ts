@@ -59,7 +59,7 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
     });
     const collected = readWire(stream, options, release).then((wire) => {
       if (options.share) options.share.isArriving = false;
-      return decoders.length === 0 ? joined(wire) : decode(wire, decoders, options);
+      return decoders.length === 0 ? joinChunks(wire) : decode(wire, decoders, options);
     });
     const body = await withTimeout(raceAbort(collected, signal), timeoutMs);
     if (body === timedOut) throw runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs });
@@ -149,7 +149,7 @@ async function decode(
         },
         end: () => {
           if (decoder !== undefined) decoder.end();
-          else resolve(joined(chunks));
+          else resolve(joinChunks(chunks));
         },
         error: reject,
       };
@@ -170,6 +170,6 @@ async function decode(
   });
 }
 
-function joined(chunks: readonly Buffer[]): Buffer {
+function joinChunks(chunks: readonly Buffer[]): Buffer {
   return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
 }

@@ -28,7 +28,7 @@ const maxEncodings = 2;
 /** Output chunk size of zlib; each chunk is a round trip to the thread pool. */
 const chunkBytes = 128 * 1024;
 
-const accepted = 'plain, with gzip or with zstd';
+const acceptedEncodings = 'plain, with gzip or with zstd';
 
 /** The encodings that a Content-Encoding names, in decoding order. @throws UNSUPPORTED_ENCODING */
 export function parseEncodings(header: string | undefined): Encoding[] {
@@ -39,10 +39,13 @@ export function parseEncodings(header: string | undefined): Encoding[] {
   const encodings = names.map((name): Encoding => {
     if (name === 'gzip' || name === 'x-gzip') return 'gzip';
     if (name === 'deflate' || name === 'zstd') return name;
-    throw runlakeError('UNSUPPORTED_ENCODING', { encoding: name.slice(0, 64), accepted });
+    throw runlakeError('UNSUPPORTED_ENCODING', { encoding: name.slice(0, 64), accepted: acceptedEncodings });
   });
   if (encodings.length > maxEncodings)
-    throw runlakeError('UNSUPPORTED_ENCODING', { encoding: names.join(', ').slice(0, 64), accepted });
+    throw runlakeError('UNSUPPORTED_ENCODING', {
+      encoding: names.join(', ').slice(0, 64),
+      accepted: acceptedEncodings,
+    });
   return encodings.reverse();
 }
 

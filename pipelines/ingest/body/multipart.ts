@@ -30,22 +30,22 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
   const delimiter = Buffer.from(`\r\n--${parseBoundary(contentType)}`, 'latin1');
   const parts: FormPart[] = [];
   const names = new Set<string>();
-  let position = afterFirstDelimiter(body, delimiter);
+  let position = skipFirstDelimiter(body, delimiter);
   for (;;) {
     if (body[position] === dash && body[position + 1] === dash) return parts;
-    const headersStart = afterLineEnd(body, position);
+    const headersStart = skipLineEnd(body, position);
     if (parts.length >= maxParts)
       throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'the limit of one request' });
     const headersEnd = findHeadersEnd(body, headersStart);
     const start = headersEnd === headersStart ? headersStart + 2 : headersEnd + 4;
     // The delimiter after an empty part may begin with the line end of the part's headers.
     const found = body.indexOf(delimiter, start - 2);
-    if (found < 0) throw broken(body.length, 'the body ends before the closing boundary');
+    if (found < 0) throw createMultipartError(body.length, 'the body ends before the closing boundary');
     const end = Math.max(start, found);
     const { name, contentType: type, filename } = readPartHeaders(body, headersStart, headersEnd, end - start);
     names.add(name);
     parts.push({ name, contentType: type, filename, headersStart, start, end });
-    if (names.size < parts.length) throw broken(headersStart, `the part '${name}' is repeated`);
+    if (names.size < parts.length) throw createMultipartError(headersStart, `the part '${name}' is repeated`);
     position = found + delimiter.length;
     yield;
   }
@@ -56,26 +56,27 @@ function parseBoundary(contentType: string): string {
     throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType, expected: 'multipart/form-data' });
   }
   const boundary = parseParameters(contentType).get('boundary');
-  if (boundary === undefined) throw broken(0, 'the Content-Type names no boundary');
-  if (!boundaryPattern.test(boundary)) throw broken(0, 'the boundary of the Content-Type is not one of RFC 2046');
+  if (boundary === undefined) throw createMultipartError(0, 'the Content-Type names no boundary');
+  if (!boundaryPattern.test(boundary))
+    throw createMultipartError(0, 'the boundary of the Content-Type is not one of RFC 2046');
   return boundary;
 }
 
-function afterFirstDelimiter(body: Buffer, delimiter: Buffer): number {
+function skipFirstDelimiter(body: Buffer, delimiter: Buffer): number {
   const bareBytes = delimiter.length - 2;
   if (body.length >= bareBytes && body.compare(delimiter, 2, delimiter.length, 0, bareBytes) === 0) return bareBytes;
   const at = body.indexOf(delimiter);
-  if (at < 0) throw broken(0, 'the boundary of the Content-Type does not occur in the body');
+  if (at < 0) throw createMultipartError(0, 'the boundary of the Content-Type does not occur in the body');
   return at + delimiter.length;
 }
 
 /** Returns the position after the line end at `at`; spaces and tabs may precede the line end. */
-function afterLineEnd(body: Buffer, at: number): number {
+function skipLineEnd(body: Buffer, at: number): number {
   let position = at;
   while (body[position] === 0x20 || body[position] === 0x09) position++;
   if (body[position] === carriageReturn && body[position + 1] === lineFeed) return position + 2;
-  if (position >= body.length - 1) throw broken(body.length, 'the body ends before the closing boundary');
-  throw broken(position, 'a line end is expected after the boundary');
+  if (position >= body.length - 1) throw createMultipartError(body.length, 'the body ends before the closing boundary');
+  throw createMultipartError(position, 'a line end is expected after the boundary');
 }
 
 /** Returns the end of the headers that begin at `start`, before the empty line. */
@@ -85,7 +86,7 @@ function findHeadersEnd(body: Buffer, start: number): number {
   const length = head.indexOf(endOfHeaders);
   if (length >= 0) return start + length;
   const isTooLong = head.length > maxHeaderBytes;
-  throw broken(
+  throw createMultipartError(
     isTooLong ? start : body.length,
     isTooLong
       ? `the headers of a part are longer than ${maxHeaderBytes} bytes`
@@ -93,6 +94,6 @@ function findHeadersEnd(body: Buffer, start: number): number {
   );
 }
 
-function broken(offset: number, reason: string): Error {
+function createMultipartError(offset: number, reason: string): Error {
   return runlakeError('INVALID_MULTIPART', { offset, reason });
 }

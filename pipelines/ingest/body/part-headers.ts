@@ -32,7 +32,7 @@ export function readPartHeaders(body: Buffer, start: number, end: number, conten
     const [, name = '', type = '', parameter, header] = stock;
     requireLength(start, name, contentBytes, parameter);
     requireLength(start, name, contentBytes, header);
-    if (name.length > maxNameCharacters) throw nameTooLong(start);
+    if (name.length > maxNameCharacters) throw createNameTooLongError(start);
     const contentType = type === 'application/json' ? type : type.trim().toLowerCase();
     return { name, contentType, filename: undefined };
   }
@@ -41,16 +41,19 @@ export function readPartHeaders(body: Buffer, start: number, end: number, conten
   const parameters = parseParameters(disposition);
   const name = parameters.get('name');
   if (!/^form-data\s*(;|$)/i.test(disposition) || name === undefined || name === '') {
-    throw broken(start, 'a part has no Content-Disposition: form-data with a name');
+    throw createMultipartError(start, 'a part has no Content-Disposition: form-data with a name');
   }
-  if (name.length > maxNameCharacters) throw nameTooLong(start);
+  if (name.length > maxNameCharacters) throw createNameTooLongError(start);
   const encoding = headers.get('content-encoding')?.toLowerCase();
   if (encoding !== undefined && encoding !== 'identity') {
-    throw broken(start, `the part '${name}' has a Content-Encoding of its own; encode the whole body instead`);
+    throw createMultipartError(
+      start,
+      `the part '${name}' has a Content-Encoding of its own; encode the whole body instead`,
+    );
   }
   const transferEncoding = headers.get('content-transfer-encoding')?.toLowerCase();
   if (transferEncoding !== undefined && !plainTransferEncodings.has(transferEncoding)) {
-    throw broken(start, `the part '${name}' has a Content-Transfer-Encoding; send its bytes as they are`);
+    throw createMultipartError(start, `the part '${name}' has a Content-Transfer-Encoding; send its bytes as they are`);
   }
   const type = headers.get('content-type') ?? '';
   requireLength(start, name, contentBytes, parseParameters(type).get('length'));
@@ -62,14 +65,14 @@ export function readPartHeaders(body: Buffer, start: number, end: number, conten
 
 function parseHeaders(body: Buffer, start: number, end: number): Map<string, string> {
   const headers = new Map<string, string>();
-  if (!isUtf8(body.subarray(start, end))) throw broken(start, 'the headers of a part are not UTF-8');
+  if (!isUtf8(body.subarray(start, end))) throw createMultipartError(start, 'the headers of a part are not UTF-8');
   const lines = start < end ? body.toString('utf8', start, end).split('\r\n') : [];
-  if (lines.length > maxHeaders) throw broken(start, `a part has more than ${maxHeaders} headers`);
+  if (lines.length > maxHeaders) throw createMultipartError(start, `a part has more than ${maxHeaders} headers`);
   for (const line of lines) {
     const [, name, value = ''] = linePattern.exec(line) ?? [];
-    if (name === undefined) throw broken(start, 'a header of a part is malformed');
+    if (name === undefined) throw createMultipartError(start, 'a header of a part is malformed');
     const key = name.toLowerCase();
-    if (headers.has(key)) throw broken(start, `a part has the header ${name} twice`);
+    if (headers.has(key)) throw createMultipartError(start, `a part has the header ${name} twice`);
     headers.set(key, value.trim());
   }
   return headers;
@@ -78,14 +81,14 @@ function parseHeaders(body: Buffer, start: number, end: number): Map<string, str
 /** Checks the length of a part, which senders may state as a header or as a parameter of the type. */
 function requireLength(at: number, name: string, bytes: number, stated: string | undefined): void {
   if (stated === undefined || (/^\d{1,15}$/.test(stated) && Number(stated) === bytes)) return;
-  throw broken(at, `the part '${name}' has ${bytes} bytes, but its headers state ${stated.slice(0, 20)}`);
+  throw createMultipartError(at, `the part '${name}' has ${bytes} bytes, but its headers state ${stated.slice(0, 20)}`);
 }
 
-function nameTooLong(at: number): Error {
-  return broken(at, `the name of a part is longer than ${maxNameCharacters} characters`);
+function createNameTooLongError(at: number): Error {
+  return createMultipartError(at, `the name of a part is longer than ${maxNameCharacters} characters`);
 }
 
-function broken(offset: number, reason: string): Error {
+function createMultipartError(offset: number, reason: string): Error {
   return runlakeError('INVALID_MULTIPART', { offset, reason });
 }
 

@@ -31,7 +31,7 @@ const errorReasons = new Map([
 ]);
 
 /** An instance of libzstd with buffers for one call at a time. */
-class Instance {
+class ZstdInstance {
   readonly lib: LibZstd;
   openContexts = 0;
   /**
@@ -71,11 +71,11 @@ declare const WebAssembly: {
 
 let compiled: Promise<object> | undefined;
 let module: object | undefined;
-let shared: Instance | undefined;
+let shared: ZstdInstance | undefined;
 
 /** Compiles libzstd once; must be complete before the first {@link ZstdDecoder.next}. */
 export async function loadZstd(): Promise<void> {
-  compiled ??= compile();
+  compiled ??= compileZstd();
   module = await compiled;
 }
 
@@ -83,7 +83,7 @@ export async function loadZstd(): Promise<void> {
  * The streaming API of `zstddec` ignores errors and never frees the memory of a failed stream, so this module uses the
  * exports of its WebAssembly module directly.
  */
-async function compile(): Promise<object> {
+async function compileZstd(): Promise<object> {
   const { ZSTDDecoder } = await import('zstddec/stream');
   return new Promise((resolve, reject) => {
     class Compiler extends ZSTDDecoder {
@@ -95,10 +95,10 @@ async function compile(): Promise<object> {
   });
 }
 
-function openInstance(): Instance {
+function openInstance(): ZstdInstance {
   if (shared?.openContexts === 0 && shared.lib.memory.buffer.byteLength > maxIdleBytes) shared = undefined;
   const imports = { env: { emscripten_notify_memory_growth: () => undefined } };
-  shared ??= new Instance(new WebAssembly.Instance(module as object, imports).exports as LibZstd);
+  shared ??= new ZstdInstance(new WebAssembly.Instance(module as object, imports).exports as LibZstd);
   return shared;
 }
 
@@ -108,7 +108,7 @@ function openInstance(): Instance {
  */
 export class ZstdDecoder {
   readonly #input: Buffer[] = [];
-  #instance: Instance | undefined;
+  #instance: ZstdInstance | undefined;
   #context = 0;
   #frames = 0;
   #isInFrame = false;
@@ -128,7 +128,7 @@ export class ZstdDecoder {
     if (chunk.length === 0 && !this.#hasMoreOutput) return undefined;
     this.#instance ??= this.#open();
     const { result, consumed, output } = this.#instance.decompress(this.#context, chunk);
-    if (result < 0) throw errorFor(-result);
+    if (result < 0) throw toDecoderError(-result);
     if (consumed < chunk.length) this.#input[0] = chunk.subarray(consumed);
     else this.#input.shift();
     this.#isInFrame = result !== 0;
@@ -138,8 +138,8 @@ export class ZstdDecoder {
 
   /** Ends the input. @throws INVALID_COMPRESSION if the input does not end with a complete frame, or is empty. */
   finish(): void {
-    if (this.#isInFrame || this.#input.length > 0) throw corrupt('the stream ends early');
-    if (this.#frames === 0) throw corrupt('the stream is empty');
+    if (this.#isInFrame || this.#input.length > 0) throw createCorruptionError('the stream ends early');
+    if (this.#frames === 0) throw createCorruptionError('the stream is empty');
   }
 
   /** Frees the memory of the library. Idempotent. */
@@ -150,10 +150,10 @@ export class ZstdDecoder {
     this.#instance = undefined;
   }
 
-  #open(): Instance {
+  #open(): ZstdInstance {
     const instance = openInstance();
     this.#context = instance.lib.ZSTD_createDCtx();
-    if (this.#context === 0) throw errorFor(memoryAllocationError);
+    if (this.#context === 0) throw toDecoderError(memoryAllocationError);
     instance.openContexts++;
     return instance;
   }
@@ -166,14 +166,15 @@ export class ZstdDecoder {
     const starts = this.#input.slice(0, maxHeaderBytes).map((chunk) => chunk.subarray(0, maxHeaderBytes));
     const windowBytes = readWindowBytes(Buffer.concat(starts));
     if (windowBytes === undefined) return false;
-    if (windowBytes > maxWindowBytes) throw corrupt(`its window of ${windowBytes} bytes is above ${maxWindowBytes}`);
+    if (windowBytes > maxWindowBytes)
+      throw createCorruptionError(`its window of ${windowBytes} bytes is above ${maxWindowBytes}`);
     this.#isInFrame = true;
     this.#frames++;
     return true;
   }
 }
 
-const magic = 0xfd2fb528;
+const frameMagic = 0xfd2fb528;
 /** Upper 28 bits of the sixteen magic numbers of skippable frames. */
 const skippableMagic = 0x184d2a5;
 
@@ -186,7 +187,7 @@ function readWindowBytes(bytes: Buffer): number | undefined {
   if (bytes.length < 8) return undefined;
   const start = bytes.readUInt32LE(0);
   if (start >>> 4 === skippableMagic) return 0;
-  if (start !== magic) throw corrupt('no frame begins where one is expected');
+  if (start !== frameMagic) throw createCorruptionError('no frame begins where one is expected');
   const descriptor = bytes[4]!;
   const isSingleSegment = (descriptor & 0x20) !== 0;
   if (!isSingleSegment) {
@@ -199,13 +200,13 @@ function readWindowBytes(bytes: Buffer): number | undefined {
   return sizeBytes === 8 ? Number(bytes.readBigUInt64LE(sizeAt)) : bytes.readUIntLE(sizeAt, sizeBytes);
 }
 
-function corrupt(reason: string): Error {
+function createCorruptionError(reason: string): Error {
   return runlakeError('INVALID_COMPRESSION', { encoding: 'zstd', reason });
 }
 
-function errorFor(code: number): Error {
+function toDecoderError(code: number): Error {
   if (code === memoryAllocationError) {
     return runlakeError('OVERLOADED', { what: 'decoding of zstd bodies' }, { retryAfterSeconds: 1 });
   }
-  return corrupt(errorReasons.get(code) ?? `the data is damaged (error ${code} of libzstd)`);
+  return createCorruptionError(errorReasons.get(code) ?? `the data is damaged (error ${code} of libzstd)`);
 }

@@ -22,15 +22,15 @@ export class ZstdStream implements Decoder {
   readonly #decoder = new ZstdDecoder();
   #output: DecoderOutput | undefined;
   #waitingBytes = 0;
-  #ended = false;
-  #loaded = false;
-  #scheduled = false;
+  #hasEnded = false;
+  #isLoaded = false;
+  #isScheduled = false;
   #drained: (() => void) | undefined;
 
   start(output: DecoderOutput): void {
     this.#output = output;
     loadZstd().then(() => {
-      this.#loaded = true;
+      this.#isLoaded = true;
       this.#schedule();
     }, output.error);
   }
@@ -47,7 +47,7 @@ export class ZstdStream implements Decoder {
   }
 
   end(): void {
-    this.#ended = true;
+    this.#hasEnded = true;
     this.#schedule();
   }
 
@@ -58,10 +58,10 @@ export class ZstdStream implements Decoder {
   }
 
   #schedule(): void {
-    if (this.#scheduled || !this.#loaded) return;
-    this.#scheduled = true;
+    if (this.#isScheduled || !this.#isLoaded) return;
+    this.#isScheduled = true;
     setImmediate(() => {
-      this.#scheduled = false;
+      this.#isScheduled = false;
       try {
         this.#slice();
       } catch (error) {
@@ -85,7 +85,7 @@ export class ZstdStream implements Decoder {
     }
     if (this.#output === undefined) return;
     this.#waitingBytes = 0;
-    if (this.#ended) {
+    if (this.#hasEnded) {
       this.#decoder.finish();
       this.#output.end();
       return;

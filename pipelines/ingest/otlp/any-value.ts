@@ -18,11 +18,11 @@ export interface ValueHead {
   number: number;
 }
 
-const head: ValueHead = { kind: 'absent', start: 0, end: 0, low: 0, high: 0, number: 0 };
+const sharedHead: ValueHead = { kind: 'absent', start: 0, end: 0, low: 0, high: 0, number: 0 };
 
 /** Reads the AnyValue in `[start, end)`. Returns a shared object that is valid until the next call. */
 export function readHead(reader: ProtobufReader, start: number, end: number): Readonly<ValueHead> {
-  head.kind = 'absent';
+  sharedHead.kind = 'absent';
   reader.seek(start, end);
   while (reader.more) {
     const tag = reader.tag();
@@ -32,18 +32,18 @@ export function readHead(reader: ProtobufReader, start: number, end: number): Re
         break;
       case 0x10:
         reader.varint64();
-        head.kind = 'bool';
-        head.number = reader.low !== 0 || reader.high !== 0 ? 1 : 0;
+        sharedHead.kind = 'bool';
+        sharedHead.number = reader.low !== 0 || reader.high !== 0 ? 1 : 0;
         break;
       case 0x18:
         reader.varint64();
-        head.kind = 'int';
-        head.low = reader.low;
-        head.high = reader.high;
+        sharedHead.kind = 'int';
+        sharedHead.low = reader.low;
+        sharedHead.high = reader.high;
         break;
       case 0x21:
-        head.number = reader.double();
-        head.kind = 'double';
+        sharedHead.number = reader.double();
+        sharedHead.kind = 'double';
         break;
       case 0x2a:
         delimited(reader, 'array');
@@ -58,13 +58,13 @@ export function readHead(reader: ProtobufReader, start: number, end: number): Re
         reader.skip(tag);
     }
   }
-  return head;
+  return sharedHead;
 }
 
 function delimited(reader: ProtobufReader, kind: ValueKind): void {
-  head.start = reader.delimited();
-  head.end = reader.position;
-  head.kind = kind;
+  sharedHead.start = reader.delimited();
+  sharedHead.end = reader.position;
+  sharedHead.kind = kind;
 }
 
 /**
@@ -119,11 +119,11 @@ export function writeUnwrapped(context: SpanContext, start: number, end: number)
 function writeArray(context: SpanContext, start: number, end: number, depth: number): void {
   const { reader, out } = context;
   if (depth > context.maxDepth) {
-    tooDeep(context);
+    rejectTooDeep(context);
     return;
   }
   out.byte(0x5b);
-  let first = true;
+  let isFirst = true;
   for (let at = start; at < end; ) {
     reader.seek(at, end);
     const tag = reader.tag();
@@ -131,8 +131,8 @@ function writeArray(context: SpanContext, start: number, end: number, depth: num
     else {
       const from = reader.delimited();
       const to = reader.position;
-      if (!first) out.byte(0x2c);
-      first = false;
+      if (!isFirst) out.byte(0x2c);
+      isFirst = false;
       writeValue(context, from, to, depth);
       at = to;
       continue;
@@ -144,7 +144,7 @@ function writeArray(context: SpanContext, start: number, end: number, depth: num
 
 function writeList(context: SpanContext, start: number, end: number, depth: number): void {
   if (depth > context.maxDepth) {
-    tooDeep(context);
+    rejectTooDeep(context);
     return;
   }
   writeObject(context, readAttributes(context.reader, start, end, 0x0a), depth);
@@ -181,7 +181,7 @@ export function writeObject(context: SpanContext, attributes: AttributeList, dep
   out.byte(0x7d);
 }
 
-function tooDeep(context: SpanContext): void {
+function rejectTooDeep(context: SpanContext): void {
   context.reject(`a value is nested deeper than ${context.maxDepth}`);
   context.out.ascii('null');
 }

@@ -84,67 +84,67 @@ export interface AttributeRole {
   readonly prefixBytes?: number;
 }
 
-const plain: AttributeRole = { role: 'none' };
+const noRole: AttributeRole = { role: 'none' };
 
-const exact = new Map<string, AttributeRole>();
-const named = (role: RoleName, ...names: string[]) => {
-  for (const name of names) exact.set(name, { role });
+const exactRoles = new Map<string, AttributeRole>();
+const addNames = (role: RoleName, ...names: string[]) => {
+  for (const name of names) exactRoles.set(name, { role });
 };
-const renamed = (role: RoleName, keys: Record<string, string>) => {
-  for (const [name, key] of Object.entries(keys)) exact.set(name, { role, key });
+const addRenamed = (role: RoleName, keys: Record<string, string>) => {
+  for (const [name, key] of Object.entries(keys)) exactRoles.set(name, { role, key });
 };
 
-named('runId', 'langsmith.span.id');
-named('traceId', 'langsmith.trace.id');
-named('parentId', 'langsmith.span.parent_id');
-named('dottedOrder', 'langsmith.span.dotted_order');
-named('runType', 'langsmith.span.kind');
-named('name', 'langsmith.trace.name');
-named('projectId', 'langsmith.trace.session_id');
-named('projectName', 'langsmith.trace.session_name');
-named('tags', 'langsmith.span.tags', 'tag.tags');
-named('exampleId', 'langsmith.reference_example_id');
-named('usage', 'langsmith.usage_metadata');
-named('runtime', 'langsmith.span.runtime');
-named('traceable', 'langsmith.traceable');
-named('isRoot', 'langsmith.is_root');
-named('internal', 'langsmith.traceable_parent_otel_span_id');
-named('serializedName', 'gen_ai.serialized.name');
-named('serializedSignature', 'gen_ai.serialized.signature');
-named('serializedDoc', 'gen_ai.serialized.doc');
+addNames('runId', 'langsmith.span.id');
+addNames('traceId', 'langsmith.trace.id');
+addNames('parentId', 'langsmith.span.parent_id');
+addNames('dottedOrder', 'langsmith.span.dotted_order');
+addNames('runType', 'langsmith.span.kind');
+addNames('name', 'langsmith.trace.name');
+addNames('projectId', 'langsmith.trace.session_id');
+addNames('projectName', 'langsmith.trace.session_name');
+addNames('tags', 'langsmith.span.tags', 'tag.tags');
+addNames('exampleId', 'langsmith.reference_example_id');
+addNames('usage', 'langsmith.usage_metadata');
+addNames('runtime', 'langsmith.span.runtime');
+addNames('traceable', 'langsmith.traceable');
+addNames('isRoot', 'langsmith.is_root');
+addNames('internal', 'langsmith.traceable_parent_otel_span_id');
+addNames('serializedName', 'gen_ai.serialized.name');
+addNames('serializedSignature', 'gen_ai.serialized.signature');
+addNames('serializedDoc', 'gen_ai.serialized.doc');
 
-named('prompt', 'gen_ai.prompt');
-named('inputMessages', 'gen_ai.input.messages', 'llm.input_messages');
-named('systemInstructions', 'gen_ai.system_instructions');
-named('entityInput', 'traceloop.entity.input');
-named('inputValue', 'input.value');
-named('inputMimeType', 'input.mime_type');
-named('toolInput', 'gen_ai.tool.call.arguments', 'ai.toolCall.input', 'ai.toolCall.args');
-named('sdkPrompt', 'ai.prompt.messages', 'ai.prompt');
-named('completion', 'gen_ai.completion');
-named('outputMessages', 'gen_ai.output.messages', 'llm.output_messages');
-named('entityOutput', 'traceloop.entity.output');
-named('outputValue', 'output.value');
-named('outputMimeType', 'output.mime_type');
-named('toolOutput', 'gen_ai.tool.call.result', 'ai.toolCall.output', 'ai.toolCall.result');
-named('sdkOutput', 'ai.response.toolCalls', 'ai.response.object', 'ai.response.choices', 'ai.response.text');
+addNames('prompt', 'gen_ai.prompt');
+addNames('inputMessages', 'gen_ai.input.messages', 'llm.input_messages');
+addNames('systemInstructions', 'gen_ai.system_instructions');
+addNames('entityInput', 'traceloop.entity.input');
+addNames('inputValue', 'input.value');
+addNames('inputMimeType', 'input.mime_type');
+addNames('toolInput', 'gen_ai.tool.call.arguments', 'ai.toolCall.input', 'ai.toolCall.args');
+addNames('sdkPrompt', 'ai.prompt.messages', 'ai.prompt');
+addNames('completion', 'gen_ai.completion');
+addNames('outputMessages', 'gen_ai.output.messages', 'llm.output_messages');
+addNames('entityOutput', 'traceloop.entity.output');
+addNames('outputValue', 'output.value');
+addNames('outputMimeType', 'output.mime_type');
+addNames('toolOutput', 'gen_ai.tool.call.result', 'ai.toolCall.output', 'ai.toolCall.result');
+addNames('sdkOutput', 'ai.response.toolCalls', 'ai.response.object', 'ai.response.choices', 'ai.response.text');
 
-named('inferenceKind', 'openinference.span.kind');
-named('traceloopKind', 'traceloop.span.kind');
-named('requestType', 'llm.request.type', 'traceloop.llm.request.type');
-named('operation', 'gen_ai.operation.name');
-named('sdkOperation', 'ai.operationId');
-named('promptVariables', 'llm.prompt_template.variables');
-named('toolName', 'tool.name');
-named('entityName', 'traceloop.entity.name');
-named('genAiToolName', 'gen_ai.tool.name');
-named('requestModel', 'gen_ai.request.model');
-named('responseModel', 'gen_ai.response.model');
-named('modelName', 'llm.model_name');
-named('embeddingModelName', 'embedding.model_name');
+addNames('inferenceKind', 'openinference.span.kind');
+addNames('traceloopKind', 'traceloop.span.kind');
+addNames('requestType', 'llm.request.type', 'traceloop.llm.request.type');
+addNames('operation', 'gen_ai.operation.name');
+addNames('sdkOperation', 'ai.operationId');
+addNames('promptVariables', 'llm.prompt_template.variables');
+addNames('toolName', 'tool.name');
+addNames('entityName', 'traceloop.entity.name');
+addNames('genAiToolName', 'gen_ai.tool.name');
+addNames('requestModel', 'gen_ai.request.model');
+addNames('responseModel', 'gen_ai.response.model');
+addNames('modelName', 'llm.model_name');
+addNames('embeddingModelName', 'embedding.model_name');
 
-named('metadataObject', 'metadata');
-renamed('renamedMetadata', {
+addNames('metadataObject', 'metadata');
+addRenamed('renamedMetadata', {
   'gen_ai.system': 'ls_provider',
   'gen_ai.provider.name': 'ls_provider',
   'llm.system': 'ls_provider',
@@ -153,8 +153,8 @@ renamed('renamedMetadata', {
   'session.id': 'session_id',
   'gen_ai.conversation.id': 'conversation_id',
 });
-named('parameters', 'llm.invocation_parameters', 'embedding.invocation_parameters');
-renamed('parameter', {
+addNames('parameters', 'llm.invocation_parameters', 'embedding.invocation_parameters');
+addRenamed('parameter', {
   'gen_ai.request.temperature': 'temperature',
   'gen_ai.request.top_p': 'top_p',
   'gen_ai.request.top_k': 'top_k',
@@ -172,7 +172,7 @@ renamed('parameter', {
   tool_arguments: 'tool_arguments',
 });
 
-named(
+addNames(
   'inputTokens',
   'gen_ai.usage.input_tokens',
   'gen_ai.usage.prompt_tokens',
@@ -181,7 +181,7 @@ named(
   'ai.usage.inputTokens',
   'ai.usage.promptTokens',
 );
-named(
+addNames(
   'outputTokens',
   'gen_ai.usage.output_tokens',
   'gen_ai.usage.completion_tokens',
@@ -190,27 +190,27 @@ named(
   'ai.usage.outputTokens',
   'ai.usage.completionTokens',
 );
-named(
+addNames(
   'totalTokens',
   'gen_ai.usage.total_tokens',
   'llm.token_count.total',
   'llm.usage.total_tokens',
   'ai.usage.totalTokens',
 );
-named(
+addNames(
   'cacheReadTokens',
   'gen_ai.usage.cache_read.input_tokens',
   'gen_ai.usage.cache_read_input_tokens',
   'llm.token_count.prompt_details.cache_read',
   'ai.usage.cachedInputTokens',
 );
-named(
+addNames(
   'cacheCreationTokens',
   'gen_ai.usage.cache_creation.input_tokens',
   'gen_ai.usage.cache_creation_input_tokens',
   'llm.token_count.prompt_details.cache_write',
 );
-named(
+addNames(
   'reasoningTokens',
   'gen_ai.usage.details.reasoning_tokens',
   'gen_ai.usage.reasoning_tokens',
@@ -218,13 +218,13 @@ named(
   'llm.token_count.completion_details.reasoning',
   'ai.usage.reasoningTokens',
 );
-named('inputAudioTokens', 'llm.token_count.prompt_details.audio');
-named('outputAudioTokens', 'llm.token_count.completion_details.audio');
-named('inputDetails', 'gen_ai.usage.input_token_details');
-named('outputDetails', 'gen_ai.usage.output_token_details');
-named('inputCost', 'llm.cost.prompt');
-named('outputCost', 'llm.cost.completion');
-named('totalCost', 'llm.cost.total', 'gen_ai.usage.cost');
+addNames('inputAudioTokens', 'llm.token_count.prompt_details.audio');
+addNames('outputAudioTokens', 'llm.token_count.completion_details.audio');
+addNames('inputDetails', 'gen_ai.usage.input_token_details');
+addNames('outputDetails', 'gen_ai.usage.output_token_details');
+addNames('inputCost', 'llm.cost.prompt');
+addNames('outputCost', 'llm.cost.completion');
+addNames('totalCost', 'llm.cost.total', 'gen_ai.usage.cost');
 
 /** Families of names by prefix. A name belongs to an indexed family only if a digit follows the prefix. */
 const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean }> = [
@@ -241,7 +241,7 @@ const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean
 const familyRoles = families.map(({ prefix, role }): AttributeRole => ({ role, prefixBytes: prefix.length }));
 
 function findRole(name: string): AttributeRole {
-  const known = exact.get(name);
+  const known = exactRoles.get(name);
   if (known !== undefined) return known;
   for (let index = 0; index < families.length; index++) {
     const { prefix, indexed } = families[index]!;
@@ -249,7 +249,7 @@ function findRole(name: string): AttributeRole {
     if (indexed && !isDigit(name.charCodeAt(prefix.length))) continue;
     return familyRoles[index]!;
   }
-  return plain;
+  return noRole;
 }
 
 function isDigit(code: number): boolean {
@@ -263,13 +263,13 @@ export interface AttributeName {
   readonly role: AttributeRole;
 }
 
-const slots = 4096;
+const cacheSlots = 4096;
 const maxCachedBytes = 64;
 /**
  * Cache of recent names by hash. Spans repeat a few dozen names, and a name with the same slot only replaces another in
  * the cache.
  */
-const recent: Array<AttributeName | undefined> = new Array(slots).fill(undefined);
+const recentNames: Array<AttributeName | undefined> = new Array(cacheSlots).fill(undefined);
 
 /** Returns the name in `source[start, end)`; does not allocate a string if the name is cached. */
 export function attributeName(source: Buffer, start: number, end: number): AttributeName {
@@ -277,11 +277,11 @@ export function attributeName(source: Buffer, start: number, end: number): Attri
   if (length > maxCachedBytes) return internName(source, start, end);
   let hash = length;
   for (let index = start; index < end; index++) hash = (Math.imul(hash, 31) + source[index]!) | 0;
-  const slot = (hash ^ (hash >>> 15)) & (slots - 1);
-  const known = recent[slot];
+  const slot = (hash ^ (hash >>> 15)) & (cacheSlots - 1);
+  const known = recentNames[slot];
   if (known !== undefined && isSame(known.text, source, start, length)) return known;
   const name = internName(source, start, end);
-  recent[slot] = name;
+  recentNames[slot] = name;
   return name;
 }
 

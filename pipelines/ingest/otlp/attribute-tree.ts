@@ -64,11 +64,11 @@ export function writeTree(context: SpanContext, attributes: AttributeList, tree:
     return;
   }
   out.byte(0x5b);
-  let first = true;
+  let isFirst = true;
   for (const [name, node] of [...tree].sort(([a], [b]) => Number(a) - Number(b))) {
-    if (!first) out.byte(0x2c);
-    first = false;
-    writeNode(context, attributes, name, typeof node === 'number' ? node : unwrapped(node), rename);
+    if (!isFirst) out.byte(0x2c);
+    isFirst = false;
+    writeNode(context, attributes, name, typeof node === 'number' ? node : unwrap(node), rename);
   }
   out.byte(0x5d);
 }
@@ -76,10 +76,10 @@ export function writeTree(context: SpanContext, attributes: AttributeList, tree:
 /** Writes the members of a tree without the braces. */
 export function writeMembers(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename) {
   const { out } = context;
-  let first = true;
+  let isFirst = true;
   for (const [name, node] of tree) {
-    if (!first) out.byte(0x2c);
-    first = false;
+    if (!isFirst) out.byte(0x2c);
+    isFirst = false;
     writeName(context, rename?.key.get(name) ?? name);
     out.byte(0x3a);
     writeNode(context, attributes, name, node, rename);
@@ -113,7 +113,7 @@ function isList(tree: AttributeTree): boolean {
   return true;
 }
 
-function unwrapped(tree: AttributeTree): AttributeTree {
+function unwrap(tree: AttributeTree): AttributeTree {
   if (tree.size !== 1) return tree;
   const [[name, node]] = [...tree] as [[string, AttributeTree | number]];
   return wrappers.has(name) && typeof node !== 'number' ? node : tree;

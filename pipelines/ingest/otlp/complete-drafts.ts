@@ -13,17 +13,17 @@ export function completeDrafts(
   mapped: ReadonlyArray<{ readonly draft: OtlpDraft; readonly isParentDerived: boolean }>,
   overrides: ReadonlyMap<string, string>,
 ): OtlpDraft[] {
-  const traces = new Map<string, TraceFacts>();
+  const traces = new Map<string, TraceOrigin>();
   for (const { draft } of mapped) {
     const facts = traces.get(draft.traceId);
     if (facts === undefined) traces.set(draft.traceId, { lead: draft, project: findProjectDraft(draft) });
     else {
-      if (rank(draft) < rank(facts.lead)) facts.lead = draft;
+      if (rankDraft(draft) < rankDraft(facts.lead)) facts.lead = draft;
       facts.project ??= findProjectDraft(draft);
     }
   }
   return mapped.map(({ draft, isParentDerived }) => {
-    const { lead, project } = traces.get(draft.traceId) as TraceFacts;
+    const { lead, project } = traces.get(draft.traceId) as TraceOrigin;
     const parent = isParentDerived && overrides.get(overrideKey(draft.traceId, draft.values.parentRunId ?? ''));
     if (parent) draft.values.parentRunId = parent;
     if (lead === draft && project === undefined) return draft;
@@ -33,7 +33,7 @@ export function completeDrafts(
   });
 }
 
-interface TraceFacts {
+interface TraceOrigin {
   /** The draft that decides the time of the trace. */
   lead: OtlpDraft;
   project: OtlpDraft | undefined;
@@ -47,7 +47,7 @@ function findProjectDraft(draft: OtlpDraft): OtlpDraft | undefined {
  * Rank, lower first: a span with dotted_order (which contains the trace time), then the root span, then the earliest
  * span.
  */
-function rank(draft: OtlpDraft): number {
+function rankDraft(draft: OtlpDraft): number {
   if (draft.dottedOrder !== undefined) return -2;
   return draft.values.parentRunId === undefined ? -1 : draft.startTimeMicros;
 }

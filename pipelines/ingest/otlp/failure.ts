@@ -23,22 +23,22 @@ export function writeFailure(context: SpanContext, events: readonly SpanEvent[])
     return undefined;
   }
   const start = out.position;
-  out.text(errorText(context, exception, isSdkSpan));
+  out.text(buildErrorText(context, exception, isSdkSpan));
   return out.since(start);
 }
 
-function errorText(context: SpanContext, exception: SpanEvent | undefined, isSdkSpan: boolean): string {
+function buildErrorText(context: SpanContext, exception: SpanEvent | undefined, isSdkSpan: boolean): string {
   const { start, end } = context.span.statusMessage;
   const status = context.text(start, end);
-  const type = textAttribute(context, exception, 'exception.type');
-  const message = textAttribute(context, exception, 'exception.message');
+  const type = readTextAttribute(context, exception, 'exception.type');
+  const message = readTextAttribute(context, exception, 'exception.message');
   const base = message || status || type || 'Error';
   if (isSdkSpan) return base;
-  const stack = textAttribute(context, exception, 'exception.stacktrace');
+  const stack = readTextAttribute(context, exception, 'exception.stacktrace');
   return stack === '' ? base : `${base}\n\n${stack}`;
 }
 
-function textAttribute(context: SpanContext, event: SpanEvent | undefined, name: string): string {
+function readTextAttribute(context: SpanContext, event: SpanEvent | undefined, name: string): string {
   const index = event === undefined ? -1 : findAttribute(event.attributes, name);
   if (event === undefined || index < 0) return '';
   const value = readHead(context.reader, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);

@@ -5,7 +5,7 @@ import type { JsonObject } from './json-fields.ts';
 import { requireMemberLimit } from './part-limit.ts';
 
 /** Known fields of Resource, InstrumentationScope and Span, and of the messages in them. */
-const names = [
+const fieldNames = [
   'traceId',
   'spanId',
   'traceState',
@@ -39,11 +39,11 @@ const names = [
 ];
 
 /** Each name in both forms that the JSON encoding of protobuf allows. */
-const known = new KeySet([...new Set(names.flatMap((name) => [name, toProtoName(name)]))]);
+const knownKeys = new KeySet([...new Set(fieldNames.flatMap((name) => [name, toProtoName(name)]))]);
 
 /** Maximum JSON levels per level of an attribute value, and levels of the messages around the values. */
 const levelsPerValue = 5;
-const levelsAround = 16;
+const envelopeLevels = 16;
 
 /** Parses the known fields of the validated message at `range`. @throws TOO_MANY_PARTS */
 export function parseMessage(
@@ -55,12 +55,12 @@ export function parseMessage(
   if (range === undefined) return {};
   const maxDepth = jsonDepth(valueDepth);
   const onMember = (count: number) => requireMemberLimit(count, maxParts);
-  return parseKnown(body, range.start, range.end, known, { maxDepth, onMember }) as JsonObject;
+  return parseKnown(body, range.start, range.end, knownKeys, { maxDepth, onMember }) as JsonObject;
 }
 
 /** Maximum nesting of the JSON of a request whose attribute values nest `valueDepth` deep. */
 export function jsonDepth(valueDepth: number): number {
-  return valueDepth * levelsPerValue + levelsAround;
+  return valueDepth * levelsPerValue + envelopeLevels;
 }
 
 /** The name as in the .proto file: `startTimeUnixNano` becomes `start_time_unix_nano`. */

@@ -2,12 +2,12 @@ import { isUtf8 } from 'node:buffer';
 
 const quote = 0x22;
 const backslash = 0x5c;
-const hex = Buffer.from('0123456789abcdef', 'latin1');
+const hexDigits = Buffer.from('0123456789abcdef', 'latin1');
 const chunkBytes = 8 * 1024;
 /** Maximum length for which a JavaScript loop is faster than a native call. */
 const maxLoopBytes = 48;
 /** Characters of the short escapes, by control character; 0 if only the form \u00xx exists. */
-const shortEscape = new Uint8Array(32);
+const shortEscapes = new Uint8Array(32);
 for (const [code, character] of [
   [8, 'b'],
   [9, 't'],
@@ -15,7 +15,7 @@ for (const [code, character] of [
   [12, 'f'],
   [13, 'r'],
 ] as const) {
-  shortEscape[code] = character.charCodeAt(0);
+  shortEscapes[code] = character.charCodeAt(0);
 }
 
 /**
@@ -71,12 +71,12 @@ export class JsonText {
   /** Writes bytes as a JSON string. Returns false if they are not UTF-8. */
   string(source: Buffer, start: number, end: number): boolean {
     this.byte(quote);
-    let ascii = true;
+    let isAscii = true;
     for (let from = start; from < end; from += chunkBytes) {
-      ascii = this.#escape(source, from, Math.min(end, from + chunkBytes)) && ascii;
+      isAscii = this.#escape(source, from, Math.min(end, from + chunkBytes)) && isAscii;
     }
     this.byte(quote);
-    return ascii || isUtf8(source.subarray(start, end));
+    return isAscii || isUtf8(source.subarray(start, end));
   }
 
   /** Writes a JavaScript string as a JSON string; a lone surrogate becomes its escape. */
@@ -119,14 +119,14 @@ export class JsonText {
         continue;
       }
       target[at++] = backslash;
-      const character = shortEscape[byte]!;
+      const character = shortEscapes[byte]!;
       if (character !== 0) {
         target[at++] = character;
         continue;
       }
       target.write('u00', at, 'latin1');
-      target[at + 3] = hex[byte >> 4]!;
-      target[at + 4] = hex[byte & 15]!;
+      target[at + 3] = hexDigits[byte >> 4]!;
+      target[at + 4] = hexDigits[byte & 15]!;
       at += 5;
     }
     this.#position = at;

@@ -12,7 +12,7 @@ const messageRoles: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Attributes of message events that are not part of the message. */
-const ignored: ReadonlySet<string> = new Set(['gen_ai.system', 'gen_ai.provider.name']);
+const ignoredAttributes: ReadonlySet<string> = new Set(['gen_ai.system', 'gen_ai.provider.name']);
 const messageNames: Rename = { key: new Map(), json: new Set(['message', 'tool_calls']) };
 const toolMessageNames: Rename = { ...messageNames, key: new Map([['id', 'tool_call_id']]) };
 
@@ -37,15 +37,15 @@ function writeAll(
   wanted: (name: string) => boolean,
 ): boolean {
   const { out } = context;
-  let any = false;
+  let hasMessage = false;
   for (const event of events) {
     if (!wanted(event.name)) continue;
-    out.ascii(any ? ',' : `{"${key}":[`);
-    any = true;
+    out.ascii(hasMessage ? ',' : `{"${key}":[`);
+    hasMessage = true;
     event.taken = writeMessage(context, event);
   }
-  if (any) out.ascii(']}');
-  return any;
+  if (hasMessage) out.ascii(']}');
+  return hasMessage;
 }
 
 /** Returns false if the message does not contain every attribute, in which case the caller must keep the event. */
@@ -56,10 +56,10 @@ function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): bo
     return attributes.count === 1;
   }
   const tree: AttributeTree = new Map();
-  let complete = true;
+  let isComplete = true;
   for (let index = 0; index < attributes.count; index++) {
     const key = attributes.names[index]!.text;
-    if (!ignored.has(key)) complete = addLeaf(tree, key, index, context.maxDepth) && complete;
+    if (!ignoredAttributes.has(key)) isComplete = addLeaf(tree, key, index, context.maxDepth) && isComplete;
   }
   const role = messageRoles.get(name);
   const { out } = context;
@@ -67,5 +67,5 @@ function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): bo
   if (role !== undefined && !tree.has('role')) out.ascii(`"role":"${role}"${tree.size > 0 ? ',' : ''}`);
   writeMembers(context, attributes, tree, role === 'tool' ? toolMessageNames : messageNames);
   out.byte(0x7d);
-  return complete;
+  return isComplete;
 }

@@ -31,7 +31,7 @@ function writeFields(context: SpanContext, start: number): void {
     const { role, prefixBytes } = span.attributes.names[index]!.role;
     if (role !== 'metadataField') continue;
     span.take(index);
-    if (!begin(context, start, span.attributes.names[index]!.text.slice(prefixBytes))) continue;
+    if (!beginMember(context, start, span.attributes.names[index]!.text.slice(prefixBytes))) continue;
     context.writeString(span.attributes.keyStarts[index]! + (prefixBytes ?? 0), span.attributes.keyEnds[index]!);
     context.out.byte(0x3a);
     // The SDKs encode objects as JSON text.
@@ -44,7 +44,7 @@ function writeRenamed(context: SpanContext, start: number): void {
   if (span.find('renamedMetadata') < 0) return;
   for (let index = span.find('renamedMetadata'); index < span.attributes.count; index++) {
     const { role, key } = span.attributes.names[index]!.role;
-    if (role !== 'renamedMetadata' || key === undefined || !begin(context, start, key)) continue;
+    if (role !== 'renamedMetadata' || key === undefined || !beginMember(context, start, key)) continue;
     context.out.ascii(`"${key}":`);
     writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
     span.take(index);
@@ -60,7 +60,7 @@ function writeModelName(context: SpanContext, start: number): void {
   const own = span.find('modelName') >= 0 ? span.find('modelName') : span.find('embeddingModelName');
   const index =
     own >= 0 ? own : span.find('responseModel') >= 0 ? span.find('responseModel') : span.find('requestModel');
-  if (index < 0 || readAttributeHead(context, index).kind !== 'string' || !begin(context, start, 'ls_model_name'))
+  if (index < 0 || readAttributeHead(context, index).kind !== 'string' || !beginMember(context, start, 'ls_model_name'))
     return;
   context.out.ascii('"ls_model_name":');
   writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
@@ -92,7 +92,7 @@ function writeMetadataObject(context: SpanContext, start: number): void {
   if (members === undefined) return;
   span.take(index);
   for (const [key, member] of members) {
-    if (!begin(context, start, latin1(key))) continue;
+    if (!beginMember(context, start, toLatin1(key))) continue;
     out.text(key);
     out.byte(0x3a);
     out.copy(reader.source, member.start, member.end);
@@ -103,7 +103,7 @@ function writeRest(context: SpanContext, start: number): void {
   const { span } = context;
   const { attributes } = span;
   for (let index = 0; index < attributes.count; index++) {
-    if (span.taken[index] || !begin(context, start, attributes.names[index]!.text)) continue;
+    if (span.taken[index] || !beginMember(context, start, attributes.names[index]!.text)) continue;
     context.writeString(attributes.keyStarts[index]!, attributes.keyEnds[index]!);
     context.out.byte(0x3a);
     writeValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
@@ -120,20 +120,20 @@ function writeShared(context: SpanContext, start: number, shared: SharedMetadata
     return;
   }
   for (const [index, key] of shared.keys.entries()) {
-    if (!begin(context, start, key)) continue;
+    if (!beginMember(context, start, key)) continue;
     const member = shared.members[index]!;
     out.copy(member, 0, member.length);
   }
 }
 
 /** Starts the member `key`, with a comma if needed; returns false if the key has a value already. */
-function begin({ out, written }: SpanContext, start: number, key: string): boolean {
+function beginMember({ out, written }: SpanContext, start: number, key: string): boolean {
   if (written.has(key)) return false;
   written.add(key);
   if (out.position !== start) out.byte(0x2c);
   return true;
 }
 
-function latin1(text: string): string {
+function toLatin1(text: string): string {
   return Buffer.from(text).toString('latin1');
 }

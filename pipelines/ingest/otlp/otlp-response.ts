@@ -20,7 +20,7 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
   const isPartial = rejectedCount > 0 || message !== '';
   if (parseEncoding(contentType) === 'json') {
     const partialSuccess = { rejectedSpans: String(rejectedCount), errorMessage: message };
-    return json(isPartial ? { partialSuccess } : {});
+    return toJsonAnswer(isPartial ? { partialSuccess } : {});
   }
   const writer = new ProtobufWriter();
   if (isPartial) {
@@ -29,7 +29,7 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
     if (message !== '') writer.text(0x12, message);
     writer.end(mark);
   }
-  return protobuf(writer);
+  return toProtobufAnswer(writer);
 }
 
 /**
@@ -37,16 +37,16 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
  * unknown.
  */
 export function otlpFailure(contentType: string | undefined, message: string): OtlpAnswer {
-  if (parseEncoding(contentType) !== 'protobuf') return json({ message });
+  if (parseEncoding(contentType) !== 'protobuf') return toJsonAnswer({ message });
   const writer = new ProtobufWriter();
   writer.text(0x12, message);
-  return protobuf(writer);
+  return toProtobufAnswer(writer);
 }
 
-function json(value: object): OtlpAnswer {
+function toJsonAnswer(value: object): OtlpAnswer {
   return { contentType: 'application/json', body: Buffer.from(JSON.stringify(value)) };
 }
 
-function protobuf(writer: ProtobufWriter): OtlpAnswer {
+function toProtobufAnswer(writer: ProtobufWriter): OtlpAnswer {
   return { contentType: 'application/x-protobuf', body: writer.bytes() };
 }

@@ -58,12 +58,12 @@ export function partLimit(maxParts: number): PartLimit {
  * content.
  */
 export function detailLimit(maxParts: number): PartLimit {
-  return perPart('attributes, events and links', maxParts, detailsPerPart);
+  return createPartLimit('attributes, events and links', maxParts, detailsPerPart);
 }
 
 /** Limits the JSON values of a request, before objects are created. */
 export function valueLimit(maxParts: number): PartLimit {
-  return perPart('JSON values', maxParts, valuesPerPart);
+  return createPartLimit('JSON values', maxParts, valuesPerPart);
 }
 
 /** Limits the JSON values of one span, resource or scope. */
@@ -78,7 +78,7 @@ export function requireMemberLimit(count: number, maxParts: number): void {
   throw runlakeError('TOO_MANY_PARTS', { limitParts, limit: 'members of one JSON object' });
 }
 
-function perPart(what: string, maxParts: number, each: number): PartLimit {
+function createPartLimit(what: string, maxParts: number, each: number): PartLimit {
   return new PartLimit(Math.max(minDetails, each * maxParts), `${what}; ${each} for each part that a request may have`);
 }
 

@@ -3,21 +3,21 @@ import type { RoleName } from './attribute-roles.ts';
 import { readText } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
-const own = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
+const ownTypes = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
 
 /** Attributes that decide the run type, most specific first, each with the run types for its values (in lower case). */
-const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; otherwise?: RunType }> = [
-  { role: 'runType', types: toMap(own) },
+const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; otherwise?: RunType }> = [
+  { role: 'runType', types: toMap(ownTypes) },
   {
     role: 'inferenceKind',
-    types: toMap({ ...own, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
+    types: toMap({ ...ownTypes, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
   },
-  { role: 'traceloopKind', types: toMap({ ...own, workflow: 'chain', task: 'chain', agent: 'chain' }) },
+  { role: 'traceloopKind', types: toMap({ ...ownTypes, workflow: 'chain', task: 'chain', agent: 'chain' }) },
   { role: 'requestType', types: toMap({ embedding: 'embedding', rerank: 'retriever' }), otherwise: 'llm' },
   {
     role: 'operation',
     types: toMap({
-      ...own,
+      ...ownTypes,
       chat: 'llm',
       completion: 'llm',
       text_completion: 'llm',
@@ -49,7 +49,7 @@ const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunTyp
 ];
 
 /** Attributes whose presence alone decides the run type, if no attribute above does. */
-const hints: ReadonlyArray<readonly [RoleName, RunType]> = [
+const typeHints: ReadonlyArray<readonly [RoleName, RunType]> = [
   ['genAiToolName', 'tool'],
   ['promptVariables', 'prompt'],
   ['documentPart', 'retriever'],
@@ -63,7 +63,7 @@ const hints: ReadonlyArray<readonly [RoleName, RunType]> = [
 /** The run type of a span; `chain` by default. */
 export function deriveRunType(context: SpanContext): RunType {
   const { span } = context;
-  for (const { role, types, otherwise } of sources) {
+  for (const { role, types, otherwise } of typeSources) {
     const index = span.find(role);
     if (index < 0) continue;
     const text = readText(context, index);
@@ -73,7 +73,7 @@ export function deriveRunType(context: SpanContext): RunType {
     if (role === 'runType') span.take(index);
     return type;
   }
-  for (const [role, type] of hints) if (span.find(role) >= 0) return type;
+  for (const [role, type] of typeHints) if (span.find(role) >= 0) return type;
   return 'chain';
 }
 

@@ -51,14 +51,14 @@ export function writeEvents(context: SpanContext, events: readonly SpanEvent[]):
   if (events.every(({ taken }) => taken)) return undefined;
   const { out } = context;
   const start = out.position;
-  let first = true;
+  let isFirst = true;
   out.byte(0x5b);
   for (const event of events) {
     if (event.taken) continue;
-    out.ascii(first ? '{"name":' : ',{"name":');
-    first = false;
-    const firstToken = firstTokenEvents.has(event.name);
-    if (firstToken) out.ascii('"new_token"');
+    out.ascii(isFirst ? '{"name":' : ',{"name":');
+    isFirst = false;
+    const isFirstToken = firstTokenEvents.has(event.name);
+    if (isFirstToken) out.ascii('"new_token"');
     else context.writeString(event.nameStart, event.nameEnd);
     if (event.timeMicros > 0 && event.timeMicros < latestMicros)
       out.ascii(`,"time":"${formatTime(event.timeMicros)}Z"`);

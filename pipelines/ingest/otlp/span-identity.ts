@@ -28,15 +28,15 @@ export interface SpanIdentity {
 /** Reads a span's identity, preferring `langsmith.*` attributes. Rejects the span and returns undefined if it is invalid. */
 export function readIdentity(context: SpanContext): SpanIdentity | undefined {
   const { span, reader } = context;
-  const spanId = spanUuid(reader, span.spanId);
-  const otelTraceId = traceUuid(reader, span.traceId);
-  if (otelTraceId === undefined) return refuse(context, 'trace_id is not 16 bytes, or all zero');
-  if (spanId === undefined) return refuse(context, 'span_id is not 8 bytes, or all zero');
+  const spanId = toSpanUuid(reader, span.spanId);
+  const otelTraceId = toTraceUuid(reader, span.traceId);
+  if (otelTraceId === undefined) return rejectSpan(context, 'trace_id is not 16 bytes, or all zero');
+  if (spanId === undefined) return rejectSpan(context, 'span_id is not 8 bytes, or all zero');
   const startedAtMicros = microsOfNanos(span.startLow, span.startHigh);
-  if (span.startLow === 0 && span.startHigh === 0) return refuse(context, 'start_time_unix_nano is missing');
+  if (span.startLow === 0 && span.startHigh === 0) return rejectSpan(context, 'start_time_unix_nano is missing');
   const hasEnd = span.endLow !== 0 || span.endHigh !== 0;
   if (hasEnd && (span.endHigh < span.startHigh || (span.endHigh === span.startHigh && span.endLow < span.startLow))) {
-    return refuse(context, 'end_time_unix_nano is before start_time_unix_nano');
+    return rejectSpan(context, 'end_time_unix_nano is before start_time_unix_nano');
   }
   const endedAtMicros = hasEnd ? microsOfNanos(span.endLow, span.endHigh) : undefined;
   const order = consumeDottedOrder(context);
@@ -47,12 +47,12 @@ export function readIdentity(context: SpanContext): SpanIdentity | undefined {
   const traceId = statedTraceId ?? otelTraceId;
   if (order !== undefined) {
     if (order.runId !== runId)
-      return refuse(context, 'langsmith.span.dotted_order does not end with langsmith.span.id');
+      return rejectSpan(context, 'langsmith.span.dotted_order does not end with langsmith.span.id');
     if (order.traceId !== traceId) {
-      return refuse(context, 'langsmith.span.dotted_order does not begin with langsmith.trace.id');
+      return rejectSpan(context, 'langsmith.span.dotted_order does not begin with langsmith.trace.id');
     }
     if (statedParentId !== undefined && statedParentId !== order.parentId) {
-      return refuse(context, 'langsmith.span.dotted_order does not agree with langsmith.span.parent_id');
+      return rejectSpan(context, 'langsmith.span.dotted_order does not agree with langsmith.span.parent_id');
     }
   }
   if (runId !== spanId) context.overrides.set(overrideKey(traceId, spanId), runId);
@@ -76,8 +76,8 @@ export function readIdentity(context: SpanContext): SpanIdentity | undefined {
 function deriveParentId(context: SpanContext): string | undefined {
   const { reader, span } = context;
   if (isNoId(reader, span.parentSpanId)) return undefined;
-  const parentId = spanUuid(reader, span.parentSpanId);
-  return parentId ?? refuse(context, 'parent_span_id is not 8 bytes');
+  const parentId = toSpanUuid(reader, span.parentSpanId);
+  return parentId ?? rejectSpan(context, 'parent_span_id is not 8 bytes');
 }
 
 /** The SDK marks a span as root if it does not export the span's OTel parent. */
@@ -93,7 +93,7 @@ function consumeUuid(context: SpanContext, role: RoleName): string | undefined {
   if (index < 0) return undefined;
   context.span.take(index);
   const id = parseUuid(readText(context, index) ?? '');
-  return id ?? refuse(context, `${context.span.attributes.names[index]!.text} is not a UUID`);
+  return id ?? rejectSpan(context, `${context.span.attributes.names[index]!.text} is not a UUID`);
 }
 
 function consumeDottedOrder(context: SpanContext) {
@@ -101,10 +101,10 @@ function consumeDottedOrder(context: SpanContext) {
   if (index < 0) return undefined;
   context.span.take(index);
   const parsed = parseDottedOrder(readText(context, index) ?? '');
-  return 'reason' in parsed ? refuse(context, `langsmith.span.dotted_order ${parsed.reason}`) : parsed;
+  return 'reason' in parsed ? rejectSpan(context, `langsmith.span.dotted_order ${parsed.reason}`) : parsed;
 }
 
-function refuse(context: SpanContext, reason: string): undefined {
+function rejectSpan(context: SpanContext, reason: string): undefined {
   context.reject(reason);
 }
 
@@ -114,7 +114,7 @@ function refuse(context: SpanContext, reason: string): undefined {
  * 8 zero bytes and the 8 bytes of the span id. Source: docs/decisions/0020-otlp-ids.md; stock SDKs rely on the same
  * form.
  */
-function traceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
+function toTraceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
   if (end - start !== 16) return undefined;
   const hex = reader.source.toString('hex', start, end);
   if (hex === '00000000000000000000000000000000') return undefined;
@@ -122,7 +122,7 @@ function traceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | 
 }
 
 /** Converts a span id to a run id. Returns undefined if the span id is not 8 bytes long, or all zero. */
-function spanUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
+function toSpanUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
   if (end - start !== 8) return undefined;
   const hex = reader.source.toString('hex', start, end);
   if (hex === '0000000000000000') return undefined;

@@ -49,7 +49,7 @@ export class AttributeList {
   }
 }
 
-const none: ByteRange = { start: 0, end: 0 };
+const emptyRange: ByteRange = { start: 0, end: 0 };
 
 /**
  * One decoded Span: the ranges of its fields in the body, the roles of its attributes, and which attributes a field of
@@ -57,12 +57,12 @@ const none: ByteRange = { start: 0, end: 0 };
  * opentelemetry/proto/trace/v1/trace.proto.
  */
 export class Span {
-  traceId = none;
-  spanId = none;
-  parentSpanId = none;
-  traceState = none;
-  name = none;
-  statusMessage = none;
+  traceId = emptyRange;
+  spanId = emptyRange;
+  parentSpanId = emptyRange;
+  traceState = emptyRange;
+  name = emptyRange;
+  statusMessage = emptyRange;
   kind = 0;
   flags = 0;
   statusCode = 0;
@@ -97,19 +97,19 @@ export class Span {
       const tag = reader.tag();
       switch (tag) {
         case 0x0a:
-          this.traceId = range(reader);
+          this.traceId = readRange(reader);
           break;
         case 0x12:
-          this.spanId = range(reader);
+          this.spanId = readRange(reader);
           break;
         case 0x1a:
-          this.traceState = range(reader);
+          this.traceState = readRange(reader);
           break;
         case 0x22:
-          this.parentSpanId = range(reader);
+          this.parentSpanId = readRange(reader);
           break;
         case 0x2a:
-          this.name = range(reader);
+          this.name = readRange(reader);
           break;
         case 0x30:
           this.kind = reader.uint32();
@@ -174,19 +174,19 @@ export class Span {
     reader.seek(start, end);
     while (reader.more) {
       const tag = reader.tag();
-      if (tag === 0x12) this.statusMessage = range(reader);
+      if (tag === 0x12) this.statusMessage = readRange(reader);
       else if (tag === 0x18) this.statusCode = reader.uint32();
       else reader.skip(tag);
     }
   }
 
   #clear(): void {
-    this.traceId = none;
-    this.spanId = none;
-    this.parentSpanId = none;
-    this.traceState = none;
-    this.name = none;
-    this.statusMessage = none;
+    this.traceId = emptyRange;
+    this.spanId = emptyRange;
+    this.parentSpanId = emptyRange;
+    this.traceState = emptyRange;
+    this.name = emptyRange;
+    this.statusMessage = emptyRange;
     this.kind = 0;
     this.flags = 0;
     this.statusCode = 0;
@@ -207,10 +207,10 @@ export class Span {
 function addRange(ranges: ByteRange[], reader: ProtobufReader): void {
   requireCapacity(ranges.length);
   reader.details.add();
-  ranges.push(range(reader));
+  ranges.push(readRange(reader));
 }
 
-function range(reader: ProtobufReader): ByteRange {
+function readRange(reader: ProtobufReader): ByteRange {
   const start = reader.delimited();
   return { start, end: reader.position };
 }

@@ -4,7 +4,7 @@ import { embeddedJson } from './embedded-json.ts';
 import { readAttributeHead, readNumber } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
-const counts: ReadonlyArray<readonly [RoleName, string]> = [
+const countRoles: ReadonlyArray<readonly [RoleName, string]> = [
   ['inputTokens', 'input_tokens'],
   ['outputTokens', 'output_tokens'],
   ['totalTokens', 'total_tokens'],
@@ -13,7 +13,11 @@ const counts: ReadonlyArray<readonly [RoleName, string]> = [
   ['totalCost', 'total_cost'],
 ];
 
-const details: ReadonlyArray<{ whole: RoleName; key: string; counts: ReadonlyArray<readonly [RoleName, string]> }> = [
+const detailGroups: ReadonlyArray<{
+  whole: RoleName;
+  key: string;
+  counts: ReadonlyArray<readonly [RoleName, string]>;
+}> = [
   {
     whole: 'inputDetails',
     key: 'input_token_details',
@@ -33,7 +37,7 @@ const details: ReadonlyArray<{ whole: RoleName; key: string; counts: ReadonlyArr
   },
 ];
 
-const costs: ReadonlySet<RoleName> = new Set(['inputCost', 'outputCost', 'totalCost']);
+const costRoles: ReadonlySet<RoleName> = new Set(['inputCost', 'outputCost', 'totalCost']);
 
 /**
  * Writes the usage of a model call as `{"input_tokens":…}`, in the form of the public run format. Writes the SDK's own
@@ -46,8 +50,8 @@ export function writeUsage(context: SpanContext): boolean {
   if (whole >= 0 && isObject(context, whole)) {
     writeUnwrapped(context, span.attributes.valueStarts[whole]!, span.attributes.valueEnds[whole]!);
     span.take(whole);
-    for (const [role] of counts) consumeIfPresent(context, role);
-    for (const { whole: object, counts: parts } of details) {
+    for (const [role] of countRoles) consumeIfPresent(context, role);
+    for (const { whole: object, counts: parts } of detailGroups) {
       consumeIfPresent(context, object);
       for (const [role] of parts) consumeIfPresent(context, role);
     }
@@ -56,8 +60,8 @@ export function writeUsage(context: SpanContext): boolean {
   const start = out.position;
   out.byte(0x7b);
   const empty = out.position;
-  writeCounts(context, counts, empty);
-  for (const { whole: object, key, counts: parts } of details) {
+  writeCounts(context, countRoles, empty);
+  for (const { whole: object, key, counts: parts } of detailGroups) {
     const index = span.find(object);
     const before = out.position;
     out.ascii(before === empty ? `"${key}":` : `,"${key}":`);
@@ -86,7 +90,7 @@ function writeCounts(context: SpanContext, roles: ReadonlyArray<readonly [RoleNa
     const index = span.find(role);
     if (index < 0) continue;
     const number = readNumber(context, index);
-    if (number === undefined || !(costs.has(role) || Number.isInteger(number))) continue;
+    if (number === undefined || !(costRoles.has(role) || Number.isInteger(number))) continue;
     out.ascii(out.position === start ? `"${key}":${number}` : `,"${key}":${number}`);
     span.take(index);
   }

@@ -41,7 +41,7 @@ export function parseDottedOrder(text: string): DottedOrder | { readonly reason:
         reason: `has ${length} characters in segment ${number}, where a time YYYYMMDDTHHMMSSffffffZ and a UUID have ${segmentCharacters}`,
       };
     }
-    const micros = timeAt(text, at);
+    const micros = readTimeAt(text, at);
     if (micros === undefined) return { reason: `has no time YYYYMMDDTHHMMSSffffffZ in segment ${number}` };
     const form = uuidFormAt(text, at + timeCharacters);
     if (form === undefined) return { reason: `has no UUID in segment ${number}` };
@@ -54,9 +54,9 @@ export function parseDottedOrder(text: string): DottedOrder | { readonly reason:
   const stored = hasCapitals ? withLowerCaseIds(text) : text;
   return {
     text: stored,
-    runId: idAt(stored, last),
-    traceId: idAt(stored, 0),
-    parentId: last > 0 ? idAt(stored, last - stepCharacters) : undefined,
+    runId: readIdAt(stored, last),
+    traceId: readIdAt(stored, 0),
+    parentId: last > 0 ? readIdAt(stored, last - stepCharacters) : undefined,
     runTimeMicros,
     traceTimeMicros,
   };
@@ -70,7 +70,7 @@ export function formatDottedOrderSegment(micros: number, id: string): string {
   return `${date}T${clock}Z${id}`;
 }
 
-function idAt(text: string, at: number): string {
+function readIdAt(text: string, at: number): string {
   return text.slice(at + timeCharacters, at + segmentCharacters);
 }
 
@@ -80,7 +80,7 @@ function withLowerCaseIds(text: string): string {
 }
 
 /** The time of the segment at `at`; `undefined` if the time is invalid, which includes hour 24 and second 60. */
-function timeAt(text: string, at: number): number | undefined {
+function readTimeAt(text: string, at: number): number | undefined {
   const days = daysSince1970(digitsAt(text, at, 4), digitsAt(text, at + 4, 2), digitsAt(text, at + 6, 2));
   const hour = digitsAt(text, at + 9, 2);
   const minute = digitsAt(text, at + 11, 2);

@@ -118,11 +118,11 @@ function encodeValues(writer: AvroWriter, values: RunValues): void {
   writer.optionalString(values.totalCost);
   writer.optionalBytes(values.usageDetails);
   writer.optionalLong(values.firstTokenTimeMicros);
-  writer.optionalLong(jsonBytes(values));
+  writer.optionalLong(countJsonBytes(values));
 }
 
 /** Total size of the JSON columns, which exports use to size their chunks. */
-function jsonBytes({ inputs, outputs, error, events, extra, serialized }: RunValues): number {
+function countJsonBytes({ inputs, outputs, error, events, extra, serialized }: RunValues): number {
   return (
     (inputs?.length ?? 0) +
     (outputs?.length ?? 0) +
@@ -135,62 +135,62 @@ function jsonBytes({ inputs, outputs, error, events, extra, serialized }: RunVal
 
 // Positions of the first fields of a framed run event. They have fixed widths, so that the sink reads and writes them
 // in place.
-const tenantAt = fieldOffset(runEvents, 'tenant_id');
-const traceAt = fieldOffset(runEvents, 'trace_id');
-const projectAt = fieldOffset(runEvents, 'session_id');
-const idAt = fieldOffset(runEvents, 'id');
-const startTimeAt = fieldOffset(runEvents, 'start_time');
-const traceTimeAt = fieldOffset(runEvents, 'trace_time');
-const isPatchAt = fieldOffset(runEvents, 'is_patch');
+const tenantOffset = fieldOffset(runEvents, 'tenant_id');
+const traceOffset = fieldOffset(runEvents, 'trace_id');
+const projectOffset = fieldOffset(runEvents, 'session_id');
+const idOffset = fieldOffset(runEvents, 'id');
+const startTimeOffset = fieldOffset(runEvents, 'start_time');
+const traceTimeOffset = fieldOffset(runEvents, 'trace_time');
+const isPatchOffset = fieldOffset(runEvents, 'is_patch');
 /**
  * Offset of `received_at`, which follows the fields of fixed width. It is a varint, but takes eight bytes for times
  * from 1978 to 3111.
  */
-const receivedAt = isPatchAt + fixedWidthBytes.flag;
+const receivedAtOffset = isPatchOffset + fixedWidthBytes.flag;
 
 /** Tenant and trace as one string, as a key for caches. */
 export function readTraceKey(framed: Buffer): string {
-  return framed.toString('latin1', tenantAt + 1, traceAt + 37);
+  return framed.toString('latin1', tenantOffset + 1, traceOffset + 37);
 }
 /** Builds the key that {@link readTraceKey} reads; the `H` is the length byte of the second UUID: 36 in zig-zag. */
 export function traceKey(tenantId: string, traceId: string): string {
   return `${tenantId}H${traceId}`;
 }
 export function readTenantId(framed: Buffer): string {
-  return uuidAt(framed, tenantAt);
+  return uuidAt(framed, tenantOffset);
 }
 export function readTraceId(framed: Buffer): string {
-  return uuidAt(framed, traceAt);
+  return uuidAt(framed, traceOffset);
 }
 export function readProjectId(framed: Buffer): string {
-  return uuidAt(framed, projectAt);
+  return uuidAt(framed, projectOffset);
 }
 export function readTraceTimeMicros(framed: Buffer): number {
-  return timeMicrosAt(framed, traceTimeAt);
+  return timeMicrosAt(framed, traceTimeOffset);
 }
 /** Tenant, trace and run as one string, as a key for caches. */
 export function readRunKey(framed: Buffer): string {
-  return framed.toString('latin1', tenantAt + 1, idAt + 37);
+  return framed.toString('latin1', tenantOffset + 1, idOffset + 37);
 }
 /** Builds the key that {@link readRunKey} reads. */
 export function runKey(tenantId: string, traceId: string, runId: string): string {
   return `${traceKey(tenantId, traceId)}H${runId}`;
 }
 export function readRunId(framed: Buffer): string {
-  return uuidAt(framed, idAt);
+  return uuidAt(framed, idOffset);
 }
 export function readStartTimeMicros(framed: Buffer): number {
-  return timeMicrosAt(framed, startTimeAt);
+  return timeMicrosAt(framed, startTimeOffset);
 }
 
 export function isPatch(framed: Buffer): boolean {
-  return framed[isPatchAt] === 1;
+  return framed[isPatchOffset] === 1;
 }
 
 /** Acceptance time of the event, in microseconds since 1970; `undefined` if the time cannot be read in place. */
 export function readReceivedAtMicros(framed: Buffer): number | undefined {
-  if (framed.length < receivedAt + 8 || !isEightByteLong(framed, receivedAt)) return undefined;
-  return timeMicrosAt(framed, receivedAt);
+  if (framed.length < receivedAtOffset + 8 || !isEightByteLong(framed, receivedAtOffset)) return undefined;
+  return timeMicrosAt(framed, receivedAtOffset);
 }
 
 const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
@@ -200,28 +200,28 @@ const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
  * overwritten with `mark` and zeros, because two API processes may set them differently for the same request.
  */
 export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
-  framed.copy(scratch, 0, projectAt, projectAt + fixedWidthBytes.uuid);
-  framed.copy(scratch, fixedWidthBytes.uuid, receivedAt, receivedAt + fixedWidthBytes.key_time);
-  framed.fill(0, projectAt, projectAt + fixedWidthBytes.uuid);
-  framed.fill(0, receivedAt, receivedAt + fixedWidthBytes.key_time);
-  framed.writeUInt32BE(mark, projectAt);
+  framed.copy(scratch, 0, projectOffset, projectOffset + fixedWidthBytes.uuid);
+  framed.copy(scratch, fixedWidthBytes.uuid, receivedAtOffset, receivedAtOffset + fixedWidthBytes.key_time);
+  framed.fill(0, projectOffset, projectOffset + fixedWidthBytes.uuid);
+  framed.fill(0, receivedAtOffset, receivedAtOffset + fixedWidthBytes.key_time);
+  framed.writeUInt32BE(mark, projectOffset);
   try {
     return read(framed);
   } finally {
-    scratch.copy(framed, projectAt, 0, fixedWidthBytes.uuid);
-    scratch.copy(framed, receivedAt, fixedWidthBytes.uuid);
+    scratch.copy(framed, projectOffset, 0, fixedWidthBytes.uuid);
+    scratch.copy(framed, receivedAtOffset, fixedWidthBytes.uuid);
   }
 }
 
 /** Overwrites the project of the event. */
 export function writeProjectId(framed: Buffer, projectId: string): void {
-  writeUuid(framed, projectAt, projectId);
+  writeUuid(framed, projectOffset, projectId);
 }
 
 /** A copy of the event with another key time; the original is unchanged. */
 export function withStartTime(framed: Buffer, micros: number): Buffer {
   const copy = Buffer.from(framed);
-  writeTimeMicros(copy, startTimeAt, micros);
+  writeTimeMicros(copy, startTimeOffset, micros);
   return copy;
 }
 
@@ -233,7 +233,7 @@ export function withStartTime(framed: Buffer, micros: number): Buffer {
 export function deletionOf(framed: Buffer, wirePrefix: Buffer): Buffer {
   const acceptedMicros = readReceivedAtMicros(framed);
   const receivedAtMicros = acceptedMicros ?? readTraceTimeMicros(framed);
-  const senderAt = receivedAt + 8;
+  const senderAt = receivedAtOffset + 8;
   const writer = new AvroWriter(512);
   writer.raw(wirePrefix);
   encodeRunEvent(writer, {
@@ -242,7 +242,7 @@ export function deletionOf(framed: Buffer, wirePrefix: Buffer): Buffer {
     traceId: readTraceId(framed),
     runId: readRunId(framed),
     projectId: readProjectId(framed),
-    startTimeMicros: timeMicrosAt(framed, startTimeAt),
+    startTimeMicros: timeMicrosAt(framed, startTimeOffset),
     traceTimeMicros: readTraceTimeMicros(framed),
     receivedAtMicros,
     userId: acceptedMicros === undefined ? nilUuid : uuidAt(framed, senderAt),
@@ -256,7 +256,7 @@ export function deletionOf(framed: Buffer, wirePrefix: Buffer): Buffer {
 /** A copy of the event with another project and trace time; the original is unchanged. */
 export function withTraceLocation(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
   const copy = Buffer.from(framed);
-  writeUuid(copy, projectAt, projectId);
-  writeTimeMicros(copy, traceTimeAt, traceTimeMicros);
+  writeUuid(copy, projectOffset, projectId);
+  writeTimeMicros(copy, traceTimeOffset, traceTimeMicros);
   return copy;
 }

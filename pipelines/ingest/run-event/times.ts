@@ -10,7 +10,7 @@ export function daysSince1970(year: number, month: number, day: number): number 
 }
 
 /** The date `YYYY-MM-DD` that is `days` after 1970-01-01. Years 1 to 9999. */
-function dateOfDays(days: number): string {
+function formatDate(days: number): string {
   return new Date(days * dayMs).toISOString().slice(0, 10);
 }
 
@@ -72,13 +72,13 @@ export function parseTime(value: string | number): number | undefined {
     second = digitsAt(value, at + 1, 2);
     at += 3;
     if (value[at] === '.' || value[at] === ',') {
-      const end = endOfDigits(value, at + 1);
-      fraction = microsOfFraction(value, at + 1, end);
+      const end = skipDigits(value, at + 1);
+      fraction = parseFractionMicros(value, at + 1, end);
       at = end;
     }
   }
   if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 || fraction < 0) return undefined;
-  const offset = at === value.length ? 0 : offsetMinutes(value, value[at] === ' ' ? at + 1 : at);
+  const offset = at === value.length ? 0 : parseOffsetMinutes(value, value[at] === ' ' ? at + 1 : at);
   if (offset === undefined) return undefined;
   const minuteStart = days * dayMicros + (hour * 60 + minute - offset) * minuteMicros;
   // An offset can lead to the year 0 or 10000.
@@ -86,21 +86,21 @@ export function parseTime(value: string | number): number | undefined {
   return Math.min(minuteStart + second * secondMicros + fraction, latestMicros);
 }
 
-function endOfDigits(text: string, from: number): number {
+function skipDigits(text: string, from: number): number {
   let at = from;
   while (at < text.length && text.charCodeAt(at) >= 0x30 && text.charCodeAt(at) <= 0x39) at++;
   return at;
 }
 
 /** -1 if the fraction has no digits or too many. */
-function microsOfFraction(text: string, from: number, end: number): number {
+function parseFractionMicros(text: string, from: number, end: number): number {
   const count = end - from;
   if (count === 0 || count > maxFractionDigits) return -1;
   return count >= 6 ? digitsAt(text, from, 6) : digitsAt(text, from, count) * 10 ** (6 - count);
 }
 
 /** Offset from UTC in minutes of the zone at `at`: `Z`, `+02`, `+02:00` or `+0200`, at the end of the text. */
-function offsetMinutes(text: string, at: number): number | undefined {
+function parseOffsetMinutes(text: string, at: number): number | undefined {
   const sign = text[at];
   if (sign === 'Z' || sign === 'z') return text.length === at + 1 ? 0 : undefined;
   if (sign !== '+' && sign !== '-') return undefined;
@@ -126,7 +126,7 @@ export function formatTime(micros: number): string {
     rest += dayMicros;
   }
   if (days !== lastDays) {
-    lastDate = dateOfDays(days);
+    lastDate = formatDate(days);
     lastDays = days;
   }
   const seconds = Math.floor(rest / secondMicros);

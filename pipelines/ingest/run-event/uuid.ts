@@ -5,7 +5,7 @@ const hexKind = new Uint8Array(128);
 for (const digit of '0123456789abcdef') hexKind[digit.charCodeAt(0)] = 1;
 for (const digit of 'ABCDEF') hexKind[digit.charCodeAt(0)] = 2;
 
-const bare = /^[0-9a-f]{32}$/i;
+const bareUuidPattern = /^[0-9a-f]{32}$/i;
 
 /** Normalises a UUID to lower case with dashes; accepts capitals, and 32 digits without dashes. Otherwise `undefined`. */
 export function parseUuid(text: string): string | undefined {
@@ -13,7 +13,7 @@ export function parseUuid(text: string): string | undefined {
     const form = uuidFormAt(text, 0);
     return form === 'lower' ? text : form === 'capitals' ? text.toLowerCase() : undefined;
   }
-  if (text.length !== 32 || !bare.test(text)) return undefined;
+  if (text.length !== 32 || !bareUuidPattern.test(text)) return undefined;
   const digits = text.toLowerCase();
   return `${digits.slice(0, 8)}-${digits.slice(8, 12)}-${digits.slice(12, 16)}-${digits.slice(16, 20)}-${digits.slice(20)}`;
 }

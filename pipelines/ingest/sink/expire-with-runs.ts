@@ -38,7 +38,7 @@ export async function expireWithRuns(
   events: readonly ValidRecord[],
   deps: ExpiryDeps,
 ): Promise<readonly ValidRecord[]> {
-  const kept = topic === attachmentEvents ? await withoutDeleted(events, deps.marks) : events;
+  const kept = topic === attachmentEvents ? await dropDeleted(events, deps.marks) : events;
   if (!canExpire(deps.config)) return kept;
   const stated = kept.map(({ record }) => readTraceHeaders(record.headers));
   const projects = stated.flatMap((trace) => (trace && trace.projectId !== nilUuid ? [trace.projectId] : []));
@@ -50,11 +50,11 @@ export async function expireWithRuns(
       trace === undefined || tier === undefined
         ? lifetimeOf(deps.config, 'longlived', Date.now() * 1_000)
         : lifetimeOf(deps.config, tier, trace.traceTimeMicros);
-    return { ...event, lifetime: stored.get(runKey(topic, event.record.value)) ?? fallback };
+    return { ...event, lifetime: stored.get(readRunKey(topic, event.record.value)) ?? fallback };
   });
 }
 
-async function withoutDeleted(events: readonly ValidRecord[], marks: TraceMarks): Promise<readonly ValidRecord[]> {
+async function dropDeleted(events: readonly ValidRecord[], marks: TraceMarks): Promise<readonly ValidRecord[]> {
   const tenantAt = fieldOffset(attachmentEvents, 'tenant_id');
   const traceOf = ({ record }: ValidRecord) => ({
     tenantId: uuidAt(record.value, tenantAt),
@@ -67,7 +67,7 @@ async function withoutDeleted(events: readonly ValidRecord[], marks: TraceMarks)
 }
 
 /** Tenant and run, as one key. */
-function runKey(topic: Topic, value: Buffer): string {
+function readRunKey(topic: Topic, value: Buffer): string {
   return `${uuidAt(value, fieldOffset(topic, 'tenant_id'))} ${uuidAt(value, fieldOffset(topic, 'run_id'))}`;
 }
 
@@ -76,7 +76,7 @@ async function readLifetimes(
   topic: Topic,
   events: readonly ValidRecord[],
 ): Promise<Map<string, Lifetime>> {
-  const keys = new Set(events.map(({ record }) => runKey(topic, record.value)));
+  const keys = new Set(events.map(({ record }) => readRunKey(topic, record.value)));
   if (keys.size === 0) return new Map();
   const rows = await clickhouse.query<{ tenant_id: string; id: string; tier: number; expires: number }>({
     name: 'read-run-lifetimes',
@@ -103,7 +103,7 @@ export async function keepTracesWithFeedback(
 ): Promise<void> {
   if (config.retentionShortlivedDays === undefined) return;
   const runs = new Set(
-    events.map(({ record }) => runKey(feedbackEvents, record.value)).filter((key) => !key.endsWith(nilUuid)),
+    events.map(({ record }) => readRunKey(feedbackEvents, record.value)).filter((key) => !key.endsWith(nilUuid)),
   );
   if (runs.size === 0) return;
   const pairs = [...runs].map((key) => key.split(' '));

@@ -27,7 +27,7 @@ import { batchBytes, batchRows, deadLetters, failedInserts, insertSeconds, recor
 import type { ValidRecord } from './split-into-batches.ts';
 
 /** Tenant and hour of each record, without duplicates; empty if the topic's events are not billed. */
-function dirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] {
+function listDirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] {
   if (topic.usageHour === undefined) return [];
   const tenantAt = fieldOffset(topic, topic.usageHour.tenant);
   const timeAt = fieldOffset(topic, topic.usageHour.time);
@@ -56,11 +56,11 @@ interface Bisection {
 }
 
 /** Enough to isolate about ten records anywhere in a full insert batch, or any number of adjacent ones. */
-const exactInserts = 256;
+const maxExactInserts = 256;
 /** Bounds the inserts after `exactInserts` to twice this number. */
 const maxParts = 128;
 /** Dead-letter records that are written concurrently. */
-const deadLettersAtOnce = 100;
+const maxConcurrentDeadLetters = 100;
 
 interface InsertDeps {
   readonly log: EventLog;
@@ -84,11 +84,11 @@ interface InsertDeps {
 export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promise<LogRecord[]> {
   const { database, inFlight, log } = deps;
   const id = randomUUID();
-  const hours = dirtyHours(insert.topic, insert.records);
+  const hours = listDirtyHours(insert.topic, insert.records);
   inFlight.add(id);
   try {
     await log.inFlightInserts?.begin({ id, hours });
-    const bisection = { insertsLeft: exactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
+    const bisection = { insertsLeft: maxExactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
     const refused = await insertOrBisect(insert, insert.records, { ...deps, id, bisection });
     await database.transaction(async (transaction) => {
       await markHoursDirty(transaction, hours);
@@ -123,12 +123,12 @@ async function insertOrBisect(
 }
 
 /** Version of a location in the rows of events that did not state it. */
-const notStated = (1n << 63n) - 1n;
+const unstatedVersion = (1n << 63n) - 1n;
 
 /** Values of the columns {@link Topic.prefix}. */
-function prefixOf(topic: Topic, { record, statesLocation, lifetime }: ValidRecord): readonly bigint[] {
+function buildPrefix(topic: Topic, { record, statesLocation, lifetime }: ValidRecord): readonly bigint[] {
   const prefix = [record.version];
-  if (topic.assignsTraceLocation) prefix.push(statesLocation ? record.version : notStated);
+  if (topic.assignsTraceLocation) prefix.push(statesLocation ? record.version : unstatedVersion);
   if (topic.expires) {
     const { tier, expiresAtSeconds } = lifetime ?? { tier: 'longlived', expiresAtSeconds: neverSeconds };
     prefix.push(BigInt(traceTiers[tier]), BigInt(expiresAtSeconds));
@@ -145,7 +145,7 @@ async function insertPart(
   const { name, table } = topic;
   const body = avroContainer(
     schema.containerSchema,
-    records.map((valid) => ({ value: valid.record.value, prefix: prefixOf(topic, valid) })),
+    records.map((valid) => ({ value: valid.record.value, prefix: buildPrefix(topic, valid) })),
   );
   const inserted = insertSeconds.startTimer({ table });
   try {
@@ -172,8 +172,8 @@ async function sendToDeadLetters(
   const cause = String(refusal.cause ?? refusal.message);
   const reason =
     originals.length === 1 ? cause : `one of ${originals.length} records that were inserted together: ${cause}`;
-  for (let from = 0; from < originals.length; from += deadLettersAtOnce) {
-    const some = originals.slice(from, from + deadLettersAtOnce);
+  for (let from = 0; from < originals.length; from += maxConcurrentDeadLetters) {
+    const some = originals.slice(from, from + maxConcurrentDeadLetters);
     await Promise.all(some.map((record) => log.deadLetter(topic, record, reason, 'insert')));
   }
   deadLetters.inc({ topic: topic.name, step: 'insert' }, originals.length);
@@ -184,7 +184,7 @@ async function sendToDeadLetters(
  * The SELECTs of the materialised views on `run_events`, as in `schemas/clickhouse/0001_runs.sql`, from the rows of
  * `runs`. An insert that was interrupted may have reached `runs` but not the other tables. Repeated rows are harmless.
  */
-const views: Readonly<Record<string, string>> = {
+const viewSelects: Readonly<Record<string, string>> = {
   traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((sender.1, id, session_id, sender.2, sender.3)) AS pick
     FROM found GROUP BY tenant_id, hour, trace_id`,
   run_locator: `SELECT tenant_id, id, min((sender.1, start_time, trace_id, trace_time, session_id)) AS pick, max(trace_tier), max(expires_at)
@@ -205,7 +205,7 @@ const views: Readonly<Record<string, string>> = {
  */
 async function repairViews(clickhouse: ClickHouse, hours: readonly DirtyHour[]): Promise<void> {
   if (hours.length === 0) return;
-  for (const [table, select] of Object.entries(views)) {
+  for (const [table, select] of Object.entries(viewSelects)) {
     await clickhouse.command({
       name: 'repair-views',
       sql: `INSERT INTO ${table} WITH found AS (

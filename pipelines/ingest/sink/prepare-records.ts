@@ -76,7 +76,7 @@ export class RecordSchemas {
       if (id === undefined || known.has(id) || seen.has(id)) continue;
       seen.add(id);
       const schema = await this.#log.getSchema(id);
-      const compiled = schema === undefined ? undefined : compile(topic, schema);
+      const compiled = schema === undefined ? undefined : compileSchema(topic, schema);
       if (compiled) known.set(id, compiled);
     }
     return known;
@@ -88,7 +88,7 @@ export class RecordSchemas {
   }
 }
 
-function compile(topic: Topic, schema: string): RecordSchema | undefined {
+function compileSchema(topic: Topic, schema: string): RecordSchema | undefined {
   const columns = listColumns(schema, topic);
   if (columns === undefined) return undefined;
   return {
@@ -118,13 +118,13 @@ interface Inspection {
 /** Validates one record without decoding it: framing, schema, length, and the fixed-width fields. */
 export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): Verdict {
   const schemaId = readSchemaId(record.value);
-  if (schemaId === undefined) return poison(record, 'framing', 'the value is not in the wire format');
+  if (schemaId === undefined) return toPoison(record, 'framing', 'the value is not in the wire format');
   const schema = schemas.get(schemaId);
-  if (schema === undefined) return poison(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
+  if (schema === undefined) return toPoison(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
   const misfit = schema.walk(record.value);
-  if (misfit !== undefined) return poison(record, 'walk', misfit);
+  if (misfit !== undefined) return toPoison(record, 'walk', misfit);
   const reason = fixedFieldsError(record.value, topic, bounds);
-  if (reason !== undefined) return poison(record, 'key', reason);
+  if (reason !== undefined) return toPoison(record, 'key', reason);
   return { kind: 'good', record, schemaId };
 }
 
@@ -141,6 +141,6 @@ export function acceptedTimes(config: { readonly maxRunAgeDays: number }): TimeB
   return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }
 
-function poison(record: LogRecord, step: string, reason: string): Verdict {
+function toPoison(record: LogRecord, step: string, reason: string): Verdict {
   return { kind: 'poison', record, reason, step };
 }

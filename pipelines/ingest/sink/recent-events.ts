@@ -14,7 +14,7 @@ interface HasRecord {
   readonly original?: LogRecord;
 }
 
-interface Accepted {
+interface AcceptedEvent {
   readonly offset: number;
   readonly receivedAtMicros: number;
 }
@@ -40,7 +40,7 @@ export interface CheckedEvents<R> {
  * new event.
  */
 export class RecentEvents {
-  readonly #accepted: RecentMap<Accepted>;
+  readonly #accepted: RecentMap<AcceptedEvent>;
 
   constructor(minEvents = minRememberedEvents) {
     this.#accepted = new RecentMap(minEvents);
@@ -48,7 +48,7 @@ export class RecentEvents {
 
   /** @param events of one partition, in the order of the log. */
   withoutRepeats<R extends HasRecord>(events: readonly R[]): CheckedEvents<R> {
-    const found = new Map<string, Accepted & { readonly record: LogRecord }>();
+    const found = new Map<string, AcceptedEvent & { readonly record: LogRecord }>();
     const fresh: R[] = [];
     for (const event of events) {
       const record = event.original ?? event.record;
@@ -75,7 +75,7 @@ export class RecentEvents {
   }
 }
 
-function isRepeat({ offset, receivedAtMicros }: Accepted, earlier: Accepted | undefined): boolean {
+function isRepeat({ offset, receivedAtMicros }: AcceptedEvent, earlier: AcceptedEvent | undefined): boolean {
   if (earlier === undefined || earlier.offset >= offset) return false;
   const apartMicros = Math.abs(receivedAtMicros - earlier.receivedAtMicros);
   return apartMicros > 0 && apartMicros <= repeatWindowMicros;

@@ -81,17 +81,17 @@ export async function settleTrace(
     await insertOwn(winner);
     await markHoursDirty(
       transaction,
-      [winner, ...losers].map((location) => hourOf(trace, location)),
+      [winner, ...losers].map((location) => toDirtyHour(trace, location)),
     );
     return winner;
   });
 }
 
-function hourOf({ tenantId }: TraceOfTenant, { traceTimeMicros }: TraceLocation): DirtyHour {
+function toDirtyHour({ tenantId }: TraceOfTenant, { traceTimeMicros }: TraceLocation): DirtyHour {
   return { tenantId, hourSeconds: hourSeconds(traceTimeMicros) };
 }
 
-const hoursOf = (locations: readonly TraceLocation[]) =>
+const toDirtyHours = (locations: readonly TraceLocation[]) =>
   locations.map(({ traceTimeMicros }) => hourSeconds(traceTimeMicros));
 
 /** Whether rows of the trace are at another location than the winning one. */
@@ -124,16 +124,16 @@ async function hasMisplacedRows(
       project: winner.projectId,
       micros: winner.traceTimeMicros,
       projects: [winner, ...losers].map(({ projectId }) => projectId),
-      hours: hoursOf([winner, ...losers]),
+      hours: toDirtyHours([winner, ...losers]),
     },
   });
   return row !== undefined && row.rows > 0;
 }
 
 /** Timeout of each statement of a move. */
-const timeoutMs = 600_000;
+const moveTimeoutMs = 600_000;
 /** ClickHouse limits the size of a parameter. */
-const idsPerStatement = 2_000;
+const maxIdsPerStatement = 2_000;
 /** A lower version gives a higher rank, which wins in `runs`. */
 const maxVersion = (1n << 64n) - 1n;
 
@@ -153,10 +153,10 @@ async function moveTrace(
   };
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
   const run = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>> = {}) =>
-    clickhouse.command({ name, sql, params: { ...params, ...more }, timeoutMs });
+    clickhouse.command({ name, sql, params: { ...params, ...more }, timeoutMs: moveTimeoutMs });
   const deleteFrom = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
     deleteRows(clickhouse, {
-      ...{ name: `delete-moved-${table}`, table, condition, params: { ...params, ...more }, timeoutMs },
+      ...{ name: `delete-moved-${table}`, table, condition, params: { ...params, ...more }, timeoutMs: moveTimeoutMs },
     });
   const ofTrace = 'tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}';
   const traceTime = 'fromUnixTimestamp64Micro({micros:Int64})';
@@ -173,18 +173,18 @@ async function moveTrace(
      FROM runs WHERE ${ofTrace} AND session_id IN {projects:Array(UUID)}`,
     projects,
   );
-  for (let at = 0; at < ids.length; at += idsPerStatement) {
+  for (let at = 0; at < ids.length; at += maxIdsPerStatement) {
     await deleteFrom(
       'run_locator',
       `tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)} AND (pick.4, pick.5) != (${traceTime}, {project:UUID})`,
-      { ids: ids.slice(at, at + idsPerStatement).map(({ id }) => id) },
+      { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) },
     );
   }
   await deleteFrom(
     'traces',
     `${ofTrace} AND (hour, pick.3) != (toStartOfHour(${traceTime}), {project:UUID})
      AND hour IN {hours:Array(DateTime('UTC'))}`,
-    { hours: hoursOf([winner, ...losers]) },
+    { hours: toDirtyHours([winner, ...losers]) },
   );
   if (otherProjects.length > 0) {
     await deleteFrom('runs', `${ofTrace} AND session_id IN {others:Array(UUID)}`, { others: otherProjects });

@@ -82,7 +82,7 @@ export const deadLetters = counter(
 /** Acceptance time of the newest event that this process stored, or found in ClickHouse before it stored any. */
 let newestMicros = 0;
 let queriedAtMs = Number.NEGATIVE_INFINITY;
-const queryEveryMs = 5_000;
+const queryIntervalMs = 5_000;
 
 /** Updates the metrics after an insert of run events. The records are in log order, so the first and the last are enough. */
 export function recordVisible(records: readonly ValidRecord[]): void {
@@ -99,15 +99,15 @@ export function recordVisible(records: readonly ValidRecord[]): void {
  * yet, of runs that started within the last day. `undefined` if there are none.
  */
 export async function readNewestVisibleRunAge(clickhouse: ClickHouse): Promise<number | undefined> {
-  if (newestMicros === 0 && performance.now() - queriedAtMs >= queryEveryMs) {
+  if (newestMicros === 0 && performance.now() - queriedAtMs >= queryIntervalMs) {
     queriedAtMs = performance.now();
-    const stored = await newestStored(clickhouse);
+    const stored = await readNewestStored(clickhouse);
     newestMicros = Math.max(newestMicros, stored);
   }
   return newestMicros === 0 ? undefined : Math.max(0, Date.now() * 1_000 - newestMicros) / 1_000_000;
 }
 
-async function newestStored(clickhouse: ClickHouse): Promise<number> {
+async function readNewestStored(clickhouse: ClickHouse): Promise<number> {
   const [newest] = await clickhouse.query<{ micros: number }>({
     name: 'newest-visible-run',
     sql: 'SELECT toUnixTimestamp64Micro(max(first_received_at)) AS micros FROM runs WHERE start_time >= now() - INTERVAL 1 DAY',

@@ -75,7 +75,7 @@ import {
 import { splitIntoInsertBatches, type ValidRecord } from './split-into-batches.ts';
 
 /** Trace locations in memory, about 100 MB; ClickHouse has the others. */
-const cachedTraceLocations = 1_000_000;
+const maxCachedTraceLocations = 1_000_000;
 
 export interface SinkOptions {
   readonly log: EventLog;
@@ -104,7 +104,7 @@ export class Sink {
 
   constructor(options: SinkOptions) {
     this.#options = options;
-    this.#known = new TraceLocationCache(cachedTraceLocations);
+    this.#known = new TraceLocationCache(maxCachedTraceLocations);
     this.#schemas = new RecordSchemas(options.log);
     this.#tiers = new ProjectTiers(options.database);
     this.#marks = new TraceMarks(options.clickhouse);

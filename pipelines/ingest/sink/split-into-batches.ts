@@ -38,7 +38,7 @@ export function splitIntoInsertBatches(
   let batch: ValidRecord[] = [];
   let bytes = 0;
   const tablePartitions = new Set<number>();
-  const tablePartitionOf = tablePartitionReader(topic);
+  const tablePartitionOf = createTablePartitionReader(topic);
   for (const good of records) {
     const tablePartition = tablePartitionOf(good);
     const full =
@@ -60,7 +60,7 @@ export function splitIntoInsertBatches(
   return batches;
 }
 
-function tablePartitionReader(topic: Topic): (valid: ValidRecord) => number {
+function createTablePartitionReader(topic: Topic): (valid: ValidRecord) => number {
   if (topic.tablePartition === undefined) return () => 0;
   const { time, days, shiftDays } = topic.tablePartition;
   const partitionOf = (micros: number) => Math.floor((micros + shiftDays * dayMicros) / (days * dayMicros));
