@@ -78,7 +78,7 @@ export type Sweep = (database: Database, deploymentId: string) => Promise<number
 export interface ExpiryOptions {
   readonly database: Database;
   readonly deploymentId: string;
-  /** Name of what expires, for the log. */
+  /** Name of the expiring rows, for the log. */
   readonly what: string;
   readonly sweep: Sweep;
   /** Default: 0.5. */

@@ -65,7 +65,7 @@ async function countReplays(database: Pick<Database, 'query'>): Promise<Map<stri
   return new Map(rows.map(({ topic, replays }) => [topic, replays]));
 }
 
-/** Number of dead-letter records of each topic that were not replayed. @throws what the log and Postgres throw. */
+/** Number of dead-letter records of each topic that were not replayed. @throws errors of the log and Postgres. */
 export async function countUnreplayed(
   {
     deadLetters,

@@ -2,12 +2,12 @@
  * Publishes the event of a dead-letter record to its topic again.
  *
  * Invariant: without `force` an event is published again at most once. It keeps the version that it had before
- * (`versionHeader`), so it never overrides newer values. The dead-letter record itself is kept whatever happens.
+ * (`versionHeader`), so it never overrides newer values. The dead-letter record itself is always kept.
  *
  *   1. Decode the record. The sink would refuse an event that cannot be decoded again.
  *   2. Claim the replay in Postgres; of two concurrent commands one gets the claim.
- *   3. Publish the original bytes and headers. If the log refuses them, release the claim. After a crash before the
- *      answer the claim stays, and only `force` replays again; repeats merge.
+ *   3. Publish the original bytes and headers. If the log refuses them, release the claim. If the process crashes
+ *      before the log responds, the claim stays, and only `force` replays again; repeats merge.
  *   4. Mark the claim as replayed.
  */
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
@@ -29,7 +29,7 @@ type Replay =
   /** `reason` is a sentence about the dead-letter record. */
   | { readonly outcome: 'refused'; readonly reason: string };
 
-/** @throws what the stores and the log throw. */
+/** @throws errors of the stores and the log. */
 export async function replayDeadLetter(
   deadLetter: DeadLetterRecord,
   deps: ReplayDeps,

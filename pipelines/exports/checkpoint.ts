@@ -294,7 +294,7 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
   return 'failed';
 }
 
-/** An entry of `errors`. It contains only texts of the error catalogue, because causes may contain secrets. */
+/** An entry of `errors`. It contains the code and message of the error but not its cause, which may contain secrets. */
 function createErrorEntry({ retryNumber }: ExportRunRecord, error: RunlakeError): Record<string, string> {
   return { [`retry_${retryNumber}`]: formatError(error) };
 }

@@ -141,7 +141,7 @@ export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<No
 /** Name of the column of the field, in the file of the chunk and in the file of derived values. */
 export const sourceName = (field: ExportField) => `field_${field}`;
 
-/** Form of the field in a file of that format version. */
+/** Returns how the field is converted for a file of that format version. */
 export function getColumnType(field: ExportField, version: ExportFormat['version']): ColumnConversion {
   const { kind } = chunkColumns[field];
   if (kind === 'list') return version === 'v1' ? 'text' : 'json-list';

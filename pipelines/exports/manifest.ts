@@ -23,8 +23,8 @@ export async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: 
       }
       const manifest = await writeManifest(deps, of, store, { uncheckedFiles: check.unchecked, signal });
       const completed = await finishExport(deps, of.id, { to: 'COMPLETED', reason: null });
-      // If the export was cancelled or timed out meanwhile, no manifest may say that it is complete. If another worker
-      // completed it, the manifest stays.
+      // If the export was cancelled or timed out meanwhile, delete the manifest, which would claim that the export is
+      // complete. If another worker completed the export, keep the manifest.
       if (!completed && !(await isCompleted(deps, of.id))) await manifest.deleteManifest();
     } finally {
       await store.close();
@@ -182,7 +182,7 @@ type FilesCheck =
  * needed because a bucket that was emptied, or deleted and created again, accepts writes without an error.
  *
  * The time of each successful check is stored, so that the next call can continue an interrupted check. Files whose
- * last check is older than `checkedForMinutes` are checked again, because they may have been deleted meanwhile.
+ * last check is older than `checkValidityMinutes` are checked again, because they may have been deleted meanwhile.
  *
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
@@ -237,8 +237,8 @@ async function checkFile(
       : 'it has other content';
   } catch (error) {
     if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED') throw error;
-    // Without permission to list, a store also denies access to missing objects. A recorded ETag means that this file
-    // was readable when it was written.
+    // Without the permission to list objects, S3 denies access to a missing object instead of reporting it as missing.
+    // A recorded ETag means that this file was readable when it was written.
     return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';
   }
 }

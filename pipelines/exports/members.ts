@@ -16,7 +16,7 @@ import type { ExportScope } from './record.ts';
 /** Order of the rows in an export. Within one project it is the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';
 
-/** Not deleted, and not expired when the export was created. */
+/** SQL condition: the run is not deleted and had not expired at `members_until`. */
 export const isExportable =
   'isNull(deleted_at) AND expires_at > toDateTime(fromUnixTimestamp64Micro({members_until:Int64}))';
 

@@ -22,7 +22,7 @@ import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
 import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
 
-/** Export runs that ended earlier are not tidied: their bucket will probably stay unreachable. */
+/** Sweeps do not tidy export runs that ended earlier than this, because their bucket will probably stay unreachable. */
 const maxTidyAgeHours = 24;
 const maxConcurrentTidies = 20;
 /** The limit exists because each manifest is held in memory. */
@@ -124,7 +124,7 @@ function createBucketDeadline(signal?: AbortSignal): AbortSignal {
 }
 
 const pollIntervalMs = 100;
-/** How long one call waits until the log is stored; later calls try again. */
+/** How long one call waits until the sink has stored the log. Later calls try again. */
 const defaultLogTimeoutMs = 10_000;
 
 /**

@@ -38,7 +38,7 @@ export interface ChangeDeps {
   readonly config: RetentionConfig;
 }
 
-/** Requests of one round. Each has at most 1,000 traces, see `api/main/traces.ts`. */
+/** Maximum number of requests per round. Each request has at most 1,000 traces, see `api/main/traces.ts`. */
 const maxRequestsPerRound = 1_000;
 
 /** Handles all due requests. @throws errors of Postgres and ClickHouse; the requests of the failed round are then due again. */

@@ -13,7 +13,7 @@ import { isLive, neverSeconds, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
-/** Whether a mark is from the time of the requests that are handled together. */
+/** SQL condition: the mark has the time of one of the requests that are handled together. */
 const isOfRequests =
   'deleted_at BETWEEN fromUnixTimestamp64Micro({since:Int64}) AND fromUnixTimestamp64Micro({until:Int64})';
 const projectCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
@@ -101,7 +101,7 @@ async function deleteMarked(
   const runs = await store(`SELECT DISTINCT id FROM runs WHERE ${projectCondition} AND trace_id IN (${marked})`);
   const ofTenant = 'tenant_id = {tenant:UUID}';
   const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
-  // Runs are deleted last, because a repeated deletion needs them to find what belongs to them.
+  // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.
   const content = [
     { table: 'attachments', condition: `${ofTenant} AND run_id IN ${runs}` },
     { table: 'feedback', condition: `${ofTenant} AND run_id IN ${runs} OR (${tracesCondition})` },

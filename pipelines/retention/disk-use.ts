@@ -3,7 +3,7 @@ import { readDiskBytes } from '../../infra/clickhouse/server-queries.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { type TraceTier, tierOfNumber } from './lifetimes.ts';
 
-/** Disk that the traces of one tier of one workspace take. */
+/** Disk space that the traces of one workspace and tier use. */
 export interface DiskUse {
   readonly workspaceId: string;
   readonly workspace: string;
@@ -15,7 +15,7 @@ export interface DiskUse {
   readonly bytes: number;
 }
 
-/** Size of a row besides its large columns, before compression, in bytes. */
+/** Estimated uncompressed bytes of a row without its large columns. */
 const rowOverheadBytes = { runs: 600, attachments: 100, feedback: 300 };
 
 const weights = {

@@ -13,7 +13,7 @@ import { lifetimeOf, longerLifetime, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
-/** A request whose traces are not stored is given up after this time. */
+/** A request is given up if its traces are not stored within this time. */
 const maxWaitMicros = 86_400_000_000;
 
 interface TraceToKeep {
@@ -71,7 +71,7 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
   return { traces, waiting };
 }
 
-/** Those of the runs, as `tenantId runId`, that have feedback which keeps their trace. */
+/** Returns the runs, as `tenantId runId`, whose feedback keeps their trace. */
 async function findWishes(
   clickhouse: ClickHouse,
   runs: readonly { readonly tenantId: string; readonly runId: string }[],
@@ -90,7 +90,7 @@ async function findWishes(
   return new Set(rows.map((row) => `${row.tenant_id} ${row.run_id}`));
 }
 
-/** Tables with rows of traces, and how a row names what it belongs to. */
+/** Tables with rows of traces, and the column that names the trace or run of a row. */
 const tables = [
   { table: 'trace_locations', key: 'trace_id' },
   { table: 'runs', key: 'trace_id' },
@@ -105,7 +105,7 @@ const keptCondition = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id 
   AND start_time <= (SELECT max(last_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
 
 const expiryOfRuns = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${keptCondition}`;
-/** By the key of the table: the expiry of its rows. */
+/** SELECT of the new expiry of rows, by the key column of their table. */
 const expiryOf = {
   trace_id: 'SELECT DISTINCT tenant_id, trace_id AS key, expiry FROM kept',
   id: expiryOfRuns,

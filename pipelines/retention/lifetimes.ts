@@ -36,7 +36,7 @@ export function lifetimeOf(
   return { tier, expiresAtSeconds: Math.min(startSeconds + days * daySeconds, neverSeconds) };
 }
 
-/** Of two lifetimes the longer one: that with the higher tier and the later time. */
+/** Returns a lifetime with the higher tier and the later expiry of the two. */
 export function longerLifetime(one: Lifetime, other: Lifetime): Lifetime {
   return {
     tier: one.tier === 'longlived' ? one.tier : other.tier,
@@ -63,7 +63,7 @@ export class ProjectTiers {
     this.#database = database;
   }
 
-  /** The tier of each of the projects. @throws errors of Postgres. */
+  /** Returns the tier of each project. @throws errors of Postgres. */
   async of(projectIds: Iterable<string>): Promise<ReadonlyMap<string, TraceTier>> {
     const ids = [...new Set(projectIds)];
     return new Map(await Promise.all(ids.map(async (id) => [id, await this.#tierOf(id)] as const)));

@@ -6,7 +6,7 @@ interface TraceOfTenant {
   readonly traceId: string;
 }
 
-/** What was decided about a trace after it had been stored. */
+/** Whether a stored trace was kept or deleted, by a request that came after it was stored. */
 export interface TraceMark extends TraceOfTenant {
   /** The longer lifetime of a trace that was kept. */
   readonly lifetime: Lifetime;
@@ -31,7 +31,7 @@ export class TraceMarks {
     this.#clickhouse = clickhouse;
   }
 
-  /** The marks of those of `traces` that have one. @throws errors of ClickHouse. */
+  /** Returns the marks of `traces`; traces without a mark are left out. @throws errors of ClickHouse. */
   async of(traces: readonly TraceOfTenant[]): Promise<TraceMark[]> {
     if (traces.length === 0 || !(await this.#haveAny())) return [];
     const rows = await this.#clickhouse.query<{

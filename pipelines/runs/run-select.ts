@@ -1,7 +1,7 @@
 import type { RunColumn } from './run-columns.ts';
 import { type RelatedKind, type RunFieldName, runFields } from './run-fields.ts';
 
-/** Names that stand for other fields. Runlake stores all values in the run itself and never returns a URL instead. */
+/** Aliases of fields in `select`. Runlake stores all values in the run itself and never returns a URL instead. */
 const fieldAliases = {
   inputs_or_signed_url: ['inputs'],
   outputs_or_signed_url: ['outputs'],

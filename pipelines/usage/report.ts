@@ -4,7 +4,10 @@ import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { type Grouping, type UsageCounts, usageQuery } from './report-query.ts';
 import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
 
-/** Current names by id, including deleted projects and revoked keys. Each query is restricted to one organisation. */
+/**
+ * Queries for the current names by id, including deleted projects and revoked keys. Each query is restricted to one
+ * organisation.
+ */
 const nameSources: Readonly<Record<Grouping, string>> = {
   workspace: 'SELECT id, display_name AS name FROM workspaces WHERE organization_id = $1',
   project: `SELECT projects.id, name FROM projects JOIN workspaces ON workspaces.id = workspace_id WHERE organization_id = $1`,

@@ -22,8 +22,8 @@
  *
  * The loop around roll-up runs:
  *
- * Invariant: while dirty hours exist and the engines answer, roll-up runs continue; never two at a time in this process
- * (the advisory lock of a run excludes other processes).
+ * Invariant: while dirty hours exist and both engines are available, roll-up runs continue; never two at a time in this
+ * process (the advisory lock of a run excludes other processes).
  *
  *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. An idle loop does nothing
  *      but this check.
@@ -154,7 +154,7 @@ interface DirtyHourRow {
   readonly tenant_id: string;
   readonly hour_seconds: number;
   readonly sequences: string[];
-  /** Age of its oldest row when the transaction began. */
+  /** Age of the oldest row of this hour when the transaction began. */
   readonly waited_seconds: number;
 }
 

@@ -71,7 +71,7 @@ export async function openHttpApp(options: {
   readonly serverUrl?: string | undefined;
   /** Maximum time without a message from the process. */
   readonly silentMs: number;
-  /** Timeout for the head of a response, and between two chunks of its body. */
+  /** Timeout for the head of a response, and maximum time between two chunks of its body. */
   readonly timeoutMs: number;
   readonly logger: Logger;
 }): Promise<HttpApp> {

@@ -59,7 +59,7 @@ export async function openAuthProcess(options: {
 }): Promise<AuthProcess> {
   const { file, environment, accounts, silentMs, logger } = options;
   const pending = new Map<number, PendingRequest>();
-  /** Keys of requests that timed out. Their answers can still arrive and are ignored. */
+  /** Keys of requests that timed out. The process may still answer them; such answers are ignored. */
   const unanswered = new Set<number>();
   let lastKey = 0;
   const worker = await openModuleWorker({

@@ -56,9 +56,9 @@ function createChunk(name: string, value: object): Chunk {
 
 /**
  * Decides where an attempt starts. The first attempt passes the input of the request. A later attempt continues from
- * the head of the thread only if this run wrote that checkpoint. Otherwise nothing of the run was stored, and the
- * attempt starts where the first attempt started, because continuing from a head of another run would silently return
- * the state of that run.
+ * the head of the thread only if this run wrote that checkpoint. Otherwise the run has stored nothing, and the attempt
+ * starts where the first attempt started: continuing from the head that another run wrote would silently return the
+ * state of that run.
  */
 async function chooseAttemptStart(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;

@@ -65,7 +65,7 @@ export interface Executor {
 }
 
 const sweepIntervalMs = 1_000;
-/** The last claim may have missed runs that became due in the last `dueSinceMs`. */
+/** A claim may miss runs that became due within this time before it. */
 const recentlyDueMs = 20;
 /** Delay before a claim for extra slots, so that runs created while all slots are used share one claim. */
 const extraDelayMs = 25;

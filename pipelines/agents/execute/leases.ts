@@ -19,7 +19,7 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/claim-runs.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 
-/** Callbacks of the attempt that holds a lease; each is called at most once. */
+/** Callbacks for the attempt that holds a lease. Each is called at most once. */
 export interface LeaseWatcher {
   /** A client requested to cancel the run. */
   cancelled(): void;
@@ -42,7 +42,7 @@ export interface LeaseDeps {
 export class Leases {
   readonly #deps: LeaseDeps;
   readonly #held = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
-  /** Tokens of runs of this process without an attempt, with the time when each was first seen. */
+  /** By fencing token: when a run of this process was first seen without an attempt. */
   readonly #firstSeenWithoutAttempt = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #expiry: NodeJS.Timeout | undefined;

@@ -112,7 +112,10 @@ function shrinkEnd(data: Uint8Array, maxEventBytes: number): Uint8Array {
 const minPauseMs = 50;
 const maxPauseMs = 1_000;
 
-/** Exponential backoff for publishing: pauses double, and retries end `ms` milliseconds after the construction. */
+/**
+ * Exponential backoff for publishing: each pause is twice as long, and retries end `ms` milliseconds after the object
+ * was created.
+ */
 export class RetryBackoff {
   readonly #endsAtMs: number;
   #pauseMs = minPauseMs;

@@ -11,7 +11,7 @@ export const stateUpdateMode = 'state_update';
 export type PublishState = (update: {
   readonly deploymentId: string;
   readonly threadId: string;
-  /** Start number of the update; updates and runs of a thread share one numbering. */
+  /** Number of the update among the starts of the thread. Updates and run starts share one sequence. */
   readonly threadStart: number;
   /** UUID of the update, used in place of a run id. */
   readonly updateId: string;

@@ -68,7 +68,7 @@ export class RunPosition implements ReadPosition {
   }
 }
 
-/** Maximum number of starts without an end that a reader remembers. There are several only if an end is late. */
+/** Maximum number of unfinished starts that a reader remembers. It has several only if an end arrives late. */
 const maxOpenStarts = 16;
 
 /**

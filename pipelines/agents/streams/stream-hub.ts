@@ -25,7 +25,8 @@ export interface StreamHubOptions {
 }
 
 /**
- * Maximum age of buffered records. Clients can resume an ended stream for less time, and the sink usually lags less.
+ * Maximum age of buffered records. It exceeds the time during which clients can resume an ended stream, and the usual
+ * lag of the sink.
  */
 const maxRecordAgeMs = 150_000;
 /** Number of runs whose latest attempt is remembered. */

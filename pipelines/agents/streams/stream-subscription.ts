@@ -65,7 +65,7 @@ export class StreamSubscription implements StreamReader {
   readonly #closing = new AbortController();
   #wake: () => void = () => {};
   #isFinishing = false;
-  /** The reader has yielded the end event of its run. */
+  /** Whether the reader has yielded the end event of its run. */
   #hasEnded = false;
   /** Whether the next event comes from the ring buffer, and not from stored rows. */
   #isReadingRecords = false;

@@ -38,7 +38,7 @@ export interface RunStreamEnd {
 
 /** Data of the end event of a run. */
 export interface RunEnd {
-  /** The log did not accept all events of the attempt, so there is a gap before the end. */
+  /** True if the log did not accept all events of the attempt, so that there is a gap before the end. */
   readonly events_missing?: boolean;
   readonly status: RunStatus;
   readonly graph_id?: string;
@@ -95,8 +95,8 @@ export interface StreamReader extends AsyncIterable<StreamedEvent> {
    */
   ready?(): StreamedEvent | undefined;
   /**
-   * Declares that no event is published after those that are in the log now; the reader ends after them. Resolves when
-   * they have arrived in this process; the iteration continues meanwhile.
+   * Call this method when no further event will be published: the reader ends after the events that are in the log now.
+   * Resolves when they have arrived in this process; the iteration continues meanwhile.
    */
   finish(): Promise<void>;
   /** Ends the reader at its current position. */
@@ -143,11 +143,11 @@ export function toSeq(threadSeq: number): number {
 }
 
 /**
- * The stream mode of runs that were started through the event-stream protocol, and of those of their events that have
- * no equivalent in the older stream modes. Readers of the older modes skip these events. Clients cannot request this
- * mode by name.
+ * The stream mode of runs that a client started through the event-stream protocol. Their events that have no equivalent
+ * in the older stream modes also have this mode. Readers of the older modes skip these events. Clients cannot request
+ * this mode by name.
  */
 export const protocolMode = 'v2';
 
-/** Method of the event for an interrupt, under {@link protocolMode}. */
+/** Protocol method of the event that reports an interrupt, under {@link protocolMode}. */
 export const questionEvent = 'input.requested';

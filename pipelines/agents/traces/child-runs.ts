@@ -50,7 +50,7 @@ export interface TracedAttempt {
 export interface ChildRuns {
   /** Starts the tracing of an attempt. Returns undefined if child runs are not traced. */
   open(run: ClaimedRun): TracedAttempt | undefined;
-  /** Makes a last attempt to write the buffered runs. */
+  /** Tries once more to write the buffered runs. */
   close(): Promise<void>;
 }
 
@@ -64,7 +64,7 @@ interface PendingRun {
 const maxPendingCharacters = 64 * 1024 * 1024;
 /** Maximum characters of the open child runs of one attempt. */
 const maxOpenCharacters = 16 * 1024 * 1024;
-/** Fixed cost of a run in addition to its text: its objects. */
+/** Estimated memory of the objects of a run, in addition to its text. */
 const runOverheadCharacters = 1_000;
 
 export function traceChildRuns(deps: ChildRunDeps): ChildRuns {

@@ -218,7 +218,7 @@ export async function deleteOldWebhooks({
 interface WebhookOptions extends Omit<DeliveryDeps, 'agents' | 'timeoutMs'> {
   /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;
-  /** Certificate authorities to trust in addition to those of Node, in PEM. */
+  /** CA certificates to trust in addition to those of Node, in PEM. */
   readonly authorities?: readonly string[] | undefined;
 }
 

@@ -65,7 +65,7 @@ export function buildConfig({ kwargs, start, threadId, runId, graphId, assistant
 }
 
 /**
- * Configurable values that are not copied to checkpoints: internals of LangGraph, ids of one checkpoint, and the auth
+ * Keys of `configurable` that checkpoints must not contain: internals of LangGraph, ids of one checkpoint, and the auth
  * user, which may contain credentials.
  */
 const excludedFromCheckpoints = new Set([

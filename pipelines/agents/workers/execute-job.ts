@@ -12,7 +12,7 @@ import { streamGraph } from './stream-graph.ts';
 import { type SaverFor, ThreadSaver } from './thread-saver.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
-/** Checkpoint writes within this time are batched. A crash loses at most the writes of this time. */
+/** The saver batches checkpoint writes for this long, so a crash loses at most the writes of this time. */
 const writeBatchMs = 10;
 
 export interface JobDeps {
@@ -23,7 +23,10 @@ export interface JobDeps {
   readonly storeFor: StoreFor;
   readonly maxEventBytes: number;
   readonly events: SendWindow;
-  /** Stops the run when it is aborted. The abort reason is the kind of the outcome, or the error that fails the run. */
+  /**
+   * Aborting this controller stops the run. The abort reason is the kind of the outcome, or the error that fails the
+   * run.
+   */
   readonly stop: AbortController;
   readonly turn: EventLoopTurn;
 }

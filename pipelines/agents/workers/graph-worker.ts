@@ -27,7 +27,7 @@ export interface GraphWorkerOptions {
   readonly setup: WorkerSetup;
   /** Folder of the langgraph.json; the working directory of graph code. */
   readonly folder: string;
-  /** The complete environment of graph code. */
+  /** All environment variables that graph code receives. */
   readonly environment: Readonly<Record<string, string>>;
   /** Source of operating-system accounts for workers. If absent, the worker runs under the account of Runlake. */
   readonly accounts?: AccountSource | undefined;
@@ -53,7 +53,10 @@ export interface WorkerExit {
 
 /** Signals that come from outside the process; the process itself causes all others. */
 const externalSignals = new Set(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
-/** Maximum messages between two checks (at most one second). Excludes `chunks`, because the send window limits them. */
+/**
+ * Maximum number of messages between two checks, which are at most one second apart. Excludes `chunks`, because the
+ * send window limits them.
+ */
 const maxMessages = 20_000;
 
 export class GraphWorker {

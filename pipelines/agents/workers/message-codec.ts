@@ -18,7 +18,7 @@ import type { RunOutcome } from './worker-pool.ts';
 /** Maximum characters of an error text; longer texts are truncated. */
 export const maxReasonCharacters = 128 * 1024;
 const maxNames = 10_000;
-/** Maximum child runs in one message. A tracer flushes after about 260. */
+/** Maximum number of child runs in one message. A tracer flushes after about 260 runs. */
 const maxTracedRuns = 1_000;
 
 const closedObject = <Properties extends Record<string, TSchema>>(properties: Properties) =>

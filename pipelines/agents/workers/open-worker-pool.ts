@@ -46,7 +46,7 @@ export interface WorkerPoolOptions {
   readonly maxBufferedBytes: number;
   readonly silentMs: number;
   readonly logger: Logger;
-  /** Heap limit of a worker. Default: the default of Node. */
+  /** Heap limit of a worker. If unset, the limit of Node applies. */
   readonly heapMegabytes?: number | undefined;
   /** Default: 120,000 ms. */
   readonly loadTimeoutMs?: number;
@@ -60,10 +60,10 @@ export interface OpenWorkerPool extends WorkerPool {
 }
 
 const sendWindowBytes = 4 * 1024 * 1024;
-/** Maximum bytes of an event's mode, name and namespace, which are part of its cost. */
+/** Maximum bytes of an event's mode, name and namespace, which count towards its cost in the send window. */
 const maxNameBytes = 16 * 1024;
 const heartbeatMs = 1_000;
-/** Maximum number of consecutive processes that end before they are ready, for a reason other than a graph. */
+/** Maximum number of consecutive processes that end before they are ready, if no graph caused it. */
 const maxFailedStarts = 3;
 const stopReason = 'the agent server stops';
 
@@ -236,7 +236,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     start(job, take, onChildRuns) {
       lastKey += 1;
       const run = new RunInPool(lastKey, job, take, onChildRuns, {
-        // A worker sends while the window has room, so its last event may exceed the window.
+        // A worker sends until the window is full, so its last event may exceed the window.
         limitBytes: sendWindowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
         acknowledge: (each, bytes) => findWorker(each)?.acknowledge(each, bytes),
         onConsumeFailed: (each) => cancel(each, 'cancelled'),

@@ -14,7 +14,7 @@ interface Query {
   timer: NodeJS.Timeout;
 }
 
-/** Maximum concurrent queries in the worker; they mostly wait for the database. */
+/** Maximum number of concurrent queries in the worker. A query waits for the database most of the time. */
 const maxConcurrent = 16;
 const queueTimeoutMs = 2_000;
 const queryTimeoutMs = 30_000;

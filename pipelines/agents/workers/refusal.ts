@@ -3,7 +3,7 @@ import type { Refusal } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
 /**
- * Converts the error of a query to a message. An error that is not in the catalogue becomes a failure of project code.
+ * Converts the error of a query to a message. An error that is not a `RunlakeError` becomes a failure of project code.
  */
 export function toRefusal(request: GraphRequest, error: unknown): Refusal {
   if (isRunlakeError(error)) return { code: error.code, params: error.parameters };
@@ -17,7 +17,7 @@ export function toFailure(request: GraphRequest, reason: string): Refusal {
   return { code: 'GRAPH_FAILED', params: { graph, reason } };
 }
 
-/** Converts a refusal back to the error of the catalogue. */
+/** Converts a refusal back to a `RunlakeError`. */
 export function toRunlakeError({ code, params }: Refusal): RunlakeError {
   return runlakeError(code, params);
 }

@@ -5,7 +5,7 @@ import { packedCost, unpackChunks } from './packed-chunks.ts';
 import { eventCost } from './send-window.ts';
 import type { Chunk, RunJob, RunOutcome } from './worker-pool.ts';
 
-/** Time that a graph has to end after an abort. */
+/** Maximum time for a graph to end after an abort. */
 const stopTimeoutMs = 5_000;
 
 /**

@@ -79,7 +79,7 @@ export async function stoppedWithin(
   return found;
 }
 
-/** Whether `head` is at a breakpoint. `graph` is the root graph, which finds subgraphs by the namespace in `config`. */
+/** Whether `head` is at a breakpoint. `graph` is the root graph; the namespace in `config` selects a subgraph. */
 async function isAtBreakpoint(
   graph: CompiledGraph,
   head: CheckpointTuple,

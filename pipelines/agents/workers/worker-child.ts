@@ -25,7 +25,7 @@ export interface WorkerChildOptions {
   /** Command-line options of Node. */
   readonly execArgv: readonly string[];
   readonly folder?: string;
-  /** The complete environment of the child. */
+  /** All environment variables that the child receives. */
   readonly environment: Readonly<Record<string, string>>;
   /** Source of operating-system accounts. If absent, the child runs under the account of this process. */
   readonly accounts?: AccountSource | undefined;

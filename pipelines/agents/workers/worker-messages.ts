@@ -71,7 +71,7 @@ export type FromWorker =
   /** A part of the langgraph.json that all graphs need is unusable; the process exits. */
   | { readonly kind: 'unusable'; readonly refusal: Refusal };
 
-/** An error of the catalogue in serialisable form. */
+/** A `RunlakeError` in serialisable form. */
 export interface Refusal {
   readonly code: ErrorCode;
   readonly params: Readonly<Record<string, string | number>>;

@@ -1,4 +1,4 @@
-/** The interface between the front, which answers HTTP, and the worker processes, which run graph code. */
+/** The interface between the front, which serves HTTP requests, and the worker processes, which run graph code. */
 import type { CheckpointChoice } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { Interrupt } from '../threads/thread.ts';
@@ -62,7 +62,7 @@ export interface RunHandle {
   cancel(): void;
 }
 
-/** A query that graph code must answer. Answers are JSON text. */
+/** A query that a worker answers with graph code. The answer is JSON text. */
 export type GraphRequest =
   | {
       readonly kind: 'state';

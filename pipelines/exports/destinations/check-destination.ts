@@ -18,8 +18,8 @@ interface DestinationCheck {
 }
 
 /**
- * Checks whether exports can be written: reaches the store, writes a small object below `tmp/`, reads it back and
- * deletes it. Permissions to read and to delete are optional; without permission to delete, the object stays.
+ * Checks whether Runlake can write exports: connects to the object store, writes a small object below `tmp/`, reads it
+ * back and deletes it. Permissions to read and to delete are optional; without permission to delete, the object stays.
  *
  * @returns the outcome of each step.
  * @throws the error of the step that failed; the error names the step.

@@ -50,7 +50,8 @@ export function sealCredentials(sealer: Sealer, id: string, given: DestinationCr
 }
 
 /**
- * Maximum checks per workspace in this process. A check of a store that hangs holds a connection and a client for seconds.
+ * Maximum number of concurrent checks per workspace in this process. If an object store hangs, its check occupies a
+ * connection and a client for seconds.
  */
 const maxConcurrentChecks = 16;
 
@@ -84,7 +85,7 @@ export interface DestinationDeps {
     'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials' | 'exportMaxDestinations'
   >;
   readonly checks: CheckLimiter;
-  /** Certificate authorities to trust, in PEM. */
+  /** CA certificates to trust, in PEM. */
   readonly authorities: readonly string[] | undefined;
   /** Timeouts and attempts for object stores. If undefined, the defaults of `infra/objects` apply. */
   readonly limits?: S3Limits | undefined;

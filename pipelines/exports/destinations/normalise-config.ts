@@ -57,7 +57,7 @@ function toS3Config(given: GivenConfig, prefix: string): DestinationConfig {
   };
 }
 
-/** A local destination is a folder below the operator's root, chosen by the prefix alone. */
+/** The folder of a local destination is below the operator's root. The prefix alone selects it. */
 function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
   for (const field of ['bucket_name', 'region', 'endpoint_url', 'config_kwargs_s3'] as const) {
     if (given[field] == null) continue;
@@ -70,7 +70,7 @@ function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
       reason: 'config.prefix of a destination of type local is relative to its root.',
     });
   }
-  // Valid in an S3 key, but no folder has an empty name.
+  // An S3 key may contain `//`, but no folder has an empty name.
   if (prefix.includes('//')) {
     throw runlakeError('BAD_REQUEST', {
       reason: "config.prefix of a destination of type local contains an empty folder name: '//'.",
@@ -103,7 +103,7 @@ function refuseUnsupported(given: GivenConfig): void {
 function checkPrefix(prefix: string): void {
   const refuse = (reason: string) => runlakeError('BAD_REQUEST', { reason: `config.prefix ${reason}.` });
   if (Buffer.byteLength(prefix) > maxPrefixBytes) throw refuse(`is longer than ${maxPrefixBytes} bytes`);
-  // Stores list keys as XML, which cannot represent these characters.
+  // Object stores list keys as XML, which cannot represent these characters.
   if (/[\p{Cc}\p{Surrogate}\u{fffe}\u{ffff}]/u.test(prefix))
     throw refuse('contains a character that object keys cannot have');
   if (prefix.split('/').some((part) => part === '.' || part === '..'))

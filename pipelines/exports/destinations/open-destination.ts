@@ -17,7 +17,8 @@ export interface DestinationSettings {
 }
 
 /**
- * Creates the object store of a destination with the operator's current settings. The store connects at its first call.
+ * Creates the object store client of a destination with the operator's current settings. It connects at its first
+ * request.
  *
  * @throws DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED.
  */
@@ -60,7 +61,7 @@ interface Row {
 }
 
 /**
- * Opens the object store of a destination; the caller closes it. The store connects at its first call.
+ * Opens an object store client for a destination; the caller closes it. It connects at its first request.
  *
  * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and errors
  *   of the database.

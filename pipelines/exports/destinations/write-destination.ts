@@ -89,7 +89,7 @@ export async function updateDestination(
     }
     await tryDestination(deps, workspaceId, destination, credentials);
   }
-  // The encryption is bound to the id as stored. The caller may have sent the id in capitals.
+  // Bind the encryption to the stored id, because the caller may have sent the id in capitals.
   const stored = credentials && sealCredentials(deps.sealer, destination.id, credentials);
   const [changed] = await deps.database.query<DestinationRecord>(
     `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),

@@ -158,7 +158,7 @@ export async function acceptDrafts(
 ): Promise<Acceptance> {
   const timely = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
   const encoded = await runInTimeSlices(encodeRuns(sender, timely, deps.log, deps.config, rejected));
-  // This comes last, because it creates projects: a run that is rejected must not leave an empty one.
+  // Assign projects last: this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
   const accompanying = nameTracesOfAttachments(remaining, messages);
@@ -174,7 +174,7 @@ export async function acceptDrafts(
     else ofTopic.push(message);
   }
   const published = [...topics].map(([topic, events]) => deps.log.publish(topic, events));
-  // A failure is reported only when no event of the request is in flight any more.
+  // Report a failure only after every event of the request has been published or refused.
   const outcomes = await Promise.allSettled(published);
   for (const outcome of outcomes) {
     if (outcome.status !== 'rejected') continue;

@@ -51,7 +51,7 @@ export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
   return (rejected[0] as Rejection).error;
 }
 
-/** Maximum number of rejections that an answer lists. */
+/** Maximum number of rejections that a response lists. */
 export const listedRejections = 100;
 
 /**
@@ -119,7 +119,7 @@ export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimit
   // and a patch often has no other time; see `withFittingTimes`.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? 0 : earliest;
   for (const [name, micros, from] of [
-    // First, so that the error names the range that a corrected run must be in.
+    // Check `start_time` first, so that the error names the range that a corrected run must be in.
     ['start_time', startedAtMicros, earliest],
     ['start time', draft.startTimeMicros, earliestKey],
     ['start time of the trace', draft.traceTimeMicros, earliestKey],

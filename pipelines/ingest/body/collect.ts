@@ -40,8 +40,8 @@ const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
  *      the duration does not depend on the client. The limit applies to every chunk, so a decompression bomb stops at
  *      the limit.
  *
- * After an error the rest of the body is read and discarded, so that the client receives the answer; the caller closes
- * the connection.
+ * After an error the rest of the body is read and discarded, so that the client receives the response; the caller
+ * closes the connection.
  *
  * The promise settles once. After it has settled, the only listener left on `stream` swallows errors, and no decoder is
  * running.

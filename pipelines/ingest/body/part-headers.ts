@@ -78,7 +78,7 @@ function parseHeaders(body: Buffer, start: number, end: number): Map<string, str
   return headers;
 }
 
-/** Checks the length of a part, which senders may state as a header or as a parameter of the type. */
+/** Checks the length of a part, which a sender may state in a header or in a parameter of Content-Type. */
 function requireLength(at: number, name: string, bytes: number, stated: string | undefined): void {
   if (stated === undefined || (/^\d{1,15}$/.test(stated) && Number(stated) === bytes)) return;
   throw createMultipartError(at, `the part '${name}' has ${bytes} bytes, but its headers state ${stated.slice(0, 20)}`);

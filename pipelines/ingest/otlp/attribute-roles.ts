@@ -266,8 +266,8 @@ export interface AttributeName {
 const cacheSlots = 4096;
 const maxCachedBytes = 64;
 /**
- * Cache of recent names by hash. Spans repeat a few dozen names, and a name with the same slot only replaces another in
- * the cache.
+ * Cache of recent names by hash. Spans repeat a few dozen names. Of two names with the same slot, the cache holds the
+ * later one.
  */
 const recentNames: Array<AttributeName | undefined> = new Array(cacheSlots).fill(undefined);
 

@@ -6,7 +6,7 @@ import { overrideKey } from './span-context.ts';
  * from its root span if the request contains it; otherwise the time comes from the earliest span, and the project from
  * the first span that names one. A parent span that sets its own run id is resolved to that id.
  *
- * The drafts may depend on how spans are split over requests. This does no harm, because run ids and trace ids do not
+ * The drafts may depend on how spans are split over requests. This is harmless, because run ids and trace ids do not
  * change, and the sink keeps the location that the first event of a trace determines.
  */
 export function completeDrafts(

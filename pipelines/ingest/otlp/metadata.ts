@@ -52,8 +52,8 @@ function writeRenamed(context: SpanContext, start: number): void {
 }
 
 /**
- * Writes the name of the model, by which prices are looked up: the name that OpenInference states, otherwise the model
- * that answered, otherwise the requested model.
+ * Writes the model name (`ls_model_name`), which identifies the price of the model: the name from OpenInference,
+ * otherwise the model of the response, otherwise the requested model.
  */
 function writeModelName(context: SpanContext, start: number): void {
   const { span } = context;

@@ -1,22 +1,22 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
-/** Maximum number of attributes, events and links of a request, per part that the request may have. */
+/** A request may have this many attributes, events and links for each of its `maxParts` parts. */
 const detailsPerPart = 50;
-/**
- * Maximum number of JSON values of a request, per part that the request may have; an attribute of a span is four
- * values.
- */
+/** A request may have this many JSON values for each of its `maxParts` parts. An attribute of a span is four values. */
 const valuesPerPart = 100;
-/** Number of members that any JSON object may have; the messages of OTLP have twenty fields. */
+/**
+ * Every JSON object may have this many members, even if `maxParts` is smaller. OTLP messages have up to twenty fields.
+ */
 const minMembers = 1_000;
 /**
- * Number of attributes, events and links, and of JSON values, that any request may have, however few parts it may have.
+ * Every request may have this many attributes, events and links, and this many JSON values, even if `maxParts` is
+ * small.
  */
 const minDetails = 100_000;
 
 /**
- * Maximum number of JSON values of one span, resource or scope. The limit exists because reading one of them is not
- * interrupted.
+ * Maximum number of JSON values of one span, resource or scope. The limit exists because a reader does not yield the
+ * event loop within one of them.
  */
 const maxValuesOfOne = 1_000_000;
 /**

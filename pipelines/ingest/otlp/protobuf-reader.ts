@@ -12,7 +12,7 @@ export class ProtobufReader {
   readonly details: PartLimit;
   position = 0;
   limit: number;
-  /** Halves of the last 64-bit value, unsigned. */
+  /** Low and high half of the last 64-bit value, unsigned. */
   low = 0;
   high = 0;
 

@@ -38,7 +38,7 @@ export interface RunValues {
   promptTokens?: number;
   completionTokens?: number;
   totalTokens?: number;
-  /** Costs are decimal text, as exact as received. */
+  /** Costs are decimal text with all digits as received. */
   promptCost?: string;
   completionCost?: string;
   totalCost?: string;

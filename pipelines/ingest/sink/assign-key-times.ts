@@ -63,7 +63,10 @@ export class KeyTimes {
   }
 }
 
-/** Reads the key times that runs are stored under, by the key of the run; of several, that of the event accepted first. */
+/**
+ * Reads the stored key times of runs, by run key. If a run has several, returns that of the event that was accepted
+ * first.
+ */
 async function readKeyTimes(
   clickhouse: ClickHouse,
   runs: readonly (readonly [tenantId: string, runId: string])[],

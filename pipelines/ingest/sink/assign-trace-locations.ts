@@ -55,8 +55,8 @@ export class TraceLocationCache {
   }
 
   /**
-   * Locations of those of `keys` that have one, from the cache or from ClickHouse. Adds those of which ClickHouse has
-   * several to `contested`.
+   * Returns the known locations of `keys`, from the cache or from ClickHouse. Adds keys with several locations in
+   * ClickHouse to `contested`.
    */
   async locate(
     keys: Iterable<string>,

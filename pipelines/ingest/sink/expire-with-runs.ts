@@ -29,7 +29,7 @@ function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: Retentio
 
 /**
  * Sets the lifetime of attachments and feedback to that of their run: as it is stored, else as the event states it. If
- * neither is known, it is longlived from now. Leaves out attachments of deleted traces.
+ * neither is known, the tier is longlived and the lifetime begins now. Leaves out attachments of deleted traces.
  *
  * @throws errors of the stores.
  */
@@ -93,7 +93,7 @@ async function readLifetimes(
 }
 
 /**
- * Requests that the traces of runs with feedback become longlived; the job reads whether the feedback asks for that.
+ * Requests that the traces of runs with feedback become longlived; the job checks whether the feedback keeps its trace.
  * Call this function after the insert and before the offset is committed. A repeated request only repeats the work.
  */
 export async function keepTracesWithFeedback(

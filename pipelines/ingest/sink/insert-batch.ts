@@ -55,9 +55,14 @@ interface Bisection {
   readonly minRecords: number;
 }
 
-/** Enough to isolate about ten records anywhere in a full insert batch, or any number of adjacent ones. */
+/**
+ * Maximum number of inserts that bisect down to single records. They suffice for about ten refused records anywhere in
+ * a full insert batch, or for any number of adjacent ones.
+ */
 const maxExactInserts = 256;
-/** Bounds the inserts after `exactInserts` to twice this number. */
+/**
+ * After `maxExactInserts`, a batch is bisected into at most this many parts, which takes at most twice as many inserts.
+ */
 const maxParts = 128;
 /** Dead-letter records that are written concurrently. */
 const maxConcurrentDeadLetters = 100;
@@ -195,7 +200,7 @@ const viewSelects: Readonly<Record<string, string>> = {
 };
 
 /**
- * Fills the targets of the other views on `run_events` again, from the runs of the traces of `hours`.
+ * Refills the target tables of the other views on `run_events`, from the runs of traces that start in `hours`.
  *
  * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no
  * bound on `start_time` is safe. The three tables together take 0.5 s for a tenant with 2 million runs on two cores,

@@ -63,9 +63,9 @@ export class RecordSchemas {
   }
 
   /**
-   * Known schemas of `topic` by id, among them those of `records`. Ids that the log does not have, and ids of another
-   * record type, are missing.
-   * @throws what the log throws if it cannot look an id up now.
+   * Returns the known schemas of `topic` by id, including those of `records`. Ids that the log does not have, and ids
+   * of another record type, are missing.
+   * @throws errors of the log if it cannot look up an id now.
    */
   async of(topic: Topic, records: readonly LogRecord[]): Promise<ReadonlyMap<number, RecordSchema>> {
     const known = this.#byTopic.get(topic) ?? new Map<number, RecordSchema>();

@@ -74,7 +74,7 @@ import {
 } from './sink-metrics.ts';
 import { splitIntoInsertBatches, type ValidRecord } from './split-into-batches.ts';
 
-/** Trace locations in memory, about 100 MB; ClickHouse has the others. */
+/** Maximum number of trace locations in memory, about 100 MB. The sink reads others from ClickHouse. */
 const maxCachedTraceLocations = 1_000_000;
 
 export interface SinkOptions {

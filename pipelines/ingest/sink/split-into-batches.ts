@@ -20,7 +20,7 @@ export interface InsertLimits {
   readonly bytes: number;
 }
 
-/** ClickHouse refuses an insert into more than 100 table partitions; half of that leaves room for the views. */
+/** ClickHouse refuses an insert into more than 100 table partitions; the other half is for its views. */
 const maxTablePartitions = 50;
 
 const dayMicros = 24 * 3_600 * 1_000_000;
