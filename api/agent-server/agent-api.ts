@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
-import { type CorsSettings, type HttpSettings, originPattern } from '../../pipelines/agents/graphs/http-settings.ts';
+import { type CorsSettings, type HttpSettings, toOriginPattern } from '../../pipelines/agents/graphs/http-settings.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/open-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
@@ -98,7 +98,7 @@ function readOrigins({
 }: CorsSettings): SharedOrigins['origins'] | undefined {
   if (list.includes('*')) return '*';
   if (!regex) return list.length === 0 ? undefined : list;
-  const pattern = originPattern(regex);
+  const pattern = toOriginPattern(regex);
   return {
     includes: (origin: string) => list.includes(origin) || (origin.length <= maxOriginLength && pattern.test(origin)),
   };

@@ -8,9 +8,9 @@ import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { showAgentMetrics } from '../../pipelines/agents/agent-metrics.ts';
-import { traceRuns } from '../../pipelines/agents/execute/attempt-run.ts';
+import { createTraceRun } from '../../pipelines/agents/execute/attempt-run.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
-import { feedbackLinks, markEndsTogether } from '../../pipelines/agents/execute/publish-end.ts';
+import { createFeedbackLinks, markEndsTogether } from '../../pipelines/agents/execute/publish-end.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { DeploymentWatch, ServedDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
@@ -20,7 +20,7 @@ import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
-import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
+import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { urlUnder } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { agentServerUrl } from './check-port.ts';
@@ -168,8 +168,8 @@ export function startWork(
   const links =
     publicUrl === undefined
       ? undefined
-      : feedbackLinks({
-          signer: feedbackSigner(secretKey),
+      : createFeedbackLinks({
+          signer: createFeedbackSigner(secretKey),
           urlOf: (token) => urlUnder(publicUrl, `/feedback/tokens/${token}`),
           validHours: feedbackLinkHours,
           defaultSender,
@@ -179,7 +179,7 @@ export function startWork(
     pool,
     publisher,
     deploymentId,
-    traceRun: traceRuns(tracing),
+    traceRun: createTraceRun(tracing),
     childRuns,
     markEndPublished: markEndsTogether(stores.database, statelessResumeMs),
     feedbackLinks: links,

@@ -7,7 +7,7 @@ import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
-import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
+import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
@@ -59,7 +59,7 @@ export function createMainApiServices(parts: MainApiParts, ends: ShutdownSteps):
     rateLimiter,
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
-    feedbackSigner: feedbackSigner(secretKey),
+    feedbackSigner: createFeedbackSigner(secretKey),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns },
     destinations: destinationDeps(config, database, secretKey),

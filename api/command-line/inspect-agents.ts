@@ -6,8 +6,8 @@ import { notificationsArrive } from '../../infra/postgres/inspect-database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
-import { testedLibraries, untestedLibraries } from '../../pipelines/agents/graphs/load-graph.ts';
-import { misfitVectors } from '../../pipelines/agents/store/write-items.ts';
+import { findUntestedLibraries, testedLibraries } from '../../pipelines/agents/graphs/load-graph.ts';
+import { findMisfitVectorLength } from '../../pipelines/agents/store/write-items.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
@@ -74,7 +74,7 @@ async function inspectProject(
   },
   printFinding: Finding,
 ): Promise<void> {
-  const untested = await untestedLibraries(file);
+  const untested = await findUntestedLibraries(file);
   for (const { path, version } of untested) {
     const remedy = `Install @langchain/langgraph ${testedLibraries} there. Other versions are not tested.`;
     printFinding(false, 'Library', `${path} has version ${version}`, remedy);
@@ -195,7 +195,7 @@ export async function inspectAgentDatabase(
   const dims = file?.store.index?.dims;
   if (dims === undefined) return;
   const deploymentId = config.agentsDeployment ?? (await loadOperator(database)).organizationId;
-  const numbers = await misfitVectors(database, deploymentId, dims);
+  const numbers = await findMisfitVectorLength(database, deploymentId, dims);
   if (numbers === undefined)
     return printFinding(true, 'Stored vectors', `have ${dims} dimensions, as store.index.dims says`);
   const words = `some have ${numbers} dimensions, but store.index.dims is ${dims}: searches skip their items`;

@@ -17,18 +17,18 @@ import { makeCronRun, startCrons } from '../../pipelines/agents/crons/fire-cron.
 import { startExpiry } from '../../pipelines/agents/due-clock.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
-import { libraryVersion } from '../../pipelines/agents/graphs/load-graph.ts';
+import { findLibraryVersion } from '../../pipelines/agents/graphs/load-graph.ts';
 import { type DeploymentWatch, openDeployment, watchDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { deleteExpiredFinalValues } from '../../pipelines/agents/runs/published-ends.ts';
-import { headerRule } from '../../pipelines/agents/runs/run-request.ts';
+import { createHeaderRule } from '../../pipelines/agents/runs/run-request.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { storeRules } from '../../pipelines/agents/store/store-item.ts';
 import { deleteExpiredItems } from '../../pipelines/agents/store/write-items.ts';
 import { publishStateBy } from '../../pipelines/agents/streams/publish-state.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
 import { expireThreads } from '../../pipelines/agents/threads/delete-thread.ts';
-import { defaultTtl } from '../../pipelines/agents/threads/thread.ts';
-import { startWebhooks, webhookSecret } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
+import { getDefaultTtl } from '../../pipelines/agents/threads/thread.ts';
+import { deriveWebhookSecret, startWebhooks } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
 import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import { customAccess } from '../agent-server/access/custom-access.ts';
 import { agentApi } from '../agent-server/agent-api.ts';
@@ -181,7 +181,7 @@ export async function openAgents(
   const protocols = { mcp: !file.http.disable_mcp, a2a: !file.http.disable_a2a };
   const store = storeRules(file.store, async (texts) => JSON.parse(await pool.ask({ kind: 'embed', texts })));
   const wake = () => executor.wake();
-  const copiesHeader = headerRule(file.http.configurable_headers);
+  const copiesHeader = createHeaderRule(file.http.configurable_headers);
   const acceptsFeedbackKeys = config.publicUrl !== undefined;
   const ownAccess =
     authProcess && customAccess({ authProcess, database, deploymentId, operator, graphIds: Object.keys(graphs) });
@@ -198,13 +198,13 @@ export async function openAgents(
       publishState: publishStateBy(publisher, logger),
       graphs,
       nodesOf: (graphId) => pool.nodes[graphId],
-      libraryVersion: await libraryVersion(file),
+      libraryVersion: await findLibraryVersion(file),
       protocols,
       store,
       webhooks,
       copiesHeader,
       acceptsFeedbackKeys,
-      threadTtl: defaultTtl(file.checkpointer),
+      threadTtl: getDefaultTtl(file.checkpointer),
       wake,
       reserveWorkerSlot: () => executor.reserveWorkerSlot(),
       recentAssistants: new RecentAssistants(),
@@ -246,7 +246,7 @@ export async function followAgents(
     database,
     deploymentId,
     rules,
-    secret: config.agentsWebhookSecret ?? webhookSecret(secretKey, deploymentId),
+    secret: config.agentsWebhookSecret ?? deriveWebhookSecret(secretKey, deploymentId),
     ownUrl,
     allowPrivate: config.allowPrivateEndpoints,
     authorities,

@@ -9,8 +9,8 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../pipelines/exports/destinations/write-destination.ts';
-import { leaseTimeoutMs } from '../../pipelines/exports/live-attempts.ts';
-import { chunkSources } from '../../pipelines/exports/parquet-writer.ts';
+import { getLeaseTimeoutMs } from '../../pipelines/exports/live-attempts.ts';
+import { createChunkSources } from '../../pipelines/exports/parquet-writer.ts';
 import { startExportWorkers } from '../../pipelines/exports/worker.ts';
 import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
@@ -46,7 +46,7 @@ export async function startExports(
     url: databaseUrl,
     authorities: trustedAuthorities(config),
     logger,
-    timeoutMs: leaseTimeoutMs(config),
+    timeoutMs: getLeaseTimeoutMs(config),
     maxConnections: 1,
   });
   ends.add('leases of export runs', () => leases.close());
@@ -59,7 +59,7 @@ export async function startExports(
       limits: config,
       logger,
       openStore: (destination) => openDestination(destinations, destination),
-      openSource: chunkSources({ clickhouse, encoders }, config),
+      openSource: createChunkSources({ clickhouse, encoders }, config),
     },
     {
       workFolder: resolve(`${config.dataDir}/exports`),

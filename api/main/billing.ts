@@ -6,8 +6,8 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 import {
   type GranularUsage,
   type GranularUsageRequest,
-  granularUsage,
-  organizationUsage,
+  readGranularUsage,
+  readOrganizationUsage,
   type UsageRow,
   usageRows,
 } from '../../pipelines/usage/report.ts';
@@ -210,7 +210,7 @@ export const exportGranularUsage = defineOperation({
   },
   handler: async ({ query, caller, services }) => {
     const request = toGranularUsageRequest(query, caller);
-    const usage = await granularUsage(services, request);
+    const usage = await readGranularUsage(services, request);
     const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
       formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
     );
@@ -287,7 +287,7 @@ export const getGranularUsage = defineOperation({
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
     const request = toGranularUsageRequest(query, caller);
-    const usage = await granularUsage(services, request);
+    const usage = await readGranularUsage(services, request);
     return new RawResponse({
       headers: { 'content-type': 'application/json; charset=utf-8' },
       body: formatUsageJson(usage),
@@ -335,7 +335,7 @@ export const getOrganizationUsage = defineOperation({
     },
   },
   handler: async ({ query, caller, services }) => {
-    const usage = await organizationUsage(services, {
+    const usage = await readOrganizationUsage(services, {
       organizationId: caller.organizationId,
       workspaceIds: [...caller.readableWorkspaceIds],
       range: readUsageRange(query, 'starting_on', 'ending_before'),

@@ -97,14 +97,14 @@ export async function getAttachment(
   }
   const { tenantId, runId, name } = opened.key;
   if (!(await isLiveWorkspace(database, tenantId))) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
-  const answer = await clickhouse.queryText({
+  const response = await clickhouse.queryText({
     name: 'read-attachment',
     sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL
           WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String} ORDER BY version DESC LIMIT 1`,
     params: { tenant: tenantId, run: runId, name },
     format: 'RowBinary',
   });
-  const [mimeType, content] = readNullableTextRows(answer, 2)[0] ?? [];
+  const [mimeType, content] = readNullableTextRows(response, 2)[0] ?? [];
   if (mimeType === undefined || content === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
   return { name, mimeType: mimeType.toString('latin1'), content };
 }

@@ -11,19 +11,19 @@ import { poll } from '../../infra/timeouts/poll.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
 
 /**
- * Claims the replay of a dead-letter record for this process. `again` claims it even if it was claimed before.
+ * Claims the replay of a dead-letter record for this process. `isForced` claims it even if it was claimed before.
  * @returns undefined if the claim succeeded; otherwise a sentence that says when the earlier replay ended or began.
  */
 export async function claimReplay(
   database: Database,
   deadLetterId: string,
-  again: boolean,
+  isForced: boolean,
 ): Promise<string | undefined> {
   const [claimed] = await database.query(
     `INSERT INTO dead_letter_replays (dead_letter_id) VALUES ($1)
      ON CONFLICT (dead_letter_id) DO UPDATE SET claimed_at = now(), replayed_at = NULL WHERE $2
      RETURNING dead_letter_id`,
-    [deadLetterId, again],
+    [deadLetterId, isForced],
   );
   if (claimed !== undefined) return undefined;
   const [earlier] = await database.query<{ claimed_at: string; replayed_at: string | null }>(

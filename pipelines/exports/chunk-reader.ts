@@ -8,7 +8,7 @@ import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { runBytes } from '../runs/run-columns.ts';
 import { buildSelectList } from './chunk-columns.ts';
 import { readDerivedValues } from './derived-values.ts';
-import { isExportable, isMember, type MembersCondition, memberOrder, membersCondition } from './members.ts';
+import { buildMembersCondition, isExportable, isMember, type MembersCondition, memberOrder } from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
 
 /**
@@ -108,7 +108,7 @@ async function probe(
   signal: AbortSignal | undefined,
 ): Promise<number | undefined> {
   const { untilMicrosExclusive } = scope.window;
-  const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const { sql, params } = buildMembersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
   const [row] = await clickhouse.query<{ rows: number; newest: number }>({
     name: 'probe-export',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(max(t)) AS newest FROM (
@@ -151,7 +151,7 @@ async function findEnd(
   limits: ChunkLimits & { readonly heavyBytes: number },
   signal: AbortSignal | undefined,
 ): Promise<FilledChunk> {
-  const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const { sql, params } = buildMembersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
   const [row] = await clickhouse.query<EndRow>({
     name: 'find-chunk',
     sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, ordinal, total, heavy, found FROM (
@@ -256,7 +256,7 @@ export async function readChunk(
   signal: AbortSignal,
 ): Promise<ChunkFiles> {
   const fields = format.fields as readonly ExportField[];
-  const condition = membersCondition(scope, chunk);
+  const condition = buildMembersCondition(scope, chunk);
   const { sql, params } = condition;
   const rowBytes = otherRowBytes + chunk.bytes / Math.max(chunk.rows, 1);
   const groupRows = Math.min(maxSourceGroupRows, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
@@ -276,16 +276,16 @@ export async function readChunk(
       timeoutMs: readTimeoutMs,
       signal,
     });
-    const facts = await encoder.inspect({ folder, source: sourceFileName }, signal);
+    const footer = await encoder.inspect({ folder, source: sourceFileName }, signal);
     const derived =
-      facts.rows === 0
+      footer.rows === 0
         ? undefined
         : await readDerivedValues(
             { clickhouse, encoder },
-            { scope, condition, fields, folder, source: sourceFileName, facts },
+            { scope, condition, fields, folder, source: sourceFileName, footer },
             signal,
           );
-    return { source: sourceFileName, derived, rows: facts.rows, groups: facts.groups };
+    return { source: sourceFileName, derived, rows: footer.rows, groups: footer.groups };
   } catch (error) {
     await rm(join(folder, sourceFileName), { force: true });
     throw error;

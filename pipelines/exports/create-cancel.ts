@@ -4,7 +4,7 @@ import type { LogPosition } from '../../infra/event-log/event-log.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { feedbackEvents, runEvents } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
-import { liveProjectIds } from '../runs/locate-run.ts';
+import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { allTimes } from '../runs/run-columns.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { type ExportDeps, type ExportLimits, readClock } from './export-deps.ts';
@@ -149,7 +149,7 @@ export async function createExport(
   if (errors.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: errors });
   const { workspaceId } = owner;
   const { database, limits } = deps;
-  const [project] = await liveProjectIds(database, workspaceId, [request.projectId]);
+  const [project] = await readLiveProjectIds(database, workspaceId, [request.projectId]);
   if (project === undefined) throw runlakeError('NOT_FOUND', { what: 'Session' });
 
   const id = randomUUID();

@@ -91,7 +91,7 @@ interface DerivedRequest {
   readonly folder: string;
   readonly source: string;
   /** Footer of the source file. */
-  readonly facts: ParquetFacts;
+  readonly footer: ParquetFacts;
 }
 
 interface Deps {
@@ -122,10 +122,10 @@ export async function readDerivedValues(
   request: DerivedRequest,
   signal: AbortSignal,
 ): Promise<DerivedFile | undefined> {
-  const { fields, folder, source, facts } = request;
+  const { fields, folder, source, footer } = request;
   const wanted = fields.filter((field) => chunkColumns[field].derived !== undefined);
   const derivedKinds = listDerivedKinds(fields);
-  const hasUnplaced = derivedKinds.has('ancestry') && facts.nulls[unplacedColumn] !== facts.rows;
+  const hasUnplaced = derivedKinds.has('ancestry') && footer.nulls[unplacedColumn] !== footer.rows;
   const withFeedback = derivedKinds.has('feedback')
     ? await findRunsWithFeedback(deps.clickhouse, request, signal)
     : noRunIds;

@@ -112,7 +112,7 @@ interface PartToMake {
   readonly part: number;
   readonly chunk: ExportChunk;
   /** Whether an earlier attempt may have written an object under the key of this part. */
-  readonly repeated: boolean;
+  readonly isRepeated: boolean;
 }
 
 type PartOnDisk<Made> = PartToMake & { readonly folder: string; readonly made: Made };
@@ -163,14 +163,14 @@ async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): As
     const { uploadId, last, rows, bytes } = pendingUpload;
     part = pendingUpload.part;
     await run.store.abortUploads(run.keyOf(part), uploadId === null ? [] : [uploadId], { signal });
-    yield { part, chunk: { after: pendingUpload.after ?? undefined, last, rows, bytes }, repeated: true };
+    yield { part, chunk: { after: pendingUpload.after ?? undefined, last, rows, bytes }, isRepeated: true };
     part += 1;
     after = last;
   }
   for (;;) {
     const chunk = await measureStage('find', () => run.source.find(after, signal));
     if (chunk === undefined) return;
-    yield { part, chunk, repeated: false };
+    yield { part, chunk, isRepeated: false };
     part += 1;
     after = chunk.last;
   }
@@ -190,7 +190,7 @@ async function* encodeChunks<Read>(
 /** Step 5 of the header comment: uploads a part and records it. @returns the number of rows recorded. */
 async function writePart<Read>(
   { store, checkpoint, keyOf }: RunToExport<Read>,
-  { part, chunk, repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
+  { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
   signal: AbortSignal,
 ): Promise<number> {
   const { after, last, rows: found, bytes: chunkBytes } = chunk;

@@ -23,7 +23,7 @@ import type { ExportLimits } from './export-deps.ts';
 const renewalIntervalMs = 1_000;
 
 /** Timeout of the statements on the connection that renews leases. */
-export function leaseTimeoutMs({ exportLeaseMs }: Pick<ExportLimits, 'exportLeaseMs'>): number {
+export function getLeaseTimeoutMs({ exportLeaseMs }: Pick<ExportLimits, 'exportLeaseMs'>): number {
   return Math.ceil(exportLeaseMs / 3);
 }
 
@@ -48,7 +48,7 @@ export class LiveAttempts {
   #timer: NodeJS.Timeout | undefined;
   #isStopping = false;
 
-  /** @param leases A dedicated connection with the statement timeout {@link leaseTimeoutMs}. */
+  /** @param leases A dedicated connection with the statement timeout {@link getLeaseTimeoutMs}. */
   constructor(leases: Sql, limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>, logger: Logger) {
     this.#leases = leases;
     this.#limits = limits;

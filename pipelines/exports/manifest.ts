@@ -3,7 +3,7 @@ import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { formatError } from './checkpoint.ts';
 import { readClock, type WorkDeps } from './export-deps.ts';
-import { type ExportRecord, keyOfManifest, keyOfPart, toExportFormat } from './record.ts';
+import { buildManifestKey, type ExportRecord, keyOfPart, toExportFormat } from './record.ts';
 import { endExport, enqueueWaiting, finishExport } from './states.ts';
 
 /**
@@ -99,7 +99,7 @@ async function writeManifest(
   store: ObjectStore,
   { uncheckedFiles, signal }: { readonly uncheckedFiles: number; readonly signal?: AbortSignal | undefined },
 ): Promise<{ deleteManifest(): Promise<void> }> {
-  const key = keyOfManifest(of);
+  const key = buildManifestKey(of);
   const text = JSON.stringify(await buildManifest(database, of, uncheckedFiles), null, 2);
   await store.put(key, Buffer.from(`${text}\n`), { contentType: 'application/json', signal });
   return { deleteManifest: () => store.delete(key).catch(() => undefined) };

@@ -9,7 +9,7 @@
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
-import { scopeCondition } from '../runs/run-scope.ts';
+import { buildScopeCondition } from '../runs/run-scope.ts';
 import type { ExportCursor } from './chunk-reader.ts';
 import type { ExportScope } from './record.ts';
 
@@ -40,7 +40,7 @@ interface MemberRange {
  * Builds the condition for the keys of a scope that follow `after`, up to and including `last`. The separate bounds on
  * the time let ClickHouse prune parts; the tuple comparisons alone do not.
  */
-export function membersCondition(
+export function buildMembersCondition(
   scope: ExportScope,
   { after, last, window = scope.window }: MemberRange,
 ): MembersCondition {
@@ -49,7 +49,7 @@ export function membersCondition(
     window.untilMicrosExclusive,
     last === undefined ? window.untilMicrosExclusive : last.startTimeMicros + 1,
   );
-  const { sql, params } = scopeCondition(
+  const { sql, params } = buildScopeCondition(
     { tenantId: scope.tenantId, projectIds: [scope.projectId] },
     { fromMicros, untilMicrosExclusive },
   );
@@ -90,7 +90,7 @@ export async function countMembers(
   scope: ExportScope,
   signal?: AbortSignal,
 ): Promise<MemberCount> {
-  const { sql, params } = membersCondition(scope, {});
+  const { sql, params } = buildMembersCondition(scope, {});
   const [row] = await clickhouse.query<MemberCount>({
     name: 'count-members',
     sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late

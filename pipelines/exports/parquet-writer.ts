@@ -47,10 +47,10 @@ export async function encodeChunk(
   const path = join(folder, partFileName);
   try {
     if (files.rows === 0) return undefined;
-    const facts = await encoder.encode(buildRequest(files, folder, format), signal);
-    const reason = findMismatch(facts, files, format);
+    const footer = await encoder.encode(buildRequest(files, folder, format), signal);
+    const reason = findMismatch(footer, files, format);
     if (reason !== undefined) throw runlakeError('EXPORT_FILE_INVALID', { reason });
-    return { path, rows: facts.rows, bytes: (await stat(path)).size };
+    return { path, rows: footer.rows, bytes: (await stat(path)).size };
   } catch (error) {
     await rm(path, { force: true });
     throw error;
@@ -113,14 +113,14 @@ function chooseGroupRows(source: ParquetFacts['groups']): number {
 }
 
 /** Describes how the footer of a file differs from the expected footer. Returns undefined if it matches. */
-function findMismatch(facts: ParquetFacts, files: ChunkFiles, format: ExportFormat): string | undefined {
-  if (facts.rows !== files.rows) return `it has ${facts.rows} rows, and ${files.rows} were read`;
+function findMismatch(footer: ParquetFacts, files: ChunkFiles, format: ExportFormat): string | undefined {
+  if (footer.rows !== files.rows) return `it has ${footer.rows} rows, and ${files.rows} were read`;
   const types = new Map(runParquetColumns.map(({ name, type }) => [name as string, type[format.version]]));
   const expected = format.fields.map((field) => `${field} ${types.get(field)}`).join(', ');
-  const found = facts.columns.map(({ name, type }) => `${name} ${type}`).join(', ');
+  const found = footer.columns.map(({ name, type }) => `${name} ${type}`).join(', ');
   if (found !== expected) return `its columns are ${found}, not ${expected}`;
   const compression = compressionInFooter[format.compression];
-  if (facts.compressions.some((used) => used !== compression)) return `its compression is ${facts.compressions}`;
+  if (footer.compressions.some((used) => used !== compression)) return `its compression is ${footer.compressions}`;
   return undefined;
 }
 
@@ -134,7 +134,7 @@ const maxChunkBytes = 256 * 1024 ** 2;
  * Creates chunk sources that read members from ClickHouse and encode them as files. Each attempt at an export run
  * borrows an encoder.
  */
-export function chunkSources(
+export function createChunkSources(
   { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },
   { exportSliceRows: rows }: WorkDeps['limits'],
 ): WorkDeps['openSource'] {

@@ -4,7 +4,7 @@ import { joinKey } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type ExportRunRecord, runColumns } from './checkpoint.ts';
 import type { DestinationConfig } from './destinations/destination.ts';
-import { type ExportRecord, exportColumns, keyOfManifest, keyOfPart } from './record.ts';
+import { buildManifestKey, type ExportRecord, exportColumns, keyOfPart } from './record.ts';
 import type { ExportStatus } from './states.ts';
 
 /** Sums over the export runs of an export. */
@@ -220,7 +220,7 @@ async function find(database: Database, condition: string, params: readonly unkn
     return {
       ...run,
       folder: joinKey(bucket, config.prefix, dirname(keyOfPart(of, run, 1))),
-      prefix: joinKey(config.prefix, dirname(keyOfManifest(of))),
+      prefix: joinKey(config.prefix, dirname(buildManifestKey(of))),
     };
   });
 }

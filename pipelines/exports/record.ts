@@ -119,7 +119,7 @@ export function keyOfPart(
 }
 
 /** Object key of the manifest. It is in the folder of the export's files, under a name that Hive readers skip. */
-export function keyOfManifest(of: ExportIds): string {
+export function buildManifestKey(of: ExportIds): string {
   return `${buildExportFolder(of)}/_manifest.json`;
 }
 

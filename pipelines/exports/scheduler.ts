@@ -183,7 +183,7 @@ async function isLogStored(
 }
 
 async function startExport(deps: ExportDeps, of: ExportRecord): Promise<boolean> {
-  const windows = dayWindows(of.startTime, of.endTime as string);
+  const windows = splitIntoDays(of.startTime, of.endTime as string);
   const { database, limits } = deps;
   const at = (await readClock(deps)).toISOString();
   return database.transaction(async (tx) => {
@@ -239,7 +239,7 @@ const dayMs = 86_400_000;
  * Splits a half-open range into UTC days without gaps or overlap; the first and the last day are clipped to the range.
  * UTC has no daylight saving time, so each day has 24 hours. Times are ISO 8601 in UTC and keep their microseconds.
  */
-export function dayWindows(start: string, end: string): DayWindow[] {
+export function splitIntoDays(start: string, end: string): DayWindow[] {
   const windows: DayWindow[] = [];
   let from = start;
   for (let dayEnd = (Math.floor(Date.parse(start) / dayMs) + 1) * dayMs; from !== end; dayEnd += dayMs) {

@@ -85,7 +85,7 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
  *
  * @throws RUN_TOO_LARGE
  */
-export function feedbackMessage(
+export function toFeedbackMessage(
   event: FeedbackEvent,
   log: Pick<EventLog, 'schemaId'>,
   { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
@@ -106,7 +106,7 @@ export function feedbackMessage(
  * Version of the event after `last`, in microseconds since 1970: the current time, but always later than `last`, even
  * if the clock of the process that wrote `last` is ahead.
  */
-export function versionAfter(last: FeedbackEvent | undefined): number {
+export function getVersionAfter(last: FeedbackEvent | undefined): number {
   return Math.max(Date.now() * 1_000, (last?.receivedAtMicros ?? 0) + 1);
 }
 

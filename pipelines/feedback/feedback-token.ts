@@ -16,7 +16,7 @@ export type OpenedFeedbackToken =
   | { readonly kind: 'invalid' };
 
 /** Signer for {@link feedbackToken}. `secretKey` must be equal in all processes. */
-export function feedbackSigner(secretKey: string): TokenSigner {
+export function createFeedbackSigner(secretKey: string): TokenSigner {
   return createTokenSigner(secretKey, 'feedback');
 }
 
@@ -37,7 +37,7 @@ export function openFeedbackToken(signer: TokenSigner, token: string): OpenedFee
  * The id of the feedback of a grant. It is the same for every submission, so that each submission replaces the previous
  * one.
  */
-export function grantedFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
+export function deriveFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
   // The name is passed as bytes, because the package throws for text with a lone surrogate.
   return uuidv5(Buffer.from(`${workspaceId}:${runId}:${key}`), grantNamespace);
 }

@@ -43,7 +43,7 @@ const knownKeys = new KeySet(feedbackKeys);
  *
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
-export function feedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMembers {
+export function parseFeedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMembers {
   const members: FeedbackMembers = {};
   for (const [index, range] of scanObject(bytes, 0, bytes.length, knownKeys, options).entries()) {
     const key = knownKeys.keys[index] as FeedbackKey;
@@ -58,7 +58,7 @@ export function feedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMe
 }
 
 /** A reader of the members, whose errors are INVALID_FEEDBACK. */
-export function feedbackReader(feedback: string, members: FeedbackMembers): MemberReader<FeedbackKey> {
+export function createFeedbackReader(feedback: string, members: FeedbackMembers): MemberReader<FeedbackKey> {
   return new MemberReader(feedback, members, (name, reason) =>
     runlakeError('INVALID_FEEDBACK', { feedback: name, reason }),
   );
@@ -129,7 +129,7 @@ export function readSource(reader: MemberReader<FeedbackKey>): Pick<FeedbackEven
 }
 
 /** `metadata` of a stored source, unchanged. */
-export function sourceMetadata(source: Buffer): Buffer | undefined {
+export function readSourceMetadata(source: Buffer): Buffer | undefined {
   const range = findPath(source, 0, source.length, ['metadata']);
   return range && source.subarray(range.start, range.end);
 }

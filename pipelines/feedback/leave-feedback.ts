@@ -2,7 +2,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { isLiveWorkspace } from '../tenants/workspaces.ts';
 import type { FeedbackDeps } from './feedback-event.ts';
-import { type FeedbackGrant, grantedFeedbackId, openFeedbackToken } from './feedback-token.ts';
+import { deriveFeedbackId, type FeedbackGrant, openFeedbackToken } from './feedback-token.ts';
 import { createFeedback } from './write-feedback.ts';
 
 /** Content of a feedback that is submitted with a token. */
@@ -40,7 +40,7 @@ export async function leaveFeedback(
   const { workspaceId, userId, runId, key } = grant;
   if (!(await isLiveWorkspace(deps.database, workspaceId))) throw runlakeError('NOT_FOUND', { what: 'Link' });
   const feedback = {
-    ...{ id: grantedFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
+    ...{ id: deriveFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
     feedback_source: { type: 'api', metadata: metadata ?? {} },
   };
   await createFeedback({ workspaceId, userId }, Buffer.from(JSON.stringify(feedback)), deps);

@@ -58,7 +58,7 @@ async function findFeedback(
   { limitRows, offsetRows }: { readonly limitRows: number; readonly offsetRows: number },
 ): Promise<FeedbackEvent[]> {
   const order = 'ORDER BY created_at DESC, id DESC';
-  const answer = await clickhouse.queryText({
+  const response = await clickhouse.queryText({
     name: 'find-feedback',
     sql: `SELECT ${selectList} FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND ${isLive} AND (run_id, id) IN (
@@ -68,7 +68,7 @@ async function findFeedback(
     params: { ...params, tenant: tenantId, limit: limitRows, offset: offsetRows },
     format: 'RowBinary',
   });
-  return decodeEvents(answer);
+  return decodeEvents(response);
 }
 
 /** Reads the last event of one feedback, which may be a deletion; undefined if there is no event. */
@@ -77,7 +77,7 @@ export async function findLastEvent(
   tenantId: string,
   id: string,
 ): Promise<FeedbackEvent | undefined> {
-  const answer = await clickhouse.queryText({
+  const response = await clickhouse.queryText({
     name: 'find-last-feedback-event',
     sql: `SELECT ${selectList} FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND id = {id:UUID} AND expires_at > now()
@@ -85,11 +85,11 @@ export async function findLastEvent(
     params: { tenant: tenantId, id },
     format: 'RowBinary',
   });
-  return decodeEvents(answer)[0];
+  return decodeEvents(response)[0];
 }
 
-function decodeEvents(answer: Buffer): FeedbackEvent[] {
-  return readNullableTextRows(answer, names.length).map((values) => {
+function decodeEvents(response: Buffer): FeedbackEvent[] {
+  return readNullableTextRows(response, names.length).map((values) => {
     const bytes = (name: keyof FeedbackEvent) => values[names.indexOf(name)];
     const text = (name: keyof FeedbackEvent) => bytes(name)?.toString('utf8');
     const number = (name: keyof FeedbackEvent) => {

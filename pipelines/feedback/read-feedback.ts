@@ -4,12 +4,12 @@ import type { Sender } from '../ingest/accept/accept-drafts.ts';
 import { latestStorableMicros } from '../ingest/accept/draft.ts';
 import type { MemberReader } from '../ingest/accept/read-members.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { type FeedbackEvent, feedbackMessage } from './feedback-event.ts';
+import { type FeedbackEvent, toFeedbackMessage } from './feedback-event.ts';
 import {
+  createFeedbackReader,
   type FeedbackKey,
-  feedbackMembers,
-  feedbackReader,
   nameOf,
+  parseFeedbackMembers,
   readFeedbackValues,
   readSource,
 } from './feedback-values.ts';
@@ -43,7 +43,7 @@ export function readFeedbackPart(
   },
 ): { readonly runId: string; readonly message: LogMessage } {
   const event = readFeedback(sender, { bytes, part: deps.part }, deps.config);
-  return { runId: event.runId, message: feedbackMessage(event, deps.log, deps.config) };
+  return { runId: event.runId, message: toFeedbackMessage(event, deps.log, deps.config) };
 }
 
 /**
@@ -59,8 +59,8 @@ export function readFeedback(
   { maxJsonDepth }: Pick<Config, 'maxJsonDepth'>,
   newId?: () => string,
 ): FeedbackEvent {
-  const members = feedbackMembers(bytes, { part, maxDepth: maxJsonDepth });
-  const reader = feedbackReader(nameOf(members) ?? part, members);
+  const members = parseFeedbackMembers(bytes, { part, maxDepth: maxJsonDepth });
+  const reader = createFeedbackReader(nameOf(members) ?? part, members);
   const nowMicros = Date.now() * 1_000;
   const id = reader.uuid('id') ?? newId?.();
   if (id === undefined) throw reader.misfit('id', 'is missing: a repeated request would create a second feedback');

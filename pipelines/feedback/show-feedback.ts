@@ -5,7 +5,7 @@ import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { type LocatedRun, locateRuns } from '../runs/locate-run.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
-import { sourceMetadata } from './feedback-values.ts';
+import { readSourceMetadata } from './feedback-values.ts';
 
 export interface ShowDeps {
   readonly clickhouse: ClickHouse;
@@ -81,7 +81,7 @@ function formatFeedback(event: FeedbackEvent, { runs, userNames }: RelatedData):
 function formatSource({ sourceType, source, userId }: FeedbackEvent, userName: string | undefined): Buffer {
   return formatObject({
     type: quote(sourceType),
-    metadata: source && sourceMetadata(source),
+    metadata: source && readSourceMetadata(source),
     user_id: quote(userId),
     ls_user_id: quote(userId),
     user_name: quote(userName),

@@ -5,9 +5,9 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { liveProjectIds } from '../runs/locate-run.ts';
-import { type FeedbackDeps, type FeedbackEvent, feedbackMessage, versionAfter } from './feedback-event.ts';
-import { feedbackMembers, feedbackReader, readChangedValues } from './feedback-values.ts';
+import { readLiveProjectIds } from '../runs/locate-run.ts';
+import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
+import { createFeedbackReader, parseFeedbackMembers, readChangedValues } from './feedback-values.ts';
 import { findLastEvent } from './list-feedback.ts';
 import { type FeedbackSender, readFeedback } from './read-feedback.ts';
 import { showFeedback } from './show-feedback.ts';
@@ -100,7 +100,7 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
     const deletion = buildDeletion(last);
-    await deps.log.publish(feedbackEvents, [feedbackMessage(deletion, deps.log, deps.config)]);
+    await deps.log.publish(feedbackEvents, [toFeedbackMessage(deletion, deps.log, deps.config)]);
     deps.recent.remember(deletion);
   });
 }
@@ -108,7 +108,7 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
 /** Builds the event that deletes the feedback of `last`. The event keeps only ids, user and creation time. */
 function buildDeletion(last: FeedbackEvent): FeedbackEvent {
   const { tenantId, runId, id, projectId, userId, createdAtMicros } = last;
-  const receivedAtMicros = versionAfter(last);
+  const receivedAtMicros = getVersionAfter(last);
   return {
     tenantId,
     runId,
@@ -135,17 +135,17 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
   const read = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
   const { tenantId, id, runId, projectId } = read;
   if (runId === nilUuid && projectId !== undefined) {
-    const live = await liveProjectIds(deps.database, tenantId, [projectId]);
+    const live = await readLiveProjectIds(deps.database, tenantId, [projectId]);
     if (live.length === 0) throw runlakeError('PROJECT_UNKNOWN', { project: projectId });
   }
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
     const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
     const deletions = hasMoved ? [buildDeletion(last)] : [];
-    const event: FeedbackEvent = { ...read, receivedAtMicros: versionAfter(deletions[0] ?? last) };
+    const event: FeedbackEvent = { ...read, receivedAtMicros: getVersionAfter(deletions[0] ?? last) };
     await deps.log.publish(
       feedbackEvents,
-      [...deletions, event].map((each) => feedbackMessage(each, deps.log, deps.config)),
+      [...deletions, event].map((each) => toFeedbackMessage(each, deps.log, deps.config)),
     );
     deps.recent.remember(event);
     const [json] = await showFeedback(deps, tenantId, [event], { withUserNames: false });
@@ -165,15 +165,15 @@ export async function updateFeedback(
   { tenantId, id }: { readonly tenantId: string; readonly id: string },
   body: Buffer,
 ): Promise<Buffer> {
-  const members = feedbackMembers(body, { part: 'the body', maxDepth: deps.config.maxJsonDepth });
-  const changes = readChangedValues(feedbackReader(id, members), members);
+  const members = parseFeedbackMembers(body, { part: 'the body', maxDepth: deps.config.maxJsonDepth });
+  const changes = readChangedValues(createFeedbackReader(id, members), members);
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
-    const receivedAtMicros = versionAfter(last);
+    const receivedAtMicros = getVersionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
-    await deps.log.publish(feedbackEvents, [feedbackMessage(event, deps.log, deps.config)]);
+    await deps.log.publish(feedbackEvents, [toFeedbackMessage(event, deps.log, deps.config)]);
     deps.recent.remember(event);
     const [json] = await showFeedback(deps, tenantId, [event], { withUserNames: false });
     return json as Buffer;

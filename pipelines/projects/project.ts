@@ -28,7 +28,7 @@ export function toProjectRecord(row: ProjectRow): ProjectRecord {
 }
 
 /** Values of the columns `extra` and `metadata` for a given `extra`; null for both if `extra` is absent. */
-export function extraColumns(
+export function toExtraColumns(
   extra: Readonly<Record<string, unknown>> | null | undefined,
 ): [string | null, string | null] {
   if (extra === null || extra === undefined) return [null, null];

@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
-import { extraColumns, type ProjectRecord, type ProjectRow, projectColumns, toProjectRecord } from './project.ts';
+import { type ProjectRecord, type ProjectRow, projectColumns, toExtraColumns, toProjectRecord } from './project.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
 const countProjectsSql = `SELECT count(*) AS there FROM projects AS p JOIN workspaces AS w ON w.id = p.workspace_id
@@ -48,7 +48,7 @@ export async function createProject(
   project: NewProject,
   { upsert, maxProjects }: { readonly upsert: boolean; readonly maxProjects: number },
 ): Promise<ProjectRecord> {
-  const [extra, metadata] = extraColumns(project.extra);
+  const [extra, metadata] = toExtraColumns(project.extra);
   const fields = [
     workspaceId,
     project.name,
@@ -120,7 +120,7 @@ export async function updateProject(
   projectId: string,
   change: ProjectChange,
 ): Promise<ProjectRecord> {
-  const [extra, metadata] = extraColumns(change.extra);
+  const [extra, metadata] = toExtraColumns(change.extra);
   const changed = await database
     .transaction(async (tx) => {
       const [before] = await tx.query<{ name: string }>(

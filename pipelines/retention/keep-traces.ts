@@ -9,7 +9,7 @@ import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhous
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
-import { lifetimeOf, longerLifetime, traceTiers } from './lifetimes.ts';
+import { computeLifetime, longerLifetime, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
@@ -43,7 +43,7 @@ export async function keepTraces(
     if (projectId !== null && projectId !== location.projectId) continue;
     if (lifetime.expiresAtSeconds * 1_000_000 <= requestedAtMicros) continue;
     if (lifetime.tier === 'longlived' && !isSecond) continue;
-    const { expiresAtSeconds } = longerLifetime(lifetime, lifetimeOf(config, 'longlived', traceTimeMicros));
+    const { expiresAtSeconds } = longerLifetime(lifetime, computeLifetime(config, 'longlived', traceTimeMicros));
     for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
   }
   if (rows.length > 0) await copyRows(clickhouse, rows, signal);
@@ -55,13 +55,13 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
   const traces: TraceToKeep[] = [];
   const waiting = new Set<number>();
   const ofRuns = changes.flatMap(({ tenantId, runId }) => (runId === null ? [] : [{ tenantId, runId }]));
-  const [located, wishes] = await Promise.all([
+  const [located, runsToKeep] = await Promise.all([
     locateRunsOfTenants(clickhouse, ofRuns),
-    findWishes(clickhouse, ofRuns),
+    findRunsToKeep(clickhouse, ofRuns),
   ]);
   const giveUpMicros = Date.now() * 1_000 - maxWaitMicros;
   for (const { id, tenantId, runId, projectId, traceIds, requestedAtMicros, isSecond } of changes) {
-    if (runId !== null && !wishes.has(`${tenantId} ${runId}`)) continue;
+    if (runId !== null && !runsToKeep.has(`${tenantId} ${runId}`)) continue;
     const found = runId === null ? undefined : located.get(`${tenantId} ${runId}`);
     if (runId !== null && found === undefined && requestedAtMicros > giveUpMicros) waiting.add(id);
     for (const traceId of found === undefined ? (traceIds ?? []) : [found]) {
@@ -72,7 +72,7 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
 }
 
 /** Returns the runs, as `tenantId runId`, whose feedback keeps their trace. */
-async function findWishes(
+async function findRunsToKeep(
   clickhouse: ClickHouse,
   runs: readonly { readonly tenantId: string; readonly runId: string }[],
 ): Promise<ReadonlySet<string>> {

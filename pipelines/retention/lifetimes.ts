@@ -24,7 +24,7 @@ const daySeconds = 86_400;
 export type RetentionConfig = Pick<Config, 'retentionShortlivedDays' | 'retentionLonglivedDays'>;
 
 /** The lifetime of a trace of a tier. It begins with the key time of the trace, which all its runs have in common. */
-export function lifetimeOf(
+export function computeLifetime(
   { retentionShortlivedDays, retentionLonglivedDays }: RetentionConfig,
   tier: TraceTier,
   traceTimeMicros: number,

@@ -14,16 +14,16 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
-import { type PageCursor, timeWindows } from './page-cursor.ts';
+import { generateTimeWindows, type PageCursor } from './page-cursor.ts';
 import { allTimes, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
 import {
+  buildKeyConditions,
+  buildKeysCondition,
+  buildScopeCondition,
+  buildValueConditions,
   type KeyCondition,
-  keyConditions,
-  keysCondition,
   type RunFilter,
   type RunScope,
-  scopeCondition,
-  valueConditions,
 } from './run-scope.ts';
 
 export interface PageRequest {
@@ -56,16 +56,16 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
   const wanted = limitRows + 1;
   if (among !== undefined) {
     if (among.length === 0) return [];
-    return findKeys(clickhouse, request, keysCondition(scope.tenantId, among), wanted);
+    return findKeys(clickhouse, request, buildKeysCondition(scope.tenantId, among), wanted);
   }
   if (scope.projectIds.length === 0) return [];
   const range = boundTimeRange(request);
   // The index on trace ids finds a trace in any time range.
-  if (filter.traceId !== undefined) return findKeys(clickhouse, request, scopeCondition(scope, range), wanted);
+  if (filter.traceId !== undefined) return findKeys(clickhouse, request, buildScopeCondition(scope, range), wanted);
   const found: FoundRun[] = [];
   const begin = order === 'asc' && after === undefined ? await clipToOldestRun(clickhouse, range) : range;
   for await (const slice of generateSlices(clickhouse, request, begin)) {
-    found.push(...(await findKeys(clickhouse, request, scopeCondition(scope, slice), wanted - found.length)));
+    found.push(...(await findKeys(clickhouse, request, buildScopeCondition(scope, slice), wanted - found.length)));
     if (found.length >= wanted) break;
   }
   return found;
@@ -77,7 +77,7 @@ async function* generateSlices(
   request: PageRequest,
   range: TimeWindow,
 ): AsyncGenerator<TimeWindow> {
-  for (const window of timeWindows(range, request.order, Date.now() * 1_000)) {
+  for (const window of generateTimeWindows(range, request.order, Date.now() * 1_000)) {
     const { rows, oldest, newest } = await probe(clickhouse, request, window);
     if (rows === 0) continue;
     if (rows < maxProbedRows) {
@@ -128,8 +128,8 @@ async function clipToOldestRun(clickhouse: ClickHouse, range: TimeWindow): Promi
 
 /** Counts rows of the window, up to the limit, in reading order; returns the count and the time range of these rows. */
 async function probe(clickhouse: ClickHouse, { scope, filter, order }: PageRequest, window: TimeWindow) {
-  const keyRange = scopeCondition(scope, window);
-  const conditions = keyConditions(filter);
+  const keyRange = buildScopeCondition(scope, window);
+  const conditions = buildKeyConditions(filter);
   const [row] = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
     ...bindParams(keyRange, conditions.params),
     name: 'probe-runs',
@@ -158,8 +158,8 @@ async function findKeys(
   const { order, after, among } = request;
   // Runs requested by id match without further conditions.
   const filter = among === undefined ? request.filter : {};
-  const keys = keyConditions(filter);
-  const values = valueConditions(filter);
+  const keys = buildKeyConditions(filter);
+  const values = buildValueConditions(filter);
   const position = after === undefined ? undefined : buildCursorCondition({ order, after });
   const rows = await clickhouse.query<KeyRow>({
     ...bindParams(keyRange, keys.params, values.params, position?.params, { wanted: limit }),

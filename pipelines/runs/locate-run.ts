@@ -90,7 +90,7 @@ export async function locateTrace(clickhouse: ClickHouse, tenantId: string, trac
  *
  * @throws errors of the database.
  */
-export async function liveProjectIds(
+export async function readLiveProjectIds(
   database: Database,
   workspaceId: string,
   among?: readonly string[],
@@ -123,7 +123,7 @@ export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffe
   const key = await locateRun(deps.clickhouse, tenantId, runId);
   if (key === undefined || (projectId !== undefined && key.projectId !== projectId)) throw createNotFoundError(runId);
   const [live, { rows, related }] = await Promise.all([
-    liveProjectIds(deps.database, tenantId, [key.projectId]),
+    readLiveProjectIds(deps.database, tenantId, [key.projectId]),
     readRuns(deps, tenantId, [key], selected),
   ]);
   const [row] = rows;

@@ -70,7 +70,7 @@ const windowWidthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
  * @param nowMicros If the order is `desc` and the range ends after this time, the windows are measured back from this
  *   time; the first window also contains the later times.
  */
-export function* timeWindows(range: TimeWindow, order: Order, nowMicros: number): Generator<TimeWindow> {
+export function* generateTimeWindows(range: TimeWindow, order: Order, nowMicros: number): Generator<TimeWindow> {
   let { fromMicros, untilMicrosExclusive } = range;
   let edge = order === 'desc' ? Math.min(untilMicrosExclusive, nowMicros) : fromMicros;
   for (const width of [...windowWidthsMicros, Number.POSITIVE_INFINITY]) {

@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
-import { liveProjectIds, locateRun, locateRuns, locateTrace } from './locate-run.ts';
+import { locateRun, locateRuns, locateTrace, readLiveProjectIds } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
 import { type ReadRuns, readRuns } from './read-runs.ts';
 import type { Order, RunExtras, RunKey } from './run-columns.ts';
@@ -65,11 +65,11 @@ async function buildPageRequest({ clickhouse, database }: ReadDeps, query: RunQu
   const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
   if (runIds !== undefined) {
     const located = await locateRuns(clickhouse, tenantId, runIds);
-    const live = new Set(await liveProjectIds(database, tenantId, listDistinctProjects(located)));
+    const live = new Set(await readLiveProjectIds(database, tenantId, listDistinctProjects(located)));
     const among = located.filter((key) => live.has(key.projectId));
     return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
   }
-  const projectIds = await liveProjectIds(database, tenantId, query.projectIds);
+  const projectIds = await readLiveProjectIds(database, tenantId, query.projectIds);
   const traceId = filter.traceId ?? (await locateParentTrace(clickhouse, tenantId, filter.parentRunId));
   if (traceId === undefined) return { ...paging, scope: { tenantId, projectIds }, filter };
   const projectsOfTrace = new Set(await locateTrace(clickhouse, tenantId, traceId));

@@ -26,7 +26,7 @@ const maxListedIds = 1_000;
  * Restricts a query to runs of some projects in a time window. A single project uses `=`, which lets ClickHouse read in
  * key order.
  */
-export function scopeCondition({ tenantId, projectIds }: RunScope, window: TimeWindow): KeyCondition {
+export function buildScopeCondition({ tenantId, projectIds }: RunScope, window: TimeWindow): KeyCondition {
   const times = {
     from: window.fromMicros,
     until: window.untilMicrosExclusive,
@@ -57,7 +57,7 @@ export function scopeCondition({ tenantId, projectIds }: RunScope, window: TimeW
  * Restricts a query to exactly these runs; `keys` must not be empty. Both the plain bounds on time and the set of
  * tuples prune granules.
  */
-export function keysCondition(tenantId: string, keys: readonly RunKey[]): KeyCondition {
+export function buildKeysCondition(tenantId: string, keys: readonly RunKey[]): KeyCondition {
   let earliest = Number.POSITIVE_INFINITY;
   let latest = 0;
   for (const { startTimeMicros } of keys) {
@@ -102,7 +102,7 @@ interface Conditions {
 export const defaultRunType: RunType = 'chain';
 
 /** Conditions on the key. They have the same value for all stored rows of a run, so they are valid without `FINAL`. */
-export function keyConditions({ traceId }: RunFilter): Conditions {
+export function buildKeyConditions({ traceId }: RunFilter): Conditions {
   const sql: string[] = [];
   const params: Record<string, QueryParameter> = {};
   if (traceId !== undefined) {
@@ -113,7 +113,7 @@ export function keyConditions({ traceId }: RunFilter): Conditions {
 }
 
 /** Conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
-export function valueConditions(filter: RunFilter): Conditions {
+export function buildValueConditions(filter: RunFilter): Conditions {
   const { isRoot, parentRunId, runType, hasError, startedFromMicros, endedUntilMicros, referenceExampleIds } = filter;
   const sql: string[] = [isLive];
   const params: Record<string, QueryParameter> = {};

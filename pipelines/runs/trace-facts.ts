@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { hourSeconds } from '../ingest/run-event/times.ts';
 import { allTimes, type TimeWindow } from './run-columns.ts';
-import { type RunScope, scopeCondition } from './run-scope.ts';
+import { buildScopeCondition, type RunScope } from './run-scope.ts';
 
 /** A trace id and trace time, as stored with a run. */
 interface TraceOfRun {
@@ -112,7 +112,7 @@ export async function readTraceMembers(
   traceIds: readonly string[],
   { window = allTimes, maxOfTrace = maxMembersOfTrace }: MemberLimits = {},
 ): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
-  const { sql, params, ...binding } = scopeCondition(scope, window);
+  const { sql, params, ...binding } = buildScopeCondition(scope, window);
   const rows = await clickhouse.query<MemberRow>({
     ...binding,
     params: { ...params, traces: traceIds },

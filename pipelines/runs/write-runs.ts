@@ -3,7 +3,7 @@ import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.
 import { isLive } from '../retention/lifetimes.ts';
 import { type RunColumn, type RunKey, runColumns } from './run-columns.ts';
 import { type RelatedData, type RunFieldName, runFields } from './run-fields.ts';
-import { keysCondition } from './run-scope.ts';
+import { buildKeysCondition } from './run-scope.ts';
 
 /** Selected columns of one run. */
 export interface TracedRunRow {
@@ -30,8 +30,8 @@ export async function readRunRows(
 ): Promise<TracedRunRow[]> {
   if (keys.length === 0) return [];
   const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
-  const { sql, ...binding } = keysCondition(tenantId, keys);
-  const answer = await clickhouse.queryText({
+  const { sql, ...binding } = buildKeysCondition(tenantId, keys);
+  const response = await clickhouse.queryText({
     ...binding,
     name: 'read-runs',
     sql: `SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
@@ -40,7 +40,7 @@ export async function readRunRows(
   });
   const indexes = new Map(columns.map((column, index) => [column, index]));
   const rows = new Map<string, TracedRunRow>();
-  for (const values of readNullableTextRows(answer, columns.length)) {
+  for (const values of readNullableTextRows(response, columns.length)) {
     const row = toRunRow(values, indexes);
     rows.set(buildRunIdentity(row.key), row);
   }

@@ -116,8 +116,8 @@ async function readStreamPage(
 
   const bound = `AND (${read.order.join(', ')}) <= (${last.location.join(', ')})`;
   const select = columns.map((column) => `CAST(${column} AS Nullable(String))`).join(', ');
-  const answer = await clickhouse.queryText({ ...query('events', select, bound), format: 'RowBinary' });
-  return { rows: readNullableTextRows(answer, columns.length).map(toRow), more: fitting < keys.length };
+  const response = await clickhouse.queryText({ ...query('events', select, bound), format: 'RowBinary' });
+  return { rows: readNullableTextRows(response, columns.length).map(toRow), more: fitting < keys.length };
 }
 
 function toRow(values: readonly (Buffer | undefined)[]): StreamRow {

@@ -20,7 +20,7 @@ export function hashKey(key: string): Buffer {
 }
 
 /** Returns the short form of a key that is stored and shown: its first and last characters, fewer for a short key. */
-export function shortKey(key: string): string {
+export function toShortKey(key: string): string {
   return key.length < 40
     ? `${key.slice(0, 2)}...${key.slice(-2)}`
     : `${key.slice(0, keyPrefix.length + 4)}...${key.slice(-4)}`;
@@ -105,7 +105,7 @@ export async function createKey(
         defaultWorkspaceId,
         await findOrCreateUser(tx, caller, wanted.userEmail ?? undefined, limits),
         hashKey(key),
-        shortKey(key),
+        toShortKey(key),
         wanted.description,
         wanted.permissions ?? caller.storedPermissions,
         wanted.readOnly || caller.readOnly,

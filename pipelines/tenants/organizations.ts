@@ -6,10 +6,10 @@ import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
 import { enforceLimit } from './enforce-limit.ts';
-import { generateKey, hashKey, shortKey } from './keys.ts';
+import { generateKey, hashKey, toShortKey } from './keys.ts';
 import { isOperator, requireOperator } from './operator.ts';
 import { EVERYTHING } from './permissions.ts';
-import { maxHandleLength, workspaceConflict } from './workspaces.ts';
+import { maxHandleLength, toWorkspaceConflict } from './workspaces.ts';
 
 export interface OrganizationRecord {
   readonly id: string;
@@ -122,7 +122,7 @@ export async function createOrganization(
     if (violatedConstraint(error) === 'organizations_pkey') {
       throw runlakeError('CONFLICT', { reason: 'An organization with this id already exists.' });
     }
-    throw workspaceConflict(error) ?? error;
+    throw toWorkspaceConflict(error) ?? error;
   }
 }
 
@@ -169,7 +169,7 @@ export async function insertAdminKey(
        (id, organization_id, workspace_ids, default_workspace_id, user_id, hash, short_key, description, permissions)
      VALUES ($1, $2, NULL, $3, $4, $5, $6, $7, $8)`,
     [
-      ...[id, owner.organizationId, owner.workspaceId, owner.userId, hashKey(key), shortKey(key), description],
+      ...[id, owner.organizationId, owner.workspaceId, owner.userId, hashKey(key), toShortKey(key), description],
       [EVERYTHING],
     ],
   );

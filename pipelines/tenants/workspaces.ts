@@ -93,7 +93,7 @@ export async function createWorkspace(
     authenticator.forgetAll();
     return workspace!;
   } catch (error) {
-    throw workspaceConflict(error) ?? error;
+    throw toWorkspaceConflict(error) ?? error;
   }
 }
 
@@ -101,7 +101,7 @@ export async function createWorkspace(
  * Returns the CONFLICT error for a statement that failed because the id or the handle of a workspace is taken;
  * undefined for other errors.
  */
-export function workspaceConflict(error: unknown): RunlakeError | undefined {
+export function toWorkspaceConflict(error: unknown): RunlakeError | undefined {
   switch (violatedConstraint(error)) {
     case 'workspaces_pkey':
       return runlakeError('CONFLICT', { reason: 'A workspace with this id already exists.' });
@@ -145,7 +145,7 @@ export async function updateWorkspace(
     if (!workspace) throw runlakeError('NOT_FOUND', { what: 'Workspace' });
     return workspace;
   } catch (error) {
-    throw workspaceConflict(error) ?? error;
+    throw toWorkspaceConflict(error) ?? error;
   }
 }
 

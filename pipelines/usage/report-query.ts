@@ -31,7 +31,11 @@ const maxInlineIds = 2_000;
  * report, are read from `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so
  * no day has to be divided.
  */
-export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): Query | undefined {
+export function buildUsageQuery(
+  plan: BucketPlan,
+  workspaceIds: readonly string[],
+  groupBy: Grouping,
+): Query | undefined {
   const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
   const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
   if (workspaceIds.length === 0 || start >= end) return undefined;

@@ -1,8 +1,8 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { type Grouping, type UsageCounts, usageQuery } from './report-query.ts';
-import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
+import { buildUsageQuery, type Grouping, type UsageCounts } from './report-query.ts';
+import { type BucketBounds, computeBucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
 
 /**
  * Queries for the current names by id, including deleted projects and revoked keys. Each query is restricted to one
@@ -30,7 +30,7 @@ type Names = ReadonlyMap<string, string>;
  * Reads all names that a grouping can have in the organisation. Returns undefined if there are more than
  * {@link maxPrefetchedNames}.
  */
-export async function allNames(
+export async function readAllNames(
   database: Pick<Database, 'query'>,
   organizationId: string,
   groupBy: Grouping,
@@ -112,16 +112,16 @@ export interface UsageRow extends BucketBounds {
  *
  * @throws errors of ClickHouse and Postgres.
  */
-export async function granularUsage(
+export async function readGranularUsage(
   { clickhouse, database }: UsageReportDeps,
   request: GranularUsageRequest,
 ): Promise<GranularUsage> {
   const plan = planBuckets(request.range);
   const { organizationId, workspaceIds, groupBy } = request;
-  const query = usageQuery(plan, workspaceIds, groupBy);
+  const query = buildUsageQuery(plan, workspaceIds, groupBy);
   const [counts, all] = await Promise.all([
     query === undefined ? [] : clickhouse.query<UsageCounts>(query),
-    allNames(database, organizationId, groupBy),
+    readAllNames(database, organizationId, groupBy),
   ]);
   const ids = [...new Set(counts.flatMap(({ ids }) => ids))];
   const known = ids.filter((id) => id !== nilUuid);
@@ -133,7 +133,7 @@ export async function granularUsage(
     dimensions,
     buckets: [...buckets]
       .sort(([a], [b]) => a - b)
-      .map(([index, traces]) => ({ ...bucketBounds(plan, index), traces })),
+      .map(([index, traces]) => ({ ...computeBucketBounds(plan, index), traces })),
   };
 }
 
@@ -200,15 +200,15 @@ interface OrganizationUsage {
 }
 
 /**
- * Counts the traces of a whole range by workspace. The result equals the sum over the buckets of {@link granularUsage}.
+ * Counts the traces of a whole range by workspace. The result equals the sum over the buckets of {@link readGranularUsage}.
  *
  * @throws errors of ClickHouse and Postgres.
  */
-export async function organizationUsage(
+export async function readOrganizationUsage(
   deps: UsageReportDeps,
   request: Omit<GranularUsageRequest, 'groupBy'>,
 ): Promise<OrganizationUsage> {
-  const usage = await granularUsage(deps, { ...request, groupBy: 'workspace' });
+  const usage = await readGranularUsage(deps, { ...request, groupBy: 'workspace' });
   const byWorkspace: Record<string, number> = {};
   let total = 0;
   for (const { dimensions, traces } of usageRows(usage)) {

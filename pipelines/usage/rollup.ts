@@ -68,7 +68,7 @@ export const oldestDirtyHourAge = scrapedGauge(
 );
 
 /** Returns the age in seconds. The query costs one index lookup. */
-export async function ageOfOldestDirtyHour(database: Pick<Database, 'query'>): Promise<number> {
+export async function readOldestDirtyHourAge(database: Pick<Database, 'query'>): Promise<number> {
   const [oldest] = await database.query<{ seconds: number }>(
     `SELECT greatest(0, extract(epoch FROM clock_timestamp() - marked_at))::float8 AS seconds
      FROM usage_dirty_hours ORDER BY sequence LIMIT 1`,
@@ -257,7 +257,7 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
   }
 
   const looping = loop();
-  const hideMetrics = oldestDirtyHourAge.setReader(() => ageOfOldestDirtyHour(database));
+  const hideMetrics = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(database));
   return {
     wake: () => {
       isWoken = true;

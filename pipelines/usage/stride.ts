@@ -65,7 +65,7 @@ export function planBuckets(range: UsageRange): BucketPlan {
 }
 
 /** Bounds of bucket `index`, half-open; the last bucket is clipped to the counted range. */
-export function bucketBounds(plan: BucketPlan, index: number): BucketBounds {
+export function computeBucketBounds(plan: BucketPlan, index: number): BucketBounds {
   const startSeconds = plan.originSeconds + index * plan.strideSeconds;
   return { startSeconds, endSeconds: Math.min(startSeconds + plan.strideSeconds, plan.endExclusiveSeconds) };
 }

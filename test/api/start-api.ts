@@ -12,7 +12,7 @@ import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/keys.ts';
+import { generateKey, hashKey, toShortKey } from '../../pipelines/tenants/keys.ts';
 import { addDeploymentOf } from '../agents/add-deployment.ts';
 import { openSettling } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
@@ -168,7 +168,7 @@ export async function addKey(options: {
       options.defaultWorkspaceId ?? null,
       options.userId,
       hashKey(key),
-      shortKey(key),
+      toShortKey(key),
       options.permissions ?? ['*'],
       options.readOnly ?? false,
       options.expiresAt ?? null,

@@ -10,7 +10,7 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import type { WorkDeps } from '../../pipelines/exports/export-deps.ts';
-import { chunkSources } from '../../pipelines/exports/parquet-writer.ts';
+import { createChunkSources } from '../../pipelines/exports/parquet-writer.ts';
 import { startExportWorkers } from '../../pipelines/exports/worker.ts';
 import { topics } from '../../schemas/topics.ts';
 import { portsThatDie } from '../pipelines/exports/deaths.ts';
@@ -42,7 +42,10 @@ const deps: WorkDeps = {
   limits: config,
   logger,
   openStore: (destination) => openDestination(destinations, destination),
-  openSource: chunkSources({ clickhouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
+  openSource: createChunkSources(
+    { clickhouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) },
+    config,
+  ),
 };
 let hasWaited = false;
 const reached = async (): Promise<void> => {

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { protocolMessage, replayPosition } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import { replayPosition, toProtocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { listRuns, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
@@ -265,7 +265,7 @@ export async function getTree({ agents, threadId }: CommandContext, params: unkn
   try {
     const finished = reader.finish();
     for await (const event of reader) {
-      const message = protocolMessage(event, { channels: ['lifecycle'] });
+      const message = toProtocolMessage(event, { channels: ['lifecycle'] });
       if (message === undefined) continue;
       const { namespace, data } = (JSON.parse(message.text) as Lifecycle).params;
       const node = findOrAddNode(nodes, namespace);

@@ -3,8 +3,8 @@ import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-e
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import {
   type EventFilter,
-  protocolMessage,
   replayPosition,
+  toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { isAccessError } from '../../server/access-watch.ts';
@@ -119,7 +119,7 @@ export const streamThreadEvents = defineAgentOperation({
       source: reader,
       frame: (event) => {
         const missing = buildMissingEventsError(event);
-        const message = protocolMessage(event, filter);
+        const message = toProtocolMessage(event, filter);
         return [
           ...(missing ? [toFailureFrame(missing)] : []),
           ...(message ? [{ event: message.method, data: Buffer.from(message.text), id: message.id }] : []),
@@ -281,7 +281,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
       for await (const event of reader) {
         const missing = buildMissingEventsError(event);
         if (missing !== undefined) await send(JSON.stringify(missing));
-        const message = protocolMessage(event, filter);
+        const message = toProtocolMessage(event, filter);
         if (message !== undefined) await send(message.text);
       }
     };

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
-import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/streams/publish-state.ts';
+import { encodeStateUpdate, stateUpdateMode } from '../../../pipelines/agents/streams/publish-state.ts';
 import { protocolMode, type StreamedEvent, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
@@ -24,7 +24,7 @@ function addStates(reader: StreamReader, agents: Agents, threadId: string): Live
   /** Returns undefined if the thread is deleted or its graph is unusable. */
   async function readCurrentState(): Promise<string | undefined> {
     try {
-      return stateUpdateText(threadId, await readThreadState(agents, threadId, { subgraphs: false }));
+      return encodeStateUpdate(threadId, await readThreadState(agents, threadId, { subgraphs: false }));
     } catch (error) {
       if (isRunlakeError(error) && error.class === 'caller') return undefined;
       throw error;

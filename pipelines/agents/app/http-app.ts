@@ -141,11 +141,11 @@ export async function openHttpApp(options: {
       inFlight += 1;
       try {
         const sent = { method: method as Dispatcher.HttpMethod, path: target, headers, body, signal };
-        const answer = await pool.request(sent);
-        answer.body.once('close', () => {
+        const response = await pool.request(sent);
+        response.body.once('close', () => {
           inFlight -= 1;
         });
-        return { status: answer.statusCode, headers: answer.headers, body: answer.body };
+        return { status: response.statusCode, headers: response.headers, body: response.body };
       } catch (error) {
         inFlight -= 1;
         if (signal.aborted || isRunlakeError(error)) throw error;

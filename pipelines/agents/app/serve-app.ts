@@ -28,7 +28,7 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
       reason: `the export '${source.name}' of ${source.path} has no fetch(request)`,
     });
   }
-  const answer = getRequestListener(
+  const listener = getRequestListener(
     (request, { incoming, outgoing }) => {
       const user = users.get(incoming);
       const environment = { incoming, outgoing, ...(user !== undefined && { auth: parseUser(user) }) };
@@ -43,7 +43,7 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
     (incoming, outgoing) => {
       const user = extractUserHeader(incoming);
       if (user !== undefined) users.set(incoming, user);
-      void answer(incoming, outgoing);
+      void listener(incoming, outgoing);
     },
   );
   // Only the front closes connections. If the server closed an idle connection, a request could arrive on it at that

@@ -47,9 +47,9 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
       const handler = [event, resource, `*:${action}`, '*'].map((name) => callbacks[name]).find((one) => one);
       if (handler === undefined) return { allowed: true, filter: null, value };
       try {
-        const answer = await handler({ event, resource, action, value, user, permissions: user.permissions });
-        if (answer === false) return { allowed: false, refusal: { status: 403, message: 'Forbidden' } };
-        return { allowed: true, filter: answer === true ? null : (answer ?? null), value };
+        const decision = await handler({ event, resource, action, value, user, permissions: user.permissions });
+        if (decision === false) return { allowed: false, refusal: { status: 403, message: 'Forbidden' } };
+        return { allowed: true, filter: decision === true ? null : (decision ?? null), value };
       } catch (error) {
         return { allowed: false, refusal: toRefusal(error, 403, 'Forbidden') };
       }
@@ -65,9 +65,9 @@ function findHandlers(exported: unknown): { authenticate?: Handler; callbacks?: 
 /**
  * Accepts an identity as text, or an object with `identity`. Refuses anything else, and users with `is_authenticated: false`.
  */
-function parseIdentity(answer: unknown): AuthIdentity {
+function parseIdentity(returned: unknown): AuthIdentity {
   const fields =
-    typeof answer === 'string' ? { identity: answer } : (answer as Record<string, unknown> | null | undefined);
+    typeof returned === 'string' ? { identity: returned } : (returned as Record<string, unknown> | null | undefined);
   const identity = fields?.identity;
   if (
     typeof identity !== 'string' ||

@@ -135,7 +135,7 @@ interface HeadCheckpoint {
  * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a thread key
  * (`threadKey`).
  */
-export async function headCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
+export async function readHeadCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
   const rows = await sql.query<HeadCheckpoint>(
     `SELECT checkpoint_id AS "checkpointId", metadata ->> 'run_id' AS "runId" FROM agents.checkpoints
      WHERE thread_id = $1 AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1`,

@@ -84,7 +84,7 @@ async function skipFireTime(deps: FiringDeps, cronId: string): Promise<void> {
 /**
  * Returns the milliseconds until the next cron is due: 0 if a cron is due now, undefined if no cron has a fire time.
  */
-export async function msToNextCron(deps: FiringDeps): Promise<number | undefined> {
+export async function getMsToNextCron(deps: FiringDeps): Promise<number | undefined> {
   const { database, deploymentId } = deps;
   const [row] = await database.query<{ next: string | null }>(
     'SELECT min(next_run_date) AS next FROM agents.crons WHERE deployment_id = $1 AND enabled',
@@ -218,7 +218,7 @@ export function startCrons(deps: FiringDeps): DueClock {
   return startDueClock(
     async () => {
       await fireCrons(deps);
-      const nextMs = await msToNextCron(deps);
+      const nextMs = await getMsToNextCron(deps);
       // Crons that are still due have failed or are locked by another process, so retry in a second.
       return nextMs === 0 ? 1_000 : nextMs;
     },

@@ -52,7 +52,7 @@ export function readSchedule(schedule: string, timezone: string | null, nowMs: n
 
 function findNextTime(text: string, zone: string, isHourly: boolean, afterMs: number): number | undefined {
   const isNear = isNearClockChange(afterMs, zone);
-  const startMs = localTimeAt(afterMs, zone) - (isNear ? maxClockChangeMs : 0);
+  const startMs = getLocalTime(afterMs, zone) - (isNear ? maxClockChangeMs : 0);
   const first = findFirstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).first);
   if (!isHourly || !isNear) return first;
   const last = findFirstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).last);
@@ -124,7 +124,7 @@ export function isTimeZone(name: string): boolean {
 }
 
 /** Returns the local time of the zone at an instant. */
-export function localTimeAt(instantMs: number, timeZone: string): number {
+export function getLocalTime(instantMs: number, timeZone: string): number {
   return instantMs + getOffsetMs(instantMs, timeZone);
 }
 
@@ -132,7 +132,7 @@ export function localTimeAt(instantMs: number, timeZone: string): number {
 export function findInstants(clockMs: number, timeZone: string): { readonly first: number; readonly last: number } {
   // Assumes that no zone changes its clocks twice within two days.
   const [before, after] = [getOffsetMs(clockMs - dayMs, timeZone), getOffsetMs(clockMs + dayMs, timeZone)];
-  const found = [clockMs - before, clockMs - after].filter((instant) => localTimeAt(instant, timeZone) === clockMs);
+  const found = [clockMs - before, clockMs - after].filter((instant) => getLocalTime(instant, timeZone) === clockMs);
   if (found.length === 0) return { first: clockMs - before, last: clockMs - before };
   return { first: Math.min(...found), last: Math.max(...found) };
 }

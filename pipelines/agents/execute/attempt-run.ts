@@ -21,11 +21,17 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { runsEnded } from '../agent-metrics.ts';
 import { threadKey } from '../checkpoints/copy-checkpoints.ts';
-import { headCheckpoint } from '../checkpoints/stored-tuples.ts';
+import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun, EndedRun, RunFailure } from '../runs/run-row.ts';
-import { chooseTraceOptions, findProject, type HiddenValues, rootLocation, rootMembers } from '../traces/root-run.ts';
-import { senderKey, type TraceRecord, untilNextFlushMs, writeTraceRecords } from '../traces/take-into-traces.ts';
+import {
+  chooseTraceOptions,
+  encodeRootLocation,
+  encodeRootMembers,
+  findProject,
+  type HiddenValues,
+} from '../traces/root-run.ts';
+import { buildSenderKey, getMsToNextFlush, type TraceRecord, writeTraceRecords } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/worker-pool.ts';
 import type { ExecutorDeps } from './executor.ts';
@@ -63,7 +69,7 @@ function createChunk(name: string, value: object): Chunk {
 async function chooseAttemptStart(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
   if (run.attempt > 1 && durability !== 'exit') {
-    const head = await headCheckpoint(database, threadKey(run.deploymentId, run.threadId));
+    const head = await readHeadCheckpoint(database, threadKey(run.deploymentId, run.threadId));
     if (head?.runId === run.runId) return { kind: 'continue' };
   }
   if (checkpoint !== undefined) return { kind: 'input', checkpoint };
@@ -79,9 +85,9 @@ const maxLoggedCharacters = 500;
 
 interface AttemptDeps extends ExecutorDeps {
   /** Whether this process is shutting down. */
-  stopping(): boolean;
+  isStopping(): boolean;
   /** Called when the worker pool has accepted the run. */
-  inPool(): void;
+  onAccepted(): void;
 }
 
 export async function attemptRun(
@@ -90,7 +96,7 @@ export async function attemptRun(
   run: ClaimedRun,
   claimedAtMs: number,
 ): Promise<void> {
-  const { database, pool, publisher, logger, stopping } = deps;
+  const { database, pool, publisher, logger, isStopping } = deps;
   const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
   const { deploymentId, threadId, runId, attempt, kwargs } = job;
   const traced = deps.childRuns.open(run);
@@ -101,11 +107,11 @@ export async function attemptRun(
   let isOver = false;
   let cancel = (): void => undefined;
   const releaseLease = leases.keep(run, claimedAtMs, {
-    cancelled: () => {
+    onCancelled: () => {
       isCancelled = true;
       cancel();
     },
-    lost: () => {
+    onLost: () => {
       hasLostLease = true;
       cancel();
     },
@@ -133,7 +139,7 @@ export async function attemptRun(
       (chunks) => stream.write(chunks),
       traced?.take,
     );
-    deps.inPool();
+    deps.onAccepted();
     cancel = () => handle.cancel();
     if (isCancelled || hasLostLease) cancel();
     const outcome = await handle.outcome;
@@ -146,7 +152,7 @@ export async function attemptRun(
     if (outcome.kind === 'lost' && outcome.blame !== 'self') {
       const mustRunAlone = outcome.blame === 'shared';
       logger.warn({ runId, attempt, reason: outcome.message, alone: mustRunAlone }, 'run lost its worker; requeued');
-      const countLoss = !mustRunAlone && !stopping();
+      const countLoss = !mustRunAlone && !isStopping();
       await retryWhileLeased(() => releaseRun(database, run, { alone: mustRunAlone, countLoss }));
       isOver = true;
       return;
@@ -256,12 +262,12 @@ interface Batch {
  *
  * @throws retryable errors of the log.
  */
-export function traceRuns(deps: TraceDeps): TraceRun {
+export function createTraceRun(deps: TraceDeps): TraceRun {
   const batches = new Map<string, Batch>();
 
   function openBatch(key: string, sender: Sender): Batch {
     const records: TraceRecord[] = [];
-    const accepted = pause(untilNextFlushMs()).then(async () => {
+    const accepted = pause(getMsToNextFlush()).then(async () => {
       batches.delete(key);
       for (const { runId } of await writeTraceRecords(sender, records, deps.accept)) {
         // Do not retry, because a run that ingest always rejects would block the publication of all other ends.
@@ -275,7 +281,7 @@ export function traceRuns(deps: TraceDeps): TraceRun {
 
   return (run, marks) => {
     const sender = { ...deps.defaultSender, ...run.sender };
-    const key = senderKey(sender);
+    const key = buildSenderKey(sender);
     const { records, accepted } = batches.get(key) ?? openBatch(key, sender);
     records.push(toTraceRecord(run, deps, marks));
     return accepted;
@@ -295,7 +301,7 @@ function toTraceRecord(
     project: findProject(run),
     parts: ({ values, asked }) => {
       const included = values ? form : { inputs: false, outputs: false };
-      return { location: rootLocation(run), ...rootMembers(run, { ...included, asked }, marks) };
+      return { location: encodeRootLocation(run), ...encodeRootMembers(run, { ...included, asked }, marks) };
     },
   };
 }

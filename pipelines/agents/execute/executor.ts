@@ -20,7 +20,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { claimRuns, nextDue } from '../runs/claim-runs.ts';
+import { claimRuns, getMsToNextRun } from '../runs/claim-runs.ts';
 import { sweepRuns } from '../runs/delete-run.ts';
 import { releaseRun } from '../runs/end-run.ts';
 import type { WorkerSlot } from '../runs/request-run.ts';
@@ -134,8 +134,8 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     for (const run of claimed) attempt(run, claimedAtMs);
     needsAnotherSearch ||= claimed.length > 0;
     if (needsAnotherSearch || isFull) return;
-    // `nextDue` omits runs that are overdue because a request writes to their thread; that request wakes the executor.
-    const dueMs = await nextDue(database, deploymentId, recentlyDueMs);
+    // `getMsToNextRun` omits runs that are overdue because a request writes to their thread; that request wakes the executor.
+    const dueMs = await getMsToNextRun(database, deploymentId, recentlyDueMs);
     if (dueMs === undefined || isStopping) return;
     dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : recentlyDueMs);
   }
@@ -154,7 +154,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       isReserved = false;
     };
     const attempted = attemptRun(
-      { ...deps, stopping: () => isStopping, inPool: endReservation },
+      { ...deps, isStopping: () => isStopping, onAccepted: endReservation },
       leases,
       run,
       claimedAtMs,

@@ -22,9 +22,9 @@ import type { ClaimedRun } from '../runs/run-row.ts';
 /** Callbacks for the attempt that holds a lease. Each is called at most once. */
 export interface LeaseWatcher {
   /** A client requested to cancel the run. */
-  cancelled(): void;
+  onCancelled(): void;
   /** The lease is lost; another process may own the run. */
-  lost(): void;
+  onLost(): void;
 }
 
 export interface LeaseDeps {
@@ -148,7 +148,7 @@ export class Leases {
       if (run === undefined) this.#lose(token);
       else if (run.cancelAction !== undefined && !held.cancelled) {
         held.cancelled = true;
-        held.watcher.cancelled();
+        held.watcher.onCancelled();
       }
     }
     const nowMs = performance.now();
@@ -168,6 +168,6 @@ export class Leases {
   #lose(token: string): void {
     const held = this.#held.get(token);
     this.#held.delete(token);
-    held?.watcher.lost();
+    held?.watcher.onLost();
   }
 }

@@ -113,7 +113,7 @@ export type FeedbackLinks = (run: EndedRun) => Readonly<Record<string, string>> 
  * Creates signed links that accept feedback on a run's trace without an API key. The links of a run are always the
  * same.
  */
-export function feedbackLinks(deps: {
+export function createFeedbackLinks(deps: {
   readonly signer: TokenSigner;
   /** Returns the public URL for a token. */
   readonly urlOf: (token: string) => string;

@@ -37,7 +37,11 @@ export function readNodes(graph: CompiledGraph): GraphNodes | undefined {
  * Returns one warning for each breakpoint at a node that the graph does not have. Like LangGraph, a run ignores such a
  * breakpoint, because clients may still name a node that was removed from the graph.
  */
-export function unknownBreakpoints(graphId: string, { names }: GraphNodes, requested: Breakpoints): readonly string[] {
+export function listUnknownBreakpoints(
+  graphId: string,
+  { names }: GraphNodes,
+  requested: Breakpoints,
+): readonly string[] {
   return (['interrupt_before', 'interrupt_after'] as const).flatMap((field) =>
     toList(requested[field])
       .filter((node) => node !== '*' && !names.has(String(node)))

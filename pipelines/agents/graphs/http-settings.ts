@@ -61,12 +61,12 @@ function* listInvalidSettings(http: HttpSettings): Generator<InvalidSetting> {
   const unknown = Object.keys(http).find((name) => !Object.hasOwn(httpSchema.properties, name));
   if (unknown !== undefined) yield { location: unknown, reason: 'unknown setting' };
   yield* listInvalidCorsSettings(http.cors ?? {});
-  if (headerPatterns(http.configurable_headers).includes.some((name) => apiKeyHeaders.has(name))) {
+  if (toHeaderPatterns(http.configurable_headers).includes.some((name) => apiKeyHeaders.has(name))) {
     const reason =
       'API keys must not be passed to graphs, because the config of a run is stored and returned by the API';
     yield { location: 'configurable_headers', reason };
   }
-  if (headerPatterns(http.logging_headers).includes.length > 0) {
+  if (toHeaderPatterns(http.logging_headers).includes.length > 0) {
     yield {
       location: 'logging_headers',
       reason: 'request headers are never logged; remove the setting, or use only excludes',
@@ -95,19 +95,19 @@ function* listInvalidCorsSettings(cors: CorsSettings): Generator<InvalidSetting>
     yield { location: 'cors.allow_origins', reason: `'${other}' is not an origin, such as https://app.example.com` };
   }
   try {
-    originPattern(cors.allow_origin_regex ?? '');
+    toOriginPattern(cors.allow_origin_regex ?? '');
   } catch (error) {
     yield { location: 'cors.allow_origin_regex', reason: (error as Error).message };
   }
 }
 
 /** Returns the pattern anchored at both ends, so that it matches only whole origins. @throws SyntaxError */
-export function originPattern(text: string): RegExp {
+export function toOriginPattern(text: string): RegExp {
   return new RegExp(`^(?:${text})$`);
 }
 
 /** Returns lower-case header patterns, in which `*` matches any text. */
-export function headerPatterns(choice: ConfigurableHeaders | null | undefined) {
+export function toHeaderPatterns(choice: ConfigurableHeaders | null | undefined) {
   const lowered = (...lists: (readonly string[] | null | undefined)[]) =>
     lists.flatMap((list) => list ?? []).map((name) => name.toLowerCase());
   return {

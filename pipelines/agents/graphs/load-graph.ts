@@ -92,7 +92,7 @@ export const testedLibraries = '1.x from 1.4 on';
 const isTested = (version: string) => /^1\.(?:[4-9]|\d\d+)\./.test(version);
 
 /** Returns the distinct copies of LangGraph with an untested version that the graphs of the file load. */
-export async function untestedLibraries({ graphs }: GraphsFile): Promise<{ path: string; version: string }[]> {
+export async function findUntestedLibraries({ graphs }: GraphsFile): Promise<{ path: string; version: string }[]> {
   const found = new Map<string, string>();
   for (const folder of new Set(graphs.map(({ path }) => dirname(path)))) {
     const copy = await findCopy(folder);
@@ -102,7 +102,7 @@ export async function untestedLibraries({ graphs }: GraphsFile): Promise<{ path:
 }
 
 /** Returns the LangGraph version that the first graph of the file loads; undefined if none is found. */
-export async function libraryVersion({ graphs }: Pick<GraphsFile, 'graphs'>): Promise<string | undefined> {
+export async function findLibraryVersion({ graphs }: Pick<GraphsFile, 'graphs'>): Promise<string | undefined> {
   const [first] = graphs;
   return first && (await findCopy(dirname(first.path)))?.version;
 }

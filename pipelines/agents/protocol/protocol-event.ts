@@ -35,7 +35,7 @@ const interruptKey = '__interrupt__';
  * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol.
  * Returns undefined if `filter` excludes the event or the protocol has no equivalent.
  */
-export function protocolMessage(event: StreamedEvent, filter: EventFilter): ProtocolMessage | undefined {
+export function toProtocolMessage(event: StreamedEvent, filter: EventFilter): ProtocolMessage | undefined {
   const content = convertEvent(event);
   if (content === undefined) return undefined;
   const { method, rest, name } = content;
@@ -143,7 +143,7 @@ function parseData(event: StreamedEvent): unknown {
 }
 
 /** Returns the thread sequence number directly before the first event of the given start. */
-export function beforeStart(start: number): number {
+export function getPositionBeforeStart(start: number): number {
   return (start - 1) * (endSeq + 1) + endSeq;
 }
 
@@ -172,5 +172,5 @@ export async function replayPosition(
   );
   const { starts = 0, last, running, waiting } = row ?? {};
   const start = running ?? (waiting ? starts + 1 : Math.max(1, last ?? starts));
-  return { threadSeq: beforeStart(start) };
+  return { threadSeq: getPositionBeforeStart(start) };
 }

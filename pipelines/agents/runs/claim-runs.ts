@@ -34,7 +34,11 @@ export async function claimRuns(
  * undefined if there is none. Considers only the first pending run of each thread without a running run. Call it only after
  * a claim with free slots returned nothing: other processes have then locked the runs that became due earlier.
  */
-export async function nextDue(database: Sql, deploymentId: string, sinceMs: number): Promise<number | undefined> {
+export async function getMsToNextRun(
+  database: Sql,
+  deploymentId: string,
+  sinceMs: number,
+): Promise<number | undefined> {
   const [row] = await database.query<{ ms: number | null }>(
     `SELECT (extract(epoch FROM least(
        (SELECT min(next_due_at) FROM agents.threads

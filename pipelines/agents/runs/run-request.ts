@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
-import { type ConfigurableHeaders, headerPatterns } from '../graphs/http-settings.ts';
+import { type ConfigurableHeaders, toHeaderPatterns } from '../graphs/http-settings.ts';
 import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
@@ -29,8 +29,8 @@ const isConfidential = (name: string) => confidentialHeaders.has(name) || secret
  * empty, it copies only `user-agent`. By default, the reference server copies all `x-*` headers. Runlake does not,
  * because runs are stored and readable, and proxies and clients put tokens, addresses and user names into such headers.
  */
-export function headerRule(choice?: ConfigurableHeaders | null): HeaderRule {
-  const { includes, excludes } = headerPatterns(choice);
+export function createHeaderRule(choice?: ConfigurableHeaders | null): HeaderRule {
+  const { includes, excludes } = toHeaderPatterns(choice);
   const excluded = compilePatterns(excludes);
   const included = compilePatterns(includes.length === 0 ? ['user-agent'] : includes);
   return (name) =>
@@ -101,7 +101,7 @@ interface RunOrigin {
   /** The user according to custom authentication. Default: the user of the API key. */
   readonly user?: AgentUser | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** Selects the headers that are copied to the run. Default: {@link headerRule} without a choice. */
+  /** Selects the headers that are copied to the run. Default: {@link createHeaderRule} without a choice. */
   readonly copiesHeader?: HeaderRule | undefined;
   /** Checks webhooks. If undefined, requests with a webhook are refused. */
   readonly webhooks?: Pick<WebhookRules, 'check'> | undefined;
@@ -126,7 +126,7 @@ export const streamModes = [
   'tools',
 ] as const;
 
-const defaultHeaderRule = headerRule();
+const defaultHeaderRule = createHeaderRule();
 
 /** Validates a request and fills in defaults. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export function readRunRequest(request: RunRequest, origin: RunOrigin) {
@@ -209,7 +209,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
       thread_id: threadId,
       graph_id: assistant.graph_id,
       assistant_id: assistant.assistant_id,
-      user_id: chosenUserId(requested, thread?.config, assistant.config) ?? user.identity,
+      user_id: chooseUserId(requested, thread?.config, assistant.config) ?? user.identity,
       langgraph_auth_user_id: user.identity,
       langgraph_auth_user: user,
       langgraph_auth_permissions: user.permissions,
@@ -221,7 +221,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
 }
 
 /** Returns the first `user_id` that is set in `configs`. */
-export function chosenUserId(...configs: readonly Nullish<Readonly<Record<string, unknown>>>[]): unknown {
+export function chooseUserId(...configs: readonly Nullish<Readonly<Record<string, unknown>>>[]): unknown {
   for (const config of configs) {
     const { user_id } = toRecord(config?.configurable);
     if (user_id !== undefined && user_id !== null) return user_id;

@@ -25,13 +25,13 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
   const checker = program.getTypeChecker();
   const source = program.getSourceFile(path);
   const module = source && checker.getSymbolAtLocation(source);
-  if (source === undefined || module === undefined) throw graphTypesUnreadable(`${path} is not a module`);
+  if (source === undefined || module === undefined) throw createUnreadableTypesError(`${path} is not a module`);
   const exported = checker.getExportsOfModule(module).find((each) => each.name === name);
-  if (exported === undefined) throw graphTypesUnreadable(`${path} exports no '${name}'`);
+  if (exported === undefined) throw createUnreadableTypesError(`${path} exports no '${name}'`);
   const reading = { ts: compiler, checker, location: source };
   const schemas = readSchemas(checker.getTypeOfSymbolAtLocation(exported, source), reading);
   if (schemas === undefined) {
-    throw graphTypesUnreadable(
+    throw createUnreadableTypesError(
       `the type of '${name}' in ${path} is not that of a graph: are the types of @langchain/langgraph installed in its project?`,
     );
   }
@@ -44,7 +44,7 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
   return { schemas, subgraphs, files: configFile === undefined ? files : [...files, configFile] };
 }
 
-export function graphTypesUnreadable(reason: string): Error {
+export function createUnreadableTypesError(reason: string): Error {
   return runlakeError('GRAPH_TYPES_UNREADABLE', { reason });
 }
 

@@ -11,7 +11,7 @@ import type { GraphSource } from '../graphs/graphs-file.ts';
 import { encodeFrame } from '../workers/frames.ts';
 import { openParentPipe, watchParent } from '../workers/parent-pipe.ts';
 import { type CachedTypes, hashFiles, isCurrent } from './kept-types.ts';
-import { graphTypesUnreadable, readGraphTypes, type TypedGraph } from './read-graph-types.ts';
+import { createUnreadableTypesError, readGraphTypes, type TypedGraph } from './read-graph-types.ts';
 
 export interface TypesTask {
   readonly graphs: readonly GraphSource[];
@@ -72,12 +72,14 @@ async function importCompiler(path: string): Promise<typeof ts> {
   try {
     location = resolve('typescript');
   } catch {
-    throw graphTypesUnreadable(
+    throw createUnreadableTypesError(
       "the package 'typescript' is not installed in its project: install it there, or define the state with zod",
     );
   }
   const compiler = ((await import(pathToFileURL(location).href)) as { default?: typeof ts }).default;
   if (typeof compiler?.createProgram === 'function') return compiler;
   const { version } = JSON.parse(await readFile(resolve('typescript/package.json'), 'utf8')) as { version: string };
-  throw graphTypesUnreadable(`version ${version} of the package 'typescript' in its project has no API to read types`);
+  throw createUnreadableTypesError(
+    `version ${version} of the package 'typescript' in its project has no API to read types`,
+  );
 }

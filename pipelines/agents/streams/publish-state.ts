@@ -21,7 +21,7 @@ export type PublishState = (update: {
 export function publishStateBy(publisher: Pick<StreamPublisher, 'open'>, logger: Logger): PublishState {
   return async ({ deploymentId, threadId, threadStart, updateId, state }) => {
     const writer = publisher.open({ deploymentId, threadId, runId: updateId, attempt: 1, threadStart, kept: true });
-    const data = Buffer.from(stateUpdateText(threadId, JSON.stringify(state)));
+    const data = Buffer.from(encodeStateUpdate(threadId, JSON.stringify(state)));
     const failed = (err: unknown) => logger.warn({ err, threadId }, 'state update of a thread not published');
     try {
       await writer.write([{ mode: stateUpdateMode, event: stateUpdateMode, namespace: '', data }]);
@@ -33,6 +33,6 @@ export function publishStateBy(publisher: Pick<StreamPublisher, 'open'>, logger:
 }
 
 /** Returns the data of a state update event. @param state JSON text */
-export function stateUpdateText(threadId: string, state: string): string {
+export function encodeStateUpdate(threadId: string, state: string): string {
   return `{"thread_id":${JSON.stringify(threadId)},"state":${state}}`;
 }

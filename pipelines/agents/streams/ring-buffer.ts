@@ -309,11 +309,11 @@ class AvroFieldReader {
     return this.#framed.subarray(from, this.#at);
   }
 
-  text(repeated: TextCache): string {
+  text(cache: TextCache): string {
     const length = this.long();
     const from = this.#at;
     this.#at = length >= 0 ? from + length : Number.POSITIVE_INFINITY;
-    return repeated.read(this.#framed, from, this.#at);
+    return cache.read(this.#framed, from, this.#at);
   }
 
   flag(): boolean {

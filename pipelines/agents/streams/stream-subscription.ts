@@ -302,7 +302,7 @@ export class StoredWatch {
     const key = JSON.stringify(position);
     const pending = this.#pending.get(key);
     if (pending) return pending;
-    const answer = this.#log
+    const pendingQuery = this.#log
       .isStored(streamEvents, position)
       .then((stored) => {
         if (stored) this.#remember(position);
@@ -310,8 +310,8 @@ export class StoredWatch {
       })
       .catch(() => false)
       .finally(() => this.#pending.delete(key));
-    this.#pending.set(key, answer);
-    return answer;
+    this.#pending.set(key, pendingQuery);
+    return pendingQuery;
   }
 
   #remember(position: LogPosition): void {

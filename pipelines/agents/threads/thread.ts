@@ -99,7 +99,7 @@ export async function findThread(database: Sql, deploymentId: string, threadId: 
  * Returns the TTL that a langgraph.json sets for threads without their own TTL; undefined if such threads do not
  * expire.
  */
-export function defaultTtl({ ttl }: GraphsFile['checkpointer']): ThreadTtl | undefined {
+export function getDefaultTtl({ ttl }: GraphsFile['checkpointer']): ThreadTtl | undefined {
   const { default_ttl: minutes, strategy = 'delete' } = ttl ?? {};
   return minutes === undefined ? undefined : { minutes, strategy };
 }

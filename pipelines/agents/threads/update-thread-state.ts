@@ -19,7 +19,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import type { CheckpointChoice, GraphConfig } from '../runs/run.ts';
-import { chosenUserId } from '../runs/run-request.ts';
+import { chooseUserId } from '../runs/run-request.ts';
 import type { PublishState } from '../streams/publish-state.ts';
 import { deleteThread } from './delete-thread.ts';
 import {
@@ -197,7 +197,7 @@ export async function recordThreadConfig(
 ): Promise<void> {
   const { configurable: _, ...rest } = { ...ofAssistant, ...requested };
   if (Object.keys({ ...ofAssistant, ...requested }).length === 0) return;
-  const user_id = chosenUserId(requested, before, ofAssistant);
+  const user_id = chooseUserId(requested, before, ofAssistant);
   const all = Object.entries({
     ...ofAssistant.configurable,
     ...requested?.configurable,

@@ -189,7 +189,7 @@ export class ChildRunCollector {
     const { values, maxCharacters, maxRunBytes } = this.#options.order;
     if (!values) return undefined;
     if (this.#valueCharacters < maxCharacters) {
-      const text = traceJson(value, name);
+      const text = encodeTraceObject(value, name);
       if (text.length <= maxRunBytes / 2) {
         this.#valueCharacters += text.length;
         return text;
@@ -259,7 +259,7 @@ export class ChildRunCollector {
  * maps as objects, sets as arrays, errors with name and message, BigInts as strings. Cycles are replaced by a marker.
  * The result is always an object; any other value becomes its member `name`.
  */
-export function traceJson(value: unknown, name: string): string {
+export function encodeTraceObject(value: unknown, name: string): string {
   const text = stringifyTraceValue(value) ?? 'null';
   return text.startsWith('{') ? text : `{"${name}":${text}}`;
 }

@@ -22,8 +22,14 @@ import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import { violation } from '../workers/frames.ts';
-import { chooseTraceOptions, findProject, type HiddenValues, rootLocation, rootMembers } from './root-run.ts';
-import { senderKey, type TraceRecord, untilNextFlushMs, writeTraceRecords } from './take-into-traces.ts';
+import {
+  chooseTraceOptions,
+  encodeRootLocation,
+  encodeRootMembers,
+  findProject,
+  type HiddenValues,
+} from './root-run.ts';
+import { buildSenderKey, getMsToNextFlush, type TraceRecord, writeTraceRecords } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
 
 export interface ChildRunDeps {
@@ -79,7 +85,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
     if (pendingCharacters + characters > maxPendingCharacters) return false;
     pending.push(item);
     pendingCharacters += characters;
-    timer ??= setTimeout(send, untilNextFlushMs()).unref();
+    timer ??= setTimeout(send, getMsToNextFlush()).unref();
     return true;
   }
 
@@ -89,7 +95,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       .catch((err) => logger.error({ err }, 'child runs lost'))
       .finally(() => {
         sending = undefined;
-        if (pending.length > 0) timer ??= setTimeout(send, untilNextFlushMs()).unref();
+        if (pending.length > 0) timer ??= setTimeout(send, getMsToNextFlush()).unref();
       });
   }
 
@@ -98,7 +104,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
     pending = [];
     const senders = new Map<string, PendingRun[]>();
     for (const item of items) {
-      const key = senderKey(item.sender);
+      const key = buildSenderKey(item.sender);
       const runsOfSender = senders.get(key);
       if (runsOfSender === undefined) senders.set(key, [item]);
       else runsOfSender.push(item);
@@ -173,8 +179,8 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
             enqueue({
               kind: 'post',
               runId,
-              location: rootLocation(run),
-              ...rootMembers(run, chooseTraceOptions(includesValues, deps.hidden)),
+              location: encodeRootLocation(run),
+              ...encodeRootMembers(run, chooseTraceOptions(includesValues, deps.hidden)),
               open: true,
             });
           }

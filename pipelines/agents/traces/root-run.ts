@@ -32,7 +32,7 @@ export function findProject({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graph
 }
 
 /** Returns ids and `dotted_order` of the root run as JSON members without braces. They are the same for each attempt. */
-export function rootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
+export function encodeRootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
   const order = formatDottedOrderSegment(parseTime(startedAt) as number, runId);
   return `"id":"${runId}","trace_id":"${runId}","dotted_order":"${order}"`;
 }
@@ -41,7 +41,7 @@ export function rootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'star
  * Returns the other members of the root run, without ids and project, in the format of ingest: JSON members without
  * braces. `values` is empty or starts with a comma. See `docs/guide/01-send-a-trace.md`.
  */
-export function rootMembers(
+export function encodeRootMembers(
   run: RootRun,
   { inputs, outputs, asked }: TraceOptions,
   marks?: TraceMarks,

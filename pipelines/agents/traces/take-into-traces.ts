@@ -1,7 +1,7 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from '../../ingest/accept/accept-drafts.ts';
 import type { RunDraft } from '../../ingest/accept/draft.ts';
-import { draftOfBatch, readJsonRun } from '../../ingest/accept/read-run.ts';
+import { readJsonRun, toBatchDraft } from '../../ingest/accept/read-run.ts';
 import { runInTimeSlices } from '../../ingest/in-slices.ts';
 
 /**
@@ -80,7 +80,7 @@ function* buildDrafts(
   const drafts: RunDraft[] = [];
   for (const record of records) {
     try {
-      const draft = draftOfBatch(
+      const draft = toBatchDraft(
         readJsonRun({ kind: record.kind, body: Buffer.from(encodeRecord(record, variant)) }, config),
       );
       if (matchesRecord(record, variant, draft)) drafts.push(draft);
@@ -108,7 +108,7 @@ function encodeRecord(record: TraceRecord, variant: TraceVariant): string {
 }
 
 /** Returns a key that is equal for records of one sender, which are written in one batch. */
-export function senderKey({ workspaceId, userId, keyId }: Sender): string {
+export function buildSenderKey({ workspaceId, userId, keyId }: Sender): string {
   return `${workspaceId} ${userId} ${keyId}`;
 }
 
@@ -116,7 +116,7 @@ export function senderKey({ workspaceId, userId, keyId }: Sender): string {
  * Returns the time until the next flush. All buffers flush at the same moments, so that ClickHouse stores their records
  * with one INSERT.
  */
-export function untilNextFlushMs(): number {
+export function getMsToNextFlush(): number {
   return flushIntervalMs - (performance.now() % flushIntervalMs);
 }
 

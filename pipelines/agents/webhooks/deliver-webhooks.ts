@@ -33,8 +33,8 @@ interface SendDeps {
   readonly timeoutMs: number;
 }
 
-/** Result of one attempt. If `final` is true, a retry cannot succeed. */
-type SendResult = { readonly ok: true } | { readonly ok: false; readonly final: boolean; readonly reason: string };
+/** Result of one attempt. If `isFinal` is true, a retry cannot succeed. */
+type SendResult = { readonly ok: true } | { readonly ok: false; readonly isFinal: boolean; readonly reason: string };
 
 /**
  * Sends a webhook once. Does not follow redirects, and reads only the status of the response. Never throws.
@@ -70,11 +70,11 @@ async function sendWebhook(
     });
     if (status >= 200 && status < 300) return { ok: true };
     const isFinal = status < 500 && status !== 408 && status !== 425 && status !== 429;
-    return { ok: false, final: isFinal, reason: `it answered ${status}` };
+    return { ok: false, isFinal, reason: `it answered ${status}` };
   } catch (raw) {
     // A refused address or an invalid request fails again on each retry.
     const isFinal = isRunlakeError(raw) || raw instanceof TypeError;
-    return { ok: false, final: isFinal, reason: isRunlakeError(raw) ? raw.message : describeFailure(raw, timeoutMs) };
+    return { ok: false, isFinal, reason: isRunlakeError(raw) ? raw.message : describeFailure(raw, timeoutMs) };
   }
 }
 
@@ -89,7 +89,7 @@ function describeFailure(raw: unknown, timeoutMs: number): string {
  * Derives the default signing secret of a deployment's webhooks, for operators who set none: 32 bytes of HKDF-SHA256
  * (RFC 5869) of the secret key, without salt, with the info `runlake webhooks <deployment id> v1`, in hex.
  */
-export function webhookSecret(secretKey: string, deploymentId: string): string {
+export function deriveWebhookSecret(secretKey: string, deploymentId: string): string {
   const info = `runlake webhooks ${deploymentId} v1`;
   return Buffer.from(hkdfSync('sha256', secretKey, '', info, 32)).toString('hex');
 }
@@ -160,7 +160,7 @@ export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook
     await database.execute(`DELETE FROM agents.webhooks WHERE ${condition}`, own);
     return;
   }
-  const pauseSeconds = result.final ? undefined : retryPausesSeconds[claimed.attempts - 1];
+  const pauseSeconds = result.isFinal ? undefined : retryPausesSeconds[claimed.attempts - 1];
   const { run_id: runId, attempts } = claimed;
   logger.warn({ runId, attempts, reason: result.reason, pauseSeconds }, 'webhook not delivered');
   const column = pauseSeconds === undefined ? 'given_up_at' : 'due_at';
@@ -174,12 +174,12 @@ export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook
 async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
   const { rules, secret } = deps;
   // The process crashed during the last attempt, so `attempts` includes it although it has no result.
-  if (attempts > maxAttempts) return { ok: false, final: true, reason: 'the last attempt did not complete' } as const;
+  if (attempts > maxAttempts) return { ok: false, isFinal: true, reason: 'the last attempt did not complete' } as const;
   try {
     // The rules may have changed since the run was created.
     rules.check(url);
   } catch (error) {
-    return { ok: false, final: true, reason: (error as Error).message } as const;
+    return { ok: false, isFinal: true, reason: (error as Error).message } as const;
   }
   const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(toTimestamp(claimedAtMs))}}`;
   const headers = {
@@ -191,7 +191,7 @@ async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claime
 }
 
 /** Returns the milliseconds until the next webhook is due: 0 if a webhook is due now, undefined if there is none. */
-export async function msToNextWebhook({
+export async function getMsToNextWebhook({
   database,
   deploymentId,
   now = readDatabaseClock,
@@ -247,7 +247,7 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
       await claimAndSend();
       await deleteOldWebhooks(deps);
       // If webhooks are already due, all slots are in use, and the next delivery that finishes wakes the clock.
-      return (await msToNextWebhook(deps)) || undefined;
+      return (await getMsToNextWebhook(deps)) || undefined;
     },
     (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),
   );

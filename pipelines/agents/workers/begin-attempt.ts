@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { goesToEnd, readNodes, requireNodes, unknownBreakpoints } from '../graphs/graph-nodes.ts';
+import { goesToEnd, listUnknownBreakpoints, readNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { CheckpointChoice, RunCommand } from '../runs/run.ts';
 import { toLibraryCommand, toLibraryConfig } from './run-config.ts';
@@ -111,7 +111,7 @@ function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: Compil
   const nodes = loaded.nodes ?? readNodes(graph);
   if (nodes === undefined) return [];
   requireNodes(graphId, nodes, command);
-  return unknownBreakpoints(graphId, nodes, kwargs);
+  return listUnknownBreakpoints(graphId, nodes, kwargs);
 }
 
 /**

@@ -27,7 +27,7 @@ export function eventChunk({ mode, event, namespace, data }: GraphStreamEvent, m
 }
 
 /** Creates a `warning` event, which reports in every stream mode that a part of the request has no effect. */
-export function warningChunk(message: string): Chunk {
+export function createWarningChunk(message: string): Chunk {
   return { mode: 'warning', event: 'warning', namespace: '', data: Buffer.from(JSON.stringify({ message })) };
 }
 

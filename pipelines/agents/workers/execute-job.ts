@@ -4,7 +4,7 @@ import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { StoreFor } from '../store/agent-store.ts';
 import { beginAttempt, buildConfig, checkpointMetadata, type Job } from './begin-attempt.ts';
-import { eventChunk, warningChunk } from './event-chunk.ts';
+import { createWarningChunk, eventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { SendWindow } from './send-window.ts';
 import { readStoredState, toStreamedState } from './state-of-run.ts';
@@ -57,7 +57,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     graph = await deps.graph.instance(config);
     graph.checkpointer ??= saver;
     graph.store ??= deps.storeFor(deploymentId);
-    const warn = (message: string) => events.put(warningChunk(message));
+    const warn = (message: string) => events.put(createWarningChunk(message));
     const begun = await beginAttempt(job, { loaded: deps.graph, graph, saver, config, warn });
     if (begun === undefined) return { kind: 'finished', ...(await readStoredState(graph, threadId)) };
     const request = {

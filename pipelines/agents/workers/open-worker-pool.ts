@@ -19,7 +19,7 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { testedLibraries, untestedLibraries } from '../graphs/load-graph.ts';
+import { findUntestedLibraries, testedLibraries } from '../graphs/load-graph.ts';
 import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
 import { minEventLimitBytes } from './packed-chunks.ts';
 import { QueryWorker } from './query-worker.ts';
@@ -219,7 +219,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   }
   for (const [graph, reason] of Object.entries(loadErrors)) logger.error({ graph, reason }, 'graph is unusable');
 
-  for (const copy of await untestedLibraries(file)) {
+  for (const copy of await findUntestedLibraries(file)) {
     logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraries}`);
   }
 

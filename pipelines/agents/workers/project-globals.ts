@@ -15,7 +15,7 @@ import { inspect } from 'node:util';
  */
 export function installProjectGlobals(serverUrl: string | undefined): void {
   const scope = globalThis as unknown as Record<symbol, unknown>;
-  scope[Symbol.for('langgraph.api.sdk-logger')] = projectLogger((line) => process.stdout.write(line));
+  scope[Symbol.for('langgraph.api.sdk-logger')] = createProjectLogger((line) => process.stdout.write(line));
   if (serverUrl === undefined) return;
   const nativeFetch = globalThis.fetch;
   scope[Symbol.for('langgraph_api:url')] = new ServerUrl(serverUrl);
@@ -102,7 +102,7 @@ const logLevels = [
 export type ProjectLogger = Record<(typeof logLevels)[number], (message: unknown, ...meta: unknown[]) => ProjectLogger>;
 
 /** Creates a logger with the interface of winston. Each call writes one line of JSON, which the front adds to its log. */
-export function projectLogger(write: (line: string) => unknown): ProjectLogger {
+export function createProjectLogger(write: (line: string) => unknown): ProjectLogger {
   const logger = {} as ProjectLogger;
   for (const level of logLevels) {
     logger[level] = (message, ...meta) => {

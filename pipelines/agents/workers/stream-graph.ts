@@ -53,8 +53,8 @@ export async function streamGraph(
   const legacyMessages = new LegacyMessagesMode();
   const more = { subgraphs, streamMode: [...library], runId };
 
-  const translate = function* (piece: unknown): Generator<GraphStreamEvent> {
-    const [path, mode, data] = (subgraphs ? piece : [[], ...(piece as unknown[])]) as [string[], string, unknown];
+  const translate = function* (chunk: unknown): Generator<GraphStreamEvent> {
+    const [path, mode, data] = (subgraphs ? chunk : [[], ...(chunk as unknown[])]) as [string[], string, unknown];
     const namespace = path.join('|');
     if (wanted.has(mode) && mode !== 'messages') yield { mode, event: mode, namespace, data };
     if (mode === 'messages') {
@@ -79,7 +79,7 @@ export async function streamGraph(
 
   if (!wanted.has('events')) {
     const all = { ...withHandler(graph, options, handler), ...more };
-    await runGraph(graph, input, all, (piece) => takeEach(translate(piece)), turn);
+    await runGraph(graph, input, all, (chunk) => takeEach(translate(chunk)), turn);
     return;
   }
   const callbacks = handler && { callbacks: [handler] };

@@ -17,10 +17,18 @@ import {
   type Rejection,
   type RunDraft,
   runTooLarge,
-  singleRunRefused,
   toRejection,
+  toSingleRunError,
 } from './draft.ts';
-import { displayId, draftOfBatch, type JsonValue, type ReadRun, readJsonRun, readRun, runMembers } from './read-run.ts';
+import {
+  getDisplayId,
+  type JsonValue,
+  type ReadRun,
+  readJsonRun,
+  readRun,
+  runMembers,
+  toBatchDraft,
+} from './read-run.ts';
 import type { RunLocation } from './run-locations.ts';
 
 interface Item {
@@ -47,12 +55,12 @@ function* readItems(body: Buffer, config: AcceptDeps['config'], rejected: Reject
     let name = part;
     try {
       if (item.end - item.start > config.maxRunBytes) {
-        name = displayId({ id: readItemId(body, item) }) ?? part;
+        name = getDisplayId({ id: readItemId(body, item) }) ?? part;
         throw runTooLarge(name, config.maxRunBytes);
       }
       const members = runMembers(body, item.start, item.end, { part, maxDepth: config.maxJsonDepth });
-      name = displayId(members) ?? part;
-      drafts.push(draftOfBatch(readRun({ kind: item.kind, run: name, members })));
+      name = getDisplayId(members) ?? part;
+      drafts.push(toBatchDraft(readRun({ kind: item.kind, run: name, members })));
     } catch (error) {
       rejected.push(toRejection(name, error));
     }
@@ -139,7 +147,7 @@ export async function acceptSingle(
 ): Promise<Acceptance> {
   const run = readJsonRun(request, deps.config);
   const draft = await toSingleDraft(sender, run, deps);
-  const acceptance = await acceptDrafts(sender, [draft], [], deps, [], singleRunRefused);
+  const acceptance = await acceptDrafts(sender, [draft], [], deps, [], toSingleRunError);
   if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
   return acceptance;
 }

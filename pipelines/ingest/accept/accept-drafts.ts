@@ -9,13 +9,13 @@ import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';
 import {
   type Acceptance,
-  allRejectedError,
+  createAllRejectedError,
+  findTimesError,
   inconsistent,
   type Rejection,
   type RunDraft,
   runTooLarge,
   type TimeLimits,
-  timesError,
   toRejection,
   withFittingTimes,
 } from './draft.ts';
@@ -144,7 +144,7 @@ export interface Companion {
  * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A
  * rejected run does not affect the others.
  *
- * @throws the error that `refusal` builds ({@link allRejectedError} by default) if nothing of the request was accepted;
+ * @throws the error that `refusal` builds ({@link createAllRejectedError} by default) if nothing of the request was accepted;
  *   EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is
  *   acknowledged.
  */
@@ -154,7 +154,7 @@ export async function acceptDrafts(
   rejected: Rejection[],
   deps: AcceptDeps,
   companions: readonly Companion[] = [],
-  refusal: (rejected: readonly Rejection[]) => RunlakeError = allRejectedError,
+  refusal: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
 ): Promise<Acceptance> {
   const timely = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
   const encoded = await runInTimeSlices(encodeRuns(sender, timely, deps.log, deps.config, rejected));
@@ -233,7 +233,7 @@ function* selectTimelyDrafts(
   const nowMicros = Date.now() * 1_000;
   const timely: RunDraft[] = [];
   for (const draft of drafts) {
-    const reason = timesError(draft, nowMicros, limits);
+    const reason = findTimesError(draft, nowMicros, limits);
     if (reason === undefined) timely.push(withFittingTimes(draft, nowMicros, limits));
     else rejected.push(inconsistent(draft.runId, reason));
     yield;

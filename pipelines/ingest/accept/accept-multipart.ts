@@ -9,7 +9,7 @@ import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type Companion, type Sender } from './accept-drafts.ts';
 import { type Acceptance, type Rejection, type RunDraft, requireRunSize, toRejection } from './draft.ts';
-import { draftOfBatch, type PartKey, partKeys, type RunMembers, readRun, runMembers } from './read-run.ts';
+import { type PartKey, partKeys, type RunMembers, readRun, runMembers, toBatchDraft } from './read-run.ts';
 
 /** The parts of one post or patch of one run. */
 interface RunParts {
@@ -154,7 +154,7 @@ function readRunParts(
     const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
     members[key] = { kind: value.kind, bytes: body.subarray(value.start, value.end) };
   }
-  return draftOfBatch(readRun({ kind, run: id, idOutside: id, members }));
+  return toBatchDraft(readRun({ kind, run: id, idOutside: id, members }));
 }
 
 function readItemId(part: FormPart, text: string): string {

@@ -47,7 +47,7 @@ export function inconsistent(run: string, reason: string): Rejection {
 }
 
 /** Returns the error of a request with a single run, which is the error of the run. */
-export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
+export function toSingleRunError(rejected: readonly Rejection[]): RunlakeError {
   return (rejected[0] as Rejection).error;
 }
 
@@ -59,7 +59,7 @@ export const listedRejections = 100;
  * INVALID_RUN, this is the error of the first run (413, 422); otherwise it is ALL_RUNS_INVALID with status 400, which
  * lists the errors.
  */
-export function allRejectedError(rejected: readonly Rejection[]): RunlakeError {
+export function createAllRejectedError(rejected: readonly Rejection[]): RunlakeError {
   const { error: first } = rejected[0] as Rejection;
   if (first.code !== 'INVALID_RUN' && rejected.every(({ error }) => error.code === first.code)) return first;
   const fields = rejected
@@ -111,7 +111,7 @@ function computeEarliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits)
 }
 
 /** Returns which time of a run is out of range or out of order, or undefined. */
-export function timesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
+export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
   const earliest = computeEarliestMicros(nowMicros, limits);
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;

@@ -166,7 +166,7 @@ function isRunType(text: string): text is RunType {
 }
 
 /** Converts a run of a batch, which must have trace_id and dotted_order. @throws INVALID_RUN if it does not. */
-export function draftOfBatch(run: ReadRun): RunDraft {
+export function toBatchDraft(run: ReadRun): RunDraft {
   if (run.dottedOrder === undefined || run.traceId === undefined) {
     const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
     throw runlakeError('INVALID_RUN', { run: run.runId, reason });
@@ -199,7 +199,7 @@ export function readJsonRun(
   const { kind, idOutside, body } = request;
   requireRunSize(idOutside ?? 'of the body', body.length, maxRunBytes);
   const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
-  const run = idOutside ?? displayId(members) ?? 'of the body';
+  const run = idOutside ?? getDisplayId(members) ?? 'of the body';
   return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: deriveRunId }) });
 }
 
@@ -217,6 +217,6 @@ function deriveRunId(reader: MemberReader): string {
 /**
  * Returns the id as given in the body, to name the run in an error. The id is truncated, because it may be any string.
  */
-export function displayId({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
+export function getDisplayId({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }

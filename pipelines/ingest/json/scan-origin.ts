@@ -36,7 +36,7 @@ export class ScanOrigin {
     this.values = options.values;
     this.#options = options;
     if (!isUtf8(bytes.subarray(start, end))) {
-      const offset = invalidUtf8Offset(bytes, start, end) - start;
+      const offset = findInvalidUtf8(bytes, start, end) - start;
       throw runlakeError('INVALID_UTF8', { part: options.part, offset });
     }
     if (end - start >= 3 && bytes[start] === 0xef && bytes[start + 1] === 0xbb && bytes[start + 2] === 0xbf) {
@@ -77,7 +77,7 @@ function nameByte(byte: number): string {
  * none. The search is exact but slow, so call it only after `isUtf8` has returned false. Source: the Unicode standard,
  * table of well-formed sequences.
  */
-export function invalidUtf8Offset(bytes: Uint8Array, start: number, end: number): number {
+export function findInvalidUtf8(bytes: Uint8Array, start: number, end: number): number {
   let index = start;
   while (index < end) {
     const lead = bytes[index]!;

@@ -272,7 +272,7 @@ const maxCachedBytes = 64;
 const recentNames: Array<AttributeName | undefined> = new Array(cacheSlots).fill(undefined);
 
 /** Returns the name in `source[start, end)`; does not allocate a string if the name is cached. */
-export function attributeName(source: Buffer, start: number, end: number): AttributeName {
+export function readAttributeName(source: Buffer, start: number, end: number): AttributeName {
   const length = end - start;
   if (length > maxCachedBytes) return internName(source, start, end);
   let hash = length;

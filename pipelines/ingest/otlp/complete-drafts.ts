@@ -1,5 +1,5 @@
 import type { OtlpDraft } from './map-span.ts';
-import { overrideKey } from './span-context.ts';
+import { buildOverrideKey } from './span-context.ts';
 
 /**
  * Completes the drafts of one request with data of other spans in the request. The time and the project of a trace come
@@ -15,16 +15,16 @@ export function completeDrafts(
 ): OtlpDraft[] {
   const traces = new Map<string, TraceOrigin>();
   for (const { draft } of mapped) {
-    const facts = traces.get(draft.traceId);
-    if (facts === undefined) traces.set(draft.traceId, { lead: draft, project: findProjectDraft(draft) });
+    const origin = traces.get(draft.traceId);
+    if (origin === undefined) traces.set(draft.traceId, { lead: draft, project: findProjectDraft(draft) });
     else {
-      if (rankDraft(draft) < rankDraft(facts.lead)) facts.lead = draft;
-      facts.project ??= findProjectDraft(draft);
+      if (rankDraft(draft) < rankDraft(origin.lead)) origin.lead = draft;
+      origin.project ??= findProjectDraft(draft);
     }
   }
   return mapped.map(({ draft, isParentDerived }) => {
     const { lead, project } = traces.get(draft.traceId) as TraceOrigin;
-    const parent = isParentDerived && overrides.get(overrideKey(draft.traceId, draft.values.parentRunId ?? ''));
+    const parent = isParentDerived && overrides.get(buildOverrideKey(draft.traceId, draft.values.parentRunId ?? ''));
     if (parent) draft.values.parentRunId = parent;
     if (lead === draft && project === undefined) return draft;
     const { projectId, projectName } = findProjectDraft(draft) ?? findProjectDraft(lead) ?? project ?? draft;

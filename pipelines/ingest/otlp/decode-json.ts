@@ -6,7 +6,7 @@ import { parseMessage } from './json-message.ts';
 import { writeKeyValues } from './json-values.ts';
 import { requireCapacity } from './part-limit.ts';
 import { ProtobufWriter } from './protobuf-writer.ts';
-import { valueDepth } from './span-context.ts';
+import { computeValueDepth } from './span-context.ts';
 
 /** An OTLP/JSON request converted to protobuf, so that one reader maps both encodings. */
 export interface TranscodedRequest {
@@ -26,7 +26,7 @@ const maxUint64 = 2n ** 64n - 1n;
  */
 export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<TranscodedRequest> {
   const resources = yield* findSpans(body, maxJsonDepth, maxParts);
-  const maxDepth = valueDepth(maxJsonDepth);
+  const maxDepth = computeValueDepth(maxJsonDepth);
   const parse = (range: JsonRange | undefined) => parseMessage(body, range, maxDepth, maxParts);
   const writer = new ProtobufWriter(body.length + 1024);
   const refused = new Map<number, string>();

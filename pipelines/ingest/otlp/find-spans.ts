@@ -5,8 +5,8 @@ import { classifyByte, type JsonRange, requireEnd } from '../json/scan.ts';
 import { scanAny, skipSpace } from '../json/scan-any.ts';
 import { ScanOrigin } from '../json/scan-origin.ts';
 import { textOfString } from '../json/text.ts';
-import { jsonDepth, toProtoName } from './json-message.ts';
-import { ownValueLimit, type PartLimit, partLimit, requireMemberLimit, valueLimit } from './part-limit.ts';
+import { computeJsonDepth, toProtoName } from './json-message.ts';
+import { createOwnValueLimit, createValueLimit, type PartLimit, partLimit, requireMemberLimit } from './part-limit.ts';
 
 /** The ranges of a resource, its scopes and their spans in a JSON body. */
 export interface ResourcePositions {
@@ -42,7 +42,7 @@ interface MessageFields<T> {
 class SpanFinder {
   readonly #origin: ScanOrigin;
   readonly #maxParts: number;
-  readonly #ownValues = ownValueLimit();
+  readonly #ownValues = createOwnValueLimit();
   readonly #resourceCount: PartLimit;
   readonly #scopeCount: PartLimit;
   readonly #spanCount: PartLimit;
@@ -52,11 +52,11 @@ class SpanFinder {
   #end = 0;
 
   constructor(body: Buffer, maxJsonDepth: number, maxParts: number) {
-    const values = valueLimit(maxParts);
+    const values = createValueLimit(maxParts);
     const ownValues = this.#ownValues;
     this.#origin = new ScanOrigin(body, 0, body.length, {
       part: 'the body',
-      maxDepth: jsonDepth(maxJsonDepth),
+      maxDepth: computeJsonDepth(maxJsonDepth),
       limitDepth: maxJsonDepth,
       values: {
         add() {

@@ -53,13 +53,13 @@ export function parseMessage(
   maxParts: number,
 ): JsonObject {
   if (range === undefined) return {};
-  const maxDepth = jsonDepth(valueDepth);
+  const maxDepth = computeJsonDepth(valueDepth);
   const onMember = (count: number) => requireMemberLimit(count, maxParts);
   return parseKnown(body, range.start, range.end, knownKeys, { maxDepth, onMember }) as JsonObject;
 }
 
 /** Maximum nesting of the JSON of a request whose attribute values nest `valueDepth` deep. */
-export function jsonDepth(valueDepth: number): number {
+export function computeJsonDepth(valueDepth: number): number {
   return valueDepth * levelsPerValue + envelopeLevels;
 }
 

@@ -57,17 +57,17 @@ export function partLimit(maxParts: number): PartLimit {
  * Limits attributes, events and links. Each is counted every time it is read, because the limit bounds work, not only
  * content.
  */
-export function detailLimit(maxParts: number): PartLimit {
+export function createDetailLimit(maxParts: number): PartLimit {
   return createPartLimit('attributes, events and links', maxParts, detailsPerPart);
 }
 
 /** Limits the JSON values of a request, before objects are created. */
-export function valueLimit(maxParts: number): PartLimit {
+export function createValueLimit(maxParts: number): PartLimit {
   return createPartLimit('JSON values', maxParts, valuesPerPart);
 }
 
 /** Limits the JSON values of one span, resource or scope. */
-export function ownValueLimit(): PartLimit {
+export function createOwnValueLimit(): PartLimit {
   return new PartLimit(maxValuesOfOne, 'JSON values of one span, resource or scope');
 }
 

@@ -6,7 +6,7 @@ import { decodeProtobuf } from './decode-protobuf.ts';
 import { JsonText } from './json-text.ts';
 import { type MappedSpan, mapSpan, type OtlpDraft } from './map-span.ts';
 import { parseEncoding } from './otlp-response.ts';
-import { detailLimit } from './part-limit.ts';
+import { createDetailLimit } from './part-limit.ts';
 import { ProtobufReader } from './protobuf-reader.ts';
 import { readShared } from './shared-metadata.ts';
 import { SpanContext } from './span-context.ts';
@@ -45,7 +45,7 @@ export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest
     throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
   }
   const request = encoding === 'json' ? yield* decodeJson(body, maxDepth, maxParts) : { body, refused: undefined };
-  const reader = new ProtobufReader(request.body, detailLimit(maxParts));
+  const reader = new ProtobufReader(request.body, createDetailLimit(maxParts));
   const scopes = decodeProtobuf(reader, maxParts);
   const context = new SpanContext(reader, new JsonText(request.body.length + 4096), maxDepth);
   const mapped: Array<Extract<MappedSpan, { draft: OtlpDraft }>> = [];

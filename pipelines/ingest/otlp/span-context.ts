@@ -16,7 +16,7 @@ export class SpanContext {
   readonly written = new Set<string>();
   /** The usage object that was written, as JSON. */
   usage: Buffer | undefined;
-  /** Run ids of spans that set their own run id, by {@link overrideKey}. */
+  /** Run ids of spans that set their own run id, by {@link buildOverrideKey}. */
   readonly overrides = new Map<string, string>();
   /** Why the span is rejected; only the first reason is kept. */
   reason: string | undefined;
@@ -25,7 +25,7 @@ export class SpanContext {
     this.reader = reader;
     this.out = out;
     this.maxJsonDepth = maxJsonDepth;
-    this.maxDepth = valueDepth(maxJsonDepth);
+    this.maxDepth = computeValueDepth(maxJsonDepth);
   }
 
   begin(): void {
@@ -56,11 +56,11 @@ export class SpanContext {
   }
 }
 
-export function overrideKey(traceId: string, runId: string): string {
+export function buildOverrideKey(traceId: string, runId: string): string {
   return `${traceId}/${runId}`;
 }
 
 /** Maximum nesting of attribute values, the same in both encodings. No instrumentation nests deeper than 100. */
-export function valueDepth(maxJsonDepth: number): number {
+export function computeValueDepth(maxJsonDepth: number): number {
   return Math.min(maxJsonDepth, 100);
 }

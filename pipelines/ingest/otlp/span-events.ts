@@ -2,7 +2,7 @@ import { formatTime } from '../run-event/times.ts';
 import { writeObject } from './any-value.ts';
 import { AttributeList } from './span.ts';
 import type { SpanContext } from './span-context.ts';
-import { microsOfNanos } from './span-identity.ts';
+import { toMicros } from './span-identity.ts';
 
 /** One Event of a span. */
 export interface SpanEvent {
@@ -30,7 +30,7 @@ export function readEvents(context: SpanContext): SpanEvent[] {
       const tag = reader.tag();
       if (tag === 0x09) {
         reader.fixed64();
-        timeMicros = microsOfNanos(reader.low, reader.high);
+        timeMicros = toMicros(reader.low, reader.high);
       } else if (tag === 0x12) {
         nameStart = reader.delimited();
         nameEnd = reader.position;

@@ -4,7 +4,7 @@ import type { RoleName } from './attribute-roles.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 import { readFlag, readText } from './scalars.ts';
 import type { ByteRange } from './span.ts';
-import { overrideKey, type SpanContext } from './span-context.ts';
+import { buildOverrideKey, type SpanContext } from './span-context.ts';
 
 /** Ids, times and position in the tree of the run that a span becomes. */
 export interface SpanIdentity {
@@ -32,13 +32,13 @@ export function readIdentity(context: SpanContext): SpanIdentity | undefined {
   const otelTraceId = toTraceUuid(reader, span.traceId);
   if (otelTraceId === undefined) return rejectSpan(context, 'trace_id is not 16 bytes, or all zero');
   if (spanId === undefined) return rejectSpan(context, 'span_id is not 8 bytes, or all zero');
-  const startedAtMicros = microsOfNanos(span.startLow, span.startHigh);
+  const startedAtMicros = toMicros(span.startLow, span.startHigh);
   if (span.startLow === 0 && span.startHigh === 0) return rejectSpan(context, 'start_time_unix_nano is missing');
   const hasEnd = span.endLow !== 0 || span.endHigh !== 0;
   if (hasEnd && (span.endHigh < span.startHigh || (span.endHigh === span.startHigh && span.endLow < span.startLow))) {
     return rejectSpan(context, 'end_time_unix_nano is before start_time_unix_nano');
   }
-  const endedAtMicros = hasEnd ? microsOfNanos(span.endLow, span.endHigh) : undefined;
+  const endedAtMicros = hasEnd ? toMicros(span.endLow, span.endHigh) : undefined;
   const order = consumeDottedOrder(context);
   const statedRunId = consumeUuid(context, 'runId') ?? order?.runId;
   const statedTraceId = consumeUuid(context, 'traceId') ?? order?.traceId;
@@ -55,7 +55,7 @@ export function readIdentity(context: SpanContext): SpanIdentity | undefined {
       return rejectSpan(context, 'langsmith.span.dotted_order does not agree with langsmith.span.parent_id');
     }
   }
-  if (runId !== spanId) context.overrides.set(overrideKey(traceId, spanId), runId);
+  if (runId !== spanId) context.overrides.set(buildOverrideKey(traceId, spanId), runId);
   const isRoot = isMarkedRoot(context) || (order !== undefined && order.parentId === undefined) || runId === traceId;
   const parentId = order?.parentId ?? statedParentId;
   const derived = isRoot || parentId !== undefined ? undefined : deriveParentId(context);
@@ -136,7 +136,7 @@ function isNoId(reader: ProtobufReader, { start, end }: ByteRange): boolean {
 }
 
 /** Converts nanoseconds, given as unsigned 32-bit halves, to whole microseconds. Exact until the year 2255. */
-export function microsOfNanos(low: number, high: number): number {
+export function toMicros(low: number, high: number): number {
   // 2^32 = 4294967 * 1000 + 296: dividing the halves separately keeps every step below 2^53.
   return high * 4_294_967 + Math.floor((high * 296 + low) / 1000);
 }

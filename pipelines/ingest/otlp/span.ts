@@ -1,4 +1,4 @@
-import { type AttributeName, attributeName, type RoleName } from './attribute-roles.ts';
+import { type AttributeName, type RoleName, readAttributeName } from './attribute-roles.ts';
 import { requireCapacity } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 
@@ -41,7 +41,7 @@ export class AttributeList {
       } else reader.skip(tag);
     }
     const index = this.count++;
-    this.names[index] = attributeName(reader.source, keyStart, keyEnd);
+    this.names[index] = readAttributeName(reader.source, keyStart, keyEnd);
     this.keyStarts[index] = keyStart;
     this.keyEnds[index] = keyEnd;
     this.valueStarts[index] = valueStart;

@@ -230,7 +230,7 @@ export function withStartTime(framed: Buffer, micros: number): Buffer {
  *
  * @param wirePrefix of the current schema.
  */
-export function deletionOf(framed: Buffer, wirePrefix: Buffer): Buffer {
+export function toDeletion(framed: Buffer, wirePrefix: Buffer): Buffer {
   const acceptedMicros = readReceivedAtMicros(framed);
   const receivedAtMicros = acceptedMicros ?? readTraceTimeMicros(framed);
   const senderAt = receivedAtOffset + 8;

@@ -30,7 +30,7 @@ export interface TraceOfTenant {
 }
 
 /** The trace with a key from `readTraceKey`. */
-export function traceOfKey(key: string): TraceOfTenant {
+export function parseTraceKey(key: string): TraceOfTenant {
   return { tenantId: key.slice(0, 36), traceId: key.slice(37) };
 }
 
@@ -68,7 +68,7 @@ export class TraceLocationCache {
     const unknown: TraceOfTenant[] = [];
     for (const key of keys) {
       const location = this.#get(key);
-      if (location === undefined) unknown.push(traceOfKey(key));
+      if (location === undefined) unknown.push(parseTraceKey(key));
       else locations.set(key, location);
     }
     if (unknown.length === 0) return locations;

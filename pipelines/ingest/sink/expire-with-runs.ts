@@ -5,8 +5,8 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import { attachmentEvents, feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import { readTraceHeaders } from '../../attachments/encode-attachment.ts';
 import {
+  computeLifetime,
   type Lifetime,
-  lifetimeOf,
   type ProjectTiers,
   type RetentionConfig,
   tierOfNumber,
@@ -48,8 +48,8 @@ export async function expireWithRuns(
     const tier = tiers.get(trace?.projectId ?? nilUuid);
     const fallback =
       trace === undefined || tier === undefined
-        ? lifetimeOf(deps.config, 'longlived', Date.now() * 1_000)
-        : lifetimeOf(deps.config, tier, trace.traceTimeMicros);
+        ? computeLifetime(deps.config, 'longlived', Date.now() * 1_000)
+        : computeLifetime(deps.config, tier, trace.traceTimeMicros);
     return { ...event, lifetime: stored.get(readRunKey(topic, event.record.value)) ?? fallback };
   });
 }

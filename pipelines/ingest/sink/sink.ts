@@ -31,24 +31,24 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
-import { lifetimeOf, longerLifetime, ProjectTiers, type RetentionConfig } from '../../retention/lifetimes.ts';
+import { computeLifetime, longerLifetime, ProjectTiers, type RetentionConfig } from '../../retention/lifetimes.ts';
 import { type TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
 import {
-  deletionOf,
   readProjectId,
   readTenantId,
   readTraceId,
   readTraceKey,
+  toDeletion,
   traceKey,
 } from '../run-event/run-event.ts';
 import { KeyTimes } from './assign-key-times.ts';
 import {
   assignTraceLocations,
   moveTo,
+  parseTraceKey,
   readLocations,
   type TraceLocation,
   TraceLocationCache,
-  traceOfKey,
 } from './assign-trace-locations.ts';
 import { claimDeferredEvents, countDeferred, deferEvents, hasDeferred, releaseEvents } from './deferred-events.ts';
 import { expireWithRuns, keepTracesWithFeedback } from './expire-with-runs.ts';
@@ -197,13 +197,13 @@ export class Sink {
     const [locations, tiers, marks] = await Promise.all([
       this.#known.locate(keys, clickhouse, contested),
       this.#tiers.of(good.map(({ record }) => readProjectId(record.value))),
-      this.#marks.of([...keys].map(traceOfKey)),
+      this.#marks.of([...keys].map(parseTraceKey)),
     ]);
     const { located, deferred, newTraces, moved } = assignTraceLocations(
       good,
       locations,
       contested,
-      (project, micros) => lifetimeOf(config, tiers.get(project) ?? 'longlived', micros),
+      (project, micros) => computeLifetime(config, tiers.get(project) ?? 'longlived', micros),
     );
     movedEvents.inc(moved);
     deferredEvents.inc(deferred.length);
@@ -279,7 +279,7 @@ export class Sink {
       if (mark === undefined) return event;
       if (!mark.isDeleted)
         return { ...event, lifetime: lifetime ? longerLifetime(lifetime, mark.lifetime) : mark.lifetime };
-      const value = deletionOf(record.value, wirePrefix(schemaId));
+      const value = toDeletion(record.value, wirePrefix(schemaId));
       return { ...event, record: { ...record, value }, original, schemaId };
     });
     await this.#schemas.of(
@@ -303,14 +303,14 @@ export class Sink {
     const { database, clickhouse, log } = this.#options;
     const { locations, newTraces, contested } = found;
     if (log.inFlightInserts === undefined) {
-      for (const { key, locations: stored } of await readLocations(clickhouse, newTraces.map(traceOfKey))) {
+      for (const { key, locations: stored } of await readLocations(clickhouse, newTraces.map(parseTraceKey))) {
         if (stored.length > 1) contested.add(key);
       }
     }
-    await markContested(database, [...contested].map(traceOfKey));
+    await markContested(database, [...contested].map(parseTraceKey));
     if (contested.size === 0 && (log.inFlightInserts !== undefined || !(await hasContested(database)))) return;
     const keys = new Set(events.map(({ record }) => readTraceKey(record.value)));
-    const noticed = await findContested(database, [...keys].map(traceOfKey));
+    const noticed = await findContested(database, [...keys].map(parseTraceKey));
     for (const trace of noticed) {
       const key = traceKey(trace.tenantId, trace.traceId);
       const own = events.filter(({ record }) => readTraceKey(record.value) === key);

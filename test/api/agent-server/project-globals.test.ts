@@ -1,7 +1,7 @@
 /** Globals that LangChain's packages use in the processes of a project: a logger, and access to the own server. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withFreePort } from '../../../infra/embedded/free-port.ts';
-import { projectLogger } from '../../../pipelines/agents/workers/project-globals.ts';
+import { createProjectLogger } from '../../../pipelines/agents/workers/project-globals.ts';
 import { addKey } from '../start-api.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -44,9 +44,9 @@ describe('new Client() without a URL', () => {
 });
 
 describe('the project logger', () => {
-  const logged = (log: (logger: ReturnType<typeof projectLogger>) => unknown) => {
+  const logged = (log: (logger: ReturnType<typeof createProjectLogger>) => unknown) => {
     const lines: string[] = [];
-    log(projectLogger((line) => lines.push(line)));
+    log(createProjectLogger((line) => lines.push(line)));
     expect(lines).toHaveLength(1);
     expect(lines[0]?.split('\n')).toHaveLength(2);
     return JSON.parse(lines[0] as string) as Record<string, unknown>;
@@ -67,7 +67,7 @@ describe('the project logger', () => {
     circle.self = circle;
     expect(logged((to) => to.silly('round', circle)).meta).toContain('Circular');
     expect(logged((to) => to.http('big', { n: 1n })).meta).toContain('1n');
-    const logger = projectLogger(() => undefined);
+    const logger = createProjectLogger(() => undefined);
     expect(logger.verbose('a').debug('b')).toBe(logger);
   });
 });

@@ -20,7 +20,7 @@ import { readDiskUse } from '../../../pipelines/retention/disk-use.ts';
 import { requestDeletion, requestKeep } from '../../../pipelines/retention/request-changes.ts';
 import { findPage } from '../../../pipelines/runs/find-page.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
-import { usageQuery } from '../../../pipelines/usage/report-query.ts';
+import { buildUsageQuery } from '../../../pipelines/usage/report-query.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets } from '../../../pipelines/usage/stride.ts';
 import { runEvents } from '../../../schemas/topics.ts';
@@ -183,7 +183,7 @@ async function workOn(stores: FreshStores) {
   const noonMs = noonMicros / 1_000;
   const plan = planBuckets({ startMs: noonMs - 43_200_000, endMs: noonMs + 86_400_000 });
   const usage = async () => {
-    const query = usageQuery(plan, [tenantId], 'project')!;
+    const query = buildUsageQuery(plan, [tenantId], 'project')!;
     return clickhouse.query({
       ...query,
       sql: `SELECT bucket, arraySort(arrayZip(ids, traces)) AS counts FROM (${query.sql}) ORDER BY bucket`,

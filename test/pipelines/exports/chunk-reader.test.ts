@@ -6,7 +6,7 @@ import {
   type ExportCursor,
   findChunk,
 } from '../../../pipelines/exports/chunk-reader.ts';
-import { countMembers, membersCondition } from '../../../pipelines/exports/members.ts';
+import { buildMembersCondition, countMembers } from '../../../pipelines/exports/members.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { onStoredTable } from '../../engines/on-stored-table.ts';
@@ -75,7 +75,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
 }
 
 async function membersOf(chunk: Pick<ExportChunk, 'after' | 'last'>): Promise<string[]> {
-  const { sql, params } = membersCondition(scope, chunk);
+  const { sql, params } = buildMembersCondition(scope, chunk);
   const rows = await clickhouse.query<{ id: string }>({
     name: 'test',
     sql: `SELECT id FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) ORDER BY start_time, trace_id, id`,

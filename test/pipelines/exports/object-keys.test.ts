@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { DestinationConfig } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
-import { keyOfManifest, keyOfPart } from '../../../pipelines/exports/record.ts';
+import { buildManifestKey, keyOfPart } from '../../../pipelines/exports/record.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;
@@ -71,7 +71,7 @@ describe.each([
     const store = await openDestination(shop.destinations, { workspaceId: shop.workspaceId, destinationId });
     try {
       expect(store.pathOf(keyOfPart(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
-      expect(store.pathOf(keyOfManifest(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
+      expect(store.pathOf(buildManifestKey(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
     } finally {
       await store.close();
     }
@@ -89,7 +89,7 @@ describe('the key of a part', () => {
     expect(keyOfPart({ ...of, formatVersion }, run, 1)).toBe(
       `export_id=e/tenant_id=t/session_id=s/${resource}/year=2026/month=03/day=05/0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24-000001.parquet`,
     );
-    expect(keyOfManifest(of)).toBe('export_id=e/tenant_id=t/session_id=s/_manifest.json');
+    expect(buildManifestKey(of)).toBe('export_id=e/tenant_id=t/session_id=s/_manifest.json');
   });
 
   it.each([

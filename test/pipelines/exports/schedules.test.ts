@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportLimits } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
-import { dayWindows, spawnDue, sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { spawnDue, splitIntoDays, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 const hourMs = 3_600_000;
@@ -180,7 +180,7 @@ describe('the days of a range', () => {
     ['a year with both daylight-saving changes', '2026-01-01T00:00:00.000000', '2027-01-01T00:00:00.000000', 365],
     ['the end of time, but nothing before 1970', '2259-12-31T00:00:00.000000', '2260-01-01T00:00:00.000000', 1],
   ])('%s', (_name, start, end, days) => {
-    const windows = dayWindows(utc(start), utc(end));
+    const windows = splitIntoDays(utc(start), utc(end));
     expect(windows).toHaveLength(days);
     expect(windows[0]?.start).toBe(utc(start));
     expect(windows.at(-1)?.end).toBe(utc(end));

@@ -12,8 +12,8 @@ import { createExport, type NewExport } from '../../../pipelines/exports/create-
 import { destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
-import { LiveAttempts, leaseTimeoutMs } from '../../../pipelines/exports/live-attempts.ts';
-import { chunkSources } from '../../../pipelines/exports/parquet-writer.ts';
+import { getLeaseTimeoutMs, LiveAttempts } from '../../../pipelines/exports/live-attempts.ts';
+import { createChunkSources } from '../../../pipelines/exports/parquet-writer.ts';
 import {
   type ExportRunWithFiles,
   type ExportWithProgress,
@@ -91,7 +91,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
   const leases = openDatabase({
     url: stores.databaseUrl,
     logger,
-    timeoutMs: leaseTimeoutMs(config),
+    timeoutMs: getLeaseTimeoutMs(config),
     maxConnections: 1,
   });
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
@@ -109,7 +109,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
     logger,
     now: 'now' in options ? options.now : async () => clock.now,
     openStore: (place) => openDestination(destinations, place),
-    openSource: chunkSources({ clickhouse, encoders }, config),
+    openSource: createChunkSources({ clickhouse, encoders }, config),
   };
 
   /** A worker that behaves like a separate process, as far as database rows show. */

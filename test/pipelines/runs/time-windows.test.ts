@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { timeWindows } from '../../../pipelines/runs/page-cursor.ts';
+import { generateTimeWindows } from '../../../pipelines/runs/page-cursor.ts';
 import { allTimes } from '../../../pipelines/runs/run-columns.ts';
 import { noonMicros } from './run-events.ts';
 
 const day = 86_400_000_000;
 
 it('the first window of an open range ends in the future, the last begins at the minimum time', () => {
-  const windows = [...timeWindows(allTimes, 'desc', noonMicros)];
+  const windows = [...generateTimeWindows(allTimes, 'desc', noonMicros)];
   expect(windows.length).toBe(5);
   expect(windows[0]).toEqual({ ...allTimes, fromMicros: noonMicros - day });
   expect(windows[1]).toEqual({ fromMicros: noonMicros - 9 * day, untilMicrosExclusive: noonMicros - day });
@@ -19,7 +19,7 @@ it('windows cover a range once, in order, at most five', () => {
   fc.assert(
     fc.property(micros, micros, micros, fc.constantFrom('asc' as const, 'desc' as const), (a, b, now, order) => {
       const range = { fromMicros: Math.min(a, b), untilMicrosExclusive: Math.max(a, b) };
-      const windows = [...timeWindows(range, order, now)];
+      const windows = [...generateTimeWindows(range, order, now)];
       expect(windows.length).toBeLessThanOrEqual(5);
       const inTime = order === 'asc' ? windows : [...windows].reverse();
       let at = range.fromMicros;

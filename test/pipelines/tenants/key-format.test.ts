@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { generateKey, hashKey, shortKey } from '../../../pipelines/tenants/keys.ts';
+import { generateKey, hashKey, toShortKey } from '../../../pipelines/tenants/keys.ts';
 
 describe('keys', () => {
   it('are random and have one format', () => {
@@ -16,6 +16,6 @@ describe('keys', () => {
     ['rlk_0123456789012345678901234567890123456789abc', 'rlk_0123...9abc'],
     ['sixteen-char-key', 'si...ey'],
   ])('%s is displayed as %s', (key, short) => {
-    expect(shortKey(key)).toBe(short);
+    expect(toShortKey(key)).toBe(short);
   });
 });

@@ -4,14 +4,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import {
-  allNames,
-  granularUsage,
   maxPrefetchedNames,
-  organizationUsage,
+  readAllNames,
+  readGranularUsage,
+  readOrganizationUsage,
   type UsageRow,
   usageRows,
 } from '../../../pipelines/usage/report.ts';
-import { type Grouping, groupings, usageQuery } from '../../../pipelines/usage/report-query.ts';
+import { buildUsageQuery, type Grouping, groupings } from '../../../pipelines/usage/report-query.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/stride.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -33,7 +33,7 @@ async function ingest(rows: readonly RunRow[]): Promise<void> {
   await markHoursDirty(stores.database, hoursOf(rows));
 }
 async function ask(organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) {
-  const usage = await granularUsage(stores, { organizationId, workspaceIds, range, groupBy });
+  const usage = await readGranularUsage(stores, { organizationId, workspaceIds, range, groupBy });
   return { stride: usage.stride, rows: [...usageRows(usage)] };
 }
 
@@ -41,7 +41,7 @@ describe('the query', () => {
   const plan = planBuckets(rangeOf('2026-01-05T00:00:00Z', '2026-02-05T00:00:00Z'));
 
   it('matches exactly', () => {
-    const query = usageQuery(plan, [uuidOf('a'), uuidOf('b')], 'project');
+    const query = buildUsageQuery(plan, [uuidOf('a'), uuidOf('b')], 'project');
     expect(query?.params).toEqual({
       workspaces: [uuidOf('a'), uuidOf('b')],
       dimension: 'project',
@@ -61,7 +61,7 @@ describe('the query', () => {
   });
 
   it('reads hours before and after the whole days one by one, and sums a bucket of several days', () => {
-    const query = usageQuery(
+    const query = buildUsageQuery(
       planBuckets(rangeOf('2026-01-05T22:30:00Z', '2026-02-20T01:10:00Z')),
       [uuidOf('a')],
       'user',
@@ -94,7 +94,7 @@ describe('the query', () => {
     ['below a day', '2026-01-05T22:30:00Z', '2026-01-06T20:00:00Z'],
     ['a day and more without a whole one', '2026-01-05T12:00:00Z', '2026-01-06T23:00:00Z'],
   ])('reads only hours: %s', (_name, start, end) => {
-    const query = usageQuery(planBuckets(rangeOf(start, end)), [uuidOf('a')], 'user');
+    const query = buildUsageQuery(planBuckets(rangeOf(start, end)), [uuidOf('a')], 'user');
     expect(query?.sql).not.toContain('usage_daily');
     expect(query?.sql.match(/usage_hourly/g)).toHaveLength(1);
     expect(query?.sql.includes('sumMap(')).toBe(start.includes('T12'));
@@ -102,16 +102,16 @@ describe('the query', () => {
 
   it('sends long lists of workspaces as a table', () => {
     const ids = Array.from({ length: 2_001 }, (_, index) => uuidOf('workspace', index));
-    const query = usageQuery(plan, ids, 'user');
+    const query = buildUsageQuery(plan, ids, 'user');
     expect(query?.params).not.toHaveProperty('workspaces');
     expect(query?.external).toEqual({ name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) });
     expect(query?.sql).toContain('WHERE tenant_id IN workspaces AND');
   });
 
   it('is not sent if nothing can match', () => {
-    expect(usageQuery(plan, [], 'project')).toBeUndefined();
+    expect(buildUsageQuery(plan, [], 'project')).toBeUndefined();
     const late = planBuckets(rangeOf('2150-01-01T00:00:00Z', '2160-01-01T00:00:00Z'));
-    expect(usageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
+    expect(buildUsageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
   });
 });
 
@@ -226,7 +226,7 @@ describe('names', () => {
     const needed = ids.filter((_, index) => many[groupBy].includes(`$${index + 1}`));
     const sql = needed.reduce((text, id) => text.replace(`$${ids.indexOf(id) + 1}`, `'${id}'`), many[groupBy]);
     await stores.database.query(`WITH n AS (SELECT generate_series(1, ${maxPrefetchedNames}) AS n) ${sql}`);
-    expect(await allNames(stores.database, organizationId, groupBy)).toBeUndefined();
+    expect(await readAllNames(stores.database, organizationId, groupBy)).toBeUndefined();
     expect(await ask(organizationId, [workspaceId], range, groupBy)).toEqual(before);
   });
 });
@@ -326,7 +326,7 @@ describe('against a model', () => {
             expect(found(rows)).toEqual(expectedOf(workspaceIds, range, groupBy));
             totals.add(total(rows));
           }
-          const whole = await organizationUsage(stores, { organizationId, workspaceIds, range });
+          const whole = await readOrganizationUsage(stores, { organizationId, workspaceIds, range });
           totals.add(whole.traces);
           expect(totals.size).toBe(1);
           expect(Object.values(whole.byWorkspace).reduce((sum, traces) => sum + traces, 0)).toBe(whole.traces);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bucketBounds, chooseStride, planBuckets } from '../../../pipelines/usage/stride.ts';
+import { chooseStride, computeBucketBounds, planBuckets } from '../../../pipelines/usage/stride.ts';
 
 const secondMs = 1_000;
 const dayMs = 86_400_000;
@@ -42,7 +42,7 @@ describe('the buckets of a range', () => {
     const plan = planBuckets({ startMs: Date.parse(start), endMs: Date.parse(end) });
     const last = Math.ceil((plan.endExclusiveSeconds - plan.originSeconds) / plan.strideSeconds) - 1;
     return [0, 1, last].map((index) => {
-      const { startSeconds, endSeconds } = bucketBounds(plan, index);
+      const { startSeconds, endSeconds } = computeBucketBounds(plan, index);
       return `${iso(startSeconds)}/${iso(endSeconds)}`;
     });
   };
@@ -82,11 +82,11 @@ describe('the buckets of a range', () => {
         expect(plan.endExclusiveSeconds * 1_000).toBeGreaterThanOrEqual(endMs);
         expect(plan.endExclusiveSeconds * 1_000).toBeLessThan(endMs + 3_600_000);
         const buckets = Math.ceil((plan.endExclusiveSeconds - plan.originSeconds) / plan.strideSeconds);
-        expect(bucketBounds(plan, 0).startSeconds).toBeLessThanOrEqual(plan.startInclusiveSeconds);
-        expect(bucketBounds(plan, 0).endSeconds).toBeGreaterThan(plan.startInclusiveSeconds);
-        expect(bucketBounds(plan, buckets - 1).endSeconds).toBe(plan.endExclusiveSeconds);
+        expect(computeBucketBounds(plan, 0).startSeconds).toBeLessThanOrEqual(plan.startInclusiveSeconds);
+        expect(computeBucketBounds(plan, 0).endSeconds).toBeGreaterThan(plan.startInclusiveSeconds);
+        expect(computeBucketBounds(plan, buckets - 1).endSeconds).toBe(plan.endExclusiveSeconds);
         for (let index = 1; index < Math.min(buckets, 100); index++) {
-          expect(bucketBounds(plan, index).startSeconds).toBe(bucketBounds(plan, index - 1).endSeconds);
+          expect(computeBucketBounds(plan, index).startSeconds).toBe(computeBucketBounds(plan, index - 1).endSeconds);
         }
       }),
     );

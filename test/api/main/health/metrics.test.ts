@@ -4,7 +4,7 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
-import { ageOfOldestDirtyHour, oldestDirtyHourAge } from '../../../../pipelines/usage/rollup.ts';
+import { oldestDirtyHourAge, readOldestDirtyHourAge } from '../../../../pipelines/usage/rollup.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -15,7 +15,7 @@ let hide: () => void;
 beforeAll(async () => {
   api = await startApi();
   acme = await addOrganization(api.database, 'acme');
-  hide = oldestDirtyHourAge.setReader(() => ageOfOldestDirtyHour(api.database), 0);
+  hide = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(api.database), 0);
 });
 afterAll(async () => {
   hide();
@@ -78,7 +78,7 @@ it('an unavailable store omits only its own gauge', async () => {
     logger: createLogger('silent', 'test'),
     timeoutMs: 500,
   });
-  const end = oldestDirtyHourAge.setReader(() => ageOfOldestDirtyHour(unavailable), 0);
+  const end = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(unavailable), 0);
   try {
     expect(await sample('runlake_usage_oldest_dirty_hour_age_seconds')).toBeUndefined();
     expect(await sample('runlake_event_log_pending_bytes')).toBe(0);

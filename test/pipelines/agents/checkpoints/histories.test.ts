@@ -10,7 +10,7 @@ import {
   threadKey,
 } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
-import { headCheckpoint } from '../../../../pipelines/agents/checkpoints/stored-tuples.ts';
+import { readHeadCheckpoint } from '../../../../pipelines/agents/checkpoints/stored-tuples.ts';
 import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;
@@ -121,7 +121,7 @@ class Pair {
     const first = await this.run(input);
     this.failing = { theirs: false, ours: false };
     const second = await threads.startAgain(first);
-    expect(await headCheckpoint(threads.database, this.key)).toMatchObject({ runId: second.runId });
+    expect(await readHeadCheckpoint(threads.database, this.key)).toMatchObject({ runId: second.runId });
     await this.#both(second, null);
     return second;
   }

@@ -4,7 +4,12 @@ import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { type FiringDeps, fireCrons, msToNextCron, startCrons } from '../../../../pipelines/agents/crons/fire-cron.ts';
+import {
+  type FiringDeps,
+  fireCrons,
+  getMsToNextCron,
+  startCrons,
+} from '../../../../pipelines/agents/crons/fire-cron.ts';
 import {
   type Cron,
   createCron,
@@ -196,9 +201,9 @@ describe('fireCrons', () => {
   it('does not fire a disabled cron, nor the missed times after it is enabled', async () => {
     const { cron_id } = await cron({ enabled: false });
     clock = at('2026-04-22T10:05:30Z');
-    expect([await fireCrons(deps()), await msToNextCron(deps())]).toEqual([0, undefined]);
+    expect([await fireCrons(deps()), await getMsToNextCron(deps())]).toEqual([0, undefined]);
     await updateCron(stores.database, rows.deploymentId, cron_id, { enabled: true }, async () => clock.getTime());
-    expect([await fireCrons(deps()), await msToNextCron(deps())]).toEqual([0, 30_000]);
+    expect([await fireCrons(deps()), await getMsToNextCron(deps())]).toEqual([0, 30_000]);
   });
 
   it('fires in the background, and at once after wake', async () => {

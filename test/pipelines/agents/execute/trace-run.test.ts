@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { traceRuns } from '../../../../pipelines/agents/execute/attempt-run.ts';
+import { createTraceRun } from '../../../../pipelines/agents/execute/attempt-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
@@ -40,7 +40,7 @@ function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): E
 }
 
 const trace = (run: EndedRun) =>
-  traceRuns({
+  createTraceRun({
     accept: api.services.accept,
     defaultSender: { workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: uuidv7() },
     logger: createLogger('silent', 'test'),

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
-import { untestedLibraries } from '../../../../pipelines/agents/graphs/load-graph.ts';
+import { findUntestedLibraries } from '../../../../pipelines/agents/graphs/load-graph.ts';
 import { projectFile } from '../../../agents/pool-under-test.ts';
 
 let folder: string;
@@ -23,10 +23,10 @@ test.each([
   const path = join(folder, 'node_modules/@langchain/langgraph');
   await mkdir(path, { recursive: true });
   await writeFile(join(path, 'package.json'), JSON.stringify({ version }));
-  const found = await untestedLibraries(await readGraphsFile(join(folder, 'langgraph.json')));
+  const found = await findUntestedLibraries(await readGraphsFile(join(folder, 'langgraph.json')));
   expect(found).toEqual(tested ? [] : [{ path, version }]);
 });
 
 test('the copy that Runlake ships is tested', async () => {
-  expect(await untestedLibraries(await readGraphsFile(projectFile('basic')))).toEqual([]);
+  expect(await findUntestedLibraries(await readGraphsFile(projectFile('basic')))).toEqual([]);
 });

@@ -1,7 +1,7 @@
 /** How a claim shares slots between callers, first by cases, then against a model with random steps. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ClaimedRoom, claimRuns, nextDue } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { type ClaimedRoom, claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createAndClaimRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
@@ -156,7 +156,7 @@ describe('a claim', () => {
     await run(['a', 'a']);
     const later = await rows.run(undefined, { callerId: callerId('b'), afterSeconds: 3_600 }, org);
     expect(await claim({ slots: 9, extraSlots: 9 })).toEqual([]);
-    expect(await nextDue(rows.database, org, 20)).toBeGreaterThan(3_500_000);
+    expect(await getMsToNextRun(rows.database, org, 20)).toBeGreaterThan(3_500_000);
     const due = `now() - interval '1 minute'`;
     await rows.database.execute(`UPDATE agents.runs SET due_at = ${due} WHERE run_id = $1`, [later.run_id]);
     await rows.database.execute(`UPDATE agents.threads SET next_due_at = ${due} WHERE thread_id = $1`, [

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Assistant } from '../../../../pipelines/agents/assistants/assistant.ts';
-import { headerRule, type RunRequest, readRunRequest } from '../../../../pipelines/agents/runs/run-request.ts';
+import { createHeaderRule, type RunRequest, readRunRequest } from '../../../../pipelines/agents/runs/run-request.ts';
 import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 
 const assistant: Assistant = {
@@ -95,7 +95,7 @@ describe('a run request', () => {
     [{ includes: ['x.a'] }, [], ['x-a']],
     [null, ['user-agent'], ['x-a', 'accept', 'x-tenant-id', `x-${'a'.repeat(300)}`]],
   ])('copies headers by the rule %j', (choice, copied, left) => {
-    const isCopied = headerRule(choice);
+    const isCopied = createHeaderRule(choice);
     expect([copied.filter(isCopied), left.filter(isCopied)]).toEqual([copied, []]);
   });
 

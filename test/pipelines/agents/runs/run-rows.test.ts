@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database, Sql } from '../../../../infra/postgres/database.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { cancelRun, cancelRuns } from '../../../../pipelines/agents/runs/cancel-run.ts';
-import { claimRuns, nextDue } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createAndClaimRun, createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
@@ -83,7 +83,7 @@ describe('creating runs', () => {
     const threadId = await rows.newThread(other);
     const later = await rows.run(threadId, { afterSeconds: 3_600 }, other);
     expect(await claimRuns(database, other, { slots: 9, processId })).toEqual([]);
-    expect(await nextDue(database, other, 20)).toBeGreaterThan(3_500_000);
+    expect(await getMsToNextRun(database, other, 20)).toBeGreaterThan(3_500_000);
     expect(await readThread(database, other, threadId)).toMatchObject({ status: 'busy' });
     const now = await rows.run(threadId, {}, other);
     const [claimed] = await claimRuns(database, other, { slots: 9, processId });

@@ -12,9 +12,9 @@ import {
   type DeliveryDeps,
   deleteOldWebhooks,
   deliverWebhook,
-  msToNextWebhook,
+  deriveWebhookSecret,
+  getMsToNextWebhook,
   startWebhooks,
-  webhookSecret,
 } from '../../../../pipelines/agents/webhooks/deliver-webhooks.ts';
 import { recordWebhook, webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
@@ -27,7 +27,7 @@ interface Received {
 }
 
 const logger = createLogger('silent', 'test');
-const secret = webhookSecret('the key of this test', randomUUID());
+const secret = deriveWebhookSecret('the key of this test', randomUUID());
 let stores: FreshStores;
 let other: Database;
 let receiver: Server;
@@ -225,7 +225,7 @@ describe('a webhook', () => {
     const startMs = clock.getTime();
     const delivery = deps();
     let lastMs = 0;
-    for (let due: number | undefined = 0; due !== undefined; due = await msToNextWebhook(delivery)) {
+    for (let due: number | undefined = 0; due !== undefined; due = await getMsToNextWebhook(delivery)) {
       lastMs = clock.getTime() + due - startMs;
       clock = new Date(startMs + lastMs);
       expect(await deliverDue(delivery)).toBe(1);
@@ -278,7 +278,7 @@ describe('a webhook', () => {
       expect(row?.seconds).toBeGreaterThan(0);
       // The clock is read in whole milliseconds, rounded up.
       expect(row?.seconds).toBeLessThanOrEqual(5.001);
-      expect(await msToNextWebhook(withDatabaseClock)).toBeLessThanOrEqual(5_000);
+      expect(await getMsToNextWebhook(withDatabaseClock)).toBeLessThanOrEqual(5_000);
       await stores.database.execute(
         "UPDATE agents.webhooks SET given_up_at = now() - interval '23 hours' WHERE run_id = $1",
         [runId],

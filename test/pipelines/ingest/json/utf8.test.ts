@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { scanValue } from '../../../../pipelines/ingest/json/scan.ts';
-import { invalidUtf8Offset } from '../../../../pipelines/ingest/json/scan-origin.ts';
+import { findInvalidUtf8 } from '../../../../pipelines/ingest/json/scan-origin.ts';
 
 describe('invalid UTF-8', () => {
   it.each<[string, number[], number]>([
@@ -23,7 +23,7 @@ describe('invalid UTF-8', () => {
   ])('finds %s', (_, bytes, offset) => {
     expect(isUtf8(Buffer.from(bytes))).toBe(false);
     const padded = Buffer.from([0xff, ...bytes, 0xff]);
-    expect(invalidUtf8Offset(padded, 1, 1 + bytes.length)).toBe(1 + offset);
+    expect(findInvalidUtf8(padded, 1, 1 + bytes.length)).toBe(1 + offset);
     const part = Buffer.concat([Buffer.from('xx"'), Buffer.from(bytes), Buffer.from('"')]);
     expect(() => scanValue(part, 2, part.length, { part: 'patch.2', maxDepth: 5 })).toThrow(
       `Invalid UTF-8 in patch.2 at byte ${offset + 1}.`,
@@ -34,7 +34,7 @@ describe('invalid UTF-8', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.uint8Array({ maxLength: 6 }), (text, tail) => {
         const bytes = Buffer.concat([Buffer.from(text), tail]);
-        const offset = invalidUtf8Offset(bytes, 0, bytes.length);
+        const offset = findInvalidUtf8(bytes, 0, bytes.length);
         expect(offset === bytes.length).toBe(isUtf8(bytes));
         expect(isUtf8(bytes.subarray(0, offset))).toBe(true);
       }),
