@@ -44,7 +44,7 @@ export async function releaseReplay(database: Database, deadLetterId: string): P
   await database.execute('DELETE FROM dead_letter_replays WHERE dead_letter_id = $1', [deadLetterId]);
 }
 
-/** Replay times, as ISO text, of those of `deadLetterIds` that were replayed. */
+/** Returns the replay times, as ISO text, of the records in `deadLetterIds` that were replayed. */
 export async function readReplayTimes(
   database: Database,
   deadLetterIds: readonly string[],

@@ -7,7 +7,8 @@
  *
  *   1. The members are counted, unless an earlier attempt has recorded their number.
  *   2. If an earlier attempt left a part pending (step 5), this part comes first. Its uploads are aborted, and exactly
- *      its chunk is read again under the same part number, so that the new file overwrites whatever is in the bucket.
+ *      its chunk is read again under the same part number, so that the new file overwrites an object that the earlier
+ *      attempt left.
  *   3. The reader finds the next chunk and reads it into its own folder.
  *   4. The encoder writes the chunk as a Parquet file. The footer of this file is verified against what was read.
  *   5. The checkpoint records the part and its chunk as pending. Then the file is uploaded; the id of a multipart
@@ -16,9 +17,9 @@
  *   6. When no chunk is left, the runs received too late to be members are counted, and the run becomes COMPLETED.
  *
  * Steps 3, 4 and 5 run concurrently for three consecutive chunks, each at most one chunk ahead of the next step, so
- * that at most two chunks are on disk beside the one being uploaded. After a crash or an abort at any point, the next
- * worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks the fencing token of
- * this attempt (`checkpoint.ts`).
+ * that at most two chunks are on disk in addition to the one that is being uploaded. After a crash or an abort at any
+ * point, the next worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks the
+ * fencing token of this attempt (`checkpoint.ts`).
  */
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -208,7 +209,7 @@ async function writePart<Read>(
     const mayReplace = () => checkpoint.confirm();
     const options = { signal, recordUpload, mayReplace };
     const { bytes, sha256, etag = null } = await measureStage('upload', () => store.upload(key, made.path, options));
-    // Aborts multipart uploads that an earlier attempt started and that reached the store only after step 2.
+    // Abort multipart uploads that an earlier attempt requested and that the object store created only after step 2.
     if (repeated) await store.abortUploads(key, [], { signal });
     await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256, etag }, last);
     exportedRows.inc(made.rows);

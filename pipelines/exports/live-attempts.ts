@@ -10,8 +10,8 @@
  *      in little more than a second.
  *   2. The statement skips rows that another transaction has locked, and has its own connection and a timeout below the
  *      lease. Neither a lock nor a busy pool therefore delays the renewal of other leases.
- *   3. A timer of each attempt aborts it a second before its lease expires by the local clock, whatever the database
- *      does.
+ *   3. A timer of each attempt aborts it a second before its lease expires by the local clock, even if the database
+ *      does not respond.
  *   4. An attempt that exceeds its timeout is aborted.
  *   5. `stop` aborts all attempts.
  */

@@ -61,9 +61,9 @@ export async function readExport(
 
 /**
  * Progress of an export from 0 to 1; below 1 until it is COMPLETED. Each export run (one day) has the same weight,
- * whatever its number of rows. Rows are counted only after an export run is claimed, so a share of the rows counted so
- * far would fall with each new count. The progress never falls, because another attempt neither removes rows that a run
- * has written nor counts its rows again.
+ * independent of its number of rows. Rows are counted only after an export run is claimed, so a share of the rows
+ * counted so far would fall with each new count. The progress never falls, because another attempt neither removes rows
+ * that a run has written nor counts its rows again.
  */
 export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
   if (status === 'COMPLETED') return 1;

@@ -154,7 +154,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
 }
 
 /**
- * Changes score, value, comment and correction, as far as the body contains them; null removes a value. Returns the
+ * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the
  * complete feedback as JSON once it is durable.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP,

@@ -8,7 +8,7 @@ import { deleteContested } from './sink/settle-traces.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const maxEventsPerRound = 500;
-/** How long a row of `contested_traces` is kept after a sink last noticed the conflict. */
+/** How long a row of `contested_traces` is kept after a sink last renewed it. */
 const contestedRetentionMs = 7 * 86_400_000;
 
 /**

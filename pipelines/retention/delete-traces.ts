@@ -36,7 +36,7 @@ export async function deleteTraces(
   return changes.map(({ id }) => id);
 }
 
-/** Marks the traces of a request as deleted, as far as they are stored in its project. */
+/** Marks the traces of a request as deleted if they are stored in the project of the request. */
 async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<void> {
   const { tenantId, projectId, traceIds, metadata, requestedAtMicros } = change;
   const pairs = Object.entries(metadata === null ? {} : (JSON.parse(metadata) as Record<string, string>));

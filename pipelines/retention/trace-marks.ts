@@ -14,7 +14,7 @@ export interface TraceMark extends TraceOfTenant {
 }
 
 /**
- * Interval at which a sink checks whether there are any marks. Until a sink has noticed the first one, it stores late
+ * Interval at which a sink checks whether there are any marks. Until a sink has found the first mark, it stores late
  * events of the trace as before; the second pass of `change-traces.ts` corrects them.
  */
 const checkIntervalMs = 5_000;

@@ -45,7 +45,7 @@ export type Figures = ReadonlyMap<string, string>;
 export interface FigureRequest {
   readonly scope: RunScope;
   /**
-   * Right side of `IN` for the traces, a list or a subquery; likewise `targets` for the runs whose figures are
+   * Right side of `IN` for the traces: a list or a subquery. `targets` is the same for the runs whose figures are
    * requested.
    */
   readonly traces: string;

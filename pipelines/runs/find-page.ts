@@ -10,7 +10,7 @@
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
  *      as wide as the one before.
  *
- * The number of queries for a page is therefore bounded, however few runs match and wherever they are.
+ * The number of queries for a page is therefore bounded, even if few runs match and lie far apart.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';

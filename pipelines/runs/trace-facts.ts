@@ -78,7 +78,7 @@ interface MemberRow {
 interface MemberLimits {
   /** Restricts the members by key time. Default: all times. */
   readonly window?: TimeWindow;
-  /** Maximum number of members of one trace. */
+  /** Maximum number of members per trace. */
   readonly maxOfTrace?: number;
 }
 

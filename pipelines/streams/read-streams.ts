@@ -67,10 +67,10 @@ const columns = [
 
 /**
  * Reads a page in two steps: first keys and sizes until the page is full, then the events with exactly these keys. It
- * therefore reads no more data than fits. A redelivered event is returned once, wherever its copies are stored. An
- * event is left out if it follows the first event of a higher attempt of its run in the log, because its worker had
- * already lost the run. Log positions are compared only within a partition; if the number of partitions was changed
- * between two attempts, the events of both are returned.
+ * therefore reads no more data than fits. A redelivered event is returned once, even if ClickHouse has not merged its
+ * copies. An event is left out if it follows the first event of a higher attempt of its run in the log, because its
+ * worker had already lost the run. Log positions are compared only within a partition; if the number of partitions was
+ * changed between two attempts, the events of both are returned.
  *
  * @throws errors of ClickHouse.
  */

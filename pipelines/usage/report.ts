@@ -107,8 +107,8 @@ export interface UsageRow extends BucketBounds {
 /**
  * Counts traces per bucket and dimension, with current names.
  *
- * JSON, CSV and dashboards all use this query. For the same workspaces and hours the rows have the same total, whatever
- * the grouping and stride.
+ * JSON, CSV and dashboards all use this query. For the same workspaces and hours the rows have the same total for every
+ * grouping and stride.
  *
  * @throws errors of ClickHouse and Postgres.
  */

@@ -6,7 +6,7 @@ import { listRuns, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { multitaskStrategies } from '../../../pipelines/agents/runs/run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
-import { protocolMode, questionEvent, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { interruptEvent, protocolMode, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread, type Thread, type ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
@@ -79,7 +79,7 @@ async function hasStreamedInterrupt({ agents, threadId }: CommandContext, runId:
   const reader = await hub.readRun({ deploymentId, threadId, runId }, 'start');
   try {
     const finished = reader.finish();
-    for await (const { mode, event } of reader) if (mode === protocolMode && event === questionEvent) return true;
+    for await (const { mode, event } of reader) if (mode === protocolMode && event === interruptEvent) return true;
     await finished;
     return false;
   } finally {

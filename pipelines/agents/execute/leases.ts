@@ -41,7 +41,7 @@ export interface LeaseDeps {
 
 export class Leases {
   readonly #deps: LeaseDeps;
-  readonly #held = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
+  readonly #watchedByToken = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
   /** By fencing token: when a run of this process was first seen without an attempt. */
   readonly #firstSeenWithoutAttempt = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
@@ -69,12 +69,12 @@ export class Leases {
    */
   keep(run: ClaimedRun, claimedAtMs: number, watcher: LeaseWatcher): () => void {
     const { leaseToken } = run;
-    this.#held.set(leaseToken, { watcher, cancelled: false });
+    this.#watchedByToken.set(leaseToken, { watcher, cancelled: false });
     this.#firstSeenWithoutAttempt.delete(leaseToken);
     // A cancel notification that arrived after the claim had no watcher yet, so renew now to see the request.
     if (this.#notifiedAtMs >= claimedAtMs) this.renewSoon();
     if (!this.#isAlive) this.#lose(leaseToken);
-    return () => void this.#held.delete(leaseToken);
+    return () => void this.#watchedByToken.delete(leaseToken);
   }
 
   /** Renews the heartbeat at once, for example after a cancel notification. */
@@ -106,7 +106,7 @@ export class Leases {
     const { heartbeats, process, leaseMs, logger } = this.#deps;
     while (this.#needsAnotherRenewal && !this.#isStopped) {
       this.#needsAnotherRenewal = false;
-      const asked = [...this.#held.keys()];
+      const asked = [...this.#watchedByToken.keys()];
       const startedAtMs = performance.now();
       try {
         const runs = await renewHeartbeat(heartbeats, process, leaseMs);
@@ -134,15 +134,15 @@ export class Leases {
 
   #expire(): void {
     this.#isAlive = false;
-    if (this.#held.size > 0)
-      this.#deps.logger.warn({ leases: this.#held.size }, 'heartbeat expired; all leases are lost');
-    for (const token of [...this.#held.keys()]) this.#lose(token);
+    if (this.#watchedByToken.size > 0)
+      this.#deps.logger.warn({ leases: this.#watchedByToken.size }, 'heartbeat expired; all leases are lost');
+    for (const token of [...this.#watchedByToken.keys()]) this.#lose(token);
   }
 
   #compare(asked: readonly string[], runs: readonly LeasedRun[]): void {
     const byToken = new Map(runs.map((run) => [run.leaseToken, run]));
     for (const token of asked) {
-      const held = this.#held.get(token);
+      const held = this.#watchedByToken.get(token);
       if (held === undefined) continue;
       const run = byToken.get(token);
       if (run === undefined) this.#lose(token);
@@ -155,7 +155,7 @@ export class Leases {
     for (const token of this.#firstSeenWithoutAttempt.keys())
       if (!byToken.has(token)) this.#firstSeenWithoutAttempt.delete(token);
     for (const [token, run] of byToken) {
-      if (this.#held.has(token)) continue;
+      if (this.#watchedByToken.has(token)) continue;
       const sinceMs = this.#firstSeenWithoutAttempt.get(token) ?? nowMs;
       this.#firstSeenWithoutAttempt.set(token, sinceMs);
       if (nowMs - sinceMs < this.#deps.leaseMs / 3) continue;
@@ -166,8 +166,8 @@ export class Leases {
   }
 
   #lose(token: string): void {
-    const held = this.#held.get(token);
-    this.#held.delete(token);
+    const held = this.#watchedByToken.get(token);
+    this.#watchedByToken.delete(token);
     held?.watcher.onLost();
   }
 }

@@ -9,7 +9,7 @@ import type { CancelAction } from './run.ts';
  * Stores the cancel request of a running run in its row and notifies the executors. Call it under the lock of the
  * thread. An interrupt does not replace a rollback that was requested before.
  */
-export async function askToCancel(tx: Sql, deploymentId: string, runId: string, action: CancelAction): Promise<void> {
+export async function requestCancel(tx: Sql, deploymentId: string, runId: string, action: CancelAction): Promise<void> {
   await tx.execute(
     `UPDATE agents.runs SET cancel_action = CASE WHEN cancel_action = 'rollback' THEN 'rollback' ELSE $3 END
      WHERE deployment_id = $1 AND run_id = $2 AND status = 'running'`,
@@ -61,7 +61,7 @@ async function cancelLocked(
   const ended = rows.find(({ status }) => status !== 'pending' && status !== 'running');
   if (action === 'rollback' && ended) throw runlakeError('RUN_ENDED', { run: ended.run_id, status: ended.status });
   for (const { run_id, status } of rows) {
-    if (status === 'running') await askToCancel(tx, deploymentId, run_id, action);
+    if (status === 'running') await requestCancel(tx, deploymentId, run_id, action);
   }
   const cancelled = await endWaitingRuns(tx, deploymentId, threadId, {
     runIds: [...found],

@@ -3,9 +3,9 @@ import type { CancelAction } from './run.ts';
 import { type ClaimedRow, type ClaimedRun, claimedColumns, toClaimedRun } from './run-row.ts';
 
 /** Free slots of the process that claims runs. */
-export interface ClaimedRoom {
+export interface ClaimCapacity {
   readonly slots: number;
-  /** Additional slots, only for callers that use less than their fair share. Default: 0. */
+  /** Additional slots for callers that use less than their fair share. Default: 0. */
   readonly extraSlots?: number;
 }
 
@@ -19,7 +19,7 @@ export interface ClaimedRoom {
 export async function claimRuns(
   database: Sql,
   deploymentId: string,
-  { slots, extraSlots = 0, processId }: ClaimedRoom & { readonly processId: string },
+  { slots, extraSlots = 0, processId }: ClaimCapacity & { readonly processId: string },
 ): Promise<ClaimedRun[]> {
   const rows = await database.query<ClaimedRow>(
     `SELECT ${claimedColumns} FROM agents.claim_runs($1, $2, $3, $4)`,
@@ -67,7 +67,7 @@ export interface LeasedRun {
   readonly cancelAction: CancelAction | undefined;
 }
 
-interface HeldRow {
+interface LeasedRow {
   readonly thread_id: string;
   readonly run_id: string;
   readonly lease_token: string;
@@ -79,7 +79,7 @@ interface HeldRow {
  * does not wait for transactions on runs or threads. If a lease is missing in the result, the process has lost it.
  */
 export async function renewHeartbeat(sql: Sql, process: RunProcess, leaseMs: number): Promise<LeasedRun[]> {
-  const rows = await sql.query<HeldRow>(
+  const rows = await sql.query<LeasedRow>(
     `WITH beat AS (
        INSERT INTO agents.processes (process_id, deployment_id, alive_until)
        VALUES ($2, $1, clock_timestamp() + $3 * interval '1 millisecond')

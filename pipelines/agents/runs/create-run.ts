@@ -22,7 +22,7 @@ import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { requireStorableJson } from '../threads/thread.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
-import { askToCancel } from './cancel-run.ts';
+import { requestCancel } from './cancel-run.ts';
 import { endWaitingRuns } from './end-run.ts';
 import { lockThread } from './lock-thread.ts';
 import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
@@ -238,5 +238,5 @@ async function stopOtherRuns(tx: Sql, deploymentId: string, threadId: string, ac
     { name: 'agents_running_run' },
   );
   await endWaitingRuns(tx, deploymentId, threadId, { remove: action === 'rollback' });
-  for (const { run_id } of running) await askToCancel(tx, deploymentId, run_id, action);
+  for (const { run_id } of running) await requestCancel(tx, deploymentId, run_id, action);
 }

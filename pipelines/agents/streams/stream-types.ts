@@ -150,4 +150,4 @@ export function toSeq(threadSeq: number): number {
 export const protocolMode = 'v2';
 
 /** Protocol method of the event that reports an interrupt, under {@link protocolMode}. */
-export const questionEvent = 'input.requested';
+export const interruptEvent = 'input.requested';

@@ -178,7 +178,7 @@ export async function updateThreadState(
 }
 
 /** Keys of `configurable` that only the server sets, or that name a checkpoint. */
-const serverKeys = new Set([
+const serverOnlyKeys = new Set([
   ...['run_id', 'thread_id', 'graph_id', 'assistant_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
   ...['langgraph_auth_user_id', 'langgraph_auth_user', 'langgraph_auth_permissions'],
 ]);
@@ -203,7 +203,7 @@ export async function recordThreadConfig(
     ...requested?.configurable,
     ...(user_id !== undefined && { user_id }),
   });
-  const configurable = Object.fromEntries(all.filter(([name]) => !serverKeys.has(name)));
+  const configurable = Object.fromEntries(all.filter(([name]) => !serverOnlyKeys.has(name)));
   const config = { ...rest, ...(Object.keys(configurable).length > 0 && { configurable }) };
   if (Object.keys(config).length === 0) return;
   await sql.execute(

@@ -32,7 +32,7 @@ export interface BegunRun {
   readonly inputs: unknown;
   readonly tags: readonly string[];
   readonly metadata: Readonly<Record<string, unknown>>;
-  /** Extra fields besides the metadata. */
+  /** Fields of `extra` other than the metadata. */
   readonly extra?: object | undefined;
   readonly serialized?: unknown;
   /** `dotted_order`, if the `langsmith` package has computed it. It is used only if it is below the same root. */

@@ -16,7 +16,7 @@ export interface GraphIsolation {
   close(): Promise<void>;
 }
 
-/** Entries of the data folder that hold secrets or data of other tenants. */
+/** Entries of the data folder that contain secrets or data of other tenants. */
 const privateEntries = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
 
 /**

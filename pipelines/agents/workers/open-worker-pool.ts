@@ -180,19 +180,19 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   }
 
   function findCleanWorker(): RunWorker | undefined {
-    return [...temporaryWorkers, ...runWorkers].find((worker) => worker.isClean && worker.room(1) === 1);
+    return [...temporaryWorkers, ...runWorkers].find((worker) => worker.isClean && worker.countFreeSlots(1) === 1);
   }
 
   function findLeastLoaded(): RunWorker | undefined {
     const [leastLoaded] = [...runWorkers]
-      .filter((worker) => worker.room(maxRunsPerWorker) > 0)
+      .filter((worker) => worker.countFreeSlots(maxRunsPerWorker) > 0)
       .sort((a, b) => a.size - b.size);
     return leastLoaded;
   }
 
   function countFreeSlots(perWorker = runsPerWorker): number {
     if (isClosing) return 0;
-    const room = [...runWorkers].reduce((sum, worker) => sum + worker.room(perWorker), 0);
+    const room = [...runWorkers].reduce((sum, worker) => sum + worker.countFreeSlots(perWorker), 0);
     return Math.max(0, room - pending.size);
   }
 

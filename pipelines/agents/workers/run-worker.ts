@@ -71,8 +71,8 @@ export class RunWorker {
     return this.#runs.size;
   }
 
-  /** Number of runs that the worker can accept if it may hold `max` runs. */
-  room(max: number): number {
+  /** Returns how many more runs the worker can accept if its maximum is `max` runs. */
+  countFreeSlots(max: number): number {
     return this.process.ready && !this.#isExclusive && !this.#isRetiring ? Math.max(0, max - this.#runs.size) : 0;
   }
 

@@ -1,6 +1,6 @@
 import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MODES } from '@langchain/langgraph';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { protocolMode, questionEvent } from '../streams/stream-types.ts';
+import { interruptEvent, protocolMode } from '../streams/stream-types.ts';
 
 /** One event of a graph in a requested stream mode, before it is serialised. */
 export interface GraphStreamEvent {
@@ -196,7 +196,7 @@ export async function streamProtocol(
         ...{ type: 'event', seq: 0, method: 'input' },
         params: { namespace, timestamp: 0, data },
       } as ProtocolEvent);
-      yield createProtocolEvent(questionEvent, { namespace, data: question });
+      yield createProtocolEvent(interruptEvent, { namespace, data: question });
     }
     if (needsStates && mode === 'values' && namespace.length === 0) {
       yield { mode: '', event: '', namespace: '', data: payload };

@@ -58,7 +58,8 @@ let auth: LoadedAuth | undefined;
 
 process.on('uncaughtException', (error) => exitAfterError(error));
 process.on('unhandledRejection', (error) => {
-  // Rejections of an aborted run, and errors that the outcome of the run reports anyway, must not end the process.
+  // The process must continue after a rejection of an aborted run, and after an error that the outcome of the run
+  // reports.
   const isOfRun = isFailedWrite(error) || (isRunlakeError(error) && error.code === 'STREAM_BUFFER_FULL');
   if (!isOfRun && !(error instanceof Error && error.name === 'AbortError')) exitAfterError(error);
 });

@@ -165,7 +165,7 @@ async function toSingleDraft(sender: Sender, run: ReadRun, deps: AcceptDeps): Pr
   return buildNewDraft(sender, run, deps);
 }
 
-/** Builds the draft of a known run, which keeps its key, whatever start time the request states. */
+/** Builds the draft of a known run. The run keeps its key even if the request states another start time. */
 function toDraftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunLocation): RunDraft {
   if (run.traceId !== undefined && run.traceId !== location.traceId) {
     throw runlakeError('INVALID_RUN', {

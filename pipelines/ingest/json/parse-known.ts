@@ -15,8 +15,8 @@ const longInteger = /^-?\d{16,20}$/;
 
 /**
  * Parses the validated JSON text `bytes[start, end)`. Skips members whose keys are not in `keys`, so that the cost is
- * bounded by the length of the text, whatever keys it contains. The result is otherwise that of `JSON.parse`, except
- * that integers of 16 to 20 digits become bigints.
+ * bounded by the length of the text, even if most of its keys are unknown. The result is otherwise that of
+ * `JSON.parse`, except that integers of 16 to 20 digits become bigints.
  */
 export function parseKnown(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits): unknown {
   return new KnownReader(bytes, start, end, keys, limits).value(0);

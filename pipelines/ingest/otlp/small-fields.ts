@@ -39,7 +39,7 @@ const serializedMembers: ReadonlyArray<readonly [RoleName, string]> = [
   ['serializedDoc', 'doc'],
 ];
 
-/** Writes the run's `serialized`: what the SDK states about the code of the run. */
+/** Writes the run's `serialized`: the description of the traced code that the SDK sends. */
 export function writeSerialized(context: SpanContext): Buffer | undefined {
   const { span, out } = context;
   const start = out.position;

@@ -26,17 +26,20 @@ import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
 import { hourSeconds } from '../run-event/times.ts';
 import { readLocations, type TraceLocation, type TraceOfTenant } from './assign-trace-locations.ts';
 
-/** Whether any trace is contested; normally none is. */
+/** Whether any trace is contested. Contested traces are rare. */
 export async function hasContested(database: Sql): Promise<boolean> {
   return (await database.query('SELECT FROM contested_traces LIMIT 1')).length > 0;
 }
 
-/** Deletes the entries of traces that were noticed before `before`: at least two days ago, see `TraceLocationCache`. */
+/**
+ * Deletes the entries that were last renewed before `before`. This must be at least two days ago, see
+ * `TraceLocationCache`.
+ */
 export async function deleteContested(database: Sql, before: Date): Promise<void> {
   await database.query('DELETE FROM contested_traces WHERE noticed_at < $1', [before.toISOString()]);
 }
 
-/** Which of `traces` are contested. */
+/** Returns those of `traces` that are contested. */
 export async function findContested(database: Sql, traces: readonly TraceOfTenant[]): Promise<TraceOfTenant[]> {
   return database.query<TraceOfTenant>(
     `SELECT tenant_id AS "tenantId", trace_id AS "traceId" FROM contested_traces
@@ -45,7 +48,7 @@ export async function findContested(database: Sql, traces: readonly TraceOfTenan
   );
 }
 
-/** Resolves when the traces are known to every sink. */
+/** Records traces as contested, or renews their entries. Every sink that reads the table afterwards finds them. */
 export async function markContested(database: Sql, traces: readonly TraceOfTenant[]): Promise<void> {
   if (traces.length === 0) return;
   await database.query(

@@ -95,8 +95,8 @@ export function recordVisible(records: readonly ValidRecord[]): void {
 }
 
 /**
- * Seconds since the newest visible run event was accepted: of those that this process stored or, if it has stored none
- * yet, of runs that started within the last day. `undefined` if there are none.
+ * Seconds since the newest visible run event was accepted. Considers the events that this process stored or, if it has
+ * stored none yet, the runs that started within the last day. `undefined` if there are none.
  */
 export async function readNewestVisibleRunAge(clickhouse: ClickHouse): Promise<number | undefined> {
   if (newestMicros === 0 && performance.now() - queriedAtMs >= queryIntervalMs) {

@@ -1,7 +1,7 @@
 /** How a claim shares slots between callers, first by cases, then against a model with random steps. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ClaimedRoom, claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { type ClaimCapacity, claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createAndClaimRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
@@ -51,11 +51,11 @@ async function openCallers() {
       }
     },
     callerId,
-    claim: async (room: ClaimedRoom) => {
+    claim: async (room: ClaimCapacity) => {
       const claimed = await claimRuns(database, org, { ...room, processId });
       return claimed.map(({ runId }) => names.get(runId)).sort();
     },
-    claimed: (room: ClaimedRoom) => claimRuns(database, org, { ...room, processId }),
+    claimed: (room: ClaimCapacity) => claimRuns(database, org, { ...room, processId }),
   };
 }
 
@@ -66,7 +66,7 @@ describe('a claim', () => {
     name: string;
     running?: readonly string[];
     waiting: readonly string[];
-    room: ClaimedRoom;
+    room: ClaimCapacity;
     starts: readonly string[];
   }>([
     {
@@ -202,7 +202,7 @@ it.each([3, 4, 5, 6])('starts the same runs as the model (seed %i)', async (seed
   const caller = (name: string) => name.slice(0, 1);
   const held = (of: string) => running.filter(({ name }) => caller(name) === of).length;
 
-  function expected({ slots, extraSlots = 0 }: ClaimedRoom): string[] {
+  function expected({ slots, extraSlots = 0 }: ClaimCapacity): string[] {
     const all = new Set([...waiting, ...running.map(({ name }) => name)].map(caller));
     const share = Math.max(1, Math.floor(running.length / all.size));
     const counts = new Map([...all].map((each) => [each, held(each)]));
