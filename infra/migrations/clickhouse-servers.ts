@@ -57,14 +57,14 @@ export async function applyToServers(
   onApplied: (migration: Migration) => void,
 ): Promise<void> {
   if (migrations.length === 0) return;
-  if (failure !== undefined) throw toMigrationError(failure);
+  if (failure !== undefined) throw toUnreachableServerError(failure);
   const layout = await readLayout(clickhouse);
   const recorded = servers.flatMap(({ applied }) => applied.map(({ shards }) => shards));
   const shards = requireSameLayout(layout, recorded);
   const migratedServers = layout.kind === 'replicated' ? servers.slice(0, 1) : servers;
   if (layout.kind === 'cluster') {
     await groupByShard(clickhouse.servers, layout.cluster).catch((error: unknown) => {
-      throw toMigrationError(error);
+      throw toUnreachableServerError(error);
     });
   }
   for (const migration of migrations) {
@@ -104,7 +104,7 @@ function describeShards(shards: number): string {
 }
 
 /** All servers must have the same tables, so a server that does not respond stops the migration. */
-function toMigrationError(cause: unknown): unknown {
+function toUnreachableServerError(cause: unknown): unknown {
   if (!isRunlakeError(cause) || cause.code !== 'CLICKHOUSE_UNAVAILABLE') return cause;
   return runlakeError(
     'PART_UNUSABLE',

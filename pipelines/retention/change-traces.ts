@@ -41,7 +41,11 @@ export interface ChangeDeps {
 /** Maximum number of requests per round. Each request has at most 1,000 traces, see `api/main/traces.ts`. */
 const maxRequestsPerRound = 1_000;
 
-/** Handles all due requests. @throws errors of Postgres and ClickHouse; the requests of the failed round are then due again. */
+/**
+ * Handles all due requests.
+ *
+ * @throws errors of Postgres and ClickHouse; the requests of the failed round are then due again.
+ */
 export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Promise<void> {
   for (;;) {
     const changes = await claim(deps.database);

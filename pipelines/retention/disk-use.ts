@@ -1,6 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readDiskBytes } from '../../infra/clickhouse/server-queries.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { runBytes } from '../runs/run-columns.ts';
 import { type TraceTier, tierOfNumber } from './lifetimes.ts';
 
 /** Disk space that the traces of one workspace and tier use. */
@@ -19,7 +20,7 @@ export interface DiskUse {
 const rowOverheadBytes = { runs: 600, attachments: 100, feedback: 300 };
 
 const weights = {
-  runs: `coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) + ${rowOverheadBytes.runs}`,
+  runs: `${runBytes} + ${rowOverheadBytes.runs}`,
   attachments: `length(content) + ${rowOverheadBytes.attachments}`,
   feedback: `ifNull(length(comment), 0) + ifNull(length(value), 0) + ${rowOverheadBytes.feedback}`,
 };

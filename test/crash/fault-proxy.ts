@@ -1,6 +1,6 @@
 /**
- * A TCP proxy in front of one server, or of the servers of a cluster, for tests: it can stall, break connections, and block a request at a recognised
- * step.
+ * A TCP proxy in front of one server, or of the servers of a cluster, for tests: it can stall, break connections, and
+ * block a request at a recognised step.
  *
  * Invariant: bytes are forwarded in order and unchanged; a blocked request blocks only its own connection; a stall
  * loses nothing: bytes in flight arrive late.

@@ -3,8 +3,8 @@ import { localTable } from '../../infra/clickhouse/delete-rows.ts';
 import { clusterStatements } from '../../infra/migrations/cluster-statements.ts';
 
 /**
- * Runs a statement that a Distributed table does not support (OPTIMIZE, TRUNCATE, ALTER) on the table that stores the rows; in a
- * cluster, on that of every shard.
+ * Runs a statement that a Distributed table does not support (OPTIMIZE, TRUNCATE, ALTER) on the table that stores the
+ * rows; in a cluster, on that of every shard.
  */
 export async function onStoredTable(
   clickhouse: ClickHouse,

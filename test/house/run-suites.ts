@@ -8,11 +8,11 @@ import { closingLines, failedFiles, nameOf, type TestReport, withSecondAttempt }
 import { pickThird } from './thirds.ts';
 
 /**
- * Runs the suites of a whole run, and each of the few that failed once more, alone: suites kill processes, starve stores and measure
- * seconds concurrently on machines of any speed. A suite that fails again fails the run. One that passes then is listed
- * as `unsteady` in the last lines: a bug of the test or of the product that has to be traced, but no reason to block
- * unrelated changes; with `make test-all` it fails the run. Arguments are passed to the runner; with arguments there is
- * no second attempt.
+ * Runs the suites of a whole run, and each of the few that failed once more, alone: suites kill processes, starve stores
+ * and measure seconds concurrently on machines of any speed. A suite that fails again fails the run. One that passes
+ * then is listed as `unsteady` in the last lines: a bug of the test or of the product that has to be traced, but no
+ * reason to block unrelated changes; with `make test-all` it fails the run. Arguments are passed to the runner; with
+ * arguments there is no second attempt.
  */
 const maxRetriedFiles = 5;
 

@@ -50,7 +50,7 @@ export async function expireWithRuns(
       trace === undefined || tier === undefined
         ? computeLifetime(deps.config, 'longlived', Date.now() * 1_000)
         : computeLifetime(deps.config, tier, trace.traceTimeMicros);
-    return { ...event, lifetime: stored.get(readRunKey(topic, event.record.value)) ?? fallback };
+    return { ...event, lifetime: stored.get(readTenantRunKey(topic, event.record.value)) ?? fallback };
   });
 }
 
@@ -67,7 +67,7 @@ async function dropDeleted(events: readonly ValidRecord[], marks: TraceMarks): P
 }
 
 /** Tenant and run, as one key. */
-function readRunKey(topic: Topic, value: Buffer): string {
+function readTenantRunKey(topic: Topic, value: Buffer): string {
   return `${uuidAt(value, fieldOffset(topic, 'tenant_id'))} ${uuidAt(value, fieldOffset(topic, 'run_id'))}`;
 }
 
@@ -76,7 +76,7 @@ async function readLifetimes(
   topic: Topic,
   events: readonly ValidRecord[],
 ): Promise<Map<string, Lifetime>> {
-  const keys = new Set(events.map(({ record }) => readRunKey(topic, record.value)));
+  const keys = new Set(events.map(({ record }) => readTenantRunKey(topic, record.value)));
   if (keys.size === 0) return new Map();
   const rows = await clickhouse.query<{ tenant_id: string; id: string; tier: number; expires: number }>({
     name: 'read-run-lifetimes',
@@ -103,7 +103,7 @@ export async function keepTracesWithFeedback(
 ): Promise<void> {
   if (config.retentionShortlivedDays === undefined) return;
   const runs = new Set(
-    events.map(({ record }) => readRunKey(feedbackEvents, record.value)).filter((key) => !key.endsWith(nilUuid)),
+    events.map(({ record }) => readTenantRunKey(feedbackEvents, record.value)).filter((key) => !key.endsWith(nilUuid)),
   );
   if (runs.size === 0) return;
   const pairs = [...runs].map((key) => key.split(' '));

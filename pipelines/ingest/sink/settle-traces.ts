@@ -94,7 +94,7 @@ function toDirtyHour({ tenantId }: TraceOfTenant, { traceTimeMicros }: TraceLoca
   return { tenantId, hourSeconds: hourSeconds(traceTimeMicros) };
 }
 
-const toDirtyHours = (locations: readonly TraceLocation[]) =>
+const toHourSeconds = (locations: readonly TraceLocation[]) =>
   locations.map(({ traceTimeMicros }) => hourSeconds(traceTimeMicros));
 
 /** Whether rows of the trace are at another location than the winning one. */
@@ -127,7 +127,7 @@ async function hasMisplacedRows(
       project: winner.projectId,
       micros: winner.traceTimeMicros,
       projects: [winner, ...losers].map(({ projectId }) => projectId),
-      hours: toDirtyHours([winner, ...losers]),
+      hours: toHourSeconds([winner, ...losers]),
     },
   });
   return row !== undefined && row.rows > 0;
@@ -187,7 +187,7 @@ async function moveTrace(
     'traces',
     `${ofTrace} AND (hour, pick.3) != (toStartOfHour(${traceTime}), {project:UUID})
      AND hour IN {hours:Array(DateTime('UTC'))}`,
-    { hours: toDirtyHours([winner, ...losers]) },
+    { hours: toHourSeconds([winner, ...losers]) },
   );
   if (otherProjects.length > 0) {
     await deleteFrom('runs', `${ofTrace} AND session_id IN {others:Array(UUID)}`, { others: otherProjects });
