@@ -1,5 +1,9 @@
--- Run events as the sink inserts them; the views below store them. JSON columns hold the text as received, byte for byte.
--- Lists are JSON text, not arrays.
+-- Run events as the sink inserts them. Nothing is stored here: a view stores the events in `runs`, a view of `runs` passes
+-- their keys to `run_keys`, and the views of `run_keys` fill the tables derived from runs. ClickHouse commits a table
+-- before the views that read from it, but the views of one table in any order. So an insert that is interrupted leaves no
+-- row in a derived table, such as a trace that is counted, without its run in `runs`.
+--
+-- JSON columns hold the text as received, byte for byte. Lists are JSON text, not arrays.
 CREATE TABLE run_events (
   -- The order in which the log accepted the events; see `LogRecord.version`.
   version UInt64,
@@ -159,6 +163,30 @@ SELECT
   (if(is_patch, rank, 0), if(is_patch, bytes, NULL)) AS ranked_patch_bytes
 FROM run_events;
 
+-- The keys of runs, for the tables derived from them. Nothing is stored here. Inserting the keys of stored runs again
+-- completes the derived tables, because they merge by minimum and maximum, too.
+CREATE TABLE run_keys (
+  tenant_id UUID,
+  session_id UUID,
+  start_time DateTime64(6, 'UTC'),
+  trace_id UUID,
+  id UUID,
+  trace_time DateTime64(6, 'UTC'),
+  location_version UInt64,
+  trace_tier UInt8,
+  expires_at DateTime('UTC'),
+  received_at DateTime64(6, 'UTC'),
+  user_id UUID,
+  key_id UUID
+)
+ENGINE = Null
+SHARD BY (tenant_id, trace_id);
+
+CREATE MATERIALIZED VIEW run_keys_of_runs TO run_keys AS
+SELECT tenant_id, session_id, start_time, trace_id, id, ranked_trace_time.2 AS trace_time, location_version, trace_tier,
+  expires_at, sender.1 AS received_at, sender.2 AS user_id, sender.3 AS key_id
+FROM runs;
+
 -- The basis of usage: one row per trace. `pick` is a minimum, so that the order of arrival cannot change it. Read it
 -- by position (pick.3): a subcolumn by name under FINAL reads unmerged rows.
 CREATE TABLE traces (
@@ -172,9 +200,9 @@ SHARD BY (tenant_id, trace_id)
 PARTITION BY toYYYYMM(hour)
 ORDER BY (tenant_id, hour, trace_id);
 
-CREATE MATERIALIZED VIEW traces_of_events TO traces AS
-SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_received_at, id, session_id, user_id, key_id)) AS pick
-FROM run_events
+CREATE MATERIALIZED VIEW traces_of_keys TO traces AS
+SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((received_at, id, session_id, user_id, key_id)) AS pick
+FROM run_keys
 GROUP BY tenant_id, hour, trace_id;
 
 -- The key of a run by its id alone, of its event that was accepted first.
@@ -191,10 +219,10 @@ ORDER BY (tenant_id, id)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
-CREATE MATERIALIZED VIEW run_locator_of_events TO run_locator AS
-SELECT tenant_id, id, min((first_received_at, start_time, trace_id, trace_time, session_id)) AS pick,
-  max(event.trace_tier) AS trace_tier, max(event.expires_at) AS expires_at
-FROM run_events AS event
+CREATE MATERIALIZED VIEW run_locator_of_keys TO run_locator AS
+SELECT tenant_id, id, min((received_at, start_time, trace_id, trace_time, session_id)) AS pick,
+  max(run.trace_tier) AS trace_tier, max(run.expires_at) AS expires_at
+FROM run_keys AS run
 GROUP BY tenant_id, id;
 
 -- Trace locations: the projects and times that the events of a trace are stored under, normally one. Of several the one
@@ -217,11 +245,11 @@ ORDER BY (tenant_id, trace_id, session_id, trace_time)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS index_granularity = 256, merge_with_ttl_timeout = 86400;
 
-CREATE MATERIALIZED VIEW trace_locations_of_events TO trace_locations AS
+CREATE MATERIALIZED VIEW trace_locations_of_keys TO trace_locations AS
 SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version,
   min(start_time) AS first_start, max(start_time) AS last_start,
-  max(event.trace_tier) AS trace_tier, max(event.expires_at) AS expires_at
-FROM run_events AS event
+  max(run.trace_tier) AS trace_tier, max(run.expires_at) AS expires_at
+FROM run_keys AS run
 GROUP BY tenant_id, trace_id, session_id, trace_time;
 
 -- Traces that were kept or deleted after they were stored. The sink looks up late events here.

@@ -7,6 +7,7 @@ const regressions = [
   { seed: 20_260_101, traces: 50 },
   { seed: 1_047_271_700, traces: 50 },
   { seed: 1_964_562_166, traces: 150 },
+  { seed: 184_280_487, traces: 150 },
 ];
 
 test.each(someOf(regressions, 1 / 3))(

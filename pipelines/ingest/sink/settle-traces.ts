@@ -25,6 +25,7 @@ import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
 import { hourSeconds } from '../run-event/times.ts';
 import { readLocations, type TraceLocation, type TraceOfTenant } from './assign-trace-locations.ts';
+import { refillFromRuns } from './insert-batch.ts';
 
 /** Whether any trace is contested. Contested traces are rare. */
 export async function hasContested(database: Sql): Promise<boolean> {
@@ -192,15 +193,5 @@ async function moveTrace(
   if (otherProjects.length > 0) {
     await deleteFrom('runs', `${ofTrace} AND session_id IN {others:Array(UUID)}`, { others: otherProjects });
   }
-  const moved = `FROM runs WHERE ${ofTrace} AND session_id = {project:UUID}`;
-  await run(
-    'insert-moved-trace',
-    `INSERT INTO traces SELECT tenant_id, toStartOfHour(${traceTime}) AS hour, trace_id,
-       min((sender.1, id, session_id, sender.2, sender.3)) AS pick ${moved} GROUP BY tenant_id, hour, trace_id`,
-  );
-  await run(
-    'insert-moved-locators',
-    `INSERT INTO run_locator SELECT tenant_id, id, min((sender.1, start_time, trace_id, ${traceTime}, session_id)) AS pick,
-       max(trace_tier), max(expires_at) ${moved} GROUP BY tenant_id, id`,
-  );
+  await run('refill-moved-trace', `${refillFromRuns} WHERE ${ofTrace} AND session_id = {project:UUID}`);
 }

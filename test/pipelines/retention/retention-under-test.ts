@@ -37,7 +37,7 @@ export interface RetentionUnderTest {
     : never;
   /** Ids of the runs of a trace that a query returns. */
   readRuns(traceId: string): Promise<string[]>;
-  /** Stored rows that belong to a trace, by table, merged or not. */
+  /** Rows that belong to a trace, by table, once merged. */
   storedRows(trace: SentTrace): Promise<Record<ExpiringTable, number>>;
   /** Runs the job. `again` makes requests due that wait for their second time. */
   change(again?: 'again'): Promise<void>;
@@ -137,7 +137,7 @@ export async function openRetention(): Promise<RetentionUnderTest> {
           feedback: `run_id ${ofRuns}`,
         };
         const [row] = await sql<{ rows: number }>(
-          `SELECT count() AS rows FROM ${table} WHERE ${{ ...condition }[table as 'feedback'] ?? `trace_id = '${traceId}'`}`,
+          `SELECT count() AS rows FROM ${table} FINAL WHERE ${{ ...condition }[table as 'feedback'] ?? `trace_id = '${traceId}'`}`,
         );
         return [table, row?.rows ?? -1] as const;
       };

@@ -155,7 +155,7 @@ async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
     sql: `SELECT tables.name AS name, columns.name AS column FROM system.columns AS columns
       JOIN (SELECT database, name FROM system.tables WHERE ${isLogicalTable}) AS tables
         ON tables.database = columns.database AND tables.name = columns.table
-      WHERE tables.database = currentDatabase() AND tables.name != 'run_events'
+      WHERE tables.database = currentDatabase() AND tables.name NOT IN ('run_events', 'run_keys')
         AND (columns.name = 'tenant_id' OR tables.name = 'stream_events' AND columns.name = 'organization_id')`,
   });
   const inClickHouse: { name: string }[] = [];
