@@ -1,12 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { isRunlakeError } from '../errors/runlake-error.ts';
 import type { ClickHouse, Command } from './clickhouse.ts';
-import { groupByShard } from './layout.ts';
-
-/** Returns the name of the local table in which each server of a cluster stores its part of the rows. */
-export function localTable(table: string): string {
-  return `${table}_local`;
-}
+import { commandOnEachShard } from './layout.ts';
 
 interface Deletion extends Pick<Command, 'name' | 'params' | 'timeoutMs' | 'signal'> {
   readonly table: string;
@@ -48,23 +42,9 @@ export async function storeDeletionKeys(
  * @throws errors of ClickHouse; some shards may then have deleted their rows.
  */
 export async function deleteRows(clickhouse: ClickHouse, { table, condition, ...rest }: Deletion): Promise<void> {
-  const layout = await clickhouse.layout();
-  const buildDeletion = (from: string): Command => ({
+  await commandOnEachShard(clickhouse, (stored) => ({
     ...rest,
-    sql: `ALTER TABLE ${from} DELETE WHERE ${condition}`,
+    sql: `ALTER TABLE ${stored(table)} DELETE WHERE ${condition}`,
     profile: 'mutation',
-  });
-  if (layout.kind !== 'cluster') return clickhouse.command(buildDeletion(table));
-  const shards = await groupByShard(clickhouse.servers, layout.cluster);
-  await Promise.all(shards.map((replicas) => onFirst(replicas, buildDeletion(localTable(table)))));
-}
-
-/** Sends the command to the first replica that responds. The other replicas get the deletion by replication. */
-async function onFirst([replica, ...others]: readonly ClickHouse[], command: Command): Promise<void> {
-  try {
-    await replica?.command(command);
-  } catch (error) {
-    if (others.length === 0 || !isRunlakeError(error) || error.code !== 'CLICKHOUSE_UNAVAILABLE') throw error;
-    await onFirst(others, command);
-  }
+  }));
 }

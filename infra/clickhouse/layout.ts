@@ -1,5 +1,5 @@
-import { runlakeError } from '../errors/runlake-error.ts';
-import type { ClickHouse } from './clickhouse.ts';
+import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import type { ClickHouse, Command } from './clickhouse.ts';
 
 /**
  * How the tables are stored, which depends on RUNLAKE_CLICKHOUSE_CLUSTER and on the server:
@@ -31,6 +31,11 @@ interface ClusterNode {
   readonly isInternal: boolean;
   /** Whether this is the server that returned the row. */
   readonly isLocal: boolean;
+}
+
+/** Returns the name of the local table in which each server of a cluster stores its part of the rows. */
+export function localTable(table: string): string {
+  return `${table}_local`;
 }
 
 type LayoutSource = Pick<ClickHouse, 'query' | 'cluster'>;
@@ -135,6 +140,34 @@ export async function groupByShard(servers: readonly ClickHouse[], cluster: stri
     );
   }
   return shards;
+}
+
+/**
+ * Runs a command on one server of each shard, on all shards at the same time. Replication passes its changes to the
+ * other replicas.
+ *
+ * @param buildCommand gets a function that returns the name of a table in which a shard stores its part of the rows, and
+ *   the index of the shard.
+ * @throws errors of ClickHouse; some shards may then have run their command.
+ */
+export async function commandOnEachShard(
+  clickhouse: ClickHouse,
+  buildCommand: (stored: (table: string) => string, shard: number) => Command,
+): Promise<void> {
+  const layout = await clickhouse.layout();
+  if (layout.kind !== 'cluster') return clickhouse.command(buildCommand((table) => table, 0));
+  const shards = await groupByShard(clickhouse.servers, layout.cluster);
+  await Promise.all(shards.map((replicas, shard) => commandOnFirst(replicas, buildCommand(localTable, shard))));
+}
+
+/** Sends the command to the first replica that responds. */
+async function commandOnFirst([replica, ...others]: readonly ClickHouse[], command: Command): Promise<void> {
+  try {
+    await replica?.command(command);
+  } catch (error) {
+    if (others.length === 0 || !isRunlakeError(error) || error.code !== 'CLICKHOUSE_UNAVAILABLE') throw error;
+    await commandOnFirst(others, command);
+  }
 }
 
 async function readNodes(server: Pick<ClickHouse, 'query'>, cluster: string): Promise<ClusterNode[]> {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from './clickhouse.ts';
-import { localTable } from './delete-rows.ts';
+import { localTable } from './layout.ts';
 
 /**
  * Checks that the user has the permissions that Runlake needs, by using them on a temporary table.

@@ -1,5 +1,5 @@
-import { localTable } from '../clickhouse/delete-rows.ts';
 import type { Layout } from '../clickhouse/layout.ts';
+import { localTable } from '../clickhouse/layout.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 
 /**

@@ -20,22 +20,26 @@ const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN
       AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM dirty_hours)`;
 
 /**
- * Step 4 of a roll-up run (`rollup.ts`): counts the dirty hours. Reads the traces once for all dimensions. The second
+ * Step 4 of a roll-up run (`rollup.ts`) on one shard: counts its traces of the dirty hours. Reads the traces once for all dimensions. The second
  * half of the UNION gives empty lists to an hour that has no traces any more. `pick` is read by position, because under
  * FINAL a subcolumn read by name returns unmerged rows.
  */
-export function countHours(hours: readonly DirtyHour[], rollUp: number): Command {
+export function countHours(
+  hours: readonly DirtyHour[],
+  rollUp: number,
+  { traces, shard }: { readonly traces: string; readonly shard: number } = { traces: 'traces', shard: 0 },
+): Command {
   return {
     name: 'count-usage-hours',
-    sql: `INSERT INTO usage_hourly (tenant_id, dimension, hour, ids, traces, roll_up)
-SELECT tenant_id, entry.1, hour, entry.2.1, entry.2.2, {rollUp:UInt64}
+    sql: `INSERT INTO usage_hourly (tenant_id, dimension, hour, shard, ids, traces, roll_up)
+SELECT tenant_id, entry.1, hour, {shard:UInt16}, entry.2.1, entry.2.2, {rollUp:UInt64}
 FROM (
   SELECT tenant_id, hour, sumMap(workspaces, ones) AS by_workspace, sumMap(projects, ones) AS by_project,
     sumMap(users, ones) AS by_user, sumMap(api_keys, ones) AS by_key
   FROM (
     SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
       [toUInt64(1)] AS ones
-    FROM traces FINAL
+    FROM ${traces} FINAL
     WHERE ${dirtyHoursCondition('hour', "toDateTime(hour_seconds, 'UTC')")}
     UNION ALL
     SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM dirty_hours
@@ -43,7 +47,7 @@ FROM (
   GROUP BY tenant_id, hour
 )
 ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry`,
-    params: { rollUp },
+    params: { rollUp, shard },
     external: toDirtyHoursTable(hours),
     profile: 'bulk',
   };

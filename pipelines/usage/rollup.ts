@@ -5,25 +5,29 @@
  * a crash at any step, the next roll-up run finds the remaining rows and counts the same hours again; counting an hour
  * twice changes nothing.
  *
- * All steps are in one Postgres transaction:
- *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not
- *      get the lock returns `busy`.
- *   2. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
- *   3. Take the run's number from a sequence, under the lock, so that a later run always has a higher number and its
- *      rows replace the rows of earlier runs.
- *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in
- *      this step the hours are still dirty; rows already written are correct and are written again. If a count outlives
- *      its process, the rows that it writes later have a lower `roll_up` than the rows of the next run, and do not
- *      replace them.
+ * The workspaces are divided into groups, so that several processes can each count some of them at the same time:
+ *
+ *   1. Begin a transaction and take the advisory lock of the group with the oldest dirty hour that no other roll-up run
+ *      has locked. If there is none, return `busy`.
+ *   2. Read the dirty hours of the group. Repeat 1 and 2 up to the limit of hours. An hour marked dirty from here on
+ *      stays dirty for the next run.
+ *   3. Take the run's number from a sequence, under the locks, so that a later run of a group always has a higher number
+ *      and its rows replace the rows of earlier runs.
+ *   4. Count, on all shards at the same time: each inserts, from the traces that it stores, a new row for each dirty hour
+ *      and dimension, which replaces its previous one. After a crash in this step the hours are still dirty; rows already
+ *      written are correct and are written again. If a count outlives its process, the rows that it writes later have a
+ *      lower `roll_up` than the rows of the next run, and do not replace them.
  *   5. Sum the days of those hours again from all their hours. A crash in this step has the same effect as in step 4.
  *      Until this step is done, reports by day differ from reports by hour.
- *   6. Delete exactly the `usage_dirty_hours` rows that were read, by their sequence numbers, and commit. After a crash
- *      before the commit, the hours are counted again.
+ *   6. Delete exactly the `usage_dirty_hours` rows that were read, by their sequence numbers, and commit, which releases
+ *      the locks. After a crash before the commit, the hours are counted again.
+ *
+ * The transaction writes nothing before step 6, so Postgres can vacuum while ClickHouse counts.
  *
  * The loop around roll-up runs:
  *
  * Invariant: while dirty hours exist and both engines are available, roll-up runs continue; never two at a time in this
- * process (the advisory lock of a run excludes other processes).
+ * process (the advisory locks exclude other processes).
  *
  *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. An idle loop does nothing
  *      but this check.
@@ -34,7 +38,8 @@
  * On stop, a running roll-up run finishes, and no other starts.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
+import { commandOnEachShard } from '../../infra/clickhouse/layout.ts';
+import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
@@ -101,8 +106,8 @@ export interface RollUpOutcome {
 /** Default maximum of distinct hours per roll-up run. */
 const defaultMaxHours = 20_000;
 
-/** Advisory lock key; no other lock in this database uses it. */
-const lockKey = 7_215_508_431;
+/** First key of the advisory locks of groups, whose second key is the group; no other lock in this database uses it. */
+const groupLocks = 721_550_843;
 
 /**
  * Executes one roll-up run.
@@ -116,28 +121,22 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
   const outcome = await deps.database.transaction<RollUpOutcome>(async (transaction) => {
     // The transaction is idle while ClickHouse counts; Postgres must not end it for that reason.
     await transaction.query('SET LOCAL idle_in_transaction_session_timeout = 0');
-    const [lock] = await transaction.query<{ held: boolean }>('SELECT pg_try_advisory_xact_lock($1) AS held', [
-      lockKey,
-    ]);
-    if (!lock?.held) return { outcome: 'busy', hours: 0, more: false };
-
-    const dirtyHours = await transaction.query<DirtyHourRow>(readDirtyHoursSql, [maxDirtyHours, maxHours]);
-    if (dirtyHours.length === 0) return { outcome: 'idle', hours: 0, more: false };
-    const [next] = await transaction.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
+    const { outcome, dirtyHours, more } = await lockDirtyHours(transaction, { maxHours, maxDirtyHours });
+    if (outcome !== 'counted') return { outcome, hours: 0, more: false };
+    // Not in the transaction, because a transaction that has an id holds vacuum back.
+    const [next] = await deps.database.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
 
     const hours = dirtyHours.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
-    await deps.clickhouse.command({ ...countHours(hours, next!.rollUp), timeoutMs });
+    await commandOnEachShard(deps.clickhouse, (stored, shard) => ({
+      ...countHours(hours, next!.rollUp, { traces: stored('traces'), shard }),
+      timeoutMs,
+    }));
     await deps.clickhouse.command({ ...sumDays(hours, next!.rollUp), timeoutMs });
 
-    // Sorted oldest first.
     maxWaitSeconds = dirtyHours[0]!.waited_seconds;
     const sequences = dirtyHours.flatMap(({ sequences }) => sequences);
     await transaction.query('DELETE FROM usage_dirty_hours WHERE sequence = ANY($1::bigint[])', [sequences]);
-    return {
-      outcome: 'counted',
-      hours: hours.length,
-      more: hours.length >= maxHours || sequences.length >= maxDirtyHours,
-    };
+    return { outcome, hours: hours.length, more };
   });
   if (outcome.outcome === 'counted') {
     delaySeconds.observe(maxWaitSeconds + (performance.now() - startedAtMs) / 1_000);
@@ -158,13 +157,57 @@ interface DirtyHourRow {
   readonly waited_seconds: number;
 }
 
+interface LockedHours {
+  readonly outcome: RollUpOutcome['outcome'];
+  /** The oldest first, of all groups or of the first one. */
+  readonly dirtyHours: readonly DirtyHourRow[];
+  readonly more: boolean;
+}
+
+/** Steps 1 and 2. */
+async function lockDirtyHours(
+  transaction: Sql,
+  { maxHours, maxDirtyHours }: { readonly maxHours: number; readonly maxDirtyHours: number },
+): Promise<LockedHours> {
+  const dirtyHours: DirtyHourRow[] = [];
+  const tried: number[] = [];
+  let rows = 0;
+  let isBusy = false;
+  while (dirtyHours.length < maxHours && rows < maxDirtyHours) {
+    const [group] = await transaction.query<{ number: number; held: boolean }>(lockNextGroupSql, [groupLocks, tried]);
+    if (group === undefined) {
+      const outcome = dirtyHours.length > 0 ? 'counted' : isBusy ? 'busy' : 'idle';
+      return { outcome, dirtyHours, more: false };
+    }
+    tried.push(group.number);
+    if (!group.held) {
+      isBusy = true;
+      continue;
+    }
+    const limits = [maxDirtyHours - rows, maxHours - dirtyHours.length];
+    for (const hour of await transaction.query<DirtyHourRow>(readDirtyHoursSql, [group.number, ...limits])) {
+      dirtyHours.push(hour);
+      rows += hour.sequences.length;
+    }
+  }
+  return { outcome: 'counted', dirtyHours, more: true };
+}
+
+const lockNextGroupSql = `
+  WITH oldest AS MATERIALIZED (
+    SELECT tenant_group FROM usage_dirty_hours WHERE tenant_group <> ALL ($2::int[]) ORDER BY sequence LIMIT 1
+  )
+  SELECT tenant_group AS number, pg_try_advisory_xact_lock($1, tenant_group) AS held FROM oldest`;
+
 const readDirtyHoursSql = `
   SELECT tenant_id, extract(epoch FROM hour)::bigint AS hour_seconds, array_agg(sequence::text) AS sequences,
     greatest(0, extract(epoch FROM now() - min(marked_at)))::float8 AS waited_seconds
-  FROM (SELECT sequence, tenant_id, hour, marked_at FROM usage_dirty_hours ORDER BY sequence LIMIT $1) AS oldest
+  FROM (
+    SELECT sequence, tenant_id, hour, marked_at FROM usage_dirty_hours WHERE tenant_group = $1 ORDER BY sequence LIMIT $2
+  ) AS oldest
   GROUP BY tenant_id, hour
   ORDER BY min(sequence)
-  LIMIT $2`;
+  LIMIT $3`;
 
 export interface RollUpOptions extends RollUpDeps {
   /** Maximum time between two checks for dirty hours, in milliseconds. */

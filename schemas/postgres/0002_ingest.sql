@@ -83,7 +83,9 @@ CREATE TABLE usage_dirty_hours (
   tenant_id uuid NOT NULL,
   hour timestamptz NOT NULL,
   -- Gives the delay of the usage roll-up.
-  marked_at timestamptz NOT NULL DEFAULT now()
+  marked_at timestamptz NOT NULL DEFAULT now(),
+  -- Roll-up runs lock the workspaces of a group together.
+  tenant_group integer NOT NULL GENERATED ALWAYS AS (get_byte(uuid_send(tenant_id), 15) % 16) STORED
 );
 -- Numbers of roll-up runs.
 CREATE SEQUENCE usage_roll_up;

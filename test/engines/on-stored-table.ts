@@ -1,5 +1,5 @@
-import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { localTable } from '../../infra/clickhouse/delete-rows.ts';
+import type { ClickHouse, Command } from '../../infra/clickhouse/clickhouse.ts';
+import { localTable } from '../../infra/clickhouse/layout.ts';
 import { clusterStatements } from '../../infra/migrations/cluster-statements.ts';
 
 /**
@@ -50,4 +50,19 @@ export async function storedBytes(clickhouse: ClickHouse, tables: readonly strin
     WHERE database = currentDatabase() AND active AND table IN (${names})`;
   const rows = await rowsOfServers<{ bytes: number }>(clickhouse, sql);
   return rows.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** ClickHouse with `act` in place of each command; of commands that are sent to every shard, in place of the first. */
+export function aroundCommands(
+  clickhouse: ClickHouse,
+  act: (command: Command, run: () => Promise<void>) => Promise<void>,
+): ClickHouse {
+  const wrap = (server: ClickHouse): ClickHouse => ({
+    ...server,
+    command: (command) => act(command, () => server.command(command)),
+  });
+  return {
+    ...wrap(clickhouse),
+    servers: clickhouse.servers.map((server, index) => (index === 0 ? wrap(server) : server)),
+  };
 }

@@ -4,11 +4,11 @@
  * block forever at that step.
  */
 
-import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runRollUp, startRollUp } from '../../../pipelines/usage/rollup.ts';
+import { aroundCommands } from '../../engines/on-stored-table.ts';
 
 const mode = process.argv[2];
 const logger = createLogger('error', 'test');
@@ -35,25 +35,19 @@ if (mode === 'loop') {
   };
   await runRollUp({
     database,
-    clickhouse: {
-      ...clickhouse,
-      command: async (query: Query) => {
-        if (query.name !== 'count-usage-hours') return clickhouse.command(query);
-        if (mode === 'hang-before-count') return hang();
-        if (mode === 'hang-after-count') {
-          await clickhouse.command(query);
-          return hang();
-        }
-        // One row at a time, so slow that the kill happens in the middle.
-        const slow = query.sql.replace('GROUP BY', 'WHERE sleepEachRow(1) = 0 GROUP BY');
-        const counting = clickhouse.command({
-          ...query,
-          sql: slow,
-          settings: { ...query.settings, max_block_size: '1' },
-        });
-        console.log('counting');
-        return counting;
-      },
-    },
+    clickhouse: aroundCommands(clickhouse, async (command, run) => {
+      if (command.name !== 'count-usage-hours') return run();
+      if (mode === 'hang-before-count') return hang();
+      if (mode === 'hang-after-count') {
+        await run();
+        return hang();
+      }
+      // One row at a time, so slow that the kill happens in the middle.
+      const sql = command.sql.replace('GROUP BY', 'WHERE sleepEachRow(1) = 0 GROUP BY');
+      const [server = clickhouse] = clickhouse.servers;
+      const counting = server.command({ ...command, sql, settings: { ...command.settings, max_block_size: '1' } });
+      console.log('counting');
+      return counting;
+    }),
   });
 }

@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, type RollUp, type RollUpOptions, startRollUp } from '../../../pipelines/usage/rollup.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
+import { aroundCommands, onStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, tracesCounted } from './trace-rows.ts';
 
@@ -68,13 +68,10 @@ it('polls for hours that another process marked dirty', async () => {
 it('coalesces many wake-ups into few roll-up runs', async () => {
   let counts = 0;
   const { wake, runNow } = start({
-    clickhouse: {
-      ...clickhouse,
-      command: (query: Query) => {
-        counts += Number(query.name === 'count-usage-hours');
-        return clickhouse.command(query);
-      },
-    },
+    clickhouse: aroundCommands(clickhouse, (command, run) => {
+      counts += Number(command.name === 'count-usage-hours');
+      return run();
+    }),
   });
   await runNow();
   const startedMs = performance.now();
@@ -97,13 +94,10 @@ it('sends one Postgres query an interval and no ClickHouse query while idle', as
         return database.query(sql, params);
       },
     },
-    clickhouse: {
-      ...clickhouse,
-      command: (query) => {
-        statements.push(query.sql);
-        return clickhouse.command(query);
-      },
-    },
+    clickhouse: aroundCommands(clickhouse, (command, run) => {
+      statements.push(command.sql);
+      return run();
+    }),
   });
   await runNow();
   await expect.poll(() => statements.length, { timeout: 20_000 }).toBeGreaterThan(5);
@@ -120,16 +114,14 @@ it('recovers from failures of either store, with smaller roll-up runs meanwhile'
   await ingest(...Array.from({ length: 8 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros })));
   start({
     limits: { hours: 8 },
-    clickhouse: {
-      ...clickhouse,
-      command: (query: Query) => {
-        if (query.name !== 'count-usage-hours') return clickhouse.command(query);
-        hoursAsked.push(query.external!.rows.length);
-        if (hoursAsked.length === 1) return Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE'));
-        if (hoursAsked.length <= 3) return Promise.reject(runlakeError('DATABASE_UNAVAILABLE'));
-        return clickhouse.command(query);
-      },
-    },
+    clickhouse: aroundCommands(clickhouse, async ({ name, external }, run) => {
+      if (name === 'count-usage-hours') {
+        hoursAsked.push(external!.rows.length);
+        if (hoursAsked.length === 1) throw runlakeError('CLICKHOUSE_UNAVAILABLE');
+        if (hoursAsked.length <= 3) throw runlakeError('DATABASE_UNAVAILABLE');
+      }
+      await run();
+    }),
   });
   await untilCounted(8, 20_000);
   expect(hoursAsked).toEqual([8, 2, 1, 1, 7]);
@@ -147,13 +139,10 @@ it('never executes two roll-up runs at a time, and a requested run counts what w
   let running = 0;
   let max = 0;
   const { wake, runNow } = start({
-    clickhouse: {
-      ...clickhouse,
-      command: async (query) => {
-        max = Math.max(max, ++running);
-        await clickhouse.command(query).finally(() => running--);
-      },
-    },
+    clickhouse: aroundCommands(clickhouse, async (_command, run) => {
+      max = Math.max(max, ++running);
+      await run().finally(() => running--);
+    }),
   });
   for (let round = 1; round <= 5; round++) {
     await ingest(runRow({}));
@@ -175,14 +164,11 @@ it('finishes the current roll-up run when it is stopped, and starts no other', a
   });
   await ingest(runRow({}));
   const { stop, wake } = start({
-    clickhouse: {
-      ...clickhouse,
-      command: async (query) => {
-        reached();
-        await gate;
-        await clickhouse.command(query);
-      },
-    },
+    clickhouse: aroundCommands(clickhouse, async (_command, run) => {
+      reached();
+      await gate;
+      await run();
+    }),
   });
   await counting;
   let stopped = false;
@@ -205,11 +191,9 @@ it('finishes the current roll-up run when it is stopped, and starts no other', a
 it('reports unhealthy after several consecutive failed roll-up runs, until one succeeds', async () => {
   await ingest(runRow({}));
   let broken = true;
-  const failing: ClickHouse = {
-    ...clickhouse,
-    command: (command) =>
-      broken ? Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE', {})) : clickhouse.command(command),
-  };
+  const failing = aroundCommands(clickhouse, (_command, run) =>
+    broken ? Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE', {})) : run(),
+  );
   const { check } = start({ clickhouse: failing });
   await check();
   const state = () =>

@@ -2,13 +2,14 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { commandOnEachShard } from '../../../infra/clickhouse/layout.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
 import { childOfSuite } from '../../engines/child-of-suite.ts';
-import { onStoredTable, rowsOfServers } from '../../engines/on-stored-table.ts';
+import { aroundCommands, onStoredTable, rowsOfServers } from '../../engines/on-stored-table.ts';
 import { clusterOf, freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import {
@@ -176,11 +177,8 @@ describe('a roll-up run', () => {
 
 describe('a roll-up run that crashes', () => {
   const died = new TypeError('died here');
-  /** ClickHouse with `around` wrapped around the statement of that name. */
-  const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): ClickHouse => ({
-    ...clickhouse,
-    command: (query: Query) => (query.name === name ? act(() => clickhouse.command(query)) : clickhouse.command(query)),
-  });
+  const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): ClickHouse =>
+    aroundCommands(clickhouse, (command, run) => (command.name === name ? act(run) : run()));
   /**
    * The database, whose transactions fail before the statement that contains `text`, or at the end if `text` is
    * undefined.
@@ -202,7 +200,10 @@ describe('a roll-up run that crashes', () => {
   });
 
   const deaths: Array<[string, () => { clickhouse: ClickHouse; database: Database }]> = [
-    ['before the roll-up run number', () => ({ clickhouse, database: dyingBefore('nextval') })],
+    [
+      'before the roll-up run number',
+      () => ({ clickhouse, database: { ...database, query: () => Promise.reject(died) } }),
+    ],
     ['before the count', () => ({ clickhouse: around('count-usage-hours', () => Promise.reject(died)), database })],
     [
       'after the count',
@@ -255,7 +256,7 @@ describe('a roll-up run that crashes', () => {
     expect(await tracesCounted(clickhouse)).toBe(3);
   });
 
-  it('leaves the work to the process that holds the lock', async () => {
+  it('leaves a group to the run that has locked it', async () => {
     await ingest([runRow({})]);
     const outer = await runRollUp({
       database,
@@ -268,10 +269,28 @@ describe('a roll-up run that crashes', () => {
     expect(await tracesCounted(clickhouse)).toBe(1);
   });
 
+  it('counts the workspaces of other groups meanwhile', async () => {
+    const workspaceOf = (lastDigit: number) => `00000000-0000-4000-8000-00000000000${lastDigit}`;
+    await ingest([runRow({ tenantId: workspaceOf(1) })]);
+    await runRollUp({
+      database,
+      clickhouse: around('count-usage-hours', async (run) => {
+        await ingest([1, 2, 3].map((digit) => runRow({ tenantId: workspaceOf(digit) })));
+        expect(await rollUp()).toEqual({ outcome: 'counted', hours: 2, more: false });
+        await run();
+      }),
+    });
+    expect(await rollUp()).toEqual({ outcome: 'counted', hours: 1, more: false });
+    const [total] = await clickhouse.query<{ traces: number }>({
+      name: 'test',
+      sql: `SELECT sum(arraySum(traces)) AS traces FROM usage_hourly FINAL WHERE dimension = 'workspace'`,
+    });
+    expect(Number(total?.traces)).toBe(4);
+  });
+
   it('supersedes counts that an insert writes after its process died and the next run committed', async () => {
     const row = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
     await ingest([row]);
-    const lateStatements = [countHours(hoursOf([row]), 1), sumDays(hoursOf([row]), 1)];
     await database.query("SELECT setval('usage_roll_up', 2)");
     const taken = runRow({ traceId: row.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
     await ingest([taken]);
@@ -279,7 +298,10 @@ describe('a roll-up run that crashes', () => {
     await onStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
     // With the rows that the late count read.
     await insertRuns(clickhouse, [row]);
-    for (const statement of lateStatements) await clickhouse.command(statement);
+    await commandOnEachShard(clickhouse, (stored, shard) =>
+      countHours(hoursOf([row]), 1, { traces: stored('traces'), shard }),
+    );
+    await clickhouse.command(sumDays(hoursOf([row]), 1));
     expect(await countedBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('early')}`]: 1 });
   });
 
@@ -358,34 +380,4 @@ describe('processes', () => {
       expect(await once(child, 'exit')).toEqual([0, null]);
     }
   });
-});
-
-it('sends exactly this statement', () => {
-  const query = countHours([{ tenantId: uuidOf('a'), hourSeconds: 7_200 }], 9);
-  expect(query.params).toEqual({ rollUp: 9 });
-  expect(query.external).toEqual({
-    name: 'dirty_hours',
-    structure: 'tenant_id UUID, hour_seconds UInt32',
-    rows: [[uuidOf('a'), 7_200]],
-  });
-  expect(query.sql).toMatchInlineSnapshot(`
-    "INSERT INTO usage_hourly (tenant_id, dimension, hour, ids, traces, roll_up)
-    SELECT tenant_id, entry.1, hour, entry.2.1, entry.2.2, {rollUp:UInt64}
-    FROM (
-      SELECT tenant_id, hour, sumMap(workspaces, ones) AS by_workspace, sumMap(projects, ones) AS by_project,
-        sumMap(users, ones) AS by_user, sumMap(api_keys, ones) AS by_key
-      FROM (
-        SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
-          [toUInt64(1)] AS ones
-        FROM traces FINAL
-        WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
-          AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
-          AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)
-        UNION ALL
-        SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM dirty_hours
-      )
-      GROUP BY tenant_id, hour
-    )
-    ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry"
-  `);
 });

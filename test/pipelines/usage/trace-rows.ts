@@ -87,22 +87,22 @@ export function hoursOf(rows: readonly RunRow[]): DirtyHour[] {
  */
 export async function countedBy(clickhouse: ClickHouse, dimension: string): Promise<Record<string, number>> {
   const counted = (table: string, column: string) =>
-    clickhouse.query<{ at: number; id: string; traces: number }>({
+    clickhouse.query<{ at: number; id: string; total: number }>({
       name: 'test',
-      sql: `SELECT toUnixTimestamp(${column}) AS at, id, counted AS traces FROM ${table} FINAL ARRAY JOIN ids AS id, traces AS counted
-        WHERE dimension = {dimension:String} ORDER BY at, id`,
+      sql: `SELECT toUnixTimestamp(${column}) AS at, id, sum(counted) AS total FROM ${table} FINAL ARRAY JOIN ids AS id, traces AS counted
+        WHERE dimension = {dimension:String} GROUP BY at, id ORDER BY at, id`,
       params: { dimension },
     });
   const hours = await counted('usage_hourly', 'hour');
   const days: Record<string, number> = {};
-  for (const { at, id, traces } of hours) {
+  for (const { at, id, total } of hours) {
     const key = `${Math.floor(at / 86_400) * 86_400} ${id}`;
-    days[key] = (days[key] ?? 0) + traces;
+    days[key] = (days[key] ?? 0) + total;
   }
   expect(
-    Object.fromEntries((await counted('usage_daily', 'day')).map(({ at, id, traces }) => [`${at} ${id}`, traces])),
+    Object.fromEntries((await counted('usage_daily', 'day')).map(({ at, id, total }) => [`${at} ${id}`, total])),
   ).toEqual(days);
-  return Object.fromEntries(hours.map(({ at, id, traces }) => [`${at} ${id}`, traces]));
+  return Object.fromEntries(hours.map(({ at, id, total }) => [`${at} ${id}`, total]));
 }
 
 export async function tracesCounted(clickhouse: ClickHouse, dimension = 'workspace'): Promise<number> {
