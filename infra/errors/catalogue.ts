@@ -108,7 +108,7 @@ export const catalogue = {
   ),
 
   // Limits
-  LIMIT_REACHED: caller(422, 'The organization has reached its limit of {limit} {what}.', '{instead}.'),
+  LIMIT_REACHED: caller(422, 'The organization has reached its limit of {limit} {what}.', '{hint}.'),
 
   ORGANIZATION_LIMIT_REACHED: caller(
     422,

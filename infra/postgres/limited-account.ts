@@ -132,13 +132,13 @@ async function createOrRenewAccount(
   { name, password, validMs, schema, tables, whenMade }: Account,
 ): Promise<void> {
   await lockRoleChanges(sql);
-  const [found] = await sql.query<{ until: string; there: boolean }>(
+  const [found] = await sql.query<{ until: string; exists: boolean }>(
     `SELECT (clock_timestamp() + $1 * interval '1 ms')::text AS until,
-       EXISTS (SELECT FROM pg_roles WHERE rolname = $2) AS there`,
+       EXISTS (SELECT FROM pg_roles WHERE rolname = $2) AS "exists"`,
     [validMs, name],
   );
-  const { until, there } = found!;
-  if (there) {
+  const { until, exists } = found!;
+  if (exists) {
     await sql.execute(`ALTER ROLE ${name} VALID UNTIL '${until}'`);
     return;
   }
@@ -158,8 +158,8 @@ async function lockRoleChanges(sql: Sql): Promise<void> {
 
 async function dropRole(sql: Sql, schema: string, name: string): Promise<void> {
   await lockRoleChanges(sql);
-  const [there] = await sql.query('SELECT FROM pg_roles WHERE rolname = $1', [name]);
-  if (there === undefined) return;
+  const [role] = await sql.query('SELECT FROM pg_roles WHERE rolname = $1', [name]);
+  if (role === undefined) return;
   const granted = await sql.query<{ name: string }>(
     `SELECT DISTINCT c.oid::regclass::text AS name FROM pg_class c, aclexplode(c.relacl) acl, pg_roles r
      WHERE c.relnamespace = $1::regnamespace AND acl.grantee = r.oid AND r.rolname = $2`,

@@ -8,7 +8,13 @@ import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { runBytes } from '../runs/run-columns.ts';
 import { buildSelectList } from './chunk-columns.ts';
 import { readDerivedValues } from './derived-values.ts';
-import { buildMembersCondition, isExportable, isMember, type MembersCondition, memberOrder } from './members.ts';
+import {
+  buildMembersCondition,
+  exportableCondition,
+  type MembersCondition,
+  memberCondition,
+  memberOrder,
+} from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
 
 /**
@@ -159,7 +165,7 @@ async function findEnd(
               sumIf(bytes, bytes > ${heavyRunBytes}) OVER w AS heavy, count() OVER () AS found
             FROM (
               SELECT start_time, trace_id, id, ${runBytes} AS bytes
-              FROM runs FINAL PREWHERE ${sql} WHERE ${isExportable} AND ${isMember}
+              FROM runs FINAL PREWHERE ${sql} WHERE ${exportableCondition} AND ${memberCondition}
               ORDER BY ${memberOrder} LIMIT {wanted:UInt64})
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
           WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {wanted:UInt64})
@@ -263,7 +269,7 @@ export async function readChunk(
   try {
     await clickhouse.queryToFile({
       name: 'read-chunk',
-      sql: `SELECT ${buildSelectList(fields)} FROM runs FINAL PREWHERE ${sql} WHERE ${isExportable} AND ${isMember}
+      sql: `SELECT ${buildSelectList(fields)} FROM runs FINAL PREWHERE ${sql} WHERE ${exportableCondition} AND ${memberCondition}
         ORDER BY ${memberOrder}`,
       params,
       settings: {

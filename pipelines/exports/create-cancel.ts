@@ -76,7 +76,7 @@ export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boole
   return added > 0;
 }
 
-const countUnfinishedSql = `SELECT count(*) AS there FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
+const countUnfinishedSql = `SELECT count(*) AS count FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
   WHERE w.organization_id = $1 AND e.finished_at IS NULL`;
 
 /**
@@ -92,22 +92,22 @@ async function requireExportQuota(
   { exportMaxSchedules, exportMaxUnfinished }: Pick<ExportLimits, 'exportMaxSchedules' | 'exportMaxUnfinished'>,
 ): Promise<void> {
   if (schedule) {
-    const count = `${countUnfinishedSql} AND e.interval_hours IS NOT NULL`;
-    await enforceLimit(tx, { workspaceId }, { most: exportMaxSchedules, count }, () =>
+    const countSql = `${countUnfinishedSql} AND e.interval_hours IS NOT NULL`;
+    await enforceLimit(tx, { workspaceId }, { max: exportMaxSchedules, countSql }, () =>
       runlakeError('LIMIT_REACHED', {
         limit: exportMaxSchedules,
         what: 'scheduled bulk exports',
-        instead: 'Cancel those that are not needed',
+        hint: 'Cancel those that are not needed',
       }),
     );
     return;
   }
-  const count = `${countUnfinishedSql} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
-  await enforceLimit(tx, { workspaceId }, { most: exportMaxUnfinished, count }, () =>
+  const countSql = `${countUnfinishedSql} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
+  await enforceLimit(tx, { workspaceId }, { max: exportMaxUnfinished, countSql }, () =>
     runlakeError('LIMIT_REACHED', {
       limit: exportMaxUnfinished,
       what: 'bulk exports that are not finished',
-      instead: 'Wait until some of them have ended, or cancel them',
+      hint: 'Wait until some of them have ended, or cancel them',
     }),
   );
 }

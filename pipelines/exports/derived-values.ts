@@ -176,12 +176,17 @@ async function findRunsWithFeedback(
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const name = 'feedback-of-chunk';
-  const tenant = 'tenant_id = {tenant:UUID}';
-  const any = await clickhouse.query({ name, sql: `SELECT 1 FROM feedback WHERE ${tenant} LIMIT 1`, params, signal });
+  const tenantCondition = 'tenant_id = {tenant:UUID}';
+  const any = await clickhouse.query({
+    name,
+    sql: `SELECT 1 FROM feedback WHERE ${tenantCondition} LIMIT 1`,
+    params,
+    signal,
+  });
   if (any.length === 0) return noRunIds;
   const rows = await clickhouse.query<{ run_id: string }>({
     name,
-    sql: `SELECT DISTINCT run_id FROM feedback WHERE ${tenant} AND run_id IN (SELECT id FROM runs WHERE ${sql})`,
+    sql: `SELECT DISTINCT run_id FROM feedback WHERE ${tenantCondition} AND run_id IN (SELECT id FROM runs WHERE ${sql})`,
     params,
     signal,
   });

@@ -17,10 +17,10 @@ import type { ExportScope } from './record.ts';
 export const memberOrder = 'start_time, trace_id, id';
 
 /** SQL condition: the run is not deleted and had not expired at `members_until`. */
-export const isExportable =
+export const exportableCondition =
   'isNull(deleted_at) AND expires_at > toDateTime(fromUnixTimestamp64Micro({members_until:Int64}))';
 
-export const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
+export const memberCondition = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 
 export interface MembersCondition {
   /** Conditions on the key, joined by AND. They have the same value for all stored rows of a run. */
@@ -93,8 +93,8 @@ export async function countMembers(
   const { sql, params } = buildMembersCondition(scope, {});
   const [row] = await clickhouse.query<MemberCount>({
     name: 'count-members',
-    sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late
-          FROM runs FINAL PREWHERE ${sql} WHERE ${isExportable}`,
+    sql: `SELECT countIf(${memberCondition}) AS members, countIf(NOT (${memberCondition})) AS late
+          FROM runs FINAL PREWHERE ${sql} WHERE ${exportableCondition}`,
     params,
     timeoutMs: countTimeoutMs,
     ...(signal && { signal }),

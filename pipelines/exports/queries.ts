@@ -28,7 +28,7 @@ export type ExportWithProgress = ExportRecord & ExportProgress;
 const million = 1_000_000;
 
 /** SELECT and FROM for exports with their progress; a WHERE clause may follow. */
-const exportsWithProgress = `SELECT ${exportColumns}, p.*, f.files
+const exportsWithProgressSql = `SELECT ${exportColumns}, p.*, f.files
   FROM bulk_exports AS e
   CROSS JOIN LATERAL (
     SELECT count(*) AS "runsTotal", count(*) FILTER (WHERE status = 'COMPLETED') AS "runsCompleted",
@@ -52,7 +52,7 @@ export async function readExport(
   exportId: string,
 ): Promise<ExportWithProgress> {
   const [found] = await database.query<ExportWithProgress>(
-    `${exportsWithProgress} WHERE e.id = $1 AND e.workspace_id = $2`,
+    `${exportsWithProgressSql} WHERE e.id = $1 AND e.workspace_id = $2`,
     [exportId, workspaceId],
   );
   if (found === undefined) throw runlakeError('NOT_FOUND', { what: 'Bulk export' });
@@ -106,7 +106,7 @@ export function listExports(
 ): Promise<ExportWithProgress[]> {
   const { statuses, destinationId, projectId, sourceExportId, scheduled, limit, offset } = filter;
   return database.query<ExportWithProgress>(
-    `${exportsWithProgress}
+    `${exportsWithProgressSql}
      WHERE e.workspace_id = $1 AND ($2::text[] IS NULL OR e.status = ANY ($2))
        AND ($3::uuid IS NULL OR e.destination_id = $3) AND ($4::uuid IS NULL OR e.project_id = $4)
        AND ($5::uuid IS NULL OR e.source_bulk_export_id = $5)

@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { isLive } from '../retention/lifetimes.ts';
+import { liveCondition } from '../retention/lifetimes.ts';
 
 /** Maximum number and size of the comments and labels in the statistics of one key of one run. */
 const maxComments = 10;
@@ -30,7 +30,7 @@ interface LabelRow {
 }
 
 const currentFeedbackSql = `SELECT * FROM feedback FINAL
-  WHERE tenant_id = {tenant:UUID} AND run_id IN runs AND ${isLive}`;
+  WHERE tenant_id = {tenant:UUID} AND run_id IN runs AND ${liveCondition}`;
 
 /**
  * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks),

@@ -2,7 +2,7 @@ import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhou
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { isLive } from '../retention/lifetimes.ts';
+import { liveCondition } from '../retention/lifetimes.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { type ShowDeps, showFeedback } from './show-feedback.ts';
@@ -61,8 +61,8 @@ async function findFeedback(
   const response = await clickhouse.queryText({
     name: 'find-feedback',
     sql: `SELECT ${selectList} FROM feedback FINAL
-          WHERE tenant_id = {tenant:UUID} AND ${isLive} AND (run_id, id) IN (
-            SELECT run_id, id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${isLive} AND (${sql})
+          WHERE tenant_id = {tenant:UUID} AND ${liveCondition} AND (run_id, id) IN (
+            SELECT run_id, id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${liveCondition} AND (${sql})
             ${order} LIMIT {limit:UInt64} OFFSET {offset:UInt64})
           ${order}`,
     params: { ...params, tenant: tenantId, limit: limitRows, offset: offsetRows },
@@ -168,7 +168,7 @@ export async function listFeedback(deps: ShowDeps, query: FeedbackQuery): Promis
  * Feedback without a project belongs to the project of its run. The inner list restricts the lookup to runs that have
  * such feedback.
  */
-const inProjectsSql = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
+const projectsCondition = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
   SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))
   GROUP BY id HAVING min(pick).5 IN {projects:Array(UUID)}))`;
@@ -183,7 +183,7 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   };
   add('run_id IN {runs:Array(UUID)}', 'runs', filter.runIds);
   add('key IN {keys:Array(String)}', 'keys', filter.keys);
-  add(inProjectsSql, 'projects', filter.projectIds);
+  add(projectsCondition, 'projects', filter.projectIds);
   add('source_type IN {sources:Array(String)}', 'sources', filter.sourceTypes);
   add('user_id IN {users:Array(UUID)}', 'users', filter.userIds);
   add('isNotNull(comment) = {hasComment:Bool}', 'hasComment', filter.hasComment);

@@ -64,11 +64,11 @@ export async function deleteProjectRuns(
     ...(signal && { signal }),
   };
   const sql = `SELECT DISTINCT id FROM runs WHERE ${projectRunsCondition}`;
-  const ofItsRuns = `tenant_id = {tenant:UUID} AND run_id IN ${await storeDeletionKeys(clickhouse, { sql, ...rest })}`;
+  const runCondition = `tenant_id = {tenant:UUID} AND run_id IN ${await storeDeletionKeys(clickhouse, { sql, ...rest })}`;
   // Runs are deleted last, because a repeated call needs them to find their attachments and feedback.
   const deletions = [
-    { table: 'attachments', condition: ofItsRuns },
-    { table: 'feedback', condition: `${ofItsRuns} OR ${projectRunsCondition}` },
+    { table: 'attachments', condition: runCondition },
+    { table: 'feedback', condition: `${runCondition} OR ${projectRunsCondition}` },
     { table: 'runs', condition: projectRunsCondition },
   ];
   for (const { table, condition } of deletions) {

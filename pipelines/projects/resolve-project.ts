@@ -89,14 +89,14 @@ async function findOrCreate(
   if (row) return row.id;
   return database.transaction(async (tx) => {
     const id = randomUUID();
-    const [there] = await tx.query<{ id: string }>(
+    const [project] = await tx.query<{ id: string }>(
       `INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)
        ON CONFLICT (workspace_id, name) WHERE deleted_at IS NULL
        DO UPDATE SET name = excluded.name
        RETURNING id`,
       [id, workspaceId, name],
     );
-    if (there!.id === id) await requireProjectQuota(tx, workspaceId, maxProjects);
-    return there!.id;
+    if (project!.id === id) await requireProjectQuota(tx, workspaceId, maxProjects);
+    return project!.id;
   });
 }

@@ -9,12 +9,12 @@ import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-row
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
-import { isLive, neverSeconds, traceTiers } from './lifetimes.ts';
+import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
 /** SQL condition: the mark has the time of one of the requests that are handled together. */
-const isOfRequests =
+const requestTimeCondition =
   'deleted_at BETWEEN fromUnixTimestamp64Micro({since:Int64}) AND fromUnixTimestamp64Micro({until:Int64})';
 const projectCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
@@ -41,23 +41,23 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
   const { tenantId, projectId, traceIds, metadata, requestedAtMicros } = change;
   const pairs = Object.entries(metadata === null ? {} : (JSON.parse(metadata) as Record<string, string>));
   // A value that is not a string is compared by its JSON text.
-  const metadataOf = (key: number) =>
+  const buildMetadataCondition = (key: number) =>
     `(JSONExtractString(extra_text, 'metadata', {key${key}:String}) = {value${key}:String}
       OR JSONExtractRaw(extra_text, 'metadata', {key${key}:String}) = {value${key}:String})`;
-  const found =
+  const traceIdsSql =
     metadata === null
       ? `SELECT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
          AND trace_id IN {traces:Array(UUID)}`
       : `SELECT trace_id FROM (
            SELECT trace_id, ifNull(extra, '') AS extra_text
-           FROM runs FINAL PREWHERE ${projectCondition} WHERE ${isLive}
-         ) WHERE ${pairs.map((_, index) => metadataOf(index)).join(' AND ')}`;
+           FROM runs FINAL PREWHERE ${projectCondition} WHERE ${liveCondition}
+         ) WHERE ${pairs.map((_, index) => buildMetadataCondition(index)).join(' AND ')}`;
   await clickhouse.command({
     name: 'mark-deleted-traces',
     sql: `INSERT INTO trace_marks (tenant_id, trace_id, trace_tier, expires_at, deleted_at)
           SELECT DISTINCT {tenant:UUID}, trace_id, ${traceTiers.shortlived}, toDateTime(${neverSeconds}),
             fromUnixTimestamp64Micro({since:Int64})
-          FROM (${found})`,
+          FROM (${traceIdsSql})`,
     params: {
       tenant: tenantId,
       project: projectId,
@@ -96,18 +96,20 @@ async function deleteMarked(
   await deleteFromPostgres({ clickhouse, database }, tenantId, params);
   const rest = { params, timeoutMs: statementTimeoutMs, ...(signal && { signal }) };
   const store = (sql: string) => storeDeletionKeys(clickhouse, { sql, ...rest });
-  const marked = `SELECT DISTINCT trace_id AS id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${isOfRequests}`;
-  const traces = await store(marked);
-  const runs = await store(`SELECT DISTINCT id FROM runs WHERE ${projectCondition} AND trace_id IN (${marked})`);
-  const ofTenant = 'tenant_id = {tenant:UUID}';
+  const markedTracesSql = `SELECT DISTINCT trace_id AS id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${requestTimeCondition}`;
+  const traces = await store(markedTracesSql);
+  const runs = await store(
+    `SELECT DISTINCT id FROM runs WHERE ${projectCondition} AND trace_id IN (${markedTracesSql})`,
+  );
+  const tenantCondition = 'tenant_id = {tenant:UUID}';
   const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
   // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.
   const content = [
-    { table: 'attachments', condition: `${ofTenant} AND run_id IN ${runs}` },
-    { table: 'feedback', condition: `${ofTenant} AND run_id IN ${runs} OR (${tracesCondition})` },
+    { table: 'attachments', condition: `${tenantCondition} AND run_id IN ${runs}` },
+    { table: 'feedback', condition: `${tenantCondition} AND run_id IN ${runs} OR (${tracesCondition})` },
     // The trace of a graph run has its id.
     { table: 'stream_events', condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${traces}` },
-    { table: 'run_locator', condition: `${ofTenant} AND id IN ${runs}` },
+    { table: 'run_locator', condition: `${tenantCondition} AND id IN ${runs}` },
     { table: 'runs', condition: tracesCondition },
   ];
   // Locations are needed by requests that are handled for the first time.
@@ -129,7 +131,7 @@ async function deleteFromPostgres(
   const deleted = await clickhouse.query<{ trace_id: string }>({
     name: 'find-deleted-traces',
     sql: `SELECT DISTINCT trace_id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND trace_id IN candidates
-          AND ${isOfRequests}`,
+          AND ${requestTimeCondition}`,
     params,
     external: { name: 'candidates', structure: 'trace_id UUID', rows: traces.map((id) => [id]) },
   });

@@ -104,12 +104,12 @@ const keptCondition = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id 
   AND start_time >= (SELECT min(first_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))
   AND start_time <= (SELECT max(last_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
 
-const expiryOfRuns = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${keptCondition}`;
+const runExpirySql = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${keptCondition}`;
 /** SELECT of the new expiry of rows, by the key column of their table. */
-const expiryOf = {
+const expirySqlByKey = {
   trace_id: 'SELECT DISTINCT tenant_id, trace_id AS key, expiry FROM kept',
-  id: expiryOfRuns,
-  run_id: expiryOfRuns,
+  id: runExpirySql,
+  run_id: runExpirySql,
 } as const;
 
 async function copyRows(
@@ -138,16 +138,16 @@ async function copyRows(
      SELECT DISTINCT tenant_id, trace_id, ${tier}, toDateTime(expiry) FROM kept`,
   );
   for (const { table, key } of tables) {
-    const within = table === 'runs' ? `AND ${keptCondition}` : '';
+    const rowCondition = table === 'runs' ? `AND ${keptCondition}` : '';
     await run(
       `keep-${table}`,
       `INSERT INTO ${table}
        SELECT stored.* REPLACE (${tier} AS trace_tier, toDateTime(wanted.expiry) AS expires_at)
        FROM (
          SELECT * FROM ${table}
-         WHERE (tenant_id, ${key}) IN (SELECT tenant_id, key FROM (${expiryOf[key]})) ${within}
+         WHERE (tenant_id, ${key}) IN (SELECT tenant_id, key FROM (${expirySqlByKey[key]})) ${rowCondition}
        ) AS stored
-       INNER JOIN (${expiryOf[key]}) AS wanted ON stored.tenant_id = wanted.tenant_id AND stored.${key} = wanted.key
+       INNER JOIN (${expirySqlByKey[key]}) AS wanted ON stored.tenant_id = wanted.tenant_id AND stored.${key} = wanted.key
        WHERE stored.expires_at < toDateTime(wanted.expiry) OR stored.trace_tier < ${tier}`,
     );
   }

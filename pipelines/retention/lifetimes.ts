@@ -17,7 +17,7 @@ export interface Lifetime {
 export const neverSeconds = 4_102_444_800;
 
 /** SQL: whether a merged row of a table with `expires_at` is neither deleted nor expired. */
-export const isLive = 'isNull(deleted_at) AND expires_at > now()';
+export const liveCondition = 'isNull(deleted_at) AND expires_at > now()';
 
 const daySeconds = 86_400;
 

@@ -1,7 +1,7 @@
 import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
-import { isLive } from '../retention/lifetimes.ts';
+import { liveCondition } from '../retention/lifetimes.ts';
 import { allTimes, type RunKey, startedAtMicros, type TimeWindow } from './run-columns.ts';
 
 /** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
@@ -115,7 +115,7 @@ export function buildKeyConditions({ traceId }: RunFilter): Conditions {
 /** Conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
 export function buildValueConditions(filter: RunFilter): Conditions {
   const { isRoot, parentRunId, runType, hasError, startedFromMicros, endedUntilMicros, referenceExampleIds } = filter;
-  const sql: string[] = [isLive];
+  const sql: string[] = [liveCondition];
   const params: Record<string, QueryParameter> = {};
   if (isRoot !== undefined) {
     // The id of an OpenTelemetry root span differs from its trace id.

@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
-import { isLive } from '../retention/lifetimes.ts';
+import { liveCondition } from '../retention/lifetimes.ts';
 import { type RunColumn, type RunKey, runColumns } from './run-columns.ts';
 import { type RelatedData, type RunFieldName, runFields } from './run-fields.ts';
 import { buildKeysCondition } from './run-scope.ts';
@@ -35,7 +35,7 @@ export async function readRunRows(
     ...binding,
     name: 'read-runs',
     sql: `SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
-          FROM runs FINAL PREWHERE ${sql} WHERE ${isLive}`,
+          FROM runs FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
     format: 'RowBinary',
   });
   const indexes = new Map(columns.map((column, index) => [column, index]));

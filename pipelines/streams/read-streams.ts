@@ -114,9 +114,9 @@ async function readStreamPage(
   const last = keys[fitting - 1];
   if (last === undefined) return { rows: [], more: false };
 
-  const bound = `AND (${read.order.join(', ')}) <= (${last.location.join(', ')})`;
+  const upperBoundCondition = `AND (${read.order.join(', ')}) <= (${last.location.join(', ')})`;
   const select = columns.map((column) => `CAST(${column} AS Nullable(String))`).join(', ');
-  const response = await clickhouse.queryText({ ...query('events', select, bound), format: 'RowBinary' });
+  const response = await clickhouse.queryText({ ...query('events', select, upperBoundCondition), format: 'RowBinary' });
   return { rows: readNullableTextRows(response, columns.length).map(toRow), more: fitting < keys.length };
 }
 

@@ -3,9 +3,9 @@ import type { Sql } from '../../infra/postgres/database.ts';
 
 export interface Limit {
   /** Maximum number of objects that an owner may have. */
-  readonly most: number;
-  /** SQL that counts the objects of the organisation or deployment `$1`; the column is named `there`. */
-  readonly count: string;
+  readonly max: number;
+  /** SQL that counts the objects of the organisation or deployment `$1`; the column is named `count`. */
+  readonly countSql: string;
 }
 
 type Owner = { readonly organizationId: string } | { readonly workspaceId: string } | { readonly deploymentId: string };
@@ -18,7 +18,7 @@ const lockOwnerSql = {
 } as const;
 
 /**
- * Enforces a limit. If the transaction exceeds it, throws the error of `refuse`, so that the transaction is rolled
+ * Enforces a limit. If the transaction exceeds it, throws the error that `createError` returns, so that the transaction is rolled
  * back.
  *
  * Invariant: transactions that create objects of one owner count them one after the other, and each count includes the
@@ -36,11 +36,11 @@ const lockOwnerSql = {
 export async function enforceLimit(
   tx: Sql,
   owner: Owner,
-  { most, count }: Limit,
-  refuse: () => RunlakeError,
+  { max, countSql }: Limit,
+  createError: () => RunlakeError,
 ): Promise<void> {
   const [kind, id] = Object.entries(owner)[0] as [keyof typeof lockOwnerSql, string];
-  const [held] = await tx.query<{ id: string }>(lockOwnerSql[kind], [id]);
-  const [found] = await tx.query<{ there: number }>(count, [held?.id]);
-  if (found !== undefined && found.there > most) throw refuse();
+  const [ownerRow] = await tx.query<{ id: string }>(lockOwnerSql[kind], [id]);
+  const [found] = await tx.query<{ count: number }>(countSql, [ownerRow?.id]);
+  if (found !== undefined && found.count > max) throw createError();
 }

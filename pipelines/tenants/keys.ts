@@ -68,7 +68,7 @@ export interface NewKey {
   readonly userEmail?: string | null | undefined;
 }
 
-const countKeysSql = `SELECT count(*) AS there FROM api_keys
+const countKeysSql = `SELECT count(*) AS count FROM api_keys
   WHERE organization_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
 
 /**
@@ -112,11 +112,11 @@ export async function createKey(
         expiresAt,
       ],
     );
-    await enforceLimit(tx, caller, { most: limits.maxApiKeys, count: countKeysSql }, () =>
+    await enforceLimit(tx, caller, { max: limits.maxApiKeys, countSql: countKeysSql }, () =>
       runlakeError('LIMIT_REACHED', {
         limit: limits.maxApiKeys,
         what: 'API keys',
-        instead: 'Revoke those that are not needed',
+        hint: 'Revoke those that are not needed',
       }),
     );
     const [record] = await tx.query<KeyRecord>(`SELECT ${keyColumns} FROM ${keyTables} WHERE k.id = $1`, [id]);

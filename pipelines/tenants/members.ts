@@ -34,12 +34,12 @@ export function requireMemberQuota(
   owner: { readonly organizationId: string },
   { maxMembers }: Pick<TenantLimits, 'maxMembers'>,
 ): Promise<void> {
-  const count = 'SELECT count(*) AS there FROM users WHERE organization_id = $1 AND removed_at IS NULL';
-  return enforceLimit(tx, owner, { most: maxMembers, count }, () =>
+  const countSql = 'SELECT count(*) AS count FROM users WHERE organization_id = $1 AND removed_at IS NULL';
+  return enforceLimit(tx, owner, { max: maxMembers, countSql }, () =>
     runlakeError('LIMIT_REACHED', {
       limit: maxMembers,
       what: 'users',
-      instead: 'Create keys for existing users',
+      hint: 'Create keys for existing users',
     }),
   );
 }

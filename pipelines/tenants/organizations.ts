@@ -83,7 +83,7 @@ interface CreatedOrganization extends OrganizationSeed {
 }
 
 const countOrganizationsSql =
-  'SELECT count(*) AS there FROM organizations WHERE deleted_at IS NULL AND $1::uuid IS NOT NULL';
+  'SELECT count(*) AS count FROM organizations WHERE deleted_at IS NULL AND $1::uuid IS NOT NULL';
 
 /**
  * Creates an organisation for the operator, in one transaction: organisation, first workspace, first user and an admin key.
@@ -110,7 +110,7 @@ export async function createOrganization(
       const limit = config.maxOrganizations;
       // All organisations are created by callers of the operator's organisation, so locking the row of that
       // organisation serialises the creations.
-      await enforceLimit(tx, caller, { most: limit, count: countOrganizationsSql }, () =>
+      await enforceLimit(tx, caller, { max: limit, countSql: countOrganizationsSql }, () =>
         runlakeError('ORGANIZATION_LIMIT_REACHED', { limit }),
       );
       const [made] = await tx.query<{ created_at: string }>('SELECT created_at FROM organizations WHERE id = $1', [

@@ -65,7 +65,7 @@ interface CreateDeps {
   readonly config: Pick<Config, 'maxWorkspaces'>;
 }
 
-const countWorkspacesSql = 'SELECT count(*) AS there FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
+const countWorkspacesSql = 'SELECT count(*) AS count FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
 
 /** @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED. */
 export async function createWorkspace(
@@ -81,11 +81,11 @@ export async function createWorkspace(
         [id, caller.organizationId, displayName, handle],
       );
       const limit = config.maxWorkspaces;
-      await enforceLimit(tx, caller, { most: limit, count: countWorkspacesSql }, () =>
+      await enforceLimit(tx, caller, { max: limit, countSql: countWorkspacesSql }, () =>
         runlakeError('LIMIT_REACHED', {
           limit,
           what: 'workspaces',
-          instead: 'Delete those that are not needed',
+          hint: 'Delete those that are not needed',
         }),
       );
       return made;

@@ -40,16 +40,16 @@ export function buildUsageQuery(
   const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
   if (workspaceIds.length === 0 || start >= end) return undefined;
   const workspaces = buildWorkspacesCondition(workspaceIds);
-  const mine = `${workspaces.sql} AND dimension = {dimension:String}`;
+  const workspaceCondition = `${workspaces.sql} AND dimension = {dimension:String}`;
   const { from, to } = findWholeDays(plan, end);
   const sources =
     from < to
       ? [
-          ...(start < from ? [selectHours(mine, 'start', 'from')] : []),
-          selectDays(mine),
-          ...(to < end ? [selectHours(mine, 'to', 'end')] : []),
+          ...(start < from ? [selectHours(workspaceCondition, 'start', 'from')] : []),
+          selectDays(workspaceCondition),
+          ...(to < end ? [selectHours(workspaceCondition, 'to', 'end')] : []),
         ]
-      : [selectHours(mine, 'start', 'end')];
+      : [selectHours(workspaceCondition, 'start', 'end')];
   const rows = sources.join('\nUNION ALL\n');
   // If a bucket is one row of the table, no GROUP BY is needed; the reader sums the few remaining rows.
   const summed = strideSeconds === (from < to ? daySeconds : hourSeconds);
@@ -91,14 +91,14 @@ function findWholeDays(
   return { from: Math.ceil(start / daySeconds) * daySeconds, to: Math.floor(end / daySeconds) * daySeconds };
 }
 
-function selectHours(mine: string, start: string, end: string): string {
+function selectHours(workspaceCondition: string, startParam: string, endParam: string): string {
   return `SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
 FROM usage_hourly FINAL
-WHERE ${mine} AND hour >= toDateTime({${start}:UInt32}, 'UTC') AND hour < toDateTime({${end}:UInt32}, 'UTC')`;
+WHERE ${workspaceCondition} AND hour >= toDateTime({${startParam}:UInt32}, 'UTC') AND hour < toDateTime({${endParam}:UInt32}, 'UTC')`;
 }
 
-function selectDays(mine: string): string {
+function selectDays(workspaceCondition: string): string {
   return `SELECT toUInt32(intDiv(toUInt32(day) * ${daySeconds} - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
 FROM usage_daily FINAL
-WHERE ${mine} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))`;
+WHERE ${workspaceCondition} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))`;
 }

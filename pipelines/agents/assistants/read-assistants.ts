@@ -16,14 +16,14 @@ export interface AssistantFilter {
 /** Counts the assistants that match `filter`. @throws INVALID_REQUEST if Postgres cannot store a text of the filter. */
 export async function countAssistants(database: Sql, deploymentId: string, filter: AssistantFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
-    `SELECT count(*) AS total FROM agents.assistants WHERE ${matchingSql}`,
+    `SELECT count(*) AS total FROM agents.assistants WHERE ${filterCondition}`,
     buildFilterParams(deploymentId, filter),
   );
   return Number(row?.total ?? 0);
 }
 
 /** SQL condition on `agents.assistants`; $1 to $5 are {@link buildFilterParams}. */
-const matchingSql = `deployment_id = $1 AND ($2::text IS NULL OR graph_id = $2)
+const filterCondition = `deployment_id = $1 AND ($2::text IS NULL OR graph_id = $2)
   AND ($3::text IS NULL OR position(lower($3) IN lower(name)) > 0)
   AND ($4::jsonb IS NULL OR metadata @> $4::jsonb OR assistant_id = ANY($5::uuid[]))`;
 
@@ -58,7 +58,7 @@ export async function searchAssistants<Field extends keyof Assistant = keyof Ass
   const [assistants, total] = await Promise.all([
     pageWithin<Pick<Assistant, Field>>(
       database,
-      `SELECT ${selectedColumns(assistantColumns, select)} FROM agents.assistants WHERE ${matchingSql}
+      `SELECT ${selectedColumns(assistantColumns, select)} FROM agents.assistants WHERE ${filterCondition}
        ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $6 OFFSET $7`,
       [...buildFilterParams(deploymentId, search), limit, offset],
       limitBytes,

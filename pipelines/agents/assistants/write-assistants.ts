@@ -63,7 +63,7 @@ export interface NewAssistant {
   readonly ifExists: 'raise' | 'do_nothing';
 }
 
-const countAssistantsSql = 'SELECT count(*) AS there FROM agents.assistants WHERE deployment_id = $1';
+const countAssistantsSql = 'SELECT count(*) AS count FROM agents.assistants WHERE deployment_id = $1';
 
 /**
  * Creates an assistant with version 1. With `ifExists: 'do_nothing'` it returns an existing assistant unchanged.
@@ -95,11 +95,11 @@ export async function createAssistant(
     );
     if (row !== undefined) {
       await tx.execute(insertVersionSql, [deploymentId, assistantId]);
-      await enforceLimit(tx, { deploymentId }, { most: maxAssistants, count: countAssistantsSql }, () =>
+      await enforceLimit(tx, { deploymentId }, { max: maxAssistants, countSql: countAssistantsSql }, () =>
         runlakeError('LIMIT_REACHED', {
           limit: maxAssistants,
           what: 'assistants',
-          instead: 'Delete assistants that are no longer needed',
+          hint: 'Delete assistants that are no longer needed',
         }),
       );
     }

@@ -9,7 +9,7 @@ import { readSchedule } from './schedule.ts';
 
 export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'updated_at'>;
 
-const countCronsSql = 'SELECT count(*) AS there FROM agents.crons WHERE deployment_id = $1';
+const countCronsSql = 'SELECT count(*) AS count FROM agents.crons WHERE deployment_id = $1';
 
 /**
  * Creates a cron. The cron fires for the first time at the next time of its schedule.
@@ -56,8 +56,8 @@ export async function createCron(
         cron.user_id,
       ],
     );
-    await tx.execute(notifyCrons, [deploymentId]);
-    await enforceLimit(tx, { deploymentId }, { most: maxCrons, count: countCronsSql }, () =>
+    await tx.execute(notifyCronsSql, [deploymentId]);
+    await enforceLimit(tx, { deploymentId }, { max: maxCrons, countSql: countCronsSql }, () =>
       runlakeError('CRON_LIMIT_REACHED', { limit: maxCrons }),
     );
     return created as Cron;
@@ -117,7 +117,7 @@ export async function updateCron(
         changed.metadata,
       ],
     );
-    await tx.execute(notifyCrons, [deploymentId]);
+    await tx.execute(notifyCronsSql, [deploymentId]);
     return updated as Cron;
   });
 }
@@ -195,7 +195,7 @@ export const cronFields = [
 export const cronColumns = cronFields.join(', ');
 
 /** Notifies the processes of deployment $1, at commit, that the next fire time of a cron may have changed. */
-export const notifyCrons = "SELECT pg_notify('agent_crons', $1)";
+export const notifyCronsSql = "SELECT pg_notify('agent_crons', $1)";
 
 /** Reads a cron. @throws CRON_NOT_FOUND */
 export async function readCron(sql: Sql, deploymentId: string, cronId: string): Promise<Cron> {
@@ -236,7 +236,7 @@ interface CronPage {
   readonly limitBytes?: number;
 }
 
-const matchingSql = `deployment_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
+const filterCondition = `deployment_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
   AND ($4::boolean IS NULL OR enabled = $4) AND metadata @> $5`;
 
 function buildFilterParams(deploymentId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
@@ -253,7 +253,7 @@ export async function searchCrons(
 ): Promise<readonly Partial<Cron>[]> {
   return pageWithin<Partial<Cron>>(
     sql,
-    `SELECT ${selectedColumns(cronColumns, select)} FROM agents.crons WHERE ${matchingSql}
+    `SELECT ${selectedColumns(cronColumns, select)} FROM agents.crons WHERE ${filterCondition}
      ORDER BY ${sortBy} ${sortOrder} NULLS LAST, cron_id LIMIT $6 OFFSET $7`,
     [...buildFilterParams(deploymentId, filter), limitRows, offsetRows],
     limitBytes,
@@ -263,7 +263,7 @@ export async function searchCrons(
 /** Counts the crons that match `filter`. */
 export async function countCrons(sql: Sql, deploymentId: string, filter: CronFilter): Promise<number> {
   const [row] = await sql.query<{ crons: number }>(
-    `SELECT count(*) AS crons FROM agents.crons WHERE ${matchingSql}`,
+    `SELECT count(*) AS crons FROM agents.crons WHERE ${filterCondition}`,
     buildFilterParams(deploymentId, filter),
   );
   return row?.crons ?? 0;

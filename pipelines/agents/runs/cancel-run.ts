@@ -101,9 +101,9 @@ export async function cancelRuns(
   const statuses = which.status === 'all' ? ['pending', 'running'] : [which.status];
   const selectRuns = (where: string) => `SELECT thread_id, run_id FROM agents.runs
     WHERE deployment_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
-  const inThreads = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
+  const threadCondition = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
     AND thread.thread_id = runs.thread_id AND thread.metadata @> $3)`;
-  const rows = await database.query<{ thread_id: string }>(selectRuns(inThreads), [
+  const rows = await database.query<{ thread_id: string }>(selectRuns(threadCondition), [
     deploymentId,
     statuses,
     which.ofThreads ?? {},

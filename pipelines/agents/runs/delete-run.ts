@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { endWaitingRuns, processIsAlive, requeueRun } from './end-run.ts';
+import { endWaitingRuns, liveProcessCondition, requeueRun } from './end-run.ts';
 import { lockThread, updateThreadStatus } from './lock-thread.ts';
 
 /**
@@ -42,16 +42,17 @@ export async function removeRuns(
   threadIds: readonly string[],
   assistantId?: string,
 ): Promise<void> {
-  const matching = 'deployment_id = $1 AND thread_id = ANY ($2::uuid[]) AND ($3::uuid IS NULL OR assistant_id = $3)';
+  const runCondition =
+    'deployment_id = $1 AND thread_id = ANY ($2::uuid[]) AND ($3::uuid IS NULL OR assistant_id = $3)';
   const params = [deploymentId, threadIds, assistantId ?? null];
-  await tx.execute(`DELETE FROM agents.runs WHERE ${matching} AND end_published`, params);
+  await tx.execute(`DELETE FROM agents.runs WHERE ${runCondition} AND end_published`, params);
   // All transactions lock runs in this order, which prevents deadlocks.
-  await tx.query(`SELECT FROM agents.runs WHERE ${matching} ORDER BY run_id FOR UPDATE`, params);
+  await tx.query(`SELECT FROM agents.runs WHERE ${runCondition} ORDER BY run_id FOR UPDATE`, params);
   const left = await tx.execute(
     `UPDATE agents.runs SET removed = true, end_published = false, ended_at = coalesce(ended_at, clock_timestamp()),
        lease_token = CASE WHEN status IN ('pending', 'running') THEN NULL ELSE lease_token END,
        status = CASE WHEN status IN ('pending', 'running') THEN 'interrupted' ELSE status END
-     WHERE ${matching}`,
+     WHERE ${runCondition}`,
     params,
   );
   if (left > 0) await tx.execute("SELECT pg_notify('agent_cancels', $1), pg_notify('agent_ends', $1)", [deploymentId]);
@@ -61,7 +62,7 @@ export async function removeRuns(
 export async function sweepRuns(database: Database, deploymentId: string): Promise<number> {
   const rows = await database.query<{ thread_id: string; run_id: string; lease_token: string }>(
     `SELECT thread_id, run_id, lease_token FROM agents.runs run
-     WHERE deployment_id = $1 AND status = 'running' AND NOT ${processIsAlive} ORDER BY queue_position LIMIT 100`,
+     WHERE deployment_id = $1 AND status = 'running' AND NOT ${liveProcessCondition} ORDER BY queue_position LIMIT 100`,
     [deploymentId],
     { name: 'agents_expired_runs' },
   );

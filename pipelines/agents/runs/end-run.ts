@@ -209,7 +209,7 @@ export async function requeueRun(
 }
 
 /** SQL condition: the process of the row `run` of `agents.runs` has a valid heartbeat. */
-export const processIsAlive = `EXISTS (
+export const liveProcessCondition = `EXISTS (
   SELECT FROM agents.processes WHERE processes.process_id = run.process_id AND alive_until > clock_timestamp()
 )`;
 
@@ -230,7 +230,7 @@ FROM (
   FROM agents.runs WHERE deployment_id = $1 AND run_id = $2
 ) next
 WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND run.status = 'running'
-  AND (NOT $8::boolean OR NOT ${processIsAlive})
+  AND (NOT $8::boolean OR NOT ${liveProcessCondition})
 RETURNING run.status, run.removed, run.kwargs`;
 
 /** Whether a run failed because its attempts were lost, rather than with its own error. */

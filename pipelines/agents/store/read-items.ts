@@ -118,10 +118,10 @@ export async function searchItems(
   const [vector] = await embedTexts(rules, search.query ? [search.query] : []);
   const page = () => `LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`;
   if (vector === undefined) {
-    const inOrder = 'ORDER BY store_items.updated_at DESC, namespace, key';
+    const orderSql = 'ORDER BY store_items.updated_at DESC, namespace, key';
     return readPage(
       sql,
-      `SELECT ${itemColumns} FROM agents.store_items WHERE ${where} ${inOrder} ${page()}`,
+      `SELECT ${itemColumns} FROM agents.store_items WHERE ${where} ${orderSql} ${page()}`,
       conditions,
       search,
     );
@@ -136,15 +136,15 @@ export async function searchItems(
   );
   if (counted!.vectors > maxComparedVectors)
     throw runlakeError('STORE_TOO_MANY_VECTORS', { limit: maxComparedVectors });
-  const product = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
-  const scored = `SELECT *, (
-      SELECT max((${product})) FROM agents.store_vectors v
+  const similaritySql = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
+  const scoredItemsSql = `SELECT *, (
+      SELECT max((${similaritySql})) FROM agents.store_vectors v
       WHERE v.deployment_id = i.deployment_id AND v.namespace_path = i.namespace_path AND v.key = i.key AND ${dims}
     ) AS score
     FROM agents.store_items i WHERE ${where}`;
   return readPage(
     sql,
-    `SELECT ${itemColumns}, score FROM (${scored}) store_items
+    `SELECT ${itemColumns}, score FROM (${scoredItemsSql}) store_items
      ORDER BY score DESC NULLS LAST, store_items.updated_at DESC, namespace, key ${page()}`,
     conditions,
     search,

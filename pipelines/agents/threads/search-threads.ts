@@ -15,14 +15,14 @@ interface ThreadFilter {
 /** Counts the visible threads that match `filter`. @throws INVALID_REQUEST if Postgres cannot store a text of the filter. */
 export async function countThreads(database: Sql, deploymentId: string, filter: ThreadFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
-    `SELECT count(*) AS total FROM agents.threads WHERE ${matchingSql}`,
+    `SELECT count(*) AS total FROM agents.threads WHERE ${filterCondition}`,
     buildFilterParams(deploymentId, filter),
   );
   return Number(row?.total ?? 0);
 }
 
 /** SQL condition on `agents.threads`; $1 to $5 are {@link buildFilterParams}. */
-const matchingSql = `deployment_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
+const filterCondition = `deployment_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
   AND ($3::jsonb IS NULL OR metadata @> $3::jsonb) AND ($4::jsonb IS NULL OR searchable_values @> $4::jsonb)
   AND ($5::text IS NULL OR status = $5)`;
 
@@ -62,7 +62,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   const [threads, total] = await Promise.all([
     pageWithin<Pick<Thread, Field>>(
       database,
-      `SELECT ${selectedColumns(shownColumns, fields)} FROM agents.threads WHERE ${matchingSql}
+      `SELECT ${selectedColumns(shownColumns, fields)} FROM agents.threads WHERE ${filterCondition}
        ORDER BY ${sortBy} ${order}, thread_id ${order} LIMIT $6 OFFSET $7`,
       [...params, limit, offset],
       limitBytes,

@@ -24,7 +24,7 @@ interface NewDestination {
   readonly credentials?: DestinationCredentials | null | undefined;
 }
 
-const countDestinationsSql = `SELECT count(*) AS there FROM bulk_export_destinations AS d JOIN workspaces AS w ON w.id = d.workspace_id
+const countDestinationsSql = `SELECT count(*) AS count FROM bulk_export_destinations AS d JOIN workspaces AS w ON w.id = d.workspace_id
   WHERE w.organization_id = $1 AND d.deleted_at IS NULL AND w.deleted_at IS NULL`;
 
 /**
@@ -53,11 +53,11 @@ export async function createDestination(
       [id, workspaceId, type, displayName, config, stored?.sealed ?? null, stored?.keys ?? []],
     );
     const limit = deps.config.exportMaxDestinations;
-    await enforceLimit(tx, { workspaceId }, { most: limit, count: countDestinationsSql }, () =>
+    await enforceLimit(tx, { workspaceId }, { max: limit, countSql: countDestinationsSql }, () =>
       runlakeError('LIMIT_REACHED', {
         limit,
         what: 'destinations of bulk exports',
-        instead: 'Delete those that are not needed',
+        hint: 'Delete those that are not needed',
       }),
     );
     return made as DestinationRecord;
