@@ -68,7 +68,7 @@ function runForCaller<Result>(
 ): Promise<Result> {
   if (caller === undefined) return work();
   const { organizationId } = caller;
-  if (!isReadOnly(access)) return runForTenant({ organizationId }, work);
+  if (!cancelsQueriesOnDisconnect(access)) return runForTenant({ organizationId }, work);
   const disconnected = new AbortController();
   response.once('close', () => {
     if (response.writableFinished) return;
@@ -83,7 +83,7 @@ function runForCaller<Result>(
  * Returns true if a disconnect may cancel the queries of the request. It may not on the agent server, whose requests
  * can start runs and streams that several clients share.
  */
-function isReadOnly(access: Access): boolean {
+function cancelsQueriesOnDisconnect(access: Access): boolean {
   return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';
 }
 

@@ -21,8 +21,8 @@ const quoteName = (value: string) => `"${value.replaceAll('"', '""')}"`;
  */
 const replaceLoneSurrogates = (json: string) => {
   const single = `replace(${json}, '\\\\', '\\u005c')`;
-  const aside = `regexp_replace(${single}, '\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', chr(1) || '\\1' || chr(1) || '\\2', 'g')`;
-  const halves = `regexp_replace(${aside}, '\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\ufffd', 'g')`;
+  const maskedPairs = `regexp_replace(${single}, '\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', chr(1) || '\\1' || chr(1) || '\\2', 'g')`;
+  const halves = `regexp_replace(${maskedPairs}, '\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\ufffd', 'g')`;
   return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${halves}, chr(1), '\\u') ELSE ${json} END`;
 };
 

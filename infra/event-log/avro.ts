@@ -91,7 +91,7 @@ export class AvroWriter {
   }
 
   /** Copies the bytes from `start` to `end` to the current position. */
-  again(start: number, end: number): void {
+  copyRange(start: number, end: number): void {
     this.#reserve(end - start);
     this.#buffer.copyWithin(this.#position, start, end);
     this.#position += end - start;

@@ -23,11 +23,11 @@ export function findPendingMigrations(
 ): Migration[] {
   const byVersion = new Map(applied.map((one) => [one.version, one]));
   const pending = known.filter((migration) => {
-    const there = byVersion.get(migration.version);
-    if (there !== undefined && there.checksum !== migration.checksum) {
-      throw runlakeError('MIGRATION_CHANGED', { store, name: there.name });
+    const appliedMigration = byVersion.get(migration.version);
+    if (appliedMigration !== undefined && appliedMigration.checksum !== migration.checksum) {
+      throw runlakeError('MIGRATION_CHANGED', { store, name: appliedMigration.name });
     }
-    return there === undefined;
+    return appliedMigration === undefined;
   });
   const newest = Math.max(0, ...byVersion.keys());
   if (newest > known.length) throw runlakeError('STORE_NEWER', { store, found: newest, known: known.length });

@@ -52,24 +52,24 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
       query_timeout: responseTimeoutMs,
     });
     client = opened;
-    opened.on('error', (err) => again(opened, err));
-    opened.on('end', () => again(opened));
+    opened.on('error', (err) => reconnect(opened, err));
+    opened.on('end', () => reconnect(opened));
     opened.on('notification', ({ channel, payload }) => onNotice(channel, payload ?? ''));
     try {
       await opened.connect();
       await opened.query(channels.map((channel) => `LISTEN ${pg.escapeIdentifier(channel)}`).join('; '));
     } catch (err) {
-      again(opened, err);
+      reconnect(opened, err);
       return;
     }
     // The listener was closed meanwhile.
     if (client !== opened) return;
     failures = 0;
-    probe = setInterval(() => void opened.query('SELECT 1').catch((err) => again(opened, err)), probeEveryMs);
+    probe = setInterval(() => void opened.query('SELECT 1').catch((err) => reconnect(opened, err)), probeEveryMs);
     for (const channel of channels) onNotice(channel, '');
   }
 
-  function again(broken: pg.Client, err?: unknown): void {
+  function reconnect(broken: pg.Client, err?: unknown): void {
     if (client !== broken) return;
     client = undefined;
     clearInterval(probe);

@@ -42,10 +42,10 @@ export function encodeStreamEvents(
       writer.raw(prefix);
       encodeHead(writer, head);
       headEnd = writer.position;
-    } else writer.again(0, headEnd);
+    } else writer.copyRange(0, headEnd);
     writer.long(event.seq);
     writer.long(event.threadSeq);
-    if (last !== undefined && isNamedAlike(last.event, event)) writer.again(last.from, last.to);
+    if (last !== undefined && isNamedAlike(last.event, event)) writer.copyRange(last.from, last.to);
     else {
       const from = writer.position;
       encodeNames(writer, event);

@@ -77,9 +77,9 @@ export const cancelAgentRuns = defineAgentOperation({
     const { status, thread_id: threadId, run_ids: runIds } = body;
     const namedRuns = threadId && runIds ? { threadId, runIds } : undefined;
     const givenCount = [status, threadId, runIds].filter((value) => value).length;
-    const which = status ? { status, ofThreads: request.agentAccess?.threads?.required } : namedRuns;
-    if (which === undefined || givenCount !== (status ? 1 : 2)) throw createFormError();
-    await cancelSeveral(agents.database, agents.deploymentId, which, query.action ?? 'interrupt');
+    const selection = status ? { status, ofThreads: request.agentAccess?.threads?.required } : namedRuns;
+    if (selection === undefined || givenCount !== (status ? 1 : 2)) throw createFormError();
+    await cancelSeveral(agents.database, agents.deploymentId, selection, query.action ?? 'interrupt');
     agents.wake();
     return null;
   },

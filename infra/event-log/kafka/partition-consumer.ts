@@ -114,7 +114,7 @@ export class PartitionConsumer {
       lostEvents.inc({ topic }, start.lostEvents);
       this.#logger.error({ events: start.lostEvents }, 'events were deleted from the log before they were stored');
     }
-    if (start.because !== undefined) this.#logger.info(start, 'starting at the first offset of the log');
+    if (start.reason !== undefined) this.#logger.info(start, 'starting at the first offset of the log');
     const firstFetched = this.#buffer.firstOffset;
     this.#discard(() => this.#buffer.begin(start.offset));
     // The buffered records begin after the starting point, so records between are missing: fetch again from there.

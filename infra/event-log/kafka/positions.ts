@@ -46,7 +46,7 @@ export function isPast(found: FoundPosition | undefined, end: number): boolean {
 export interface StartingPoint {
   readonly offset: number;
   /** Why the partition cannot continue at its committed offset. */
-  readonly because?: 'the group has no committed offset' | 'events were deleted' | 'the log is another one';
+  readonly reason?: 'the group has no committed offset' | 'events were deleted' | 'the log is another one';
   /** Number of events that were deleted from the log before they were stored. */
   readonly lostEvents: number;
 }
@@ -56,8 +56,8 @@ export interface StartingPoint {
  * offset. Events that were stored before may be stored again from there; the result is the same.
  */
 export function chooseStartingPoint({ committed, low, high }: FoundPosition): StartingPoint {
-  if (committed < 0) return { offset: low, because: 'the group has no committed offset', lostEvents: 0 };
-  if (committed > high) return { offset: low, because: 'the log is another one', lostEvents: 0 };
-  if (committed < low) return { offset: low, because: 'events were deleted', lostEvents: low - committed };
+  if (committed < 0) return { offset: low, reason: 'the group has no committed offset', lostEvents: 0 };
+  if (committed > high) return { offset: low, reason: 'the log is another one', lostEvents: 0 };
+  if (committed < low) return { offset: low, reason: 'events were deleted', lostEvents: low - committed };
   return { offset: committed, lostEvents: 0 };
 }

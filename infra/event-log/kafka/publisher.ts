@@ -159,7 +159,7 @@ interface WaitingEntry {
    * True if the queue was idle when the entry arrived, so that the batch in flight has not waited longer than the
    * entry.
    */
-  readonly isFirst: boolean;
+  readonly queueWasIdle: boolean;
   /** Number of messages that are in a batch already. */
   begun: number;
   inFlight: boolean;
@@ -200,8 +200,8 @@ class PartitionQueue {
   add(messages: readonly Message[], bytes: number): Entry {
     let waiting: WaitingEntry | undefined;
     const appended = new Promise<void>((done, failed) => {
-      const isFirst = this.#running === undefined;
-      waiting = { messages, bytes, isFirst, begun: 0, inFlight: false, cancelled: false, done, failed };
+      const queueWasIdle = this.#running === undefined;
+      waiting = { messages, bytes, queueWasIdle, begun: 0, inFlight: false, cancelled: false, done, failed };
       this.#queue.push(waiting);
     });
     this.#running ??= this.#run();
@@ -213,7 +213,7 @@ class PartitionQueue {
     waiting.cancelled = true;
     waiting.failed(reason);
     if (waiting.inFlight) {
-      this.#overdue ||= waiting.isFirst;
+      this.#overdue ||= waiting.queueWasIdle;
       return;
     }
     const index = this.#queue.indexOf(waiting);

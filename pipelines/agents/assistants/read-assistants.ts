@@ -10,7 +10,7 @@ export interface AssistantFilter {
   /** Members that the metadata must contain. */
   readonly metadata?: Readonly<Record<string, unknown>>;
   /** Ids of assistants to which the condition on metadata does not apply. */
-  readonly besides?: readonly string[];
+  readonly alwaysIncludedIds?: readonly string[];
 }
 
 /** Counts the assistants that match `filter`. @throws INVALID_REQUEST if Postgres cannot store a text of the filter. */
@@ -29,11 +29,11 @@ const filterCondition = `deployment_id = $1 AND ($2::text IS NULL OR graph_id = 
 
 function buildFilterParams(
   deploymentId: string,
-  { graphId, name, metadata, besides = [] }: AssistantFilter,
+  { graphId, name, metadata, alwaysIncludedIds = [] }: AssistantFilter,
 ): unknown[] {
   requireStorableJson([graphId, name, metadata], ['body']);
   const hasMetadata = metadata !== undefined && Object.keys(metadata).length > 0;
-  return [deploymentId, graphId ?? null, name ?? null, hasMetadata ? metadata : null, besides];
+  return [deploymentId, graphId ?? null, name ?? null, hasMetadata ? metadata : null, alwaysIncludedIds];
 }
 
 export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant> extends AssistantFilter {

@@ -87,18 +87,18 @@ type RunsToCancel =
 export async function cancelRuns(
   database: Database,
   deploymentId: string,
-  which: RunsToCancel,
+  selection: RunsToCancel,
   action: CancelAction,
 ): Promise<void> {
-  if ('threadId' in which) {
+  if ('threadId' in selection) {
     await database.transaction(async (tx) => {
-      const thread = await lockThread(tx, deploymentId, which.threadId);
-      if (thread === undefined || thread.hidden) throw runlakeError('THREAD_NOT_FOUND', { thread: which.threadId });
-      await cancelLocked(tx, deploymentId, which, action);
+      const thread = await lockThread(tx, deploymentId, selection.threadId);
+      if (thread === undefined || thread.hidden) throw runlakeError('THREAD_NOT_FOUND', { thread: selection.threadId });
+      await cancelLocked(tx, deploymentId, selection, action);
     });
     return;
   }
-  const statuses = which.status === 'all' ? ['pending', 'running'] : [which.status];
+  const statuses = selection.status === 'all' ? ['pending', 'running'] : [selection.status];
   const selectRuns = (where: string) => `SELECT thread_id, run_id FROM agents.runs
     WHERE deployment_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
   const threadCondition = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
@@ -106,7 +106,7 @@ export async function cancelRuns(
   const rows = await database.query<{ thread_id: string }>(selectRuns(threadCondition), [
     deploymentId,
     statuses,
-    which.ofThreads ?? {},
+    selection.ofThreads ?? {},
   ]);
   for (const threadId of new Set(rows.map(({ thread_id }) => thread_id))) {
     await database.transaction(async (tx) => {

@@ -28,10 +28,10 @@ export async function describeGraph(
 export async function describeSubgraphs(
   { pool, types }: GraphKnowledge,
   graphId: string,
-  which: { readonly config: object; readonly recurse: boolean; readonly namespace?: string },
+  selection: { readonly config: object; readonly recurse: boolean; readonly namespace?: string },
   maxWaitMs: number,
 ): Promise<Record<string, GraphSchemas>> {
-  const known: Record<string, GraphSchemas> = JSON.parse(await pool.ask({ kind: 'subgraphs', graphId, ...which }));
+  const known: Record<string, GraphSchemas> = JSON.parse(await pool.ask({ kind: 'subgraphs', graphId, ...selection }));
   const typed = await types.waitFor(graphId, Object.values(known).every(isComplete) ? 0 : maxWaitMs);
   return Object.fromEntries(
     Object.entries(known).map(([namespace, schemas]) => [

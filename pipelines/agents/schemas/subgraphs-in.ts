@@ -17,7 +17,7 @@ function getDeclarations(symbol: ts.Symbol | undefined, { ts, checker }: TypeRea
   return (isImport ? checker.getAliasedSymbol(symbol) : symbol)?.declarations ?? [];
 }
 
-function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading, found: Map<string, ts.Type>): void {
+function collect(nodes: readonly ts.Node[], prefix: string, reading: TypeReading, found: Map<string, ts.Type>): void {
   const { ts, checker } = reading;
   const seen = new Set<ts.Symbol>();
   for (const node of nodes) visit(node);
@@ -83,7 +83,7 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
   function add(name: string, value: ts.Expression): void {
     const type = checker.getTypeAtLocation(value);
     if (type.getProperty('lg_is_pregel') === undefined) return;
-    const namespace = within === '' ? name : `${within}|${name}`;
+    const namespace = prefix === '' ? name : `${prefix}|${name}`;
     if (found.has(namespace) || namespace.split('|').length > 10) return;
     found.set(namespace, type);
     collect(creationNodes(value), namespace, reading, found);

@@ -111,9 +111,9 @@ export async function searchItems(
   search: ItemSearch,
 ): Promise<FoundItem[]> {
   const conditions = new Conditions(deploymentId);
-  conditions.under(search.namespacePrefix);
+  conditions.restrictToPrefix(search.namespacePrefix);
   filterItems(conditions, search.filter ?? {});
-  conditions.holding(search.required);
+  conditions.requireMembers(search.required);
   const where = `deployment_id = $1 AND ${live}${conditions.text}`;
   const [vector] = await embedTexts(rules, search.query ? [search.query] : []);
   const page = () => `LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`;
@@ -191,9 +191,9 @@ export async function listNamespaces(sql: Sql, deploymentId: string, search: Nam
       conditions.add(`namespace[${at}] = ${conditions.bind(label.replaceAll('\0', ''))}`);
     }
     const stars = labels.indexOf('*');
-    if (side === 'prefix') conditions.under(stars < 0 ? labels : labels.slice(0, stars));
+    if (side === 'prefix') conditions.restrictToPrefix(stars < 0 ? labels : labels.slice(0, stars));
   }
-  conditions.holding(search.required);
+  conditions.requireMembers(search.required);
   const cut = search.maxDepth === undefined ? 'namespace' : `namespace[1:${conditions.bind(search.maxDepth)}::int]`;
   const rows = await sql.query<{ namespace: string[] }>(
     `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE deployment_id = $1 AND ${live}${conditions.text}

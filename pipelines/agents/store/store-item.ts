@@ -123,7 +123,7 @@ export class Conditions {
   /**
    * Restricts the items to those whose value, namespace and key contain `required`. No restriction if it is undefined.
    */
-  holding(required: RequiredMetadata | undefined): void {
+  requireMembers(required: RequiredMetadata | undefined): void {
     if (required === undefined) return;
     const item = "(searchable || jsonb_build_object('namespace', to_jsonb(namespace), 'key', key))";
     this.add(`${item} @> ${this.bind(required)}::jsonb`);
@@ -137,7 +137,7 @@ export class Conditions {
    * Restricts the items to namespaces below `prefix`. The range on the text uses the index. The array condition rejects
    * false matches, because a label in `prefix` may contain a dot and a label of a stored namespace may not.
    */
-  under(prefix: readonly string[]): void {
+  restrictToPrefix(prefix: readonly string[]): void {
     if (prefix.length === 0) return;
     const first = this.bind(prefix);
     const path = prefix.join('.');

@@ -174,7 +174,7 @@ export class StreamSubscription implements StreamReader {
       ringBuffer.rewind(key, this.#cursor);
       const { floor } = ringBuffer;
       if (this.#isBufferContiguous()) return;
-      if (!(await stored.reached(floor, storeTimeoutMs, this.#closing.signal))) {
+      if (!(await stored.waitUntilStored(floor, storeTimeoutMs, this.#closing.signal))) {
         if (this.#closed) return;
         throw runlakeError('STREAM_INCOMPLETE');
       }
@@ -201,7 +201,7 @@ export class StreamSubscription implements StreamReader {
   /** Whether the first matching record of the ring buffer directly follows the current position. */
   #isBufferContiguous(): boolean {
     // `kept` only decides between `next` and `gap`, so its value does not matter here.
-    for (const event of this.#ahead()) {
+    for (const event of this.#unreadEvents()) {
       if (this.#stream.position.classify(event, true) !== 'past') return this.#stream.position.isContiguous(event);
     }
     return false;
@@ -249,11 +249,11 @@ export class StreamSubscription implements StreamReader {
    * events after them.
    */
   *#repeatedEvents(): Generator<StreamedEvent, void, undefined> {
-    for (const event of this.#ahead()) if (this.#stream.position.isContiguous(event)) yield event;
+    for (const event of this.#unreadEvents()) if (this.#stream.position.isContiguous(event)) yield event;
   }
 
   #outcomeInRecords({ runId, attempt }: StreamedEvent): AttemptOutcome | undefined {
-    for (const event of this.#ahead()) {
+    for (const event of this.#unreadEvents()) {
       if (event.runId !== runId) continue;
       if (event.attempt > attempt && event.seq === 1) return 'superseded';
       if (event.isEnd) return 'ended';
@@ -261,7 +261,7 @@ export class StreamSubscription implements StreamReader {
     return undefined;
   }
 
-  *#ahead(): Generator<StreamedEvent, void, undefined> {
+  *#unreadEvents(): Generator<StreamedEvent, void, undefined> {
     for (let record = this.#cursor.next; record !== undefined; record = record.next as BufferedRecord | undefined) {
       const event = this.#cursor.matches(record) ? decodeRecord(record) : undefined;
       if (event !== undefined) yield event;
@@ -286,7 +286,7 @@ export class StoredWatch {
    *
    * @returns whether they are stored.
    */
-  async reached(position: LogPosition, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
+  async waitUntilStored(position: LogPosition, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
     return poll(() => this.#isKnown(position) || this.#query(position), {
       everyMs: pollIntervalMs,
       timeoutMs,

@@ -16,7 +16,7 @@
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { runTypes } from '../../ingest/run-event/run-event.ts';
 import { formatTime } from '../../ingest/run-event/times.ts';
-import type { ChildRun, TracedRuns, TraceOrder } from './trace-order.ts';
+import type { ChildRun, ChildRunBatch, TraceOrder } from './trace-order.ts';
 
 const flushIntervalMs = 1_000;
 const flushCharacters = 256 * 1024;
@@ -67,7 +67,7 @@ export interface CollectorOptions {
   readonly order: TraceOrder;
   readonly hidesInputs: boolean;
   readonly hidesOutputs: boolean;
-  readonly onFlush: (runs: TracedRuns) => void;
+  readonly onFlush: (runs: ChildRunBatch) => void;
 }
 
 export class ChildRunCollector {

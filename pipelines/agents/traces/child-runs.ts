@@ -30,7 +30,7 @@ import {
   type HiddenValues,
 } from './root-run.ts';
 import { buildSenderKey, getMsToNextFlush, type TraceRecord, writeTraceRecords } from './take-into-traces.ts';
-import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
+import type { ChildRun, ChildRunBatch, TraceMarks, TraceOrder } from './trace-order.ts';
 
 export interface ChildRunDeps {
   readonly accept: AcceptDeps;
@@ -47,7 +47,7 @@ export interface TracedAttempt {
   /** Instructions for the worker. */
   readonly order: TraceOrder;
   /** @throws WORKER_PROTOCOL_VIOLATED if the worker has reported each of the maximum number of runs twice. */
-  take(batch: TracedRuns): void;
+  take(batch: ChildRunBatch): void;
   /** Completes the attempt. Child runs that are still open end with the error `reason`. */
   ended(reason: string): void;
   readonly marks: TraceMarks;

@@ -12,7 +12,7 @@
 import { RunTree } from 'langsmith/run_trees';
 import { graphTracing } from '../../../infra/config/graph-tracing.ts';
 import { type BegunRun, ChildRunCollector, type OpenRun } from './child-run-collector.ts';
-import type { TracedRuns, TraceOrder } from './trace-order.ts';
+import type { ChildRunBatch, TraceOrder } from './trace-order.ts';
 
 interface Named {
   readonly id?: readonly string[];
@@ -365,7 +365,7 @@ export interface OpenTracer {
  * Creates a tracer for one attempt of a run. Returns undefined if the environment of the project configures or disables
  * tracing.
  */
-export function openTracer(order: TraceOrder, onFlush: (runs: TracedRuns) => void): OpenTracer | undefined {
+export function openTracer(order: TraceOrder, onFlush: (runs: ChildRunBatch) => void): OpenTracer | undefined {
   const { state, ...hides } = graphTracing();
   if (state !== 'unsaid') return undefined;
   const collector = new ChildRunCollector({ order, onFlush, ...hides });

@@ -36,6 +36,6 @@ export interface TraceMarks {
 }
 
 /** A batch of child runs. The counts include the whole attempt so far. */
-export interface TracedRuns extends TraceMarks {
+export interface ChildRunBatch extends TraceMarks {
   readonly runs: readonly ChildRun[];
 }

@@ -1,4 +1,4 @@
-import type { TracedRuns } from '../traces/trace-order.ts';
+import type { ChildRunBatch } from '../traces/trace-order.ts';
 import { violation } from './frames.ts';
 import { SupervisedWorker, type WorkerExit } from './graph-worker.ts';
 import { packedCost, unpackChunks } from './packed-chunks.ts';
@@ -148,7 +148,7 @@ export class RunInPool {
   readonly key: number;
   readonly job: RunJob;
   readonly feed: RunFeed;
-  readonly onChildRuns: ((traced: TracedRuns) => void) | undefined;
+  readonly onChildRuns: ((traced: ChildRunBatch) => void) | undefined;
   readonly outcome: Promise<RunOutcome>;
   /** Set when the run was cancelled or timed out. The value is then the outcome of the run even if the process dies. */
   stopping: 'cancelled' | 'timeout' | undefined;
@@ -161,7 +161,7 @@ export class RunInPool {
     key: number,
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
-    onChildRuns: ((traced: TracedRuns) => void) | undefined,
+    onChildRuns: ((traced: ChildRunBatch) => void) | undefined,
     on: {
       /** Maximum cost of the events that the worker may send before they are acknowledged. */
       readonly limitBytes: number;

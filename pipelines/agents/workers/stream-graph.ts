@@ -117,7 +117,7 @@ interface StreamedMessage {
  * Source: LangGraph Platform API, stream mode `messages`.
  */
 class LegacyMessagesMode {
-  readonly #soFar = new Map<string, unknown>();
+  readonly #accumulated = new Map<string, unknown>();
   readonly #complete = new Set<string>();
 
   /** Returns the events for one chunk of LangGraph's mode `messages`. */
@@ -125,10 +125,10 @@ class LegacyMessagesMode {
     const [message, metadata] = data as [StreamedMessage, unknown];
     const { id } = message;
     if (id === undefined) return;
-    const before = this.#soFar.get(id) as StreamedMessage | undefined;
+    const before = this.#accumulated.get(id) as StreamedMessage | undefined;
     if (before === undefined) yield ['messages/metadata', { [id]: { metadata } }];
     const whole = before?.concat === undefined || message.concat === undefined ? message : before.concat(message);
-    this.#soFar.set(id, whole);
+    this.#accumulated.set(id, whole);
     yield ['messages/partial', [whole]];
   }
 
@@ -138,7 +138,7 @@ class LegacyMessagesMode {
     const fresh = (Array.isArray(messages) ? messages : []).filter(({ id }: StreamedMessage) => {
       if (id === undefined || this.#complete.has(id)) return false;
       this.#complete.add(id);
-      this.#soFar.delete(id);
+      this.#accumulated.delete(id);
       return true;
     });
     if (fresh.length > 0) yield ['messages/complete', fresh];

@@ -4,7 +4,7 @@ import type { AppRoute } from '../app/app-route.ts';
 import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
-import type { TracedRuns } from '../traces/trace-order.ts';
+import type { ChildRunBatch } from '../traces/trace-order.ts';
 import type { PackedChunks } from './packed-chunks.ts';
 import type { GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
@@ -62,7 +62,7 @@ export type FromWorker =
     }
   | { readonly kind: 'heartbeat' }
   | { readonly kind: 'chunks'; readonly key: number; readonly packed: PackedChunks }
-  | { readonly kind: 'traced'; readonly key: number; readonly traced: TracedRuns }
+  | { readonly kind: 'traced'; readonly key: number; readonly traced: ChildRunBatch }
   | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
   | { readonly kind: 'answer'; readonly key: number; readonly json: string }
   | { readonly kind: 'refusal'; readonly key: number; readonly refusal: Refusal }

@@ -2,7 +2,7 @@
 import type { CheckpointChoice } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { Interrupt } from '../threads/thread.ts';
-import type { TracedRuns, TraceOrder } from '../traces/trace-order.ts';
+import type { ChildRunBatch, TraceOrder } from '../traces/trace-order.ts';
 
 /** One attempt of a run. Its saver writes under the lease; after the lease is lost, every write is refused. */
 export interface RunJob
@@ -130,7 +130,7 @@ export interface WorkerPool {
   start(
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
-    onChildRuns?: (traced: TracedRuns) => void,
+    onChildRuns?: (traced: ChildRunBatch) => void,
   ): RunHandle;
   /**
    * Answers a query in a separate worker, so that it never waits behind runs. Resolves with JSON text.

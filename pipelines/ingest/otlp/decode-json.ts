@@ -12,7 +12,7 @@ import { computeValueDepth } from './span-context.ts';
 export interface TranscodedRequest {
   readonly body: Buffer;
   /** Why spans could not be converted, by index among all spans. Each of these spans is an empty message in `body`. */
-  readonly refused: ReadonlyMap<number, string>;
+  readonly rejectionReasons: ReadonlyMap<number, string>;
 }
 
 const maxUint64 = 2n ** 64n - 1n;
@@ -29,7 +29,7 @@ export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number
   const maxDepth = computeValueDepth(maxJsonDepth);
   const parse = (range: JsonRange | undefined) => parseMessage(body, range, maxDepth, maxParts);
   const writer = new ProtobufWriter(body.length + 1024);
-  const refused = new Map<number, string>();
+  const rejectionReasons = new Map<number, string>();
   let index = 0;
   for (const { resource, scopes } of resources) {
     const outer = writer.begin(0x0a);
@@ -48,7 +48,7 @@ export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number
         writeSpan(writer, own, parse(span), maxDepth);
         const reason = own.reason ?? shared.reason;
         if (reason !== undefined) {
-          refused.set(index, reason);
+          rejectionReasons.set(index, reason);
           writer.rewind(mark);
         }
         writer.end(mark);
@@ -61,7 +61,7 @@ export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number
     writer.end(outer);
     yield;
   }
-  return { body: writer.bytes(), refused };
+  return { body: writer.bytes(), rejectionReasons };
 }
 
 function writeScope(writer: ProtobufWriter, fields: JsonFields, scope: JsonObject, maxDepth: number): void {

@@ -57,7 +57,7 @@ export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest
     for (const { start, end } of spans) {
       context.begin();
       context.span.read(reader, start, end);
-      const refusal = request.refused?.get(index);
+      const refusal = request.rejectionReasons?.get(index);
       const result = refusal === undefined ? mapSpan(context, shared, index) : { reason: refusal };
       if ('draft' in result) mapped.push(result);
       else rejected.push({ index, reason: result.reason });

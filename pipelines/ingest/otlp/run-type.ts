@@ -6,14 +6,14 @@ import type { SpanContext } from './span-context.ts';
 const ownTypes = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
 
 /** Attributes that decide the run type, most specific first, each with the run types for its values (in lower case). */
-const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; otherwise?: RunType }> = [
+const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; defaultType?: RunType }> = [
   { role: 'runType', types: toMap(ownTypes) },
   {
     role: 'inferenceKind',
     types: toMap({ ...ownTypes, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
   },
   { role: 'traceloopKind', types: toMap({ ...ownTypes, workflow: 'chain', task: 'chain', agent: 'chain' }) },
-  { role: 'requestType', types: toMap({ embedding: 'embedding', rerank: 'retriever' }), otherwise: 'llm' },
+  { role: 'requestType', types: toMap({ embedding: 'embedding', rerank: 'retriever' }), defaultType: 'llm' },
   {
     role: 'operation',
     types: toMap({
@@ -63,11 +63,11 @@ const typeHints: ReadonlyArray<readonly [RoleName, RunType]> = [
 /** The run type of a span; `chain` by default. */
 export function deriveRunType(context: SpanContext): RunType {
   const { span } = context;
-  for (const { role, types, otherwise } of typeSources) {
+  for (const { role, types, defaultType } of typeSources) {
     const index = span.find(role);
     if (index < 0) continue;
     const text = readText(context, index);
-    const type = text === undefined ? undefined : (types.get(text.toLowerCase()) ?? otherwise);
+    const type = text === undefined ? undefined : (types.get(text.toLowerCase()) ?? defaultType);
     if (type === undefined) continue;
     // The other attributes carry more detail than the run type, so they stay in the metadata.
     if (role === 'runType') span.take(index);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { openTracer } from '../../../../pipelines/agents/traces/run-tracer.ts';
-import type { TracedRuns, TraceOrder } from '../../../../pipelines/agents/traces/trace-order.ts';
+import type { ChildRunBatch, TraceOrder } from '../../../../pipelines/agents/traces/trace-order.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { graph as loop } from '../../../agents/projects/traced/loop.ts';
 import { graph as whole } from '../../../agents/projects/traced/whole.ts';
@@ -24,7 +24,7 @@ const order: TraceOrder = {
 
 /** Runs a graph. @returns the final state of each traced run, and the last batch with its counters. */
 async function collect(graph: typeof loop | typeof whole, input: object, changed: Partial<TraceOrder> = {}) {
-  const batches: TracedRuns[] = [];
+  const batches: ChildRunBatch[] = [];
   const tracer = openTracer({ ...order, ...changed }, (runs) => void batches.push(runs));
   const callbacks = tracer === undefined ? [] : [tracer.handler as never];
   await graph.invoke(input as never, { runId: rootId, callbacks, recursionLimit: 1_000 });
@@ -92,7 +92,7 @@ it('places every run below the root, starting no earlier than it and ending no e
 });
 
 it('ends open runs with the reason when the graph run ends', () => {
-  const batches: TracedRuns[] = [];
+  const batches: ChildRunBatch[] = [];
   const tracer = openTracer(order, (runs) => void batches.push(runs));
   tracer?.handler.handleChainStart({ id: ['node'] }, { n: 1 }, randomUUID(), rootId);
   tracer?.close('the run was cancelled');

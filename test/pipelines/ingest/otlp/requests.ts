@@ -51,7 +51,7 @@ export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   const body = Buffer.from(json);
   const fromJson = runToCompletion(readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 }));
   const protobuf = runToCompletion(decodeJson(body, maxDepth, 1_000_000));
-  if (protobuf.refused.size === 0) {
+  if (protobuf.rejectionReasons.size === 0) {
     const fromProtobuf = runToCompletion(
       readOtlp({
         body: protobuf.body,
