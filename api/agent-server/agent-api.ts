@@ -44,7 +44,7 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
         extraRoutes: { ...createAppRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: appCrossOrigin },
       }),
     crossOrigin,
-    ...(watch && { refusal: () => (watch.isDeleted ? runlakeError('DEPLOYMENT_DELETED') : undefined) }),
+    ...(watch && { unavailableError: () => (watch.isDeleted ? runlakeError('DEPLOYMENT_DELETED') : undefined) }),
   };
 }
 

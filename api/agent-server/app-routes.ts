@@ -88,7 +88,7 @@ async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: 
   reply.raw.once('close', onClose);
   const accessEnded = request.access?.ended;
   accessEnded?.addEventListener('abort', onClose);
-  const answer = await deps.app.send({
+  const appResponse = await deps.app.send({
     method: request.method,
     target: request.originalUrl,
     headers: buildForwardedHeaders(request, user),
@@ -99,7 +99,7 @@ async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: 
   const shared = reply.getHeaders();
   reply.hijack();
   try {
-    await sendResponse(answer, shared as Record<string, string>, reply.raw);
+    await sendResponse(appResponse, shared as Record<string, string>, reply.raw);
   } catch (err) {
     if (!disconnected.signal.aborted)
       request.log.warn({ err, requestId: request.id }, 'response of the custom app aborted');
@@ -111,22 +111,22 @@ async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: 
 }
 
 async function sendResponse(
-  answer: AppResponse,
+  appResponse: AppResponse,
   shared: Record<string, string>,
   response: ServerResponse,
 ): Promise<void> {
-  const appHeaders = Object.entries(answer.headers).filter(([name]) => !unforwardedHeaders.has(name));
+  const appHeaders = Object.entries(appResponse.headers).filter(([name]) => !unforwardedHeaders.has(name));
   // The CORS headers of this server take precedence over those of the app.
   const sentHeaders = appHeaders.filter(([name]) => !(name in shared) || !name.startsWith('access-control-'));
-  const vary = [shared.vary, answer.headers.vary].flat().filter((one) => one !== undefined);
-  response.writeHead(answer.status, {
+  const vary = [shared.vary, appResponse.headers.vary].flat().filter((one) => one !== undefined);
+  response.writeHead(appResponse.status, {
     ...shared,
     ...Object.fromEntries(sentHeaders.filter(([, value]) => value !== undefined)),
     ...(vary.length > 0 && { vary: vary.join(', ') }),
   });
   // Sends the headers now, because a streaming response may send no data for a while.
   response.flushHeaders();
-  await pipeline(answer.body, response);
+  await pipeline(appResponse.body, response);
 }
 
 function buildForwardedHeaders(request: FastifyRequest, user: AgentUser | undefined): string[] {

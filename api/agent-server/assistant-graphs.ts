@@ -30,7 +30,7 @@ export const getAssistantGraph = defineAgentOperation({
   handler: async ({ params, query, services: { agents } }) => {
     const xray = parseDepth(query.xray);
     const { graph_id: graphId, config } = await readAssistant(agents, params);
-    return jsonText(await agents.pool.ask({ kind: 'drawing', graphId, config, xray }));
+    return jsonText(await agents.pool.query({ kind: 'drawing', graphId, config, xray }));
   },
 });
 
@@ -83,7 +83,7 @@ export const getAssistantSubgraphs = defineAgentOperation({
   path: '/assistants/:assistant_id/subgraphs',
   summary: 'Get the schemas of the subgraphs of an assistant, by namespace',
   schema: { params: AssistantParams, query: subgraphQuery, response: subgraphResponse },
-  handler: async ({ params, query, services: { agents } }) => answerSubgraphs(agents, params, query),
+  handler: async ({ params, query, services: { agents } }) => listSubgraphs(agents, params, query),
 });
 
 export const getAssistantSubgraph = defineAgentOperation({
@@ -96,10 +96,10 @@ export const getAssistantSubgraph = defineAgentOperation({
     query: subgraphQuery,
     response: subgraphResponse,
   },
-  handler: async ({ params, query, services: { agents } }) => answerSubgraphs(agents, params, query),
+  handler: async ({ params, query, services: { agents } }) => listSubgraphs(agents, params, query),
 });
 
-async function answerSubgraphs(
+async function listSubgraphs(
   agents: Agents,
   params: { readonly assistant_id: string; readonly namespace?: string },
   { recurse }: { readonly recurse: boolean },

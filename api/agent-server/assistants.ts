@@ -71,7 +71,7 @@ export const onAssistant =
   async (input, ask, proceed) => {
     const id = readId(input);
     const value = { assistant_id: id, ...toRecord(input.body) };
-    await ask.reach(event, id, value, createNotFoundError(input.params.assistant_id ?? id));
+    await ask.authorizeRow(event, id, value, createNotFoundError(input.params.assistant_id ?? id));
     return proceed();
   };
 
@@ -225,7 +225,7 @@ export const deleteAssistant = defineAgentOperation({
   access: runs,
   rule: async (input, ask, proceed) => {
     const id = readId(input);
-    await ask.reach('assistants:delete', id, { assistant_id: id }, createNotFoundError(id));
+    await ask.authorizeRow('assistants:delete', id, { assistant_id: id }, createNotFoundError(id));
     // Deleting an assistant deletes its runs on all threads.
     const { required } = await ask.allow('threads:delete', { thread_id: null });
     if (required !== undefined && !(await ask.rows.ownsThreadsOf(id, required))) {

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { resolveAssistant, resolveAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
-import { metadataWith } from '../../pipelines/agents/auth/access-filter.ts';
+import { addRequired } from '../../pipelines/agents/auth/access-filter.ts';
 import {
   type CronFilter,
   countCrons as count,
@@ -120,21 +120,26 @@ const ruleOnCron =
   (event: 'crons:read' | 'crons:delete'): Rule =>
   async (input, ask, proceed) => {
     const id = readId(input);
-    await ask.reach(event, id, { cron_id: id }, createNotFoundError(id));
+    await ask.authorizeRow(event, id, { cron_id: id }, createNotFoundError(id));
     return proceed();
   };
 
 const creatingCron: Rule = async (input, ask, proceed) => {
   const threadId = input.params?.thread_id?.toLowerCase();
   const { schedule, end_time, metadata, ...payload } = input.body;
-  await ask.useAssistant(payload.assistant_id as string);
+  await ask.authorizeUseAssistant(payload.assistant_id as string);
   if (threadId !== undefined) {
     const run = {
       thread_id: threadId,
       assistant_id: resolveAssistantId(payload.assistant_id as string),
       kwargs: payload,
     };
-    await ask.reach('threads:create_run', threadId, { ...run, metadata: metadata ?? {} }, threadNotFound(threadId));
+    await ask.authorizeRow(
+      'threads:create_run',
+      threadId,
+      { ...run, metadata: metadata ?? {} },
+      threadNotFound(threadId),
+    );
   }
   const { required, value } = await ask.allow('crons:create', {
     schedule,
@@ -145,7 +150,7 @@ const creatingCron: Rule = async (input, ask, proceed) => {
     user_id: ask.deps.access.user.identity,
     end_time: end_time ?? null,
   });
-  return proceed({ body: { ...input.body, metadata: metadataWith(toRecord(value.metadata), required) } });
+  return proceed({ body: { ...input.body, metadata: addRequired(toRecord(value.metadata), required) } });
 };
 
 const cronFilter = {

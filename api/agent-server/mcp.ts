@@ -75,8 +75,8 @@ export const postMcp = defineAgentOperation({
     const server = createServer(input);
     const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
     await server.connect(transport as Parameters<Server['connect']>[0]);
-    const answering = transport.handleRequest(toWebRequest(input), { parsedBody: body ?? null });
-    const quick = await Promise.race([answering, nextTurn()]);
+    const responsePromise = transport.handleRequest(toWebRequest(input), { parsedBody: body ?? null });
+    const quick = await Promise.race([responsePromise, nextTurn()]);
     if (quick !== undefined) {
       await server.close();
       return buildResponse(quick);
@@ -87,7 +87,7 @@ export const postMcp = defineAgentOperation({
         ...liveOptions(input),
         source: {
           async *[Symbol.asyncIterator]() {
-            yield await (await answering).text();
+            yield await (await responsePromise).text();
           },
           close: () => void server.close(),
         },
@@ -159,12 +159,12 @@ async function buildResponse(response: Response): Promise<RawResponse> {
 }
 
 function encodeError(error: unknown): Buffer {
-  const answer = {
+  const errorResponse = {
     jsonrpc: '2.0',
     id: null,
     error: { code: ErrorCode.InternalError, message: toClientMessage(error) },
   };
-  return Buffer.from(JSON.stringify(answer));
+  return Buffer.from(JSON.stringify(errorResponse));
 }
 
 function toClientMessage(error: unknown): string {

@@ -1,13 +1,13 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { holdsRequired, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
+import { containsRequired, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import type { Allowed } from '../../pipelines/agents/auth/auth-process.ts';
 import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/store/read-items.ts';
 import { checkNamespace, type StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
-import type { Questions } from './access/questions.ts';
+import type { Authorizer } from './access/authorizer.ts';
 import type { Values } from './access/rules.ts';
 import { type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
 import { Closed, jsonText, Limit, Offset, selectFields } from './agent-schema.ts';
@@ -56,20 +56,20 @@ const toItemFields = ({ namespace, key }: ItemKey, value?: unknown): Values => (
 
 /** Returns true if the item exists. @throws STORE_ITEM_NOT_FOUND if it exists but does not contain `required`. */
 async function reachItem(
-  { deps }: Questions,
+  { deps }: Authorizer,
   itemKey: ItemKey,
   required: RequiredMetadata | undefined,
 ): Promise<boolean> {
   if (required === undefined) return true;
   const [item] = await getItems(deps.database, deps.deploymentId, [itemKey], false);
   if (!item) return false;
-  if (!holdsRequired(toItemFields(item, item.value), required))
+  if (!containsRequired(toItemFields(item, item.value), required))
     throw runlakeError('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
   return true;
 }
 
 function requireWithin(metadata: Values, required: RequiredMetadata | undefined): void {
-  if (holdsRequired(metadata, required)) return;
+  if (containsRequired(metadata, required)) return;
   throw runlakeError('AUTH_FORBIDDEN', { reason: 'You would have no access to the item.' });
 }
 
@@ -77,7 +77,7 @@ function requireWithin(metadata: Values, required: RequiredMetadata | undefined)
  * Restricts the operation to items with the required metadata. Returns the input after the changes of the project's
  * handler.
  */
-function restrictItems({ deps }: Questions, { required, value }: Allowed): Values {
+function restrictItems({ deps }: Authorizer, { required, value }: Allowed): Values {
   deps.access.items = required;
   return value;
 }
@@ -90,11 +90,11 @@ export const deleteStoreItem = defineAgentOperation({
   summary: 'Delete an item',
   description: 'Succeeds if the item does not exist.',
   access: runs,
-  rule: async ({ body }, ask, proceed) => {
+  rule: async ({ body }, authorizer, proceed) => {
     const requested = { namespace: body.namespace ?? [], key: body.key };
-    const { required, value } = await ask.allow('store:delete', requested);
+    const { required, value } = await authorizer.allow('store:delete', requested);
     const { namespace, key } = value as unknown as ItemKey;
-    if (!(await reachItem(ask, { namespace, key }, required)))
+    if (!(await reachItem(authorizer, { namespace, key }, required)))
       requireWithin(toItemFields({ namespace, key }), required);
     return proceed({ body: { ...body, namespace, key } });
   },
@@ -117,11 +117,11 @@ export const getStoreItem = defineAgentOperation({
   tag: 'store',
   summary: 'Get an item, or null if it does not exist',
   access: reads,
-  rule: async ({ query }, ask, proceed) => {
+  rule: async ({ query }, authorizer, proceed) => {
     const requested = (query.namespace as readonly string[]).flatMap((labels) => labels.split('.'));
-    const { required, value } = await ask.allow('store:get', { namespace: requested, key: query.key });
+    const { required, value } = await authorizer.allow('store:get', { namespace: requested, key: query.key });
     const { namespace, key } = value as unknown as ItemKey;
-    await reachItem(ask, { namespace, key }, required);
+    await reachItem(authorizer, { namespace, key }, required);
     return proceed({ query: { ...query, namespace, key } });
   },
   errors: ['STORE_NAMESPACE_INVALID', 'STORE_ITEM_NOT_FOUND'],
@@ -153,12 +153,12 @@ export const listStoreNamespaces = defineAgentOperation({
   tag: 'store',
   summary: 'List the namespaces that have items',
   access: reads,
-  rule: async ({ body }, ask, proceed) => {
+  rule: async ({ body }, authorizer, proceed) => {
     const requested = {
       namespace: body.prefix ?? [],
       ...selectFields(body, ['suffix', 'max_depth', 'limit', 'offset']),
     };
-    const { namespace } = restrictItems(ask, await ask.allow('store:list_namespaces', requested));
+    const { namespace } = restrictItems(authorizer, await authorizer.allow('store:list_namespaces', requested));
     return proceed({ body: { ...body, prefix: namespace } });
   },
   schema: {
@@ -198,13 +198,13 @@ export const putStoreItem = defineAgentOperation({
   tag: 'store',
   summary: 'Store an item',
   access: runs,
-  rule: async ({ body }, ask, proceed) => {
-    const { required, value: requested } = await ask.allow(
+  rule: async ({ body }, authorizer, proceed) => {
+    const { required, value: requested } = await authorizer.allow(
       'store:put',
       selectFields(body, ['namespace', 'key', 'value']),
     );
     const { namespace, key, value } = requested as unknown as ItemKey & { readonly value: unknown };
-    await reachItem(ask, { namespace, key }, required);
+    await reachItem(authorizer, { namespace, key }, required);
     requireWithin(toItemFields({ namespace, key }, value), required);
     return proceed({ body: { ...body, namespace, key, value } });
   },
@@ -252,12 +252,12 @@ export const searchStoreItems = defineAgentOperation({
   tag: 'store',
   summary: 'Search items below a prefix, last updated first, or most similar to a query first',
   access: reads,
-  rule: async ({ body }, ask, proceed) => {
+  rule: async ({ body }, authorizer, proceed) => {
     const requested = {
       namespace: body.namespace_prefix ?? [],
       ...selectFields(body, ['filter', 'limit', 'offset', 'query']),
     };
-    const { namespace } = restrictItems(ask, await ask.allow('store:search', requested));
+    const { namespace } = restrictItems(authorizer, await authorizer.allow('store:search', requested));
     return proceed({ body: { ...body, namespace_prefix: namespace } });
   },
   errors: [

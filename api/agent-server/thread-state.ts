@@ -87,8 +87,8 @@ export const getThreadStateOf = defineAgentOperation({
     response: { 200: SelectedThreadState },
   },
   handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
-    const question = { ...query, ...dropNullish(asked), checkpoint: removeNullFields(checkpoint) };
-    return jsonText(await readThreadState(agents, params.thread_id, question));
+    const historyQuery = { ...query, ...dropNullish(asked), checkpoint: removeNullFields(checkpoint) };
+    return jsonText(await readThreadState(agents, params.thread_id, historyQuery));
   },
 });
 

@@ -58,7 +58,7 @@ const SelectedThread = Type.Partial(
 );
 
 /** Removes `ttl`, which is returned only on request. */
-function showThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<ThreadRecord, 'ttl'> {
+function formatThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<ThreadRecord, 'ttl'> {
   return thread;
 }
 
@@ -127,7 +127,7 @@ export const createThread = defineAgentOperation({
         return { ...written, ...dropNullish({ as_node }) };
       }),
     );
-    return showThread(await create(agents, thread, supersteps));
+    return formatThread(await create(agents, thread, supersteps));
   },
 });
 
@@ -211,7 +211,7 @@ export const pruneThreads = defineAgentOperation({
     const deletable: string[] = [];
     for (const id of body.thread_ids as readonly string[]) {
       const { required } = await ask.allow('threads:delete', { thread_id: id });
-      if (await ask.holds('threads', id, required)) deletable.push(id);
+      if (await ask.rowMatches('threads', id, required)) deletable.push(id);
     }
     return proceed({ body: { ...body, thread_ids: deletable } });
   },
@@ -243,7 +243,7 @@ export const getThread = defineAgentOperation({
   },
   handler: async ({ params, query, services: { agents } }) => {
     const thread = await readThread(agents.database, agents.deploymentId, params.thread_id);
-    return query.include?.includes('ttl') ? thread : showThread(thread);
+    return query.include?.includes('ttl') ? thread : formatThread(thread);
   },
 });
 
@@ -273,7 +273,7 @@ export const updateThread = defineAgentOperation({
     };
     const thread = await update(agents.database, agents.deploymentId, params.thread_id, change);
     const minimal = /(?:^|,)\s*return=minimal\s*(?:[,;]|$)/i.test(String(request.headers.prefer ?? ''));
-    return minimal ? new RawResponse({ status: 204 }) : showThread(thread);
+    return minimal ? new RawResponse({ status: 204 }) : formatThread(thread);
   },
 });
 
@@ -321,5 +321,5 @@ export const copyThread = defineAgentOperation({
   errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },
   handler: async ({ params, services: { agents } }) =>
-    showThread(await copy(agents.database, agents.deploymentId, params.thread_id)),
+    formatThread(await copy(agents.database, agents.deploymentId, params.thread_id)),
 });

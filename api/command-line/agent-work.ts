@@ -7,7 +7,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { showAgentMetrics } from '../../pipelines/agents/agent-metrics.ts';
+import { reportAgentMetrics } from '../../pipelines/agents/agent-metrics.ts';
 import { createTraceRun } from '../../pipelines/agents/execute/attempt-run.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
 import { createFeedbackLinks, markEndsTogether } from '../../pipelines/agents/execute/publish-end.ts';
@@ -24,9 +24,9 @@ import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts
 import { urlUnder } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { agentServerUrl } from './check-port.ts';
-import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 import type { AgentsPart } from './role.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
  * Maximum number of characters in the inputs and outputs of all child runs of one graph run. Beyond this limit, the
@@ -65,10 +65,10 @@ export async function isolateGraphs(
   { config, logger, databaseUrl, stores }: AgentParts,
   file: GraphsFile,
   deploymentId: string,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<IsolatedGraphs> {
   const { accounts, words: ofIds, close } = await openGraphIsolation(file, config);
-  ends.add('user ids of graph code', close);
+  shutdown.add('user ids of graph code', close);
   const account = await openWorkerAccount({
     database: stores.database,
     deploymentId,
@@ -77,7 +77,7 @@ export async function isolateGraphs(
     authorities: trustedAuthorities(config),
     logger,
   });
-  ends.add('account of graph code', () => account.close());
+  shutdown.add('account of graph code', () => account.close());
   const rows = account.isBound ? 'only rows of its deployment' : 'rows of every deployment';
   if (!account.isBound && config.agentsIsolation === 'required') {
     throw runlakeError('GRAPH_CODE_NOT_ISOLATED', {
@@ -97,7 +97,7 @@ export async function openGraphPool(
   { config, logger }: AgentParts,
   { file, accounts, databaseUrl }: IsolatedGraphs,
   part: AgentsPart,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<OpenWorkerPool> {
   const authorities = trustedAuthorities(config);
   const pool = await openWorkerPool({
@@ -115,7 +115,7 @@ export async function openGraphPool(
     heapMegabytes: config.agentsWorkerHeapMegabytes,
     logger,
   });
-  ends.add('graph workers', () => pool.close(0));
+  shutdown.add('graph workers', () => pool.close(0));
   return pool;
 }
 
@@ -131,7 +131,7 @@ export function startWork(
     watch,
   }: { readonly served: ServedDeployment; readonly file: GraphsFile; readonly watch: DeploymentWatch },
   pool: OpenWorkerPool,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): { readonly executor: Executor; readonly publisher: StreamPublisher } {
   const log = watch.dropWhenDeleted(wholeLog);
   const defaultSender = {
@@ -150,7 +150,7 @@ export function startWork(
     maxRuns: config.agentsTraceChildRuns,
     maxCharacters: maxChildRunCharacters,
   });
-  ends.add('child runs', () => childRuns.close());
+  shutdown.add('child runs', () => childRuns.close());
   const publisher = createStreamPublisher({
     log,
     keptMs: config.agentsStreamHours * 3_600_000,
@@ -163,7 +163,7 @@ export function startWork(
     timeoutMs: Math.ceil(config.agentsLeaseMs / 3),
     maxConnections: 1,
   });
-  ends.add('heartbeats', () => heartbeats.close());
+  shutdown.add('heartbeats', () => heartbeats.close());
   const { publicUrl } = config;
   const links =
     publicUrl === undefined
@@ -188,10 +188,10 @@ export function startWork(
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,
   });
-  ends.add('graph runs', () => executor.stop(config.drainTimeoutMs));
-  ends.add('deployment watch', () => watch.stop());
+  shutdown.add('graph runs', () => executor.stop(config.drainTimeoutMs));
+  shutdown.add('deployment watch', () => watch.stop());
   watch.onDeleted(() => executor.stop(0));
-  const hide = showAgentMetrics({ database: stores.database, deploymentId, executor, pool });
-  ends.add('metrics of graph runs', async () => hide());
+  const stopMetrics = reportAgentMetrics({ database: stores.database, deploymentId, executor, pool });
+  shutdown.add('metrics of graph runs', async () => stopMetrics());
   return { executor, publisher };
 }

@@ -80,13 +80,14 @@ export async function replayDeadLetters(
     throw runlakeError('BAD_REQUEST', { reason });
   }
   await withDeadLetters(async (access) => {
-    const wanted = ids.length > 0 ? ids : (await access.deadLetters.list(filter, limit)).map(({ id }) => id).reverse();
-    if (wanted.length === 0) return console.log('No matching dead-letter records.');
+    const selectedIds =
+      ids.length > 0 ? ids : (await access.deadLetters.list(filter, limit)).map(({ id }) => id).reverse();
+    if (selectedIds.length === 0) return console.log('No matching dead-letter records.');
     let left = 0;
-    for (const id of wanted) if (!(await replayOne(id, access, choice.force === true))) left++;
-    console.log(`${wanted.length - left} replayed, ${left} not replayed.`);
+    for (const id of selectedIds) if (!(await replayOne(id, access, choice.force === true))) left++;
+    console.log(`${selectedIds.length - left} replayed, ${left} not replayed.`);
     if (left > 0) process.exitCode = 1;
-    if (ids.length === 0 && wanted.length === limit)
+    if (ids.length === 0 && selectedIds.length === limit)
       console.log(`Limit reached (--limit ${limit}); there may be more records.`);
   });
 }
@@ -105,13 +106,13 @@ async function replayOne(id: string, access: DeadLetterAccess, force: boolean): 
 }
 
 function parseFilter({ topic, step, since, until }: DeadLetterOptions): DeadLetterFilter {
-  const wanted = topics.filter(({ name }) => topic === undefined || name === topic);
-  if (wanted.length === 0) {
+  const selectedTopics = topics.filter(({ name }) => topic === undefined || name === topic);
+  if (selectedTopics.length === 0) {
     const names = topics.map(({ name }) => name).join(', ');
     throw runlakeError('BAD_REQUEST', { reason: `Unknown topic '${topic}'. Topics: ${names}.` });
   }
   return {
-    topics: wanted,
+    topics: selectedTopics,
     step,
     sinceMs: parseMilliseconds('--since', since),
     untilMs: parseMilliseconds('--until', until),
@@ -161,8 +162,8 @@ interface DeadLetterAccess {
  * @throws NOT_RUNNING and the errors of the dependencies.
  */
 async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>): Promise<void> {
-  await withStores('dlq', async ({ config, logger, stores, openJobs, ends }) => {
-    const deadLetters = await openDeadLetters({ config, logger, stores }, ends);
+  await withStores('dlq', async ({ config, logger, stores, openJobs, shutdown }) => {
+    const deadLetters = await openDeadLetters({ config, logger, stores }, shutdown);
     if (config.kafkaBrokers === undefined) {
       return work({
         deadLetters,
@@ -180,7 +181,7 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
       stores,
       schemaOf: (schemaId) => registry.getSchemaText(schemaId),
       publish: async ({ topic: name, key, value, headers }) => {
-        log ??= openEventLog({ config, logger, stores }, ends);
+        log ??= openEventLog({ config, logger, stores }, shutdown);
         const topic = topics.find((known) => known.name === name);
         if (topic !== undefined) await (await log).log.publish(topic, [{ key, value, headers }]);
       },
@@ -191,7 +192,7 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
 /** Maximum number of bytes in a hex dump. */
 const maxDumpBytes = 4 * 1024;
 
-type ShownContent = Pick<DeadLetterRecord, 'value' | 'headers'> & {
+type RecordContent = Pick<DeadLetterRecord, 'value' | 'headers'> & {
   readonly record: Record<string, unknown> | undefined;
 };
 
@@ -199,7 +200,7 @@ type ShownContent = Pick<DeadLetterRecord, 'value' | 'headers'> & {
  * Formats a dead-letter record as JSON. With `shown`, includes its headers and the decoded record, or its bytes in base64
  * if it cannot be decoded.
  */
-function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: ShownContent): object {
+function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, content?: RecordContent): object {
   const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
   return {
     id,
@@ -212,10 +213,10 @@ function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, 
     step,
     time: new Date(deadAtMs).toISOString(),
     replayed_at: replayedAt ?? null,
-    ...(shown && {
-      headers: shown.headers,
-      schema_id: readSchemaId(shown.value) ?? null,
-      ...(shown.record ? { record: shown.record } : { value_base64: shown.value.toString('base64') }),
+    ...(content && {
+      headers: content.headers,
+      schema_id: readSchemaId(content.value) ?? null,
+      ...(content.record ? { record: content.record } : { value_base64: content.value.toString('base64') }),
     }),
   };
 }

@@ -3,7 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
-import type { PartHealth } from '../../infra/telemetry/health.ts';
+import type { ComponentHealth } from '../../infra/telemetry/health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { inspections, readLastEngineLines, serverChecks } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
@@ -48,8 +48,8 @@ export async function diagnose(): Promise<void> {
       await inspectAgentPort(config, printFinding);
       const { databaseUrl } = addresses;
       if (fit && databaseUrl !== undefined) {
-        const asked = { database: stores.database, databaseUrl, config: { ...config, agentsFile }, logger };
-        await report('Agent database', () => inspectAgentDatabase(asked, printFinding).then(() => undefined));
+        const checkDeps = { database: stores.database, databaseUrl, config: { ...config, agentsFile }, logger };
+        await report('Agent database', () => inspectAgentDatabase(checkDeps, printFinding).then(() => undefined));
       }
     }
   } finally {
@@ -69,11 +69,11 @@ async function checkLocalRoles(config: Config): Promise<void> {
   ] as const;
   for (const [role, at, number] of endpoints) {
     const url = `http://${at.includes(':') ? `[${at}]` : at}:${number}`;
-    const answers = await fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) }).then(
+    const isResponding = await fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) }).then(
       ({ ok }) => ok,
       () => false,
     );
-    if (answers) await checkReadiness({ url, pid: undefined }, config);
+    if (isResponding) await checkReadiness({ url, pid: undefined }, config);
     else console.log(`note   ${role}: no Runlake process at ${url}; on another host, check it with GET /ready`);
   }
 }
@@ -99,9 +99,9 @@ async function checkReadiness(
 ): Promise<void> {
   const remedy = `See the log of process ${pid ?? 'runlake'}. If the problem persists, restart that process.`;
   try {
-    const answer = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(timeoutMs) });
-    const { parts = {} } = (await answer.json()) as { parts?: Record<string, PartHealth> };
-    if (answer.ok) return printFinding(true, 'HTTP', `answers at ${url} and is ready`);
+    const response = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(timeoutMs) });
+    const { parts = {} } = (await response.json()) as { parts?: Record<string, ComponentHealth> };
+    if (response.ok) return printFinding(true, 'HTTP', `answers at ${url} and is ready`);
     const downParts = Object.entries(parts).filter(([, part]) => !part.up);
     const names = downParts.map(([name]) => name).join(', ') || 'no part reports a reason';
     printFinding(false, 'HTTP', `answers at ${url} but is not ready: ${names}`, downParts.length === 0 ? remedy : '');
@@ -143,19 +143,19 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
 async function report(
   part: string,
   check: () => Promise<string | undefined>,
-  asked?: { readonly server: CheckedServer; readonly config: Config },
+  context?: { readonly server: CheckedServer; readonly config: Config },
 ): Promise<boolean> {
   try {
     const words = await check();
     if (words !== undefined) printFinding(true, part, words);
     return true;
   } catch (error) {
-    const why = asked && explainPart(error, asked.server);
-    if (why !== undefined && !isEmbedded(part, asked?.config)) printFinding(false, part, why.words, why.remedy);
+    const why = context && explainPart(error, context.server);
+    if (why !== undefined && !isEmbedded(part, context?.config)) printFinding(false, part, why.words, why.remedy);
     else {
       const own = isRunlakeError(error) ? error.remedy : undefined;
       const isTransient = isRunlakeError(error) && error.class === 'transient';
-      const remedy = asked && findPartRemedy(part.toLowerCase(), asked.config, undefined);
+      const remedy = context && findPartRemedy(part.toLowerCase(), context.config, undefined);
       printFinding(false, part, formatError(error), (isTransient ? remedy : own) ?? own ?? remedy);
     }
     return false;

@@ -38,7 +38,7 @@ const tlsHints: Readonly<Record<ServerName, Omit<ServerAddress, 'location'>>> = 
  * Explanations and remedies for servers that are reachable but refuse access. Each pattern is matched against error
  * codes and texts.
  */
-const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: string, remedy: string])[] = [
+const rejections: readonly (readonly [server: ServerName, pattern: RegExp, words: string, remedy: string])[] = [
   [
     'Postgres',
     /\b28P01\b|password authentication failed/,
@@ -132,8 +132,8 @@ export function explainPart(error: unknown, { name, address }: CheckedServer): E
   if (isRunlakeError(error) && found.includes(error.code)) return undefined;
   const location = getHostOrAddress(address);
   const signs = collectErrorText(error);
-  const refusal = refusals.find(([server, pattern]) => server === name && pattern.test(signs));
-  if (refusal !== undefined) return { words: `${name} at ${location} ${refusal[2]}`, remedy: refusal[3] };
+  const rejection = rejections.find(([server, pattern]) => server === name && pattern.test(signs));
+  if (rejection !== undefined) return { words: `${name} at ${location} ${rejection[2]}`, remedy: rejection[3] };
   return explainConnection(error, { location, ...tlsHints[name] });
 }
 

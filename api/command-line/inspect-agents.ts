@@ -109,7 +109,7 @@ async function inspectProject(
       }
       const { index } = file.store;
       if (index !== undefined)
-        await inspectEmbedder(index, (texts) => pool.ask({ kind: 'embed', texts }), printFinding);
+        await inspectEmbedder(index, (texts) => pool.query({ kind: 'embed', texts }), printFinding);
     } finally {
       await pool.close(0);
     }
@@ -145,17 +145,17 @@ export async function inspectAgentPort(config: Config, printFinding: Finding): P
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   // `/ok` needs no authentication, and the `http` settings of a langgraph.json cannot disable it.
-  const answers = () =>
+  const isResponding = () =>
     fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) })
       .then(({ headers }) => headers.get('server') === serverName)
       .catch(() => false);
-  if (await answers()) return printFinding(true, 'Agent server', `answers at ${url}`);
+  if (await isResponding()) return printFinding(true, 'Agent server', `answers at ${url}`);
   try {
     await checkPort(agentServerAddress(config));
     printFinding(true, 'Agent port', `${host}:${port} is free`);
   } catch (error) {
     // An agent server that was starting may have taken the port since the first check.
-    if (await answers()) return printFinding(true, 'Agent server', `answers at ${url}`);
+    if (await isResponding()) return printFinding(true, 'Agent server', `answers at ${url}`);
     printFinding(
       false,
       'Agent port',

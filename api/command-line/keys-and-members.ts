@@ -119,9 +119,9 @@ async function asOperator(
   { in: organizationId }: InOrganization,
   act: (access: Access) => Promise<void>,
 ): Promise<void> {
-  await withStores(command, async ({ stores: { database }, logger, ends }) => {
+  await withStores(command, async ({ stores: { database }, logger, shutdown }) => {
     const authenticator = createAuthenticator({ database, logger });
-    ends.add('authenticator', () => authenticator.close());
+    shutdown.add('authenticator', () => authenticator.close());
     await act({ database, authenticator, operator: await loadOrganizationOperator(database, organizationId) });
   });
 }

@@ -30,9 +30,11 @@ const needed = {
 /** Compares a release such as `25.8.3.1` or `15.4 (Debian)` with the minimum release. @throws STORE_TOO_OLD */
 export function requireVersion(store: keyof typeof needed, found: string): void {
   const { release, variable } = needed[store];
-  const [wanted, present] = [release, found].map((text) => /^(\d+)(?:\.(\d+))?/.exec(text)?.slice(1).map(Number) ?? []);
+  const [minimum, present] = [release, found].map(
+    (text) => /^(\d+)(?:\.(\d+))?/.exec(text)?.slice(1).map(Number) ?? [],
+  );
   const [major = 0, minor = 0] = present ?? [];
-  const [minMajor = 0, minMinor = 0] = (wanted ?? []).map((part) => (Number.isNaN(part) ? 0 : part));
+  const [minMajor = 0, minMinor = 0] = (minimum ?? []).map((part) => (Number.isNaN(part) ? 0 : part));
   if (major > minMajor || (major === minMajor && (minor || 0) >= minMinor)) return;
   throw runlakeError('STORE_TOO_OLD', { store, found, needed: release, variable });
 }

@@ -8,8 +8,8 @@ import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
  * Number of partitions of each topic of the in-process log. More would not help, because one process reads the whole
@@ -33,29 +33,29 @@ interface LogParts {
  * it is used.
  * @throws the errors of the opened log.
  */
-export async function openEventLog({ config, logger, stores }: LogParts, ends: ShutdownSteps): Promise<OpenedLog> {
+export async function openEventLog({ config, logger, stores }: LogParts, shutdown: ShutdownSteps): Promise<OpenedLog> {
   if (config.kafkaBrokers !== undefined) {
     const { openKafkaLog } = await import('../../infra/event-log/kafka/kafka-log.ts');
     const log = await openKafkaLog({ config, topics, logger });
-    ends.add('event log', () => log.close());
+    shutdown.add('event log', () => log.close());
     return { log, healthChecks: log.healthChecks() };
   }
   const { database } = stores;
   const { maxPendingBytes } = config;
   const log = await openInProcessLog({ database, topics, partitions: partitionCount, maxPendingBytes, logger });
-  ends.add('event log', () => log.close());
+  shutdown.add('event log', () => log.close());
   return { log, healthChecks: [{ name: 'event_log', check: () => log.check() }] };
 }
 
 /** Opens the dead-letter queue of the configured event log. Connects at first use. */
 export async function openDeadLetters(
   { config, logger, stores }: LogParts,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<DeadLetterQueue> {
   if (config.kafkaBrokers === undefined) return postgresDeadLetterQueue(stores.database);
   const { openKafkaDeadLetterQueue } = await import('../../infra/event-log/kafka/dead-letter-queue.ts');
   const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger });
-  ends.add('dead letters', () => deadLetters.close());
+  shutdown.add('dead letters', () => deadLetters.close());
   return deadLetters;
 }
 

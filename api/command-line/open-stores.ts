@@ -8,7 +8,7 @@ import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { ShutdownSteps } from './ends.ts';
+import { ShutdownSteps } from './shutdown-steps.ts';
 
 export interface Stores {
   readonly clickhouse: ClickHouse;
@@ -65,7 +65,7 @@ export interface StoreAccess {
   /** Opens the job queue at the first call. */
   readonly openJobs: () => Promise<Jobs>;
   /** Shutdown steps of everything that the command opens in addition to the stores. */
-  readonly ends: ShutdownSteps;
+  readonly shutdown: ShutdownSteps;
 }
 
 /** Opens the stores for a command and closes them when `work` has finished. @throws NOT_RUNNING and the errors of `work`. */
@@ -77,8 +77,8 @@ export async function withStores<Result>(
   const logger = createLogger('error', command);
   const addresses = await findStores(config);
   const stores = openStores(addresses, config, logger);
-  const ends = new ShutdownSteps();
-  ends.add('stores', () => stores.close());
+  const shutdown = new ShutdownSteps();
+  shutdown.add('stores', () => stores.close());
   let jobs: Promise<Jobs> | undefined;
   const open = async () => {
     const { openJobs } = await import('../../infra/jobs/open-jobs.ts');
@@ -89,7 +89,7 @@ export async function withStores<Result>(
       authorities,
       logger,
     });
-    ends.add('jobs', () => opened.close());
+    shutdown.add('jobs', () => opened.close());
     return opened;
   };
   const openJobs = () => {
@@ -97,8 +97,8 @@ export async function withStores<Result>(
     return jobs;
   };
   try {
-    return await work({ config, logger, stores, openJobs, ends });
+    return await work({ config, logger, stores, openJobs, shutdown });
   } finally {
-    await ends.run(logger);
+    await shutdown.run(logger);
   }
 }

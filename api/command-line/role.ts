@@ -53,14 +53,14 @@ export async function loadParts(role: Role, config: Config) {
   const isAll = role === 'all';
   const servesMainApi = isAll || role === 'api';
   const runsGraphs = servesAgents(role, config);
-  const [mainApi, storing, exporting, agents, answering] = await Promise.all([
+  const [mainApi, storing, exporting, agents, mainApiServices] = await Promise.all([
     servesMainApi ? loadMainApi() : undefined,
     isAll || role === 'ingest' ? loadStoring() : undefined,
     isAll || role === 'exports' ? import('./start-exports.ts') : undefined,
     runsGraphs ? import('./start-agents.ts') : undefined,
-    servesMainApi || runsGraphs ? import('./answering-services.ts') : undefined,
+    servesMainApi || runsGraphs ? import('./main-api-services.ts') : undefined,
   ]);
-  return { mainApi, storing, exporting, agents, answering };
+  return { mainApi, storing, exporting, agents, answering: mainApiServices };
 }
 
 async function loadStoring() {

@@ -20,9 +20,9 @@ import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
 import { agentServerAddress, apiAddress, checkPort } from './check-port.ts';
-import { ShutdownSteps } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents } from './role.ts';
+import { ShutdownSteps } from './shutdown-steps.ts';
 
 /** `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped. @throws the error that prevents the start. */
 export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
@@ -31,22 +31,22 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
   checkRole(role, config);
   const stopped = stopSignal();
   let interruptedBy: NodeJS.Signals | undefined;
-  const ends = new ShutdownSteps();
+  const shutdown = new ShutdownSteps();
   try {
-    const folder = embedsEngines(config) ? await openFolder(config, ends) : undefined;
+    const folder = embedsEngines(config) ? await openFolder(config, shutdown) : undefined;
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
-    ends.add('traces', () => tracing.stop());
+    shutdown.add('traces', () => tracing.stop());
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
     // These modules are most of the program. They load while the engines start, and only after all earlier checks.
     const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
-      startEngines(folder, config, logger, ends),
+      startEngines(folder, config, logger, shutdown),
       import('./start-role.ts'),
       loadParts(role, config),
     ]);
     const stores = openStores(addresses, config, logger);
-    ends.add('stores', () => stores.close());
-    const started = startRole({ role, part, loaded, config, logger, folder, addresses, stores, ends });
+    shutdown.add('stores', () => stores.close());
+    const started = startRole({ role, part, loaded, config, logger, folder, addresses, stores, shutdown });
     const served = await Promise.race([started, stopped]);
     if (typeof served === 'string') {
       interruptedBy = served;
@@ -63,23 +63,23 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     const signal = await Promise.race([stopped, engineExited, replaced]);
     logger.info({ signal }, 'stopping, finishing accepted work');
   } finally {
-    await ends.run(logger);
+    await shutdown.run(logger);
     if (interruptedBy !== undefined) process.exit(128 + constants.signals[interruptedBy]);
   }
   logger.info('stopped');
 }
 
-async function openFolder({ dataDir }: Config, ends: ShutdownSteps): Promise<DataFolder> {
+async function openFolder({ dataDir }: Config, shutdown: ShutdownSteps): Promise<DataFolder> {
   const folder = await openDataFolder(dataDir);
-  ends.add('data folder', () => folder.close());
+  shutdown.add('data folder', () => folder.close());
   return folder;
 }
 
 /** Returns the addresses of both stores; starts stores without a configured address in `folder`. */
-async function startEngines(folder: DataFolder | undefined, config: Config, logger: Logger, ends: ShutdownSteps) {
+async function startEngines(folder: DataFolder | undefined, config: Config, logger: Logger, shutdown: ShutdownSteps) {
   const needs = { clickhouse: config.clickhouseUrl === undefined, database: config.databaseUrl === undefined };
   const engines = folder && (await startEmbedded({ folder, needs, logger }));
-  if (engines !== undefined) ends.add('engines', () => engines.stop());
+  if (engines !== undefined) shutdown.add('engines', () => engines.stop());
   const addresses: StoreAddresses = {
     clickhouseUrl: (config.clickhouseUrl ?? engines?.clickhouseUrl) as string,
     databaseUrl: (config.databaseUrl ?? engines?.databaseUrl) as string,

@@ -16,12 +16,12 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
-import type { ShutdownSteps } from './ends.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import type { AgentsPart, LoadedParts, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /** Text that a role without the main API prints at its start. */
 const work = {
@@ -54,7 +54,7 @@ export interface RoleParts {
   readonly folder: DataFolder | undefined;
   readonly addresses: StoreAddresses;
   readonly stores: Stores;
-  readonly ends: ShutdownSteps;
+  readonly shutdown: ShutdownSteps;
   readonly listener: RoleListener;
   readonly bootstrap: () => Promise<BootstrapOutcome>;
 }
@@ -70,26 +70,26 @@ export interface ServedRole {
 
 /** Starts the parts of the role. @throws LOG_IN_USE and the errors of the parts. */
 export async function serveRole(parts: RoleParts): Promise<ServedRole> {
-  const { role, part, loaded, config, logger, addresses, stores, ends, listener } = parts;
+  const { role, part, loaded, config, logger, addresses, stores, shutdown, listener } = parts;
   const { database, clickhouse } = stores;
   const lock =
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
-  if (lock !== undefined) ends.add('lock', () => lock.release());
+  if (lock !== undefined) shutdown.add('lock', () => lock.release());
   await prepareStores(stores, logger);
-  const { log, healthChecks: logChecks } = await openEventLog({ config, logger, stores }, ends);
+  const { log, healthChecks: logChecks } = await openEventLog({ config, logger, stores }, shutdown);
   const { mainApi, storing, exporting, agents } = loaded;
-  const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, ends) : [];
+  const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, shutdown) : [];
   const jobs = await openJobs({
     databaseUrl: addresses.databaseUrl,
     redisUrl: config.redisUrl,
     authorities: trustedAuthorities(config),
     logger,
   });
-  ends.add('jobs', () => jobs.close());
+  shutdown.add('jobs', () => jobs.close());
   await storing?.startWorkers({ config, logger, stores, log, jobs });
   const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
   const { databaseUrl } = addresses;
-  await exporting?.startExports({ config, logger, databaseUrl, stores, log, jobs, secretKey }, ends);
+  await exporting?.startExports({ config, logger, databaseUrl, stores, log, jobs, secretKey }, shutdown);
 
   const healthChecks: readonly HealthCheck[] = [
     { name: 'clickhouse', check: () => clickhouse.ping() },
@@ -113,25 +113,25 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
         healthChecks,
         countRuns,
       },
-      ends,
+      shutdown,
     );
     firstKey = await parts.bootstrap();
   }
   // Added before the agents, so that the main API ends after them.
-  if (mainApi) ends.add('HTTP', () => listener.drain());
+  if (mainApi) shutdown.add('HTTP', () => listener.drain());
   const { agentsFile } = config;
   if (services && agents && agentsFile !== undefined) {
     const { accept, authenticator, rateLimiter } = services;
     const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
     if (part === 'work') {
-      const { graphCode } = await agents.startAgentWork(forAgents, ends);
+      const { graphCode } = await agents.startAgentWork(forAgents, shutdown);
       lines.push('Runlake executes graph runs', `Graph code has ${graphCode}`);
     } else {
-      const { url, graphCode } = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, ends);
+      const { url, graphCode } = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, shutdown);
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
     }
   }
-  if (!mainApi) ends.add('readiness', () => listener.drain());
+  if (!mainApi) shutdown.add('readiness', () => listener.drain());
   return {
     replaced: lock?.lost ?? new Promise(() => undefined),
     open: () => {

@@ -39,9 +39,9 @@ import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { type AgentParts, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
 import { agentServerAddress, agentServerUrl } from './check-port.ts';
-import type { ShutdownSteps } from './ends.ts';
 import type { AgentsPart } from './role.ts';
 import { listenHttp } from './serve-http.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
  * Heap of the process that derives schemas from types. The TypeScript compiler needs this much for projects with many
@@ -63,10 +63,10 @@ export interface StartedAgents {
 export async function startAgents(
   parts: AgentParts & Pick<Services, 'authenticator' | 'rateLimiter'>,
   part: Exclude<AgentsPart, 'work'>,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<StartedAgents> {
   const { config, logger, authenticator, rateLimiter } = parts;
-  const opened = await openAgents(parts, ends, part);
+  const opened = await openAgents(parts, shutdown, part);
   const { agents } = opened;
   const form = agentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
   const services = { authenticator, rateLimiter, agents };
@@ -74,25 +74,25 @@ export async function startAgents(
     server: { config, services, logger, operations: opened.operations, form },
     at: agentServerAddress(config),
   });
-  ends.add('HTTP', drain);
-  await followAgents(parts, opened, url, ends);
+  shutdown.add('HTTP', drain);
+  await followAgents(parts, opened, url, shutdown);
   return { url, graphCode: opened.graphCode };
 }
 
 /** Claims and executes runs; serves no HTTP. @throws GRAPHS_FILE_INVALID and the errors of the parts. */
 export async function startAgentWork(
   parts: AgentParts,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<Pick<StartedAgents, 'graphCode'>> {
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
   const served = await openDeployment(stores.database, config);
-  const isolated = await isolateGraphs(parts, file, served.deploymentId, ends);
-  const pool = await openGraphPool(parts, isolated, 'work', ends);
+  const isolated = await isolateGraphs(parts, file, served.deploymentId, shutdown);
+  const pool = await openGraphPool(parts, isolated, 'work', shutdown);
   const watch = watchDeployment(stores.database, served, logger);
-  const { executor } = startWork(parts, { served, file, watch }, pool, ends);
+  const { executor } = startWork(parts, { served, file, watch }, pool, shutdown);
   const { deploymentId } = served;
-  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes: wakeHandlers(executor) }, ends);
+  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes: wakeHandlers(executor) }, shutdown);
   return { graphCode: isolated.words };
 }
 
@@ -113,7 +113,7 @@ export interface OpenedAgents {
 /** Opens everything that the operations of the agent server use. */
 export async function openAgents(
   parts: AgentParts,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
   part: Exclude<AgentsPart, 'work'> = 'both',
 ): Promise<OpenedAgents> {
   const { config, logger, log } = parts;
@@ -126,11 +126,11 @@ export async function openAgents(
   const { organizationId, workspaceId } = operator;
   const watch = watchDeployment(database, deployment, logger);
 
-  const isolated = await isolateGraphs(parts, file, deploymentId, ends);
+  const isolated = await isolateGraphs(parts, file, deploymentId, shutdown);
   const { accounts, words: graphCode } = isolated;
   const forAuthProcess = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
   const authProcess = file.auth && (await openAuthProcess(forAuthProcess));
-  if (authProcess) ends.add('custom authentication', () => authProcess.close());
+  if (authProcess) shutdown.add('custom authentication', () => authProcess.close());
   const app =
     file.app &&
     (await openHttpApp({
@@ -142,8 +142,8 @@ export async function openAgents(
       timeoutMs: config.agentsAppTimeoutMs,
       logger,
     }));
-  if (app) ends.add('custom app', () => app.close());
-  const pool = await openGraphPool(parts, isolated, part, ends);
+  if (app) shutdown.add('custom app', () => app.close());
+  const pool = await openGraphPool(parts, isolated, part, shutdown);
   const served = file.graphs.map(({ graphId, description }) => ({
     ...{ graphId, name: graphId, description },
     ...file.defaults.get(graphId),
@@ -151,15 +151,15 @@ export async function openAgents(
   await ensureSystemAssistants(database, deploymentId, served);
 
   const hub = await openStreamHub({ log, clickhouse, deploymentId, gapTimeoutMs: config.agentsLeaseMs + 10_000 });
-  ends.add('streams', () => hub.close());
-  const { executor, publisher } = startWork(parts, { served: deployment, file, watch }, pool, ends);
+  shutdown.add('streams', () => hub.close());
+  const { executor, publisher } = startWork(parts, { served: deployment, file, watch }, pool, shutdown);
   if (app) watch.onDeleted(() => app.close());
   const expiries = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
     { what: 'final values of runs', sweep: deleteExpiredFinalValues },
   ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
-  ends.add('expiry', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
+  shutdown.add('expiry', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
 
   const graphs = Object.fromEntries(served.map(({ graphId, name, description }) => [graphId, { name, description }]));
   const types = readTypesInBackground({
@@ -171,7 +171,7 @@ export async function openAgents(
     accounts,
     logger,
   });
-  ends.add('graph types', () => types.stop());
+  shutdown.add('graph types', () => types.stop());
   const webhooks = webhookRules({
     settings: file.webhooks,
     disabled: file.http.disable_webhooks ?? false,
@@ -179,7 +179,7 @@ export async function openAgents(
     allowPrivate: config.allowPrivateEndpoints,
   });
   const protocols = { mcp: !file.http.disable_mcp, a2a: !file.http.disable_a2a };
-  const store = storeRules(file.store, async (texts) => JSON.parse(await pool.ask({ kind: 'embed', texts })));
+  const store = storeRules(file.store, async (texts) => JSON.parse(await pool.query({ kind: 'embed', texts })));
   const wake = () => executor.wake();
   const copiesHeader = createHeaderRule(file.http.configurable_headers);
   const acceptsFeedbackKeys = config.publicUrl !== undefined;
@@ -224,7 +224,7 @@ export async function followAgents(
   parts: AgentParts,
   { agents, executor, watch }: OpenedAgents,
   ownUrl: string,
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
   const { database, deploymentId, organizationId, webhooks: rules, acceptsFeedbackKeys, threadTtl } = agents;
@@ -241,7 +241,7 @@ export async function followAgents(
       }),
     logger,
   });
-  ends.add('crons', () => crons.stop());
+  shutdown.add('crons', () => crons.stop());
   const webhooks = startWebhooks({
     database,
     deploymentId,
@@ -252,10 +252,10 @@ export async function followAgents(
     authorities,
     logger,
   });
-  ends.add('webhooks', () => webhooks.stop());
+  shutdown.add('webhooks', () => webhooks.stop());
   for (const each of [crons, webhooks]) watch.onDeleted(() => each.stop());
   const wakes = { ...wakeHandlers(executor), agent_crons: () => crons.wake(), agent_webhooks: () => webhooks.wake() };
-  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes }, ends);
+  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes }, shutdown);
 }
 
 function wakeHandlers(executor: Executor): Readonly<Record<string, () => void>> {
@@ -280,12 +280,12 @@ async function listenForNotifications(
     readonly deploymentId: string;
     readonly wakes: Readonly<Record<string, () => void>>;
   },
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<void> {
   const channels = Object.keys(wakes);
   const onNotice = (channel: string, payload: string) => {
     if (payload === '' || payload === deploymentId) wakes[channel]?.();
   };
   const notices = await listen({ url, authorities: trustedAuthorities(config), channels, onNotice, logger });
-  ends.add('notices', () => notices.close());
+  shutdown.add('notices', () => notices.close());
 }

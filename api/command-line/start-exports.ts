@@ -12,8 +12,8 @@ import { resealDestinations } from '../../pipelines/exports/destinations/write-d
 import { getLeaseTimeoutMs } from '../../pipelines/exports/live-attempts.ts';
 import { createChunkSources } from '../../pipelines/exports/parquet-writer.ts';
 import { startExportWorkers } from '../../pipelines/exports/worker.ts';
-import type { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
  * Starts the workers of bulk exports, for `all` and `exports`. At shutdown the workers stop before the job queue;
@@ -31,12 +31,12 @@ export async function startExports(
     /** Decrypts the credentials of destinations; must be equal on all processes. */
     readonly secretKey: string;
   },
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<void> {
   const { config, logger, databaseUrl, log, jobs, secretKey } = parts;
   const { database, clickhouse } = parts.stores;
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
-  ends.add('encoders', () => encoders.close());
+  shutdown.add('encoders', () => encoders.close());
   const destinations = destinationDeps(config, database, secretKey);
   if (config.formerSecretKeys !== undefined) {
     const resealed = await resealDestinations(destinations, logger);
@@ -49,7 +49,7 @@ export async function startExports(
     timeoutMs: getLeaseTimeoutMs(config),
     maxConnections: 1,
   });
-  ends.add('leases of export runs', () => leases.close());
+  shutdown.add('leases of export runs', () => leases.close());
   const workers = await startExportWorkers(
     {
       database,
@@ -67,5 +67,5 @@ export async function startExports(
       sweepMs: config.exportSweepMs,
     },
   );
-  ends.add('bulk exports', () => workers.stop());
+  shutdown.add('bulk exports', () => workers.stop());
 }

@@ -19,25 +19,25 @@ import { backoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootstrap.ts';
-import { ShutdownSteps } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 import { listenForRole } from './role-listener.ts';
 import { type RoleParts, type ServedRole, serveRole } from './serve-role.ts';
+import { ShutdownSteps } from './shutdown-steps.ts';
 
 /** @throws the errors of the parts, except those of unavailable servers. */
 export async function startRole(
   parts: Omit<RoleParts, 'listener' | 'bootstrap'>,
 ): Promise<Pick<ServedRole, 'replaced'>> {
-  const { config, logger, stores, ends, loaded } = parts;
+  const { config, logger, stores, shutdown, loaded } = parts;
   const probes = await openServerProbes(config, stores, logger);
-  ends.add('server probes', () => probes.close());
+  shutdown.add('server probes', () => probes.close());
   const listener = await listenForRole({ config, logger, mainApi: loaded.mainApi }, probes.healthChecks);
   // `/ready` responds until everything else has ended.
-  ends.add('listener', () => listener.close());
+  shutdown.add('listener', () => listener.close());
   const stopping = new AbortController();
   let partEnds = new ShutdownSteps();
-  ends.add('parts of the role', () => partEnds.run(logger));
-  ends.add('start', () => stopping.abort());
+  shutdown.add('parts of the role', () => partEnds.run(logger));
+  shutdown.add('start', () => stopping.abort());
 
   // The first attempt that gets this far creates the admin key. A later attempt must still print that key.
   let outcome: BootstrapOutcome | undefined;
@@ -50,7 +50,7 @@ export async function startRole(
       onWaiting: (servers) => listener.waitFor(servers.join(', ') || 'its parts'),
     });
     try {
-      const served = await serveRole({ ...parts, ends: partEnds, listener, bootstrap: bootstrapOnce });
+      const served = await serveRole({ ...parts, shutdown: partEnds, listener, bootstrap: bootstrapOnce });
       await probes.close();
       served.open();
       return served;
@@ -102,7 +102,7 @@ async function openServerProbes(
     kafkaBrokers === undefined
       ? undefined
       : (await import('../../infra/event-log/kafka/health.ts')).openKafkaProbe(config, logger);
-  const redis = redisUrl === undefined ? undefined : (await import('../../infra/jobs/redis-backend.ts')).askRedis;
+  const redis = redisUrl === undefined ? undefined : (await import('../../infra/jobs/redis-backend.ts')).queryRedis;
   return {
     healthChecks: [
       { name: 'postgres', check: () => database.ping() },
@@ -150,11 +150,11 @@ async function waitForServers(
 
 /** @returns undefined if the server responds. */
 async function probeServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
-  const answer = check();
+  const checking = check();
   try {
-    if (!(await settlesBeforeTimeout(answer, probeTimeoutMs)))
+    if (!(await settlesBeforeTimeout(checking, probeTimeoutMs)))
       throw runlakeError('PART_SILENT', { part: name, limitMs: probeTimeoutMs });
-    await answer;
+    await checking;
     return undefined;
   } catch (err) {
     if (!isAway(err)) throw err;

@@ -7,9 +7,9 @@ import { countUnreplayed } from '../../pipelines/dead-letters/dead-letter-replay
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { startRollUp } from '../../pipelines/usage/rollup.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { ShutdownSteps } from './ends.ts';
 import { openDeadLetters } from './open-event-log.ts';
 import type { Stores } from './open-stores.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
 
 export interface StoringParts {
   readonly config: Config;
@@ -22,12 +22,12 @@ export interface StoringParts {
  * Starts the sink and the usage roll-up, for `all` and `ingest`. At shutdown the sink stops first, so that the hours of
  * its last insert batches are marked dirty while the roll-up still runs.
  */
-export async function startStoring(parts: StoringParts, ends: ShutdownSteps): Promise<HealthCheck[]> {
+export async function startStoring(parts: StoringParts, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
   const { config, logger } = parts;
   const { database, clickhouse } = parts.stores;
   const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
-  ends.add('roll-up', () => rollUp.stop());
-  const sink = await startSink({ ...parts, onHoursMarked: () => rollUp.wake() }, ends);
+  shutdown.add('roll-up', () => rollUp.stop());
+  const sink = await startSink({ ...parts, onHoursMarked: () => rollUp.wake() }, shutdown);
   return [
     { name: 'sink', check: () => sink.check() },
     { name: 'usage_roll_up', check: () => rollUp.check() },
@@ -41,18 +41,18 @@ export async function startStoring(parts: StoringParts, ends: ShutdownSteps): Pr
  */
 export async function startSink(
   parts: StoringParts & { readonly onHoursMarked: () => void },
-  ends: ShutdownSteps,
+  shutdown: ShutdownSteps,
 ): Promise<Sink> {
   const { config, logger, log, onHoursMarked } = parts;
   const { database, clickhouse } = parts.stores;
-  const deadLetters = await openDeadLetters(parts, ends);
+  const deadLetters = await openDeadLetters(parts, shutdown);
   const hide = waitingDeadLetters.setReader(() => countUnreplayed({ deadLetters, database }, topics));
-  ends.add('dead-letter metric', async () => hide());
+  shutdown.add('dead-letter metric', async () => hide());
   const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
-  ends.add('sink', () => sink.stop());
+  shutdown.add('sink', () => sink.stop());
   await sink.start(topics);
   // In-flight batches need both the log and the sink, so this step closes the log before the sink stops. The log's own
   // shutdown step runs later, because the log was opened first.
-  ends.add('in-flight batches', () => log.close());
+  shutdown.add('in-flight batches', () => log.close());
   return sink;
 }

@@ -116,7 +116,7 @@ export function formatWithOffsetOrNull(time: string | null): string | null {
   return time === null ? null : formatWithOffset(time);
 }
 
-export function showExport(record: ExportWithProgress, now: Date) {
+export function formatExport(record: ExportWithProgress, now: Date) {
   const { rowsPerSecond, secondsLeft } = estimateRate(record, now);
   const isFullyCounted = record.runsTotal > 0 && record.runsCounted === record.runsTotal;
   return {
@@ -182,7 +182,7 @@ export const createBulkExport = defineOperation({
       compression: body.compression ?? 'zstandard',
       exportFields: body.export_fields ?? undefined,
     });
-    return showExport(created, await readClock(services.exports));
+    return formatExport(created, await readClock(services.exports));
   },
 });
 
@@ -216,7 +216,7 @@ export const listBulkExports = defineOperation({
       offset: query.offset,
     });
     const now = await readClock(services.exports);
-    return found.map((each) => showExport(each, now));
+    return found.map((each) => formatExport(each, now));
   },
 });
 
@@ -231,7 +231,7 @@ export const getBulkExport = defineOperation({
   schema: { params: ExportParams, response: { 200: BulkExport } },
   handler: async ({ caller, params, services }) => {
     const found = await readExport(services.database, caller.workspaceId, params.bulk_export_id);
-    return showExport(found, await readClock(services.exports));
+    return formatExport(found, await readClock(services.exports));
   },
 });
 
@@ -258,6 +258,6 @@ export const cancelBulkExport = defineOperation({
       throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
     }
     const cancelled = await cancelExport(services.exports, caller.workspaceId, params.bulk_export_id);
-    return showExport(cancelled, await readClock(services.exports));
+    return formatExport(cancelled, await readClock(services.exports));
   },
 });

@@ -94,7 +94,7 @@ const Destination = Type.Object({
   updated_at: Timestamp(),
 });
 
-export function showDestination({ config, credentials_keys, ...record }: DestinationRecord) {
+export function formatDestination({ config, credentials_keys, ...record }: DestinationRecord) {
   return {
     ...record,
     config: { ...config, s3_additional_kwargs: null, aws_role_arn: null },
@@ -136,7 +136,7 @@ export const createDestination = defineOperation({
       config: body.config,
       credentials: body.credentials,
     };
-    return showDestination(await create(services.destinations, caller.workspaceId, destination));
+    return formatDestination(await create(services.destinations, caller.workspaceId, destination));
   },
 });
 
@@ -166,7 +166,7 @@ export const getDestination = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { params: DestinationParams, response: { 200: Destination } },
   handler: async ({ caller, params, services }) =>
-    showDestination(await readDestination(services.database, caller.workspaceId, params.destination_id)),
+    formatDestination(await readDestination(services.database, caller.workspaceId, params.destination_id)),
 });
 
 export const listDestinations = defineOperation({
@@ -184,7 +184,7 @@ export const listDestinations = defineOperation({
     response: { 200: Type.Array(Destination) },
   },
   handler: async ({ caller, query, services }) =>
-    (await list(services.database, caller.workspaceId, query)).map(showDestination),
+    (await list(services.database, caller.workspaceId, query)).map(formatDestination),
 });
 
 export const updateDestination = defineOperation({
@@ -202,6 +202,6 @@ export const updateDestination = defineOperation({
   handler: async ({ caller, params, body, services }) => {
     const change = { displayName: body.display_name, credentials: body.credentials };
     const { destinations } = services;
-    return showDestination(await update(destinations, caller.workspaceId, params.destination_id, change));
+    return formatDestination(await update(destinations, caller.workspaceId, params.destination_id, change));
   },
 });

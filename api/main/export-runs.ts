@@ -65,7 +65,7 @@ const BulkExportRun = Type.Object({
   }),
 });
 
-function showRun(run: ExportRunWithFiles) {
+function formatRun(run: ExportRunWithFiles) {
   const { pendingUpload: pending } = run;
   const [startTime, endTime] = [formatWithOffset(run.startTime), formatWithOffset(run.endTime)];
   return {
@@ -95,9 +95,9 @@ function showRun(run: ExportRunWithFiles) {
               rows_written: run.rowsWritten,
               exported_files: [...run.paths],
               export_path: run.folder,
-              latest_cursor: showCursor(run.latestCursor),
+              latest_cursor: formatCursor(run.latestCursor),
               pending_upload: pending && {
-                target_cursor: showCursor(pending.last),
+                target_cursor: formatCursor(pending.last),
                 file_path: pending.path,
                 rows_count: pending.rows,
               },
@@ -106,7 +106,7 @@ function showRun(run: ExportRunWithFiles) {
   };
 }
 
-function showCursor(cursor: ExportCursor | null): string | null {
+function formatCursor(cursor: ExportCursor | null): string | null {
   return cursor && [formatTimeWithZone(cursor.startTimeMicros), cursor.traceId, cursor.runId].join(' ');
 }
 
@@ -120,7 +120,7 @@ export const getBulkExportRun = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { params: RunParams, response: { 200: BulkExportRun } },
   handler: async ({ caller, params, services }) =>
-    showRun(await readExportRun(services.database, caller.workspaceId, params.bulk_export_id, params.run_id)),
+    formatRun(await readExportRun(services.database, caller.workspaceId, params.bulk_export_id, params.run_id)),
 });
 
 export const listBulkExportRuns = defineOperation({
@@ -134,7 +134,7 @@ export const listBulkExportRuns = defineOperation({
   schema: { params: ExportParams, query: Type.Object(pageOfRuns), response: { 200: Type.Array(BulkExportRun) } },
   handler: async ({ caller, params, query, services }) => {
     const { id: exportId } = await readExport(services.database, caller.workspaceId, params.bulk_export_id);
-    return (await listExportRuns(services.database, caller.workspaceId, { exportId }, query)).map(showRun);
+    return (await listExportRuns(services.database, caller.workspaceId, { exportId }, query)).map(formatRun);
   },
 });
 
@@ -177,6 +177,6 @@ export const listScheduledExportRuns = defineOperation({
   },
   handler: async ({ caller, query, services }) => {
     const { id: sourceExportId } = await readExport(services.database, caller.workspaceId, query.source_bulk_export_id);
-    return (await listExportRuns(services.database, caller.workspaceId, { sourceExportId }, query)).map(showRun);
+    return (await listExportRuns(services.database, caller.workspaceId, { sourceExportId }, query)).map(formatRun);
   },
 });

@@ -139,8 +139,8 @@ export const getFeedback = defineOperation({
   },
   handler: async ({ caller, params, query, services }) => {
     const id = params.feedback_id.toLowerCase();
-    const wanted = { tenantId: caller.workspaceId, id, withUserNames: query.include_user_names };
-    return new RawResponse({ body: await readFeedback(services, wanted) });
+    const request = { tenantId: caller.workspaceId, id, withUserNames: query.include_user_names };
+    return new RawResponse({ body: await readFeedback(services, request) });
   },
 });
 

@@ -34,7 +34,7 @@ const acceptanceSchema = Type.Object(
 );
 
 /** Builds the 202 response, which lists rejected items. */
-function answerAccepted({ accepted, rejected }: Acceptance): RawResponse {
+function buildAcceptedResponse({ accepted, rejected }: Acceptance): RawResponse {
   if (rejected.length === 0) return new RawResponse({ status: 202, body: {} });
   const total = accepted + rejected.length;
   return new RawResponse({
@@ -131,7 +131,7 @@ export const createBatch = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptBatch(toSender(caller), body, services.accept);
-    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
   },
 });
 
@@ -154,7 +154,7 @@ export const createMultipart = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'] ?? '';
     const accept = (body: Buffer) => acceptMultipart(toSender(caller), { body, contentType }, services.accept);
-    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
   },
 });
 
@@ -187,8 +187,8 @@ export const createOtlp = defineOperation({
       acceptOtlp(toSender(caller), { body, contentType, projectName }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
-    const answer = otlpResponse(contentType, rejected.length, message);
-    return new RawResponse({ headers: { 'content-type': answer.contentType }, body: answer.body });
+    const response = otlpResponse(contentType, rejected.length, message);
+    return new RawResponse({ headers: { 'content-type': response.contentType }, body: response.body });
   },
 });
 
@@ -217,7 +217,7 @@ export const createRun = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptSingle(toSender(caller), { kind: 'post', body }, services.accept);
-    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
   },
 });
 
@@ -240,6 +240,6 @@ export const updateRun = defineOperation({
     requireJson(request);
     const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase() } as const;
     const accept = (body: Buffer) => acceptSingle(toSender(caller), { ...patch, body }, services.accept);
-    return answerAccepted(await withBody({ request, caller }, services.config, accept));
+    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
   },
 });

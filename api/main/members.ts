@@ -22,7 +22,7 @@ const Member = Type.Object({
 });
 
 /** A user belongs to one organisation, so member id and user id are equal. The permissions are those of the user's keys. */
-function showMember(member: MemberRecord) {
+function formatMember(member: MemberRecord) {
   return {
     ...member,
     user_id: member.id,
@@ -54,7 +54,7 @@ export const createMember = defineOperation({
     response: { 200: Member },
   },
   handler: async ({ caller, body, services }) =>
-    showMember(
+    formatMember(
       await create(services.database, caller, { email: body.email, fullName: body.full_name }, services.config),
     ),
 });
@@ -98,7 +98,7 @@ export const listMembers = defineOperation({
   },
   handler: async ({ caller, services }) => ({
     organization_id: caller.organizationId,
-    members: (await list(services.database, caller)).map(showMember),
+    members: (await list(services.database, caller)).map(formatMember),
     pending: [],
   }),
 });

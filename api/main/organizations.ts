@@ -68,7 +68,7 @@ const OrganizationItem = Type.Object({
   ),
 });
 
-function showItem({ id, display_name, created_at, deleted_at, workspaces, purged_workspaces }: ListedOrganization) {
+function formatItem({ id, display_name, created_at, deleted_at, workspaces, purged_workspaces }: ListedOrganization) {
   return {
     ...{ id, display_name, created_at, tier: null, is_personal: false, disabled: deleted_at !== null },
     deletion: deleted_at === null ? null : { deleted_at, workspaces, purged_workspaces },
@@ -76,7 +76,7 @@ function showItem({ id, display_name, created_at, deleted_at, workspaces, purged
 }
 
 /** Formats an organisation for the caller, with the fields that both schemas share. */
-function showOrganization({ id, display_name }: OrganizationRecord, caller: Caller) {
+function formatOrganization({ id, display_name }: OrganizationRecord, caller: Caller) {
   return {
     id,
     display_name,
@@ -139,7 +139,7 @@ export const createOrganization = defineOperation({
       adminEmail: body.admin_email ?? undefined,
     });
     return {
-      ...showItem({
+      ...formatItem({
         ...{ id: created.organizationId, display_name: body.display_name, created_at: created.createdAt },
         ...{ deleted_at: null, workspaces: 1, purged_workspaces: 0 },
       }),
@@ -163,7 +163,7 @@ export const deleteOrganization = defineOperation({
   access: { permission: 'organizations:manage', tenantScope: 'organization' },
   errors: ['OPERATOR_ONLY', 'NOT_FOUND', 'CONFLICT'],
   schema: { params: Type.Object({ organization_id: Uuid() }), response: { 200: OrganizationItem } },
-  handler: async ({ caller, params, services }) => showItem(await remove(services, caller, params.organization_id)),
+  handler: async ({ caller, params, services }) => formatItem(await remove(services, caller, params.organization_id)),
 });
 
 export const getCurrentOrganization = defineOperation({
@@ -175,7 +175,7 @@ export const getCurrentOrganization = defineOperation({
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: Organization } },
   handler: async ({ caller, services }) => ({
-    ...showOrganization(await readOrganization(services.database, caller), caller),
+    ...formatOrganization(await readOrganization(services.database, caller), caller),
     connected_to_stripe: false,
     connected_to_metronome: false,
     payment_method: null,
@@ -195,7 +195,7 @@ export const getOrganizationInfo = defineOperation({
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: OrganizationInfo } },
   handler: async ({ caller, services }) => ({
-    ...showOrganization(await readOrganization(services.database, caller), caller),
+    ...formatOrganization(await readOrganization(services.database, caller), caller),
     disabled: false,
   }),
 });
@@ -214,7 +214,7 @@ export const listOrganizations = defineOperation({
     response: { 200: Type.Array(OrganizationItem) },
   },
   handler: async ({ caller, query, services }) =>
-    (await list(services.database, caller, { includeDeleted: query.include_deleted })).map(showItem),
+    (await list(services.database, caller, { includeDeleted: query.include_deleted })).map(formatItem),
 });
 
 const PermissionItem = Type.Object({

@@ -95,12 +95,12 @@ const SessionWithStatistics = Type.Object({
   ...forEachStatistic(Type.Null({ description: 'Not computed yet; always null, also with include_stats.' })),
 });
 
-function showSession(project: ProjectRecord) {
+function formatSession(project: ProjectRecord) {
   return { ...project, last_run_start_time_live: null };
 }
 
-function showSessionWithStatistics(project: ProjectRecord) {
-  return { ...showSession(project), ...noStatistics };
+function formatSessionWithStatistics(project: ProjectRecord) {
+  return { ...formatSession(project), ...noStatistics };
 }
 
 export const createSession = defineOperation({
@@ -134,7 +134,7 @@ export const createSession = defineOperation({
       numRepetitions: body.num_repetitions,
       evaluatorKeys: body.evaluator_keys,
     };
-    return showSession(
+    return formatSession(
       await createProject(services.database, caller.workspaceId, project, {
         upsert: query.upsert,
         maxProjects: services.config.maxProjects,
@@ -197,7 +197,7 @@ export const getSession = defineOperation({
     response: { 200: SessionWithStatistics },
   },
   handler: async ({ caller, params, services }) =>
-    showSessionWithStatistics(await readProject(services.database, caller.workspaceId, params.session_id)),
+    formatSessionWithStatistics(await readProject(services.database, caller.workspaceId, params.session_id)),
 });
 
 /** Sort orders that need statistics of runs. */
@@ -265,7 +265,7 @@ export const listSessions = defineOperation({
       limit: query.limit,
       offset: query.offset,
     });
-    return projects.map(showSessionWithStatistics);
+    return projects.map(formatSessionWithStatistics);
   },
 });
 
@@ -300,6 +300,6 @@ export const updateSession = defineOperation({
       defaultDatasetId: body.default_dataset_id,
       traceTier: body.trace_tier,
     };
-    return showSession(await updateProject(services, caller.workspaceId, params.session_id, change));
+    return formatSession(await updateProject(services, caller.workspaceId, params.session_id, change));
   },
 });

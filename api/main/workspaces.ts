@@ -35,7 +35,7 @@ const Workspace = Type.Object({
 });
 
 /** Formats a workspace for the caller. */
-function showWorkspace(workspace: WorkspaceRecord, caller: Caller) {
+function formatWorkspace(workspace: WorkspaceRecord, caller: Caller) {
   return {
     ...workspace,
     is_personal: false,
@@ -65,7 +65,7 @@ export const createWorkspace = defineOperation({
   },
   handler: async ({ caller, body, services }) => {
     const { id, display_name: displayName, tenant_handle: handle } = body;
-    return showWorkspace(await create(services, caller, { id, displayName, handle }), caller);
+    return formatWorkspace(await create(services, caller, { id, displayName, handle }), caller);
   },
 });
 
@@ -97,7 +97,7 @@ export const getWorkspace = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { params: WorkspaceParams, response: { 200: Workspace } },
   handler: async ({ caller, params, services }) =>
-    showWorkspace(await readWorkspace(services.database, caller, params.workspace_id), caller),
+    formatWorkspace(await readWorkspace(services.database, caller, params.workspace_id), caller),
 });
 
 export const listWorkspaces = defineOperation({
@@ -114,7 +114,7 @@ export const listWorkspaces = defineOperation({
   },
   handler: async ({ caller, query, services }) => {
     const workspaces = await list(services.database, caller, { includeDeleted: query.include_deleted });
-    return workspaces.map((workspace) => showWorkspace(workspace, caller));
+    return workspaces.map((workspace) => formatWorkspace(workspace, caller));
   },
 });
 
@@ -137,6 +137,6 @@ export const updateWorkspace = defineOperation({
   },
   handler: async ({ caller, params, body, services }) => {
     const change = { displayName: body.display_name, handle: body.tenant_handle };
-    return showWorkspace(await update(services.database, caller, params.workspace_id, change), caller);
+    return formatWorkspace(await update(services.database, caller, params.workspace_id, change), caller);
   },
 });

@@ -27,7 +27,7 @@ export interface ApiProfile extends ApiTitle {
    * Returns the error with which the server refuses every operation except health operations, also on open connections.
    * Undefined or unset: it refuses none.
    */
-  readonly refusal?: () => RunlakeError | undefined;
+  readonly unavailableError?: () => RunlakeError | undefined;
 }
 
 /** Routes that are not declared as operations. */

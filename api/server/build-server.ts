@@ -22,15 +22,15 @@ import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
 import { everyOrigin, type SharedOrigins, shareAcrossOrigins } from './cross-origin.ts';
 import { Drain } from './drain.ts';
-import { rejectMalformedRequest, renderError, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
+import { rejectMalformedRequest, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
 import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import {
   maskParameters,
-  refuseUnknownMethods,
   registerOperation,
+  rejectUnknownMethods,
   routedPath,
   stripQuery,
 } from './register-operation.ts';
@@ -214,7 +214,7 @@ export async function buildServer({
     const isPreflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
     const what = isCounted ? waitsFor() : undefined;
     if (what !== undefined) throw runlakeError('STARTING', { what }, { retryAfterSeconds: startupRetryAfterSeconds });
-    if (isCounted) refuseIfClosed();
+    if (isCounted) rejectIfUnavailable();
     if (isCounted) drain.enter();
     if (operation && isCounted && !operation.untraced) request.span = startSpan(request, operation);
     finished(reply.raw, (error) => {
@@ -244,18 +244,18 @@ export async function buildServer({
     };
     await renew();
     // Custom authentication is not called again while the response is sent.
-    const recheck = form.customAccess ? async () => refuseIfClosed() : authenticate;
+    const recheck = form.customAccess ? async () => rejectIfUnavailable() : authenticate;
     request.access = accessWatch.open(request, reply, renew, recheck);
   });
   server.addHook('onClose', async () => accessWatch.close());
 
-  function refuseIfClosed(): void {
-    const refusal = form.refusal?.();
-    if (refusal !== undefined) throw refusal;
+  function rejectIfUnavailable(): void {
+    const unavailable = form.unavailableError?.();
+    if (unavailable !== undefined) throw unavailable;
   }
 
   async function identify(request: FastifyRequest, access: Operation['access']): Promise<Caller> {
-    refuseIfClosed();
+    rejectIfUnavailable();
     if (form.customAccess) return form.customAccess.identify(request);
     const caller = await identifyCaller(request, access, services.authenticator, form.workspaceId);
     if (caller === undefined) throw runlakeError('API_KEY_MISSING');
@@ -274,7 +274,7 @@ export async function buildServer({
       if (operation.rawBody) registerOperation(scope, operation, services, form.customAccess);
     if (form.extraRoutes) registerCatchAllRoute(scope, form.extraRoutes);
   });
-  refuseUnknownMethods(server, operations);
+  rejectUnknownMethods(server, operations);
   return server;
 }
 

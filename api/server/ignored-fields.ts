@@ -43,7 +43,7 @@ export function ignoreUnknownNames(
     const known = new Set([...Object.keys(schema.query?.properties ?? {}), ...(unsupported?.query ?? [])]);
     for (const name of namesInQuery(request.raw.url ?? '')) if (!known.has(name)) names.add(name);
   }
-  // `refuseUnsupported` has already refused a request in which one of these fields has a value.
+  // `rejectUnsupported` has already rejected a request in which one of these fields has a value.
   for (const name of unsupported?.body ?? []) removeField(request.body, name);
   if (!rawBody) removeUnknownFields(request.body, (schema.body ?? noFields) as Shape, '', names);
   reportNames(request, reply, operationId, names.list());

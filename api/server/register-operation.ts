@@ -38,10 +38,10 @@ export function registerOperation(
       preValidation: async (request, reply) => {
         if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
-          refuseUnsupported(values, operation.unsupported?.query, operation.unsupported?.flags);
+          rejectUnsupported(values, operation.unsupported?.query, operation.unsupported?.flags);
           request.query = schema.query ? convertQuery(schema.query, values) : values;
         }
-        refuseUnsupported(request.body, operation.unsupported?.body, operation.unsupported?.flags);
+        rejectUnsupported(request.body, operation.unsupported?.body, operation.unsupported?.flags);
         // The code of custom authentication may read the whole URL.
         ignoreUnknownNames(request, reply, operation, ruled === undefined);
       },
@@ -100,7 +100,7 @@ function buildSocketOptions(operation: Operation, services: object): object {
 }
 
 /** Responds with 405 to every method that no operation of a known path has, and lists the allowed methods. */
-export function refuseUnknownMethods(server: FastifyInstance, operations: readonly Operation[]): void {
+export function rejectUnknownMethods(server: FastifyInstance, operations: readonly Operation[]): void {
   const methodsByPath = new Map<string, Set<string>>();
   for (const operation of operations) {
     for (const path of [operation.path, ...(operation.aliases ?? [])]) {
@@ -113,10 +113,10 @@ export function refuseUnknownMethods(server: FastifyInstance, operations: readon
     }
   }
   for (const [url, methods] of methodsByPath) {
-    const refusedMethods = server.supportedMethods.filter((method) => !methods.has(method));
+    const rejectedMethods = server.supportedMethods.filter((method) => !methods.has(method));
     const allow = [...methods].join(', ');
     server.route({
-      method: refusedMethods,
+      method: rejectedMethods,
       url,
       schema: { hide: true },
       // Runs before the body is read, so the type and size of the body do not matter.
@@ -177,7 +177,7 @@ function documentResponses({ response, alsoProduces = {} }: OperationSchema, med
   );
 }
 
-function refuseUnsupported(values: unknown, names: readonly string[] = [], flags: readonly string[] = []): void {
+function rejectUnsupported(values: unknown, names: readonly string[] = [], flags: readonly string[] = []): void {
   if (typeof values !== 'object' || values === null) return;
   for (const name of names) {
     const value = Object.hasOwn(values, name) ? (values as Record<string, unknown>)[name] : undefined;
@@ -190,10 +190,10 @@ function isAbsent(value: unknown): boolean {
   return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 }
 
-function sendRawResponse(reply: FastifyReply, answer: RawResponse, mediaType: string | undefined): FastifyReply {
+function sendRawResponse(reply: FastifyReply, response: RawResponse, mediaType: string | undefined): FastifyReply {
   if (mediaType !== undefined) reply.type(mediaType);
   return reply
-    .code(answer.status)
-    .headers({ ...answer.headers })
-    .send(answer.body);
+    .code(response.status)
+    .headers({ ...response.headers })
+    .send(response.body);
 }

@@ -139,9 +139,9 @@ function formatErrorType(keyword: string, params: Readonly<Record<string, unknow
  * because compiling all schemas at the start takes 200 ms.
  */
 export const compileWriter: FastifySerializerCompiler<AnySchema> = ({ schema }) => {
-  let write: ((answer: unknown) => string) | undefined;
-  return (answer) => {
+  let write: ((response: unknown) => string) | undefined;
+  return (response) => {
     write ??= fastJsonStringify(schema);
-    return write(answer);
+    return write(response);
   };
 };

@@ -2,7 +2,7 @@
 // imports load all of them.
 import '../../api/command-line/run-role.ts';
 import '../../api/command-line/serve-role.ts';
-import '../../api/command-line/answering-services.ts';
+import '../../api/command-line/main-api-services.ts';
 import '../../api/command-line/serve-http.ts';
 import '../../api/command-line/start-agents.ts';
 import '../../api/command-line/start-exports.ts';

@@ -15,17 +15,17 @@ export class PromiseCache<Value> {
     this.#kept = new LRUCache({ max: options.max, ttl: options.ttlMs });
   }
 
-  get(key: string, ask: () => Promise<Value | undefined>): Promise<Value | undefined> {
+  get(key: string, load: () => Promise<Value | undefined>): Promise<Value | undefined> {
     const kept = this.#kept.get(key);
     if (kept !== undefined) return kept;
     // Other callers may wait for the same result, so a client that disconnects must not abort it.
-    const asked = runDetached(ask);
-    this.#kept.set(key, asked);
+    const loading = runDetached(load);
+    this.#kept.set(key, loading);
     const drop = () => {
-      if (this.#kept.peek(key) === asked) this.#kept.delete(key);
+      if (this.#kept.peek(key) === loading) this.#kept.delete(key);
     };
-    asked.then((value) => value === undefined && drop(), drop);
-    return asked;
+    loading.then((value) => value === undefined && drop(), drop);
+    return loading;
   }
 
   forget(key: string): void {

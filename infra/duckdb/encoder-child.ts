@@ -21,13 +21,13 @@ const memoryLimitBytes = Number(process.argv[2]);
 
 process.on('message', (message: ChildRequest) => {
   handle(message).then(
-    (facts) => answer({ number: message.number, facts }),
-    (error: unknown) => answer({ number: message.number, reason: String(error) }),
+    (facts) => respond({ number: message.number, facts }),
+    (error: unknown) => respond({ number: message.number, reason: String(error) }),
   );
 });
-answer({ number: 0 });
+respond({ number: 0 });
 
-function answer(message: ChildResponse): void {
+function respond(message: ChildResponse): void {
   process.send?.(message);
 }
 

@@ -61,7 +61,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
     const stop = () => current.kill();
     signal?.addEventListener('abort', stop, { once: true });
     try {
-      return await current.ask(work);
+      return await current.send(work);
     } catch (error) {
       if (current.isKilled || current.hasEnded) await current.gone;
       await removeCreatedFiles(work);
@@ -125,7 +125,7 @@ interface EncoderProcess {
    * Runs one request. Call it again only after the request has settled. @throws PARQUET_ENCODER_FAILED if DuckDB fails
    * or the process exits.
    */
-  ask(work: Work): Promise<ParquetFacts | undefined>;
+  send(work: Work): Promise<ParquetFacts | undefined>;
   kill(): void;
 }
 
@@ -158,15 +158,17 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
     cwd: tmpdir(),
   });
   const output = new LastLines(child.stderr);
-  let asked: { resolve: (facts: ParquetFacts | undefined) => void; reject: (error: RunlakeError) => void } | undefined;
+  let pending:
+    | { resolve: (facts: ParquetFacts | undefined) => void; reject: (error: RunlakeError) => void }
+    | undefined;
   let hasEnded = false;
   let isKilled = false;
   let number = 0;
 
   const end = (reason: string) => {
     hasEnded = true;
-    asked?.reject(runlakeError('PARQUET_ENCODER_FAILED', { reason }));
-    asked = undefined;
+    pending?.reject(runlakeError('PARQUET_ENCODER_FAILED', { reason }));
+    pending = undefined;
   };
   const gone = new Promise<void>((resolve) => {
     child.once('error', (error) => {
@@ -181,12 +183,12 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
       resolve();
     });
   });
-  child.on('message', (answer: ChildResponse) => {
-    if (answer.number !== number || asked === undefined) return;
-    const { resolve, reject } = asked;
-    asked = undefined;
-    if (answer.reason === undefined) resolve(answer.facts);
-    else reject(toEncoderError(answer.reason));
+  child.on('message', (response: ChildResponse) => {
+    if (response.number !== number || pending === undefined) return;
+    const { resolve, reject } = pending;
+    pending = undefined;
+    if (response.reason === undefined) resolve(response.facts);
+    else reject(toEncoderError(response.reason));
   });
   return {
     pid: child.pid,
@@ -197,9 +199,9 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
     get isKilled() {
       return isKilled;
     },
-    ask: (work) =>
+    send: (work) =>
       new Promise((resolve, reject) => {
-        asked = { resolve, reject };
+        pending = { resolve, reject };
         number++;
         const request: ChildRequest = { number, ...work };
         child.send(request, (error) => {

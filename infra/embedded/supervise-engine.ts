@@ -146,7 +146,7 @@ export interface EngineChild {
   readonly engine: string;
   readonly child: ChildProcess;
   /** Readiness probe: returns `ready`, or the reason why not yet. It throws if the server cannot become ready. */
-  readonly ask: () => Promise<string>;
+  readonly probe: () => Promise<string>;
   /** Liveness probe, see {@link EngineProcess.isAlive}. */
   readonly isAlive?: () => Promise<boolean>;
   /** The last error in the output of the engine, if any. */
@@ -168,7 +168,7 @@ const remainingOutputMs = 200;
  * @throws ENGINE_START_FAILED with the engine's error message; the child has exited then.
  */
 export async function waitUntilReady(options: EngineChild): Promise<EngineProcess> {
-  const { engine, child, ask, explain, endGently, readyTimeoutMs, stopTimeoutMs } = options;
+  const { engine, child, probe, explain, endGently, readyTimeoutMs, stopTimeoutMs } = options;
   let hasExited = false;
   const exited = new Promise<string>((resolve) => {
     child.once('error', (error) => resolve(error.message));
@@ -191,11 +191,11 @@ export async function waitUntilReady(options: EngineChild): Promise<EngineProces
   const deadlineMs = Date.now() + readyTimeoutMs;
   try {
     for (;;) {
-      const answer = await ask();
+      const state = await probe();
       if (hasExited) throw runlakeError('ENGINE_START_FAILED', { engine, reason: await exited });
-      if (answer === 'ready') break;
+      if (state === 'ready') break;
       if (Date.now() > deadlineMs) {
-        const reason = `it did not become ready within ${readyTimeoutMs / 1_000} s: ${answer}`;
+        const reason = `it did not become ready within ${readyTimeoutMs / 1_000} s: ${state}`;
         throw runlakeError('ENGINE_START_FAILED', { engine, reason });
       }
       await pause(pollMs);

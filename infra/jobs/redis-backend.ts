@@ -16,7 +16,7 @@ export async function openRedisBackend(
   onLoss: (err: Error) => void,
 ): Promise<JobBackend> {
   const tls = redisTls(url, authorities);
-  await askRedis(url, authorities);
+  await queryRedis(url, authorities);
   // Enqueueing fails if Redis is unavailable; workers retry forever, as BullMQ requires.
   const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues', ...tls });
   const forWorkers = new Redis(url, {
@@ -64,7 +64,7 @@ const accessErrorPattern = /^(?:WRONGPASS|NOAUTH|NOPERM)\b|invalid password|with
  * Pings Redis once, because the connections of the queues would retry forever.
  * @throws JOBS_UNAVAILABLE after 10 s if Redis does not respond, ACCESS_DENIED_BY_STORE if it rejects the account.
  */
-export async function askRedis(url: string, authorities: readonly string[] | undefined): Promise<void> {
+export async function queryRedis(url: string, authorities: readonly string[] | undefined): Promise<void> {
   const probe = new Redis(url, {
     lazyConnect: true,
     retryStrategy: () => null,

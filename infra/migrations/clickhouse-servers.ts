@@ -29,11 +29,11 @@ export async function readPendingClickHouse(
   clickhouse: ClickHouse,
   known: readonly Migration[],
 ): Promise<PendingClickHouse> {
-  const answers = await Promise.allSettled(
+  const results = await Promise.allSettled(
     clickhouse.servers.map(async (server) => ({ server, applied: await readAppliedClickHouse(server) })),
   );
-  const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
-  const failure = answers.find((answer) => answer.status === 'rejected')?.reason as unknown;
+  const found = results.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+  const failure = results.find((answer) => answer.status === 'rejected')?.reason as unknown;
   if (found.length === 0) throw failure;
   const servers = found.map(({ server, applied }) => ({
     server,

@@ -34,18 +34,18 @@ export function postgresAddress(url: string, authorities?: readonly string[]): P
   const [mode, ssl, rootFile, certFile, keyFile] = tlsParameters.map(getParameter);
   for (const name of tlsParameters) address.searchParams.delete(name);
   const connectionString = address.href;
-  const wanted = mode ?? (/^(?:true|1)$/.test(ssl ?? '') ? 'verify-full' : undefined);
-  if (wanted === undefined && rootFile === undefined && certFile === undefined) return { connectionString };
-  if (wanted === 'disable') return { connectionString, ssl: false };
+  const sslMode = mode ?? (/^(?:true|1)$/.test(ssl ?? '') ? 'verify-full' : undefined);
+  if (sslMode === undefined && rootFile === undefined && certFile === undefined) return { connectionString };
+  if (sslMode === 'disable') return { connectionString, ssl: false };
   const trustedCertificates = rootFile === undefined ? authorities : certificatesIn(rootFile);
-  const checksHostName = wanted === undefined || wanted === 'verify-full';
+  const checksHostName = sslMode === undefined || sslMode === 'verify-full';
   return {
     connectionString,
     ssl: {
       ...(trustedCertificates && { ca: [...trustedCertificates] }),
       ...(certFile !== undefined && { cert: readTlsFile(certFile) }),
       ...(keyFile !== undefined && { key: readTlsFile(keyFile) }),
-      rejectUnauthorized: wanted !== 'require' || trustedCertificates !== undefined,
+      rejectUnauthorized: sslMode !== 'require' || trustedCertificates !== undefined,
       ...(!checksHostName && { checkServerIdentity: () => undefined }),
     },
   };

@@ -24,7 +24,7 @@ export interface RateLimiter {
   close(): Promise<void>;
 }
 
-const refusals = counter('runlake_rate_limited_requests_total', 'Requests refused by a rate limit, by limit.', [
+const rejections = counter('runlake_rate_limited_requests_total', 'Requests refused by a rate limit, by limit.', [
   'limit',
 ]);
 
@@ -81,10 +81,10 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
       for (const { limit, points, idOf, limiter } of limiters) {
         try {
           await limiter.consume(caller[idOf]);
-        } catch (refused) {
-          if (!(refused instanceof RateLimiterRes)) throw refused;
-          refusals.inc({ limit });
-          const retryAfterSeconds = Math.max(1, Math.ceil(refused.msBeforeNext / 1_000));
+        } catch (rejection) {
+          if (!(rejection instanceof RateLimiterRes)) throw rejection;
+          rejections.inc({ limit });
+          const retryAfterSeconds = Math.max(1, Math.ceil(rejection.msBeforeNext / 1_000));
           throw runlakeError('RATE_LIMITED', { points, limit }, { retryAfterSeconds });
         }
       }

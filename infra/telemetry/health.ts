@@ -5,12 +5,12 @@ import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
 export interface HealthCheck {
   /** Name in `/ready`: `clickhouse`, `postgres`, `event_log`, … */
   readonly name: string;
-  /** Resolves if the part works; rejects with an error of the catalogue if it does not. */
+  /** Resolves if the part works; rejects with a RunlakeError if it does not. */
   check(): Promise<void>;
 }
 
-/** Health of a part. `code`, `reason` and `remedy` come from the catalogue if it is down. */
-export interface PartHealth {
+/** Health of a part of the service. `code`, `reason` and `remedy` describe the error if it is down. */
+export interface ComponentHealth {
   readonly up: boolean;
   readonly latency_ms: number;
   readonly code?: string;
@@ -22,13 +22,13 @@ export interface PartHealth {
 export async function checkHealth(
   checks: readonly HealthCheck[],
   timeoutMs = 2_000,
-): Promise<Record<string, PartHealth>> {
+): Promise<Record<string, ComponentHealth>> {
   return Object.fromEntries(
     await Promise.all(checks.map(async (part) => [part.name, await checkPart(part, timeoutMs)])),
   );
 }
 
-async function checkPart(part: HealthCheck, timeoutMs: number): Promise<PartHealth> {
+async function checkPart(part: HealthCheck, timeoutMs: number): Promise<ComponentHealth> {
   const startedAtMs = performance.now();
   try {
     if ((await withTimeout(part.check(), timeoutMs)) === timedOut) {

@@ -39,7 +39,7 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
   collectProcessMetrics();
   let isDraining = false;
 
-  const answers: Readonly<Record<string, (response: ServerResponse) => Promise<void>>> = {
+  const handlers: Readonly<Record<string, (response: ServerResponse) => Promise<void>>> = {
     '/metrics': async (response) => {
       const text = await registry.metrics();
       response.writeHead(200, { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }).end(text);
@@ -58,13 +58,13 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
     (request, response) => {
       request.resume();
       response.setHeader('x-content-type-options', 'nosniff');
-      const answer = answers[(request.url ?? '/').split('?', 1)[0]?.replace(/(?<=.)\/$/, '') ?? '/'];
-      if (answer === undefined) return sendJson(response, 404, { detail: 'Not found.' });
+      const handle = handlers[(request.url ?? '/').split('?', 1)[0]?.replace(/(?<=.)\/$/, '') ?? '/'];
+      if (handle === undefined) return sendJson(response, 404, { detail: 'Not found.' });
       if (request.method !== 'GET' && request.method !== 'HEAD') {
         response.setHeader('allow', 'GET, HEAD');
         return sendJson(response, 405, { detail: 'Method not allowed.' });
       }
-      answer(response).catch((err: unknown) => {
+      handle(response).catch((err: unknown) => {
         logger.error({ err }, 'a telemetry request failed');
         if (!response.headersSent) sendJson(response, 500, { detail: 'Internal error.' });
         else response.destroy();

@@ -10,13 +10,13 @@ export interface PollOptions {
  * Calls `ask` every `everyMs` until its result is truthy, `timeoutMs` has passed or `signal` is aborted.
  * @returns the last result. @throws the errors of `ask`.
  */
-export async function poll<Answer>(ask: () => Answer | Promise<Answer>, options: PollOptions): Promise<Answer> {
+export async function poll<Result>(attempt: () => Result | Promise<Result>, options: PollOptions): Promise<Result> {
   const { everyMs, timeoutMs, signal } = options;
   const deadlineMs = performance.now() + timeoutMs;
   for (;;) {
-    const answer = await ask();
+    const result = await attempt();
     const leftMs = deadlineMs - performance.now();
-    if (answer || leftMs <= 0 || signal?.aborted) return answer;
+    if (result || leftMs <= 0 || signal?.aborted) return result;
     await pause(Math.min(everyMs, leftMs), signal);
   }
 }

@@ -23,18 +23,18 @@ const runSlots = scrapedGauge(
 );
 
 /** Starts to report unfinished runs and run slots in the metrics. @returns a function that stops the reporting. */
-export function showAgentMetrics(deps: {
+export function reportAgentMetrics(deps: {
   readonly database: Sql;
   readonly deploymentId: string;
   readonly executor: Pick<Executor, 'running'>;
   readonly pool: Pick<WorkerPool, 'freeSlots'>;
 }): () => void {
   const { database, deploymentId, executor, pool } = deps;
-  const hideRuns = unfinishedRuns.setReader(async () => {
+  const stopRuns = unfinishedRuns.setReader(async () => {
     const counts = await countUnfinishedRuns(database, deploymentId);
     return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));
   });
-  const hideSlots = runSlots.setReader(
+  const stopSlots = runSlots.setReader(
     () => [
       { labels: { state: 'used' }, value: executor.running },
       { labels: { state: 'free' }, value: pool.freeSlots },
@@ -42,7 +42,7 @@ export function showAgentMetrics(deps: {
     0,
   );
   return () => {
-    hideRuns();
-    hideSlots();
+    stopRuns();
+    stopSlots();
   };
 }

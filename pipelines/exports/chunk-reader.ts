@@ -118,8 +118,8 @@ async function probe(
   const [row] = await clickhouse.query<{ rows: number; newest: number }>({
     name: 'probe-export',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(max(t)) AS newest FROM (
-            SELECT start_time AS t FROM runs WHERE ${sql} ORDER BY start_time LIMIT {wanted:UInt64})`,
-    params: { ...params, wanted: rows },
+            SELECT start_time AS t FROM runs WHERE ${sql} ORDER BY start_time LIMIT {limit:UInt64})`,
+    params: { ...params, limit: rows },
     ...(signal && { signal }),
   });
   if (row === undefined || row.rows === 0) return undefined;
@@ -166,14 +166,14 @@ async function findEnd(
             FROM (
               SELECT start_time, trace_id, id, ${runBytes} AS bytes
               FROM runs FINAL PREWHERE ${sql} WHERE ${exportableCondition} AND ${memberCondition}
-              ORDER BY ${memberOrder} LIMIT {wanted:UInt64})
+              ORDER BY ${memberOrder} LIMIT {limit:UInt64})
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
-          WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {wanted:UInt64})
+          WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {limit:UInt64})
           ORDER BY ordinal DESC LIMIT 1`,
     // The query asks for one row more than fits, which shows whether the range is exhausted.
     params: {
       ...params,
-      wanted: limits.rows + 1,
+      limit: limits.rows + 1,
       bytes: Math.max(limits.bytes, 0),
       heavy: Math.max(limits.heavyBytes, 0),
     },

@@ -123,7 +123,7 @@ export async function readDerivedValues(
   signal: AbortSignal,
 ): Promise<DerivedFile | undefined> {
   const { fields, folder, source, footer } = request;
-  const wanted = fields.filter((field) => chunkColumns[field].derived !== undefined);
+  const derivedFields = fields.filter((field) => chunkColumns[field].derived !== undefined);
   const derivedKinds = listDerivedKinds(fields);
   const hasUnplaced = derivedKinds.has('ancestry') && footer.nulls[unplacedColumn] !== footer.rows;
   const withFeedback = derivedKinds.has('feedback')
@@ -146,7 +146,7 @@ export async function readDerivedValues(
         batch.map(({ runId }) =>
           formatCsvLine([
             presenceMarker,
-            ...wanted.map((field) =>
+            ...derivedFields.map((field) =>
               formatDerivedValue(field, {
                 ancestry: ancestries.get(runId),
                 stats: stats.get(runId),
@@ -158,7 +158,11 @@ export async function readDerivedValues(
       );
     }
     await lines.close();
-    return { file: derivedFileName, columns: ['there', ...wanted.map(sourceName)], maxLineBytes: lines.maxLineBytes };
+    return {
+      file: derivedFileName,
+      columns: ['there', ...derivedFields.map(sourceName)],
+      maxLineBytes: lines.maxLineBytes,
+    };
   } catch (error) {
     await lines.remove();
     throw error;

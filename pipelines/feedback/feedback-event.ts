@@ -4,7 +4,7 @@ import { AvroWriter, wirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import type { ShowDeps } from './show-feedback.ts';
+import type { FormatDeps } from './format-feedback.ts';
 import type { RecentFeedback } from './write-feedback.ts';
 
 /** JSON text as sent: validated, never changed. */
@@ -111,7 +111,7 @@ export function getVersionAfter(last: FeedbackEvent | undefined): number {
 }
 
 /** Dependencies of operations that change feedback. */
-export interface FeedbackDeps extends ShowDeps {
+export interface FeedbackDeps extends FormatDeps {
   readonly recent: RecentFeedback;
   /** How long a change waits for feedback that another process may have just sent. */
   readonly waitMs: number;

@@ -5,7 +5,7 @@ import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
-import { type ShowDeps, showFeedback } from './show-feedback.ts';
+import { type FormatDeps, formatFeedback } from './format-feedback.ts';
 
 const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
 
@@ -151,11 +151,11 @@ interface FeedbackQuery {
 }
 
 /** A page of feedback as a JSON list, newest first. @throws errors of the stores. */
-export async function listFeedback(deps: ShowDeps, query: FeedbackQuery): Promise<Buffer> {
+export async function listFeedback(deps: FormatDeps, query: FeedbackQuery): Promise<Buffer> {
   const events = await findFeedback(deps.clickhouse, query.tenantId, buildConditions(query.filter), query);
   const json = new JsonChunks();
   let before = '[';
-  for (const feedback of await showFeedback(deps, query.tenantId, events, query)) {
+  for (const feedback of await formatFeedback(deps, query.tenantId, events, query)) {
     json.add(before);
     json.add(feedback);
     before = ',';
@@ -200,12 +200,12 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
  * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the stores.
  */
 export async function getFeedback(
-  deps: ShowDeps,
+  deps: FormatDeps,
   { tenantId, id, withUserNames }: { readonly tenantId: string; readonly id: string; readonly withUserNames: boolean },
 ): Promise<Buffer> {
   const last = await findLastEvent(deps.clickhouse, tenantId, id);
   if (last === undefined || last.deletedAtMicros !== undefined)
     throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
-  const [json] = await showFeedback(deps, tenantId, [last], { withUserNames });
+  const [json] = await formatFeedback(deps, tenantId, [last], { withUserNames });
   return json as Buffer;
 }

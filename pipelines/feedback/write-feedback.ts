@@ -8,9 +8,9 @@ import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
 import { createFeedbackReader, parseFeedbackMembers, readChangedValues } from './feedback-values.ts';
+import { formatFeedback } from './format-feedback.ts';
 import { findLastEvent } from './list-feedback.ts';
 import { type FeedbackSender, readFeedback } from './read-feedback.ts';
-import { showFeedback } from './show-feedback.ts';
 
 /**
  * Serialises read-modify-write operations on one object.
@@ -148,7 +148,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
       [...deletions, event].map((each) => toFeedbackMessage(each, deps.log, deps.config)),
     );
     deps.recent.remember(event);
-    const [json] = await showFeedback(deps, tenantId, [event], { withUserNames: false });
+    const [json] = await formatFeedback(deps, tenantId, [event], { withUserNames: false });
     return json as Buffer;
   });
 }
@@ -175,7 +175,7 @@ export async function updateFeedback(
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
     await deps.log.publish(feedbackEvents, [toFeedbackMessage(event, deps.log, deps.config)]);
     deps.recent.remember(event);
-    const [json] = await showFeedback(deps, tenantId, [event], { withUserNames: false });
+    const [json] = await formatFeedback(deps, tenantId, [event], { withUserNames: false });
     return json as Buffer;
   });
 }

@@ -29,17 +29,17 @@ export async function deleteProjects(
   workspaceId: string,
   projectIds: readonly string[],
 ): Promise<void> {
-  const wanted = new Set(projectIds.map((id) => id.toLowerCase()));
+  const uniqueIds = new Set(projectIds.map((id) => id.toLowerCase()));
   await database.transaction(async (tx) => {
     const count = await tx.execute(
       `UPDATE projects SET deleted_at = now(), updated_at = now()
        WHERE id = ANY ($1::uuid[]) AND workspace_id = $2 AND deleted_at IS NULL`,
-      [[...wanted], workspaceId],
+      [[...uniqueIds], workspaceId],
     );
-    if (count !== wanted.size) throw runlakeError('NOT_FOUND', { what: 'Session' });
+    if (count !== uniqueIds.size) throw runlakeError('NOT_FOUND', { what: 'Session' });
   });
   projects.forget();
-  for (const projectId of wanted) await enqueueProjectDeletion({ workspaceId, projectId });
+  for (const projectId of uniqueIds) await enqueueProjectDeletion({ workspaceId, projectId });
 }
 
 const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';

@@ -34,10 +34,12 @@ export async function keepTraces(
 ): Promise<number[]> {
   if (changes.length === 0) return [];
   const { traces, waiting } = await findTraces(clickhouse, changes);
-  const wanted = new Map(traces.map((trace) => [`${trace.tenantId} ${trace.traceId}`, trace]));
+  const tracesById = new Map(traces.map((trace) => [`${trace.tenantId} ${trace.traceId}`, trace]));
   const rows: (string | number)[][] = [];
   for (const { trace, locations } of await readLocations(clickhouse, traces)) {
-    const { projectId, requestedAtMicros, isSecond } = wanted.get(`${trace.tenantId} ${trace.traceId}`) as TraceToKeep;
+    const { projectId, requestedAtMicros, isSecond } = tracesById.get(
+      `${trace.tenantId} ${trace.traceId}`,
+    ) as TraceToKeep;
     const [location] = locations as readonly [TraceLocation];
     const { lifetime, traceTimeMicros } = location;
     if (projectId !== null && projectId !== location.projectId) continue;
@@ -142,13 +144,13 @@ async function copyRows(
     await run(
       `keep-${table}`,
       `INSERT INTO ${table}
-       SELECT stored.* REPLACE (${tier} AS trace_tier, toDateTime(wanted.expiry) AS expires_at)
+       SELECT stored.* REPLACE (${tier} AS trace_tier, toDateTime(expiries.expiry) AS expires_at)
        FROM (
          SELECT * FROM ${table}
          WHERE (tenant_id, ${key}) IN (SELECT tenant_id, key FROM (${expirySqlByKey[key]})) ${rowCondition}
        ) AS stored
-       INNER JOIN (${expirySqlByKey[key]}) AS wanted ON stored.tenant_id = wanted.tenant_id AND stored.${key} = wanted.key
-       WHERE stored.expires_at < toDateTime(wanted.expiry) OR stored.trace_tier < ${tier}`,
+       INNER JOIN (${expirySqlByKey[key]}) AS expiries ON stored.tenant_id = expiries.tenant_id AND stored.${key} = expiries.key
+       WHERE stored.expires_at < toDateTime(expiries.expiry) OR stored.trace_tier < ${tier}`,
     );
   }
 }

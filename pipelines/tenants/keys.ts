@@ -80,13 +80,13 @@ const countKeysSql = `SELECT count(*) AS count FROM api_keys
 export async function createKey(
   database: Database,
   caller: Caller,
-  wanted: NewKey,
+  newKey: NewKey,
   limits: TenantLimits,
 ): Promise<KeyRecord & { readonly key: string }> {
-  const workspaceIds = resolveWorkspaces(caller, wanted);
-  for (const permission of wanted.permissions ?? []) requirePermission(caller, permission);
-  const expiresAt = resolveExpiry(caller, wanted.expiresAt);
-  const defaultWorkspaceId = wanted.defaultWorkspaceId?.toLowerCase() ?? null;
+  const workspaceIds = resolveWorkspaces(caller, newKey);
+  for (const permission of newKey.permissions ?? []) requirePermission(caller, permission);
+  const expiresAt = resolveExpiry(caller, newKey.expiresAt);
+  const defaultWorkspaceId = newKey.defaultWorkspaceId?.toLowerCase() ?? null;
   const reach = workspaceIds ?? [...caller.readableWorkspaceIds];
   if (defaultWorkspaceId !== null && !reach.includes(defaultWorkspaceId)) {
     throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: defaultWorkspaceId });
@@ -103,12 +103,12 @@ export async function createKey(
         caller.organizationId,
         workspaceIds,
         defaultWorkspaceId,
-        await findOrCreateUser(tx, caller, wanted.userEmail ?? undefined, limits),
+        await findOrCreateUser(tx, caller, newKey.userEmail ?? undefined, limits),
         hashKey(key),
         toShortKey(key),
-        wanted.description,
-        wanted.permissions ?? caller.storedPermissions,
-        wanted.readOnly || caller.readOnly,
+        newKey.description,
+        newKey.permissions ?? caller.storedPermissions,
+        newKey.readOnly || caller.readOnly,
         expiresAt,
       ],
     );
@@ -125,13 +125,13 @@ export async function createKey(
 }
 
 /** Returns the workspaces that the new key is for; null means the whole organisation. */
-function resolveWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
-  const named = wanted.workspaceIds?.map((id) => id.toLowerCase());
+function resolveWorkspaces(caller: Caller, newKey: NewKey): string[] | null {
+  const named = newKey.workspaceIds?.map((id) => id.toLowerCase());
   for (const id of named ?? []) {
     if (!caller.readableWorkspaceIds.has(id)) throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: id });
   }
   if (named) return [...new Set(named)];
-  if (!wanted.organizationWide) {
+  if (!newKey.organizationWide) {
     if (caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');
     return [caller.workspaceId];
   }
@@ -140,9 +140,9 @@ function resolveWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
   return null;
 }
 
-function resolveExpiry(caller: Caller, wanted: string | null | undefined): string | null {
-  if (wanted === null || wanted === undefined) return caller.expiresAt?.toISOString() ?? null;
-  const at = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(wanted) ? wanted : `${wanted}Z`);
+function resolveExpiry(caller: Caller, newKey: string | null | undefined): string | null {
+  if (newKey === null || newKey === undefined) return caller.expiresAt?.toISOString() ?? null;
+  const at = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(newKey) ? newKey : `${newKey}Z`);
   if (at.getTime() <= Date.now()) throw runlakeError('BAD_REQUEST', { reason: 'expires_at is in the past.' });
   if (caller.expiresAt && at > caller.expiresAt) {
     throw runlakeError('BAD_REQUEST', {

@@ -93,19 +93,19 @@ const countOrganizationsSql =
 export async function createOrganization(
   { database, config }: { readonly database: Database; readonly config: Pick<Config, 'maxOrganizations'> },
   caller: Caller,
-  wanted: NewOrganization,
+  newOrganization: NewOrganization,
 ): Promise<CreatedOrganization> {
-  const { displayName, workspaceName = 'Default', adminEmail = caller.userEmail } = wanted;
+  const { displayName, workspaceName = 'Default', adminEmail = caller.userEmail } = newOrganization;
   const key = generateKey();
   // Handles are unique in the installation; the random suffix prevents conflicts between default handles.
   const derived = `${handleFrom(displayName).slice(0, maxHandleLength - 9)}-${randomBytes(4).toString('hex')}`;
-  const tenantHandle = wanted.handle ?? derived;
+  const tenantHandle = newOrganization.handle ?? derived;
   try {
     return await database.transaction(async (tx) => {
       await requireOperator(tx, caller);
       const seed = await insertOrganization(tx, {
         ...{ displayName, workspaceName, tenantHandle, email: adminEmail, key },
-        ...{ organizationId: wanted.id ?? randomUUID(), keyDescription: 'First admin key' },
+        ...{ organizationId: newOrganization.id ?? randomUUID(), keyDescription: 'First admin key' },
       });
       const limit = config.maxOrganizations;
       // All organisations are created by callers of the operator's organisation, so locking the row of that
@@ -129,7 +129,7 @@ export async function createOrganization(
 /** Inserts an organisation, its first workspace, its first user and an admin key. */
 export async function insertOrganization(
   tx: Sql,
-  wanted: {
+  newOrganization: {
     readonly organizationId: string;
     readonly displayName: string;
     readonly workspaceName: string;
@@ -139,7 +139,7 @@ export async function insertOrganization(
     readonly keyDescription: string;
   },
 ): Promise<OrganizationSeed> {
-  const { organizationId, displayName, workspaceName, tenantHandle, email, key, keyDescription } = wanted;
+  const { organizationId, displayName, workspaceName, tenantHandle, email, key, keyDescription } = newOrganization;
   const owner = { organizationId, workspaceId: randomUUID(), userId: randomUUID() };
   await tx.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [organizationId, displayName]);
   await tx.execute(

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, InjectOptions } from 'fastify';
-import { createMainApiServices } from '../../api/command-line/answering-services.ts';
-import { ShutdownSteps } from '../../api/command-line/ends.ts';
+import { createMainApiServices } from '../../api/command-line/main-api-services.ts';
 import { openEventLog } from '../../api/command-line/open-event-log.ts';
+import { ShutdownSteps } from '../../api/command-line/shutdown-steps.ts';
 import { startSink } from '../../api/command-line/start-storing.ts';
 import { operations as allOperations } from '../../api/main/operations.ts';
 import { buildServer } from '../../api/server/build-server.ts';

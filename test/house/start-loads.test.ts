@@ -32,7 +32,7 @@ it.each([
     /^(@langchain\/langgraph$|@langchain\/langgraph-|@aws-sdk|lru-cache|avsc|kafkajs)/,
   ],
   ['api/command-line/doctor.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|uuid)/],
-  ['api/command-line/answering-services.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb)/],
+  ['api/command-line/main-api-services.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb)/],
   ['api/command-line/start-workers.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb|uuid)/],
   ['pipelines/agents/workers/worker-process.ts', /^(@aws-sdk|avsc|kafkajs|@duckdb|fastify|undici|uuid|lru-cache)/],
 ])('%s loads no package that its start does not need', (entry, unneeded) => {

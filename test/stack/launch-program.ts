@@ -54,7 +54,7 @@ export async function launchProgram(launch: ProgramLaunch): Promise<EngineProces
   return waitUntilReady({
     engine: title,
     child,
-    ask: launch.ask,
+    probe: launch.ask,
     explain: () => output.map((lines) => lines.last(launch.explains)).find((line) => line !== undefined),
     endGently: () => child.kill('SIGTERM'),
     readyTimeoutMs,

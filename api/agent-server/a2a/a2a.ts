@@ -38,7 +38,7 @@ export const postA2a = defineAgentOperation({
   access: runs,
   // Messages are also authorised like `waitForRun`, and tasks like `getAgentRun`.
   rule: async ({ params }, ask, proceed) => {
-    await ask.useAssistant(params.assistant_id as string);
+    await ask.authorizeUseAssistant(params.assistant_id as string);
     return proceed();
   },
   errorStyle: 'json-rpc',
@@ -197,7 +197,7 @@ export const getAgentCard = defineAgentOperation({
   summary: 'Get the agent card of an assistant (Agent2Agent protocol 0.3)',
   access: reads,
   rule: async ({ query }, ask, proceed) => {
-    await ask.showAssistant(query.assistant_id as string);
+    await ask.authorizeReadAssistant(query.assistant_id as string);
     return proceed();
   },
   errors: ['ROUTE_NOT_FOUND', ...graphErrors],

@@ -7,7 +7,7 @@ import type { HandledInput, OwnAccess } from '../../server/api-form.ts';
 import type { Operation } from '../../server/operation.ts';
 import type { AgentOperation } from '../agent-operation.ts';
 import type { AgentAccess } from './agent-access.ts';
-import { Questions } from './questions.ts';
+import { Authorizer } from './authorizer.ts';
 import type { Rule, RuledInput } from './rules.ts';
 
 /**
@@ -31,8 +31,8 @@ export function customAccess(options: {
   ) => {
     // Every operation that is not public has a rule; see `defineAgentOperation`.
     const rule = (operation as AgentOperation).rule as Rule;
-    const questions = new Questions({ authProcess, database, deploymentId, systemAssistants, access });
-    return rule(input as unknown as RuledInput, questions, (changes) => proceed({ ...input, ...changes }));
+    const authorizer = new Authorizer({ authProcess, database, deploymentId, systemAssistants, access });
+    return rule(input as unknown as RuledInput, authorizer, (changes) => proceed({ ...input, ...changes }));
   };
   const toAgentAccess = (user: AgentUser): AgentAccess => ({
     user,

@@ -1,11 +1,11 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { changesWith, combineFilters, metadataWith } from '../../../pipelines/agents/auth/access-filter.ts';
-import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
+import { addRequired, addRequiredToChanges, combineFilters } from '../../../pipelines/agents/auth/access-filter.ts';
+import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
 import { toRecord } from '../agent-schema.ts';
-import type { Questions } from './questions.ts';
+import type { Authorizer } from './authorizer.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
-type Event = AuthQuestion['event'];
+type Event = AuthorizationRequest['event'];
 
 /** Input that is already validated against the schema of the operation. */
 export interface RuledInput {
@@ -20,7 +20,7 @@ type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown })
  * Authorises an operation under custom authentication: runs checks, then calls `proceed` with the input, possibly
  * restricted. Resolves with the response.
  */
-export type Rule = (input: RuledInput, ask: Questions, proceed: Proceed) => Promise<unknown>;
+export type Rule = (input: RuledInput, authorizer: Authorizer, proceed: Proceed) => Promise<unknown>;
 
 /** Checks nothing, for operations that authorise their parts themselves; see `asOperation`. */
 export const open: Rule = (_input, _ask, proceed) => proceed();
@@ -31,12 +31,12 @@ export const threadNotFound = (thread: string) => runlakeError('THREAD_NOT_FOUND
 /** Checks access to the thread. A run is accessible if its thread is. */
 export const onThread =
   (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => threadNotFound(readThreadId(input))): Rule =>
-  async (input, ask, proceed) => {
+  async (input, authorizer, proceed) => {
     const id = readThreadId(input);
     const { run_id } = input.params;
     const { action } = input.query ?? {};
     const value = { thread_id: id, ...(run_id && { run_id }), ...(action ? { action } : {}) };
-    await ask.reach(event, id, value, missing(input));
+    await authorizer.authorizeRow(event, id, value, missing(input));
     return proceed();
   };
 
@@ -45,14 +45,14 @@ export const onThread =
  */
 export const creating =
   (event: 'threads:create' | 'assistants:create', exists: (id: string) => RunlakeError): Rule =>
-  async (input, ask, proceed) => {
-    const { required, value } = await ask.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
-    const metadata = metadataWith(toRecord(value.metadata), required);
+  async (input, authorizer, proceed) => {
+    const { required, value } = await authorizer.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
+    const metadata = addRequired(toRecord(value.metadata), required);
     const created = toRecord(await proceed({ body: { ...input.body, metadata } }));
     const [kind, column] =
       event === 'threads:create' ? (['threads', 'thread_id'] as const) : (['assistants', 'assistant_id'] as const);
     const id = created[column] as string;
-    if (!(await ask.holds(kind, id, required))) throw exists(id);
+    if (!(await authorizer.rowMatches(kind, id, required))) throw exists(id);
     return created;
   };
 
@@ -62,21 +62,21 @@ export const creating =
  */
 export const changing =
   (event: Event, idOf: (input: RuledInput) => string, missing: (id: string) => RunlakeError): Rule =>
-  async (input, ask, proceed) => {
+  async (input, authorizer, proceed) => {
     const [kind] = event.split(':');
     const id = idOf(input);
     const value = { ...input.body, [`${kind?.slice(0, -1)}_id`]: id };
-    const { required, value: answered } = await ask.reach(event, id, value, missing(id));
-    const metadata = answered.metadata;
+    const { required, value: allowedValue } = await authorizer.authorizeRow(event, id, value, missing(id));
+    const metadata = allowedValue.metadata;
     if (metadata === undefined || metadata === null) return proceed();
-    return proceed({ body: { ...input.body, metadata: changesWith(toRecord(metadata), required) } });
+    return proceed({ body: { ...input.body, metadata: addRequiredToChanges(toRecord(metadata), required) } });
   };
 
 /** Authorises a search. `nothing` builds the response if no row can match. */
 export const searching =
   (event: Event, nothing: () => unknown): Rule =>
-  async (input, ask, proceed) => {
-    const { required, value } = await ask.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
+  async (input, authorizer, proceed) => {
+    const { required, value } = await authorizer.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
     const metadata = combineFilters(toRecord(value.metadata), required ?? {});
     return metadata === undefined ? nothing() : proceed({ body: { ...input.body, metadata } });
   };

@@ -48,8 +48,8 @@ export interface CommandSuccess {
   readonly meta: { readonly thread_id: string; readonly applied_through_seq: number };
 }
 
-/** The error with which a command is refused. */
-export class CommandRefused extends Error {
+/** The error with which a command is rejected. */
+export class CommandRejectedError extends Error {
   readonly code: CommandErrorCode;
 
   constructor(code: CommandErrorCode, message: string) {
@@ -70,8 +70,8 @@ const protocolCodes: Readonly<Record<string, CommandErrorCode>> = {
 };
 
 /** Builds the error response for an error that the caller caused; undefined for other errors. */
-export function buildRefusal(id: number | null, error: unknown): CommandError | undefined {
-  if (error instanceof CommandRefused) return { type: 'error', id, error: error.code, message: error.message };
+export function buildErrorResponse(id: number | null, error: unknown): CommandError | undefined {
+  if (error instanceof CommandRejectedError) return { type: 'error', id, error: error.code, message: error.message };
   if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
   const { fields } = error;
   const fieldErrors = fields?.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');

@@ -7,11 +7,11 @@ import { onThread, readThreadId, threadNotFound } from '../access/rules.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { JsonValue, ThreadParams, toRecord } from '../agent-schema.ts';
 import {
-  buildRefusal,
+  buildErrorResponse,
   Command,
   type CommandContext,
   type CommandError,
-  CommandRefused,
+  CommandRejectedError,
   type CommandSuccess,
 } from './command.ts';
 import { forkState, getState, getTree, listCheckpoints, respondToInput, startRun } from './run-commands.ts';
@@ -46,19 +46,21 @@ const unsupportedCommands = new Set([
 const validateMessage = compileCheck({ schema: Command, httpPart: 'body', method: '', url: '' });
 
 /** Validates a message. Returns the command, or the error response if the message is not a valid command. */
-export function readCommand(message: unknown): { readonly command: Command } | { readonly refusal: CommandError } {
+export function readCommand(
+  message: unknown,
+): { readonly command: Command } | { readonly errorResponse: CommandError } {
   const { error } = validateMessage(message) as { readonly error?: Error };
   if (error === undefined) return { command: message as Command };
   const id = (message as { readonly id?: unknown } | null | undefined)?.id;
   const responseId = Number.isSafeInteger(id) && Number(id) >= 0 ? Number(id) : null;
-  return { refusal: buildRefusal(responseId, error) as CommandError };
+  return { errorResponse: buildErrorResponse(responseId, error) as CommandError };
 }
 
 /**
  * Executes a command with its handler in `also`, otherwise with its handler in {@link commands}. Errors that the caller
  * caused become an error response. @throws all other errors.
  */
-export async function answerCommand(
+export async function handleCommand(
   scene: CommandContext,
   { id, method, params }: Command,
   also: Readonly<Record<string, CommandHandler>> = {},
@@ -67,16 +69,16 @@ export async function answerCommand(
     const handle = (Object.hasOwn(also, method) && also[method]) || requireHandler(scene, method);
     return await buildSuccess(scene, id, await handle(scene, params));
   } catch (error) {
-    const refusal = buildRefusal(id, error);
-    if (refusal === undefined) throw error;
-    return refusal;
+    const errorResponse = buildErrorResponse(id, error);
+    if (errorResponse === undefined) throw error;
+    return errorResponse;
   }
 }
 
-/** @throws CommandRefused for unknown commands; FORBIDDEN */
+/** @throws CommandRejectedError for unknown commands; FORBIDDEN */
 function requireHandler({ caller }: CommandContext, method: string): CommandHandler {
   const command = commands.get(method);
-  if (command === undefined) throw createRefusal(method);
+  if (command === undefined) throw createUnsupportedError(method);
   requirePermission(caller, command.permission);
   return command.handle;
 }
@@ -86,10 +88,11 @@ async function buildSuccess({ agents, threadId }: CommandContext, id: number, re
   return { type: 'success', id, result, meta: { thread_id: threadId, applied_through_seq: threadSeq } };
 }
 
-function createRefusal(method: string): CommandRefused {
-  if (!unsupportedCommands.has(method)) return new CommandRefused('unknown_command', `Unknown command '${method}'.`);
+function createUnsupportedError(method: string): CommandRejectedError {
+  if (!unsupportedCommands.has(method))
+    return new CommandRejectedError('unknown_command', `Unknown command '${method}'.`);
   const where = method.startsWith('subscription.') ? ' here: subscribe on a WebSocket, or open a stream of events' : '';
-  return new CommandRefused('not_supported', `The command '${method}' is not supported${where}.`);
+  return new CommandRejectedError('not_supported', `The command '${method}' is not supported${where}.`);
 }
 
 const Success = Type.Object({
@@ -120,14 +123,14 @@ export const postThreadCommand = defineAgentOperation({
     const threadId = readThreadId(input);
     const { method, params } = toRecord(input.body);
     if (commands.get(method)?.permission !== 'agents:run') return onThread('threads:read')(input, ask, proceed);
-    const { assistant_id, ...asked } = toRecord(params);
+    const { assistant_id, ...startParams } = toRecord(params);
     // Only `run.start` chooses its assistant; other commands continue with the assistant of the thread.
     const choosesAssistant = method === 'run.start' && typeof assistant_id === 'string';
     const started = choosesAssistant ? assistant_id : await ask.rows.assistantOfThread(threadId);
-    const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
+    const metadata = await ask.startRun(threadId, { ...startParams, assistant_id: started });
     const required = ask.deps.access.threads?.required;
-    const exists = await ask.rows.holds('threads', threadId, {});
-    if (exists && !(await ask.holds('threads', threadId, required))) throw threadNotFound(threadId);
+    const exists = await ask.rows.rowMatches('threads', threadId, {});
+    if (exists && !(await ask.rowMatches('threads', threadId, required))) throw threadNotFound(threadId);
     return proceed({ body: { ...input.body, params: { ...toRecord(params), metadata } } });
   },
   errors: ['THREAD_NOT_FOUND'],
@@ -138,8 +141,8 @@ export const postThreadCommand = defineAgentOperation({
   },
   handler: async ({ params, body, caller, services: { agents }, request }) => {
     const read = readCommand(body);
-    if ('refusal' in read) return new RawResponse({ status: 400, body: read.refusal });
+    if ('errorResponse' in read) return new RawResponse({ status: 400, body: read.errorResponse });
     const threadId = params.thread_id.toLowerCase();
-    return new RawResponse({ body: await answerCommand({ agents, caller, request, threadId }, read.command) });
+    return new RawResponse({ body: await handleCommand({ agents, caller, request, threadId }, read.command) });
   },
 });

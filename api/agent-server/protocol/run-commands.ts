@@ -13,7 +13,7 @@ import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
 import { Closed, GraphConfigBody, JsonValue, Limit, words } from '../agent-schema.ts';
 import { toRunRequest } from '../runs/run-schema.ts';
-import { type CommandContext, CommandRefused, createParamsReader } from './command.ts';
+import { type CommandContext, CommandRejectedError, createParamsReader } from './command.ts';
 
 const strategy = () => optional(words(multitaskStrategies));
 const readStartParams = createParamsReader(
@@ -35,11 +35,16 @@ const readStartParams = createParamsReader(
  * `@langchain/langgraph-api` 1.5.1, protocol/service.mts.
  */
 export async function startRun(scene: CommandContext, params: unknown): Promise<object> {
-  const { multitaskStrategy, multitask_strategy = multitaskStrategy, input = null, ...asked } = readStartParams(params);
-  const isAnswer = input !== null && (await hasOpenInterrupt(scene, asked.config?.configurable));
+  const {
+    multitaskStrategy,
+    multitask_strategy = multitaskStrategy,
+    input = null,
+    ...startParams
+  } = readStartParams(params);
+  const isAnswer = input !== null && (await hasOpenInterrupt(scene, startParams.config?.configurable));
   const given = isAnswer ? { command: { resume: input } } : { input };
   return {
-    run_id: await createRunOnThread(scene, { ...asked, ...given, multitask_strategy, if_not_exists: 'create' }),
+    run_id: await createRunOnThread(scene, { ...startParams, ...given, multitask_strategy, if_not_exists: 'create' }),
   };
 }
 
@@ -116,24 +121,24 @@ const readOneResponse = createParamsReader(Closed({ ...InterruptResponse.propert
 /** `input.respond`: starts one run that resumes all given interrupts. */
 export async function respondToInput(scene: CommandContext, params: unknown): Promise<object> {
   const hasSeveral = typeof params === 'object' && params !== null && 'responses' in params;
-  const asked = hasSeveral ? readResponses(params) : toResponses(readOneResponse(params));
+  const responseParams = hasSeveral ? readResponses(params) : toResponses(readOneResponse(params));
   const { agents, threadId } = scene;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
   // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
   if (thread.status === 'busy') thread = await awaitRun(scene, await findRunningRun(agents, threadId));
   const open = listOpenInterrupts(thread);
-  for (const { interrupt_id: id } of asked.responses) {
+  for (const { interrupt_id: id } of responseParams.responses) {
     if (open.has(id)) continue;
-    throw new CommandRefused('no_such_interrupt', `Thread '${threadId}' has no open interrupt '${id}'.`);
+    throw new CommandRejectedError('no_such_interrupt', `Thread '${threadId}' has no open interrupt '${id}'.`);
   }
   const resume = Object.fromEntries(
-    asked.responses.map(({ interrupt_id, response = null }) => [interrupt_id, response]),
+    responseParams.responses.map(({ interrupt_id, response = null }) => [interrupt_id, response]),
   );
   await createRunOnThread(scene, {
     assistant_id: resolveThreadAssistant(scene, thread),
-    command: { resume, update: asked.update, goto: asked.goto },
-    config: asked.config,
-    metadata: asked.metadata,
+    command: { resume, update: responseParams.update, goto: responseParams.goto },
+    config: responseParams.config,
+    metadata: responseParams.metadata,
     // Rejects this response if a concurrent response has already started a run.
     multitask_strategy: 'reject',
   });
@@ -182,9 +187,9 @@ function resolveThreadAssistant({ request, access = request.agentAccess }: Comma
 }
 
 async function createRunOnThread({ agents, threadId, ...scene }: CommandContext, body: RunRequest): Promise<string> {
-  const asked = { ...body, stream_mode: [protocolMode], stream_resumable: true };
-  const wanted = toRunRequest({ ...scene, body: asked, params: { thread_id: threadId } });
-  const { run } = await requestRun(agents, wanted);
+  const request = { ...body, stream_mode: [protocolMode], stream_resumable: true };
+  const runRequest = toRunRequest({ ...scene, body: request, params: { thread_id: threadId } });
+  const { run } = await requestRun(agents, runRequest);
   return run.run_id;
 }
 
@@ -225,7 +230,7 @@ export async function getState({ agents, threadId }: CommandContext, params: unk
   const values = (state.values ?? {}) as Readonly<Record<string, unknown>>;
   const { checkpoint_id: id, checkpoint_ns: ns } = state.checkpoint ?? {};
   if (checkpoint && id === undefined) {
-    throw new CommandRefused(
+    throw new CommandRejectedError(
       'no_such_namespace',
       `The thread has no state in the namespace '${checkpoint.checkpoint_ns}'.`,
     );

@@ -18,16 +18,16 @@ import { Closed, ThreadParams } from '../agent-schema.ts';
 import { liveOptions } from '../streaming/live-body.ts';
 import { eventStream, eventStreamHeaders, type SseFrame, toStreamError } from '../streaming/sse.ts';
 import {
-  buildRefusal,
+  buildErrorResponse,
   type Command,
   type CommandContext,
   type CommandError,
-  CommandRefused,
+  CommandRejectedError,
   createParamsReader,
 } from './command.ts';
-import { answerCommand, postThreadCommand, readCommand } from './post-command.ts';
+import { handleCommand, postThreadCommand, readCommand } from './post-command.ts';
 
-interface Wanted {
+interface SubscriptionFilter {
   readonly channels: readonly string[];
   readonly namespaces?: readonly (readonly string[])[] | null;
   readonly depth?: number | null;
@@ -38,7 +38,7 @@ interface Wanted {
 async function openEvents(
   { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
   threadId: string,
-  { channels, namespaces, depth, since }: Wanted,
+  { channels, namespaces, depth, since }: SubscriptionFilter,
 ): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
   const from = since == null ? await replayPosition(database, deploymentId, threadId) : { threadSeq: since };
   const reader = await hub.readThread({ deploymentId, threadId }, from);
@@ -221,7 +221,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
     isAlive = true;
     if (++queuedCommands > maxQueuedCommands) return close(1008, `more than ${maxQueuedCommands} commands queued`);
     lastCommand = lastCommand.then(async () => {
-      await answer(data, isBinary);
+      await handleMessage(data, isBinary);
       queuedCommands--;
     });
   });
@@ -229,25 +229,25 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
 
   const send = (message: string) => new Promise<void>((resolve) => socket.send(message, () => resolve()));
 
-  async function answer(data: Buffer, isBinary: boolean): Promise<void> {
+  async function handleMessage(data: Buffer, isBinary: boolean): Promise<void> {
     let id: number | null = null;
     let begin: (() => void) | undefined;
     let accessLost: RunlakeError | undefined;
     try {
-      if (isBinary) throw new CommandRefused('invalid_argument', 'Messages must be text, not binary.');
+      if (isBinary) throw new CommandRejectedError('invalid_argument', 'Messages must be text, not binary.');
       const read = readCommand(parseJsonBody(data, config.maxJsonDepth));
-      if ('refusal' in read) return await send(JSON.stringify(read.refusal));
+      if ('errorResponse' in read) return await send(JSON.stringify(read.errorResponse));
       id = read.command.id;
       const caller = await request.access?.renew().catch((err) => {
         if (isAccessError(err)) accessLost = err;
         throw err;
       });
-      const answered = await asOperation(
+      const commandResponse = await asOperation(
         request,
         findOperation(read.command),
         buildInput(read.command),
         ({ body, access }) =>
-          answerCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
+          handleCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
             'subscription.subscribe': async (_scene, params) => {
               const subscribed = await subscribe(params);
               begin = subscribed.begin;
@@ -256,13 +256,13 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
             'subscription.unsubscribe': async (_scene, params) => unsubscribe(params),
           }),
       );
-      await send(JSON.stringify(answered));
+      await send(JSON.stringify(commandResponse));
       begin?.();
     } catch (err) {
-      const refusal = buildRefusal(id, err);
-      if (refusal === undefined) request.log.warn({ err }, 'command failed');
+      const errorResponse = buildErrorResponse(id, err);
+      if (errorResponse === undefined) request.log.warn({ err }, 'command failed');
       const failure: CommandError = { type: 'error', id, error: 'unknown_error', message: toStreamError(err).message };
-      await send(JSON.stringify(refusal ?? failure));
+      await send(JSON.stringify(errorResponse ?? failure));
       if (accessLost) close(1008, accessLost.code);
     }
   }
@@ -271,7 +271,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
 
   async function subscribe(params: unknown): Promise<{ readonly id: string; begin(): void }> {
     if (readers.size >= maxSubscriptions) {
-      throw new CommandRefused('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
+      throw new CommandRejectedError('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
     }
     const { reader, filter } = await openEvents(agents, scene.threadId, readSubscribeParams(params));
     const id = `s${++subscriptionCount}`;
@@ -296,7 +296,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
   function unsubscribe(params: unknown): object {
     const { subscription_id: id } = readUnsubscribeParams(params);
     const reader = readers.get(id);
-    if (reader === undefined) throw new CommandRefused('no_such_subscription', `Unknown subscription '${id}'.`);
+    if (reader === undefined) throw new CommandRejectedError('no_such_subscription', `Unknown subscription '${id}'.`);
     readers.delete(id);
     reader.close();
     return {};

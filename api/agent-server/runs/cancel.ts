@@ -56,7 +56,7 @@ export const cancelAgentRuns = defineAgentOperation({
   rule: async ({ query, body }, ask, proceed) => {
     const threadId = (body.thread_id as string | null | undefined)?.toLowerCase();
     const value = { thread_id: threadId ?? null, action: query.action ?? 'interrupt' };
-    if (threadId !== undefined) await ask.reach('threads:update', threadId, value, threadNotFound(threadId));
+    if (threadId !== undefined) await ask.authorizeRow('threads:update', threadId, value, threadNotFound(threadId));
     else {
       const { required } = await ask.allow('threads:update', value);
       ask.deps.access.threads = { required, metadata: {} };

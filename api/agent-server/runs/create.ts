@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { shownRun } from '../../../pipelines/agents/runs/read-run.ts';
+import { formatRun } from '../../../pipelines/agents/runs/read-run.ts';
 import {
   type RequestedRunResult,
   requestFollowedRun,
@@ -12,7 +12,7 @@ import { RawResponse } from '../../server/operation.ts';
 import type { Rule, Values } from '../access/rules.ts';
 import { type AgentInput, defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, JsonValue, ThreadParams } from '../agent-schema.ts';
-import { endOfRun, type FollowedRun, streamOfRun } from '../streaming/answer-of-run.ts';
+import { type FollowedRun, respondWithRunEnd, streamRunEvents } from '../streaming/run-response.ts';
 import { Run, RunBody, runPath, toRunRequest } from './run-schema.ts';
 
 const creatingRun: Rule = async (input, ask, proceed) => {
@@ -66,7 +66,7 @@ export const createStatelessRun = defineAgentOperation({
 
 async function create(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const { run } = await requestRun(input.services.agents, toRunRequest(input));
-  return new RawResponse({ headers: { 'content-location': runPath(run, kind === 'stateless') }, body: shownRun(run) });
+  return new RawResponse({ headers: { 'content-location': runPath(run, kind === 'stateless') }, body: formatRun(run) });
 }
 
 const streams = {
@@ -103,7 +103,7 @@ async function stream(input: RunInput, kind: RunKind): Promise<RawResponse> {
   // `-1` is for a client that has received no event. A client that sends the id of its last event continues without a
   // gap.
   const reconnectTo = made.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
-  return streamOfRun(input, toFollowedRun(made, path, reconnectTo), made);
+  return streamRunEvents(input, toFollowedRun(made, path, reconnectTo), made);
 }
 
 const waits = {
@@ -137,7 +137,11 @@ async function wait(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
   // Clients cannot reconnect to a stateless run, because it may be deleted at its end.
-  return endOfRun(input, toFollowedRun(made, path, kind === 'thread' ? `${path}/join` : undefined), made.reader);
+  return respondWithRunEnd(
+    input,
+    toFollowedRun(made, path, kind === 'thread' ? `${path}/join` : undefined),
+    made.reader,
+  );
 }
 
 /** Converts a created run for its response, with the paths for following the run and for reconnecting to it. */
@@ -192,8 +196,8 @@ export const createRunBatch = defineAgentOperation({
     for (const each of input.body as unknown as Static<typeof BatchBody>) {
       const body = toSnakeCase(each);
       const metadata = await ask.startRun(undefined, { ...body });
-      const answer = (await proceed({ body: [{ ...body, metadata }] })) as RawResponse;
-      created.push(...(answer.body as unknown[]));
+      const response = (await proceed({ body: [{ ...body, metadata }] })) as RawResponse;
+      created.push(...(response.body as unknown[]));
     }
     return new RawResponse({ body: created });
   },
@@ -203,7 +207,7 @@ export const createRunBatch = defineAgentOperation({
     const requests = body.map((each) => toRunRequest({ caller, request, body: toSnakeCase(each) }));
     await requireBatchWithin(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
     const made = [];
-    for (const each of requests) made.push(shownRun((await requestRun(agents, each)).run));
+    for (const each of requests) made.push(formatRun((await requestRun(agents, each)).run));
     return new RawResponse({ body: made });
   },
 });

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { followRun } from '../../../pipelines/agents/runs/await-run-end.ts';
-import { findThreadOfRun, listRuns as list, readRun, shownRun } from '../../../pipelines/agents/runs/read-run.ts';
+import { findThreadOfRun, formatRun, listRuns as list, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { type Run as RunRecord, runStatuses } from '../../../pipelines/agents/runs/run.ts';
 import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { type Caller, requirePermission } from '../../../pipelines/tenants/caller.ts';
@@ -9,7 +9,7 @@ import type { RawResponse } from '../../server/operation.ts';
 import { onThread, type Rule } from '../access/rules.ts';
 import { type AgentInput, defineAgentOperation, reads } from '../agent-operation.ts';
 import { JsonValue, selectFields, ThreadParams, words } from '../agent-schema.ts';
-import { endOfRun, streamOfRun } from '../streaming/answer-of-run.ts';
+import { respondWithRunEnd, streamRunEvents } from '../streaming/run-response.ts';
 import { LastEventId, readRunFrom } from '../streaming/sse.ts';
 import {
   normaliseRunIds,
@@ -48,7 +48,7 @@ export const listRuns = defineAgentOperation({
     const neededFields = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
     const page = { limit, offset, ...(status && { status }), select: neededFields as (keyof RunRecord)[] | undefined };
     const rows = await list(database, deploymentId, threadId, { ...page, limitBytes: config.maxPageBytes });
-    return rows.map((run) => selectFields(run.kwargs ? shownRun(run) : run, select));
+    return rows.map((run) => selectFields(run.kwargs ? formatRun(run) : run, select));
   },
 });
 
@@ -63,7 +63,7 @@ export const getAgentRun = defineAgentOperation({
   errors: ['RUN_NOT_FOUND'],
   schema: { params: ThreadRunParams, response: { 200: Run } },
   handler: async ({ params, services: { agents } }) =>
-    shownRun(await readRun(agents.database, agents.deploymentId, normaliseRunIds(params))),
+    formatRun(await readRun(agents.database, agents.deploymentId, normaliseRunIds(params))),
 });
 
 /** With `cancel_on_disconnect`, a reader can stop the run, so it also needs `threads:update`. */
@@ -98,7 +98,7 @@ export const joinRun = defineAgentOperation({
     requireCancelPermission(input.caller, cancelOnDisconnect);
     const ids = normaliseRunIds(input.params);
     const path = runPath(await readRun(database, deploymentId, ids), false);
-    return endOfRun(input, { deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo: `${path}/join` });
+    return respondWithRunEnd(input, { deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo: `${path}/join` });
   },
 });
 
@@ -171,5 +171,5 @@ async function joinStream(
   const path = runPath(run, stateless);
   const reconnectTo = run.kwargs.resumable ? `${path}/stream` : undefined;
   const followed = { deploymentId: agents.deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo };
-  return streamOfRun(input, followed, { reader, modes: query.stream_mode });
+  return streamRunEvents(input, followed, { reader, modes: query.stream_mode });
 }

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { ShownRun } from '../../../pipelines/agents/runs/read-run.ts';
+import type { RunResponse } from '../../../pipelines/agents/runs/read-run.ts';
 import type { RequestedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { multitaskStrategies, type RunCommand, type Run as RunRecord } from '../../../pipelines/agents/runs/run.ts';
 import { type RunRequest, streamModes } from '../../../pipelines/agents/runs/run-request.ts';
@@ -102,7 +102,7 @@ const fields = {
 /** Source: LangGraph Platform API, RunCreateStateful and RunCreateStateless. */
 export const RunBody = Closed(fields);
 
-const shownFields = Type.Object({
+const responseFields = Type.Object({
   run_id: Type.String(),
   thread_id: Type.String(),
   assistant_id: Type.String(),
@@ -114,10 +114,10 @@ const shownFields = Type.Object({
   multitask_strategy: nullable(Type.String()),
   langsmith_session_name: Type.String({ description: 'Project of the trace.' }),
 });
-export const Run = Type.Unsafe<ShownRun>(shownFields);
+export const Run = Type.Unsafe<RunResponse>(responseFields);
 /** A run in responses. With `select`, it has only the selected fields. */
-export const SelectedRun = Type.Unsafe<Partial<ShownRun>>(Type.Partial(shownFields));
-export const runFields = Object.keys(shownFields.properties);
+export const SelectedRun = Type.Unsafe<Partial<RunResponse>>(Type.Partial(responseFields));
+export const runFields = Object.keys(responseFields.properties);
 
 /** Converts an HTTP request to a run request of the pipeline. */
 export function toRunRequest(input: {

@@ -82,9 +82,9 @@ class LiveBody<Item> extends Readable {
       if (!this.#full && !this.#ended) this.#full = !this.push(options.heartbeat);
     }, options.heartbeatMs);
     options.stopping.addEventListener('abort', this.#stop);
-    options.accessEnded?.addEventListener('abort', this.#refuse);
+    options.accessEnded?.addEventListener('abort', this.#endWithoutAccess);
     if (options.stopping.aborted) this.#stop();
-    else if (options.accessEnded?.aborted) this.#refuse();
+    else if (options.accessEnded?.aborted) this.#endWithoutAccess();
     else void this.#pump();
   }
 
@@ -162,7 +162,7 @@ class LiveBody<Item> extends Readable {
     this.destroy(runlakeError('DRAINING'));
   };
 
-  readonly #refuse = (): void => {
+  readonly #endWithoutAccess = (): void => {
     const { failed, accessEnded } = this.#options;
     if (this.#ended) return;
     this.#finalSendTimer = setTimeout(() => this.destroy(), finalSendTimeoutMs).unref();
@@ -181,7 +181,7 @@ class LiveBody<Item> extends Readable {
     this.#ended = true;
     clearInterval(this.#timer);
     this.#options.stopping.removeEventListener('abort', this.#stop);
-    this.#options.accessEnded?.removeEventListener('abort', this.#refuse);
+    this.#options.accessEnded?.removeEventListener('abort', this.#endWithoutAccess);
     this.#options.source.close();
   }
 }

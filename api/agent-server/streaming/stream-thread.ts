@@ -9,8 +9,8 @@ import { RawResponse } from '../../server/operation.ts';
 import { onThread } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams, words } from '../agent-schema.ts';
-import { endFrame, formatEventName } from './answer-of-run.ts';
 import { type LiveSource, liveOptions } from './live-body.ts';
+import { buildEndFrame, formatEventName } from './run-response.ts';
 import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame, toStreamError } from './sse.ts';
 
 /** An event, or the state of its thread at that event: JSON text of {thread_id, state}. */
@@ -116,11 +116,11 @@ function buildStateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame 
 
 /**
  * Returns the frame to send before the end of a run: an error if events of the run are missing in the log, otherwise
- * its {@link endFrame}.
+ * its {@link buildEndFrame}.
  */
 function buildLastFrame({ data }: StreamedEvent): SseFrame | undefined {
   const end = decodeEnd(data);
-  if (!end.events_missing) return endFrame(end);
+  if (!end.events_missing) return buildEndFrame(end);
   return { event: 'error', data: Buffer.from(JSON.stringify(toStreamError(runlakeError('STREAM_INCOMPLETE')))) };
 }
 

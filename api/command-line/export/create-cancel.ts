@@ -3,7 +3,7 @@ import { cancelExport, createExport } from '../../../pipelines/exports/create-ca
 import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import type { ExportFormat } from '../../../pipelines/exports/record.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
-import { showExport } from '../../main/bulk-exports.ts';
+import { formatExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { findDestination, findExport, findProject, findWorkspace, withExports } from './export-access.ts';
 import { formatNumber, watchUntilEnd } from './watch.ts';
@@ -63,7 +63,7 @@ export async function createOne(options: CreateOptions): Promise<void> {
     ).catch((error: unknown) => {
       throw toOptionError(error);
     });
-    if (options.json === true) console.log(JSON.stringify(showExport(made, await readClock(deps))));
+    if (options.json === true) console.log(JSON.stringify(formatExport(made, await readClock(deps))));
     else if (options.watch === true) console.log(`Export ${made.id} of ${printable(project.name)}`);
     else {
       console.error(
@@ -107,7 +107,7 @@ export async function cancelOne(id: string, { json = false }: { readonly json?: 
   await withExports(async (access) => {
     const { workspaceId } = await findExport(access, id);
     const ended = await cancelExport(access.deps, workspaceId, id);
-    if (json) console.log(JSON.stringify(showExport(ended, await readClock(access.deps))));
+    if (json) console.log(JSON.stringify(formatExport(ended, await readClock(access.deps))));
     else if (ended.intervalHours !== null) {
       console.log(`The schedule ${ended.id} is cancelled; exports that it created continue.`);
     } else {

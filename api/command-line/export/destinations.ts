@@ -4,7 +4,7 @@ import { keepSecretKey } from '../../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type DestinationRecord, destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
-import { NewDestination, showDestination } from '../../main/export-destinations.ts';
+import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
 import { printable, printTable } from '../print-table.ts';
 import { findWorkspace, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
 
@@ -29,7 +29,7 @@ export async function printDestinations(options: {
     const rows: string[][] = [];
     for (const workspace of await findWorkspaces(access, options.workspace)) {
       for (const destination of await listAllDestinations(access.database, workspace.id)) {
-        if (options.json === true) console.log(JSON.stringify(showDestination(destination)));
+        if (options.json === true) console.log(JSON.stringify(formatDestination(destination)));
         const credentials = destination.credentials_keys.join(', ') || 'none';
         rows.push([
           destination.id,
@@ -97,7 +97,7 @@ export async function createDestinationWithOptions(options: DestinationOptions):
       config: requested.config,
       credentials: requested.credentials,
     });
-    if (options.json === true) console.log(JSON.stringify(showDestination(made)));
+    if (options.json === true) console.log(JSON.stringify(formatDestination(made)));
     else {
       console.error(`Destination created; a test object was written to ${printable(formatLocation(made))}`);
       console.log(made.id);

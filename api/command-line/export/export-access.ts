@@ -27,12 +27,12 @@ export interface ExportAccess {
  * @throws NOT_RUNNING and the errors of the dependencies.
  */
 export async function withExports<Result>(work: (access: ExportAccess) => Promise<Result>): Promise<Result> {
-  return withStores('export', async ({ config, logger, stores, openJobs, ends }) => {
+  return withStores('export', async ({ config, logger, stores, openJobs, shutdown }) => {
     const { database } = stores;
     let opened: Promise<EventLog> | undefined;
     const openKafka = async () => {
       const { openEventLog } = await import('../open-event-log.ts');
-      return (await openEventLog({ config, logger, stores }, ends)).log;
+      return (await openEventLog({ config, logger, stores }, shutdown)).log;
     };
     const openKafkaOnce = () => {
       opened ??= openKafka();
@@ -69,19 +69,19 @@ const pageRows = 1_000;
 const maxListedNames = 10;
 
 /**
- * Returns the operator's workspaces, oldest first, or only the one with the name or id `wanted`. @throws BAD_REQUEST if
+ * Returns the operator's workspaces, oldest first, or only the one with the name or id `nameOrId`. @throws BAD_REQUEST if
  * there is none.
  */
-export async function findWorkspaces({ database, operator }: ExportAccess, wanted?: string): Promise<Named[]> {
+export async function findWorkspaces({ database, operator }: ExportAccess, nameOrId?: string): Promise<Named[]> {
   const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
     ({ id, display_name: name }) => ({ id, name }),
   );
-  return wanted === undefined ? all : [pickNamed('workspace', wanted, all)];
+  return nameOrId === undefined ? all : [pickNamed('workspace', nameOrId, all)];
 }
 
-/** Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `wanted` is undefined. */
-export async function findWorkspace(access: ExportAccess, wanted?: string): Promise<Named> {
-  const found = await findWorkspaces(access, wanted);
+/** Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `nameOrId` is undefined. */
+export async function findWorkspace(access: ExportAccess, nameOrId?: string): Promise<Named> {
+  const found = await findWorkspaces(access, nameOrId);
   if (found.length === 1) return found[0] as Named;
   throw runlakeError('BAD_REQUEST', {
     reason: `There are several workspaces. Specify --workspace: ${formatNames(found)}.`,
@@ -89,25 +89,25 @@ export async function findWorkspace(access: ExportAccess, wanted?: string): Prom
 }
 
 /** @throws BAD_REQUEST if the workspace has no such project. */
-export async function findProject(database: Database, workspace: Named, wanted: string): Promise<Named> {
+export async function findProject(database: Database, workspace: Named, nameOrId: string): Promise<Named> {
   const all = { sortBy: 'name', descending: false, limit: pageRows, offset: 0 } as const;
-  const ids = isId(wanted) ? [wanted] : undefined;
+  const ids = isId(nameOrId) ? [nameOrId] : undefined;
   const [byId] = ids ? await listProjects(database, workspace.id, { ...all, ids }) : [];
-  const [found = byId] = await listProjects(database, workspace.id, { ...all, name: wanted });
+  const [found = byId] = await listProjects(database, workspace.id, { ...all, name: nameOrId });
   return (
     found ??
-    pickNamed(`project in the workspace ${workspace.name}`, wanted, await listProjects(database, workspace.id, all))
+    pickNamed(`project in the workspace ${workspace.name}`, nameOrId, await listProjects(database, workspace.id, all))
   );
 }
 
 /** @throws BAD_REQUEST if the workspace has no such destination, or several with that name. */
-export async function findDestination(database: Database, workspace: Named, wanted: string): Promise<Named> {
+export async function findDestination(database: Database, workspace: Named, nameOrId: string): Promise<Named> {
   const all = (await listAllDestinations(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
   if (all.length === 0) {
     const reason = `The workspace ${printable(workspace.name)} has no destinations. Create one with \`runlake export destinations create\`.`;
     throw runlakeError('BAD_REQUEST', { reason });
   }
-  return pickNamed(`destination in the workspace ${workspace.name}`, wanted, all);
+  return pickNamed(`destination in the workspace ${workspace.name}`, nameOrId, all);
 }
 
 export async function listAllDestinations(database: Database, workspaceId: string): Promise<DestinationRecord[]> {
@@ -131,19 +131,19 @@ export async function findExport({ database, operator }: ExportAccess, id: strin
   throw runlakeError('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
 }
 
-function pickNamed(what: string, wanted: string, all: readonly Named[]): Named {
-  const found = all.filter(({ id, name }) => name === wanted || id === wanted.toLowerCase());
+function pickNamed(what: string, nameOrId: string, all: readonly Named[]): Named {
+  const found = all.filter(({ id, name }) => name === nameOrId || id === nameOrId.toLowerCase());
   if (found.length === 1) return found[0] as Named;
   const reason =
     found.length === 0
-      ? `No ${what} has the name or id '${wanted}'. ${all.length === 0 ? 'There are none' : `Names: ${formatNames(all)}`}.`
+      ? `No ${what} has the name or id '${nameOrId}'. ${all.length === 0 ? 'There are none' : `Names: ${formatNames(all)}`}.`
       : `${found.length} have that name. Specify an id: ${found.map(({ id }) => id).join(', ')}.`;
   throw runlakeError('BAD_REQUEST', { reason: printable(reason) });
 }
 
 function formatNames(all: readonly Named[]): string {
-  const shown = all.slice(0, maxListedNames).map(({ name }) => printable(name));
-  return all.length > maxListedNames ? `${shown.join(', ')}, …` : shown.join(', ');
+  const listed = all.slice(0, maxListedNames).map(({ name }) => printable(name));
+  return all.length > maxListedNames ? `${listed.join(', ')}, …` : listed.join(', ');
 }
 
 export function isId(text: string): boolean {

@@ -3,7 +3,7 @@ import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
 import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
-import { showExport } from '../../main/bulk-exports.ts';
+import { formatExport } from '../../main/bulk-exports.ts';
 import { printable, printTable } from '../print-table.ts';
 import {
   type ExportAccess,
@@ -59,7 +59,7 @@ export async function listAll(options: ListOptions): Promise<void> {
     const newest = found.sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, limit);
     if (options.json === true) {
       const now = await readClock(access.deps);
-      for (const each of newest) console.log(JSON.stringify(showExport(each, now)));
+      for (const each of newest) console.log(JSON.stringify(formatExport(each, now)));
     } else if (newest.length === 0) console.log('No matching exports.');
     else await print(access, workspaces, newest);
   });

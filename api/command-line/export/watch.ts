@@ -11,7 +11,7 @@ import {
   shareDone,
 } from '../../../pipelines/exports/queries.ts';
 import { isFinished } from '../../../pipelines/exports/states.ts';
-import { showExport } from '../../main/bulk-exports.ts';
+import { formatExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { type ExportAccess, findExport, withExports } from './export-access.ts';
 
@@ -181,7 +181,7 @@ function createJsonScreen(output: Output): WatchScreen {
       const snapshot = JSON.stringify(of);
       if (snapshot === before) return;
       before = snapshot;
-      output.write(`${JSON.stringify(showExport(of, now))}\n`);
+      output.write(`${JSON.stringify(formatExport(of, now))}\n`);
     },
     note: () => undefined,
     end: () => undefined,

@@ -133,8 +133,8 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   return waitUntilReady({
     engine: 'ClickHouse',
     child,
-    ask: () => ensureDatabase(launch),
-    isAlive: async () => (await runQuery(launch, 'SELECT 1')).answered,
+    probe: () => ensureDatabase(launch),
+    isAlive: async () => (await runQuery(launch, 'SELECT 1')).responded,
     explain: () => output.last(/Exception/) ?? readLastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
     endGently: () => runQuery(launch, `KILL QUERY WHERE query LIKE '${keepRunningSql}%' ASYNC`),
     readyTimeoutMs,
@@ -146,30 +146,30 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
  * Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the database.
  */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
-  const { answered, text } = await runQuery(launch, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Atomic`);
-  if (answered && text !== '') throw runlakeError('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
-  return answered ? 'ready' : text;
+  const { responded, text } = await runQuery(launch, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Atomic`);
+  if (responded && text !== '') throw runlakeError('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
+  return responded ? 'ready' : text;
 }
 
 /** Runs a query. `text` is empty on success, otherwise the error of the server or of the connection. Never rejects. */
 async function runQuery(
   { port, password, displayName, times }: ServerLaunch,
   query: string,
-): Promise<{ answered: boolean; text: string }> {
+): Promise<{ responded: boolean; text: string }> {
   try {
-    const answer = await fetch(`http://127.0.0.1:${port}/`, {
+    const response = await fetch(`http://127.0.0.1:${port}/`, {
       method: 'POST',
       body: query,
       // At shutdown the server waits for open connections.
       headers: { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password, Connection: 'close' },
       signal: AbortSignal.timeout(times.probeTimeoutMs ?? 5_000),
     });
-    const text = (await answer.text()).trim().slice(0, 500);
-    const isOurs = answer.headers.get('X-ClickHouse-Server-Display-Name') === displayName;
-    if (!isOurs) return { answered: false, text: 'another server uses the port' };
-    return { answered: true, text: answer.ok ? '' : text };
+    const text = (await response.text()).trim().slice(0, 500);
+    const isOurs = response.headers.get('X-ClickHouse-Server-Display-Name') === displayName;
+    if (!isOurs) return { responded: false, text: 'another server uses the port' };
+    return { responded: true, text: response.ok ? '' : text };
   } catch (error) {
-    return { answered: false, text: error instanceof Error ? error.message : String(error) };
+    return { responded: false, text: error instanceof Error ? error.message : String(error) };
   }
 }
 

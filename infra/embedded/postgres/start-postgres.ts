@@ -152,7 +152,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   return waitUntilReady({
     engine: 'Postgres',
     child,
-    ask: () => ensureDatabase(launch),
+    probe: () => ensureDatabase(launch),
     isAlive: () => isResponding(launch),
     explain: () => output.last(/FATAL|PANIC|ERROR/),
     endGently: () => child.kill('SIGTERM'),

@@ -186,17 +186,17 @@ export class KafkaAdmin {
   }
 
   /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the errors of the catalogue that `work` throws. */
-  async call<Answer>(work: (admin: Admin) => Promise<Answer>): Promise<Answer> {
+  async call<Result>(work: (admin: Admin) => Promise<Result>): Promise<Result> {
     this.#link ??= this.#open();
     const link = this.#link;
-    const answer = link.admin.then(work);
+    const result = link.admin.then(work);
     try {
-      if (!(await settlesBeforeTimeout(answer, adminCallTimeoutMs))) {
+      if (!(await settlesBeforeTimeout(result, adminCallTimeoutMs))) {
         throw kafkaError({ message: `no answer within ${adminCallTimeoutMs} ms` }, this.#address.kafkaBrokers);
       }
-      return await answer;
+      return await result;
     } catch (error) {
-      answer.catch(() => undefined);
+      result.catch(() => undefined);
       if (isRunlakeError(error) && error.code !== 'KAFKA_UNAVAILABLE') throw error;
       link.client.fence();
       if (this.#link === link) this.#link = undefined;

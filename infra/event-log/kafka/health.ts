@@ -49,11 +49,11 @@ export interface KafkaInspection {
 export async function inspectKafka({ config, topics, logger }: KafkaInspection): Promise<string> {
   const kafka = new KafkaAdmin(config, logger);
   const names = topicNames(config.kafkaTopicPrefix);
-  const wanted = requiredTopics(topics, names);
+  const required = requiredTopics(topics, names);
   try {
     const { brokers } = await kafka.call((admin) => admin.describeCluster());
     const existing = new Set(await kafka.call((admin) => admin.listTopics()));
-    const present = wanted.filter(({ name }) => existing.has(name));
+    const present = required.filter(({ name }) => existing.has(name));
     let replication = '';
     let sinks: readonly string[] = [];
     if (present.length > 0) {
@@ -63,7 +63,7 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
       const known = topics.filter((topic) => existing.has(names.of(topic)));
       sinks = await kafka.call((admin) => describeSinks(admin, known, names));
     }
-    const missing = wanted.length - present.length;
+    const missing = required.length - present.length;
     const state =
       missing === 0
         ? 'all topics exist and are large enough'

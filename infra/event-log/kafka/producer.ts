@@ -133,8 +133,8 @@ export class IdempotentProducer {
     try {
       // Connecting, metadata and request, each tried twice, with time to reach several brokers.
       if (await settlesBeforeTimeout(sending, this.#requestTimeoutMs * 6 + 20_000)) {
-        const answers = await sending;
-        outcome = answers.some((answer) => answer.partition === partition) ? 'appended' : 'unknown';
+        const results = await sending;
+        outcome = results.some((answer) => answer.partition === partition) ? 'appended' : 'unknown';
       }
     } catch (caught) {
       error = caught;

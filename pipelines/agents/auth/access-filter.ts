@@ -21,9 +21,9 @@ export function requiredMetadata(filter: unknown, event: string): RequiredMetada
   const invalid = (reason: string) => runlakeError('AUTH_HANDLER_INVALID', { event, reason });
   if (typeof filter !== 'object' || Array.isArray(filter))
     throw invalid(`it returned a ${typeof filter}, not a filter`);
-  const required = Object.entries(filter).map(([key, wanted]): [string, string | number | boolean | string[]] => {
-    if (isPlain(wanted)) return [key, wanted];
-    const [[operator, operand] = [], ...more] = Object.entries((wanted ?? {}) as object);
+  const required = Object.entries(filter).map(([key, condition]): [string, string | number | boolean | string[]] => {
+    if (isPlain(condition)) return [key, condition];
+    const [[operator, operand] = [], ...more] = Object.entries((condition ?? {}) as object);
     if (more.length === 0 && operator === '$eq' && isPlain(operand)) return [key, operand];
     const list = Array.isArray(operand) ? operand : [operand];
     if (more.length === 0 && operator === '$contains' && list.every((one) => typeof one === 'string'))
@@ -34,37 +34,37 @@ export function requiredMetadata(filter: unknown, event: string): RequiredMetada
 }
 
 /** Whether `metadata` contains `required`, with the semantics of `metadata @> required` in Postgres. */
-export function holdsRequired(metadata: Metadata, required: RequiredMetadata = {}): boolean {
-  return Object.entries(required).every(([key, wanted]) => {
+export function containsRequired(metadata: Metadata, required: RequiredMetadata = {}): boolean {
+  return Object.entries(required).every(([key, value]) => {
     const given = metadata[key];
-    if (!Array.isArray(wanted)) return given === wanted;
-    return Array.isArray(given) && wanted.every((one) => given.includes(one));
+    if (!Array.isArray(value)) return given === value;
+    return Array.isArray(given) && value.every((one) => given.includes(one));
   });
 }
 
 /** Adds `required` to the metadata of a new object, so that its creator has access to it. */
-export function metadataWith(metadata: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
-  const added = Object.entries(required).map(([key, wanted]) => {
-    if (!Array.isArray(wanted)) return [key, wanted];
+export function addRequired(metadata: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
+  const added = Object.entries(required).map(([key, value]) => {
+    if (!Array.isArray(value)) return [key, value];
     const given = metadata[key];
-    return [key, [...new Set([...(Array.isArray(given) ? given : []), ...wanted])]];
+    return [key, [...new Set([...(Array.isArray(given) ? given : []), ...value])]];
   });
   return { ...metadata, ...Object.fromEntries(added) };
 }
 
 /** Adjusts changes of metadata so that the changed object still contains `required`. */
-export function changesWith(changes: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
+export function addRequiredToChanges(changes: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
   const changed = Object.entries(required).filter(([key]) => Object.hasOwn(changes, key));
-  return metadataWith(changes, Object.fromEntries(changed));
+  return addRequired(changes, Object.fromEntries(changed));
 }
 
 /** Combines a requested metadata filter with `required`. Returns undefined if no object can contain both. */
 export function combineFilters(requested: Metadata, required: RequiredMetadata): Record<string, unknown> | undefined {
-  const clash = Object.entries(required).some(([key, wanted]) => {
+  const clash = Object.entries(required).some(([key, value]) => {
     if (!Object.hasOwn(requested, key)) return false;
-    return Array.isArray(wanted) ? !Array.isArray(requested[key]) : requested[key] !== wanted;
+    return Array.isArray(value) ? !Array.isArray(requested[key]) : requested[key] !== value;
   });
-  return clash ? undefined : metadataWith(requested, required);
+  return clash ? undefined : addRequired(requested, required);
 }
 
 function isPlain(value: unknown): value is string | number | boolean {
@@ -77,10 +77,10 @@ const tables = {
   crons: ['agents.crons', 'cron_id'],
 } as const;
 
-export type ReachedKind = keyof typeof tables;
+export type ProtectedTable = keyof typeof tables;
 
 /** Reads the rows of a deployment that access rules depend on. */
-export class RowsInReach {
+export class AuthorizedRows {
   readonly #database: Database;
   readonly #deploymentId: string;
 
@@ -90,7 +90,7 @@ export class RowsInReach {
   }
 
   /** Whether the row exists and its metadata contains `required`. */
-  async holds(kind: ReachedKind, id: string, required: RequiredMetadata): Promise<boolean> {
+  async rowMatches(kind: ProtectedTable, id: string, required: RequiredMetadata): Promise<boolean> {
     const [table, column] = tables[kind];
     const rows = await this.#database.query(
       `SELECT FROM ${table} WHERE deployment_id = $1 AND ${column} = $2 AND metadata @> $3`,

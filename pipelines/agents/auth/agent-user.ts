@@ -21,14 +21,14 @@ export interface AuthRequest {
 }
 
 /** An authorisation request to an auth handler: an event such as `threads:read`, and a value that the handler may change. */
-export interface AuthQuestion {
+export interface AuthorizationRequest {
   readonly event: `${'threads' | 'assistants' | 'crons' | 'store'}:${string}`;
   readonly value: Readonly<Record<string, unknown>>;
   readonly user: AgentUser;
 }
 
-/** HTTP status and text of a refusal, which the project's code has chosen. */
-export interface AuthRefusal {
+/** HTTP status and text of a rejection, chosen by the project's code. */
+export interface AuthRejection {
   readonly status: number;
   readonly message: string;
 }
@@ -39,9 +39,11 @@ export interface AuthRefusal {
  */
 export type AuthVerdict =
   | { readonly allowed: true; readonly filter: unknown; readonly value: Readonly<Record<string, unknown>> }
-  | { readonly allowed: false; readonly refusal: AuthRefusal };
+  | { readonly allowed: false; readonly rejection: AuthRejection };
 
-export type AuthIdentity = { readonly user: AgentUser } | { readonly refusal: AuthRefusal; readonly reason?: string };
+export type AuthIdentity =
+  | { readonly user: AgentUser }
+  | { readonly rejection: AuthRejection; readonly reason?: string };
 
 /**
  * Returns the stable id under which the usage of a user of custom authentication is counted, and stores the user's

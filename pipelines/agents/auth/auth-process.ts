@@ -16,7 +16,7 @@ import { violation } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/open-module-worker.ts';
 import type { FromWorker } from '../workers/worker-messages.ts';
 import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
-import type { AgentUser, AuthIdentity, AuthQuestion, AuthRequest, AuthVerdict } from './agent-user.ts';
+import type { AgentUser, AuthIdentity, AuthorizationRequest, AuthRequest, AuthVerdict } from './agent-user.ts';
 
 export interface AuthProcess {
   /** Authenticates a request. @throws AUTH_REJECTED with the handler's status and text, AUTH_UNAVAILABLE */
@@ -26,7 +26,7 @@ export interface AuthProcess {
    *
    * @throws AUTH_FORBIDDEN with the handler's status and text, AUTH_HANDLER_INVALID, AUTH_UNAVAILABLE
    */
-  allow(question: AuthQuestion): Promise<Allowed>;
+  allow(request: AuthorizationRequest): Promise<Allowed>;
   close(): Promise<void>;
 }
 
@@ -60,7 +60,7 @@ export async function openAuthProcess(options: {
   const { file, environment, accounts, silentMs, logger } = options;
   const pending = new Map<number, PendingRequest>();
   /** Keys of requests that timed out. The process may still answer them; such answers are ignored. */
-  const unanswered = new Set<number>();
+  const timedOutKeys = new Set<number>();
   let lastKey = 0;
   const worker = await openModuleWorker({
     part: 'auth',
@@ -74,7 +74,7 @@ export async function openAuthProcess(options: {
       onReady: () => undefined,
       onMessage: receive,
       onExit: ({ reason }) => {
-        unanswered.clear();
+        timedOutKeys.clear();
         logger.warn({ reason }, 'process of the custom authentication ended');
         for (const key of [...pending.keys()])
           end(key, runlakeError('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
@@ -83,9 +83,9 @@ export async function openAuthProcess(options: {
   });
 
   function receive(message: FromWorker): void {
-    if (message.kind !== 'answer') throw violation(`an unexpected message '${message.kind}' from the auth process`);
+    if (message.kind !== 'response') throw violation(`an unexpected message '${message.kind}' from the auth process`);
     if (pending.has(message.key)) end(message.key, message.json);
-    else if (!unanswered.delete(message.key)) throw violation('an answer to no question');
+    else if (!timedOutKeys.delete(message.key)) throw violation('a response without a request');
   }
 
   function end(key: number, outcome: string | Error): void {
@@ -96,35 +96,35 @@ export async function openAuthProcess(options: {
     else request.reject(outcome);
   }
 
-  async function call(request: { identify: AuthRequest } | { authorize: AuthQuestion }): Promise<unknown> {
+  async function call(request: { identify: AuthRequest } | { authorize: AuthorizationRequest }): Promise<unknown> {
     if (!worker.ready) throw runlakeError('AUTH_UNAVAILABLE', { reason: 'its process is not ready' });
     if (pending.size >= maxConcurrentRequests)
       throw runlakeError('AUTH_UNAVAILABLE', { reason: `it has ${maxConcurrentRequests} requests in flight` });
     lastKey += 1;
     const key = lastKey;
-    const answer = new Promise<string>((resolve, reject) => pending.set(key, { resolve, reject }));
+    const response = new Promise<string>((resolve, reject) => pending.set(key, { resolve, reject }));
     worker.send({ kind: 'auth', key, request });
-    const json = await withTimeout(answer, requestTimeoutMs);
+    const json = await withTimeout(response, requestTimeoutMs);
     if (json !== timedOut) return JSON.parse(json) as unknown;
     pending.delete(key);
-    unanswered.add(key);
+    timedOutKeys.add(key);
     throw runlakeError('AUTH_UNAVAILABLE', { reason: `it did not answer within ${requestTimeoutMs / 1_000} s` });
   }
 
   return {
     async identify(request) {
-      const answer = (await call({ identify: request })) as AuthIdentity;
-      if ('user' in answer) return answer.user;
-      if (answer.reason !== undefined) logger.debug({ reason: answer.reason }, 'custom authentication refused');
-      const { status, message } = answer.refusal;
+      const identity = (await call({ identify: request })) as AuthIdentity;
+      if ('user' in identity) return identity.user;
+      if (identity.reason !== undefined) logger.debug({ reason: identity.reason }, 'custom authentication refused');
+      const { status, message } = identity.rejection;
       throw runlakeError('AUTH_REJECTED', { reason: message }, { status });
     },
-    async allow(question) {
-      const verdict = (await call({ authorize: question })) as AuthVerdict;
+    async allow(request) {
+      const verdict = (await call({ authorize: request })) as AuthVerdict;
       if (verdict.allowed) {
-        return { required: requiredMetadata(verdict.filter, question.event), value: verdict.value };
+        return { required: requiredMetadata(verdict.filter, request.event), value: verdict.value };
       }
-      const { status, message } = verdict.refusal;
+      const { status, message } = verdict.rejection;
       throw runlakeError('AUTH_FORBIDDEN', { reason: message }, { status });
     },
     async close() {

@@ -1,14 +1,14 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
-import type { AuthIdentity, AuthQuestion, AuthRefusal, AuthRequest, AuthVerdict } from './agent-user.ts';
+import type { AuthIdentity, AuthorizationRequest, AuthRejection, AuthRequest, AuthVerdict } from './agent-user.ts';
 
 type Handler = (input: object) => unknown;
 
 /** The custom authentication of a project. It runs code of the project, so use it only in the auth process. */
 export interface LoadedAuth {
   identify(request: AuthRequest): Promise<AuthIdentity>;
-  authorize(question: AuthQuestion): Promise<AuthVerdict>;
+  authorize(request: AuthorizationRequest): Promise<AuthVerdict>;
 }
 
 /**
@@ -39,7 +39,10 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
           await authenticate(new Request(url, { method, headers: headers.map((pair) => [...pair]) })),
         );
       } catch (error) {
-        return { refusal: toRefusal(error, 401, 'The request is not authenticated.'), reason: describeError(error) };
+        return {
+          rejection: toRejection(error, 401, 'The request is not authenticated.'),
+          reason: describeError(error),
+        };
       }
     },
     async authorize({ event, value, user }) {
@@ -48,10 +51,10 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
       if (handler === undefined) return { allowed: true, filter: null, value };
       try {
         const decision = await handler({ event, resource, action, value, user, permissions: user.permissions });
-        if (decision === false) return { allowed: false, refusal: { status: 403, message: 'Forbidden' } };
+        if (decision === false) return { allowed: false, rejection: { status: 403, message: 'Forbidden' } };
         return { allowed: true, filter: decision === true ? null : (decision ?? null), value };
       } catch (error) {
-        return { allowed: false, refusal: toRefusal(error, 403, 'Forbidden') };
+        return { allowed: false, rejection: toRejection(error, 403, 'Forbidden') };
       }
     },
   };
@@ -74,7 +77,7 @@ function parseIdentity(returned: unknown): AuthIdentity {
     identity === '' ||
     (fields as { is_authenticated?: unknown }).is_authenticated === false
   ) {
-    return { refusal: { status: 401, message: 'The request is not authenticated.' } };
+    return { rejection: { status: 401, message: 'The request is not authenticated.' } };
   }
   const { permissions, display_name: name, ...rest } = fields as Record<string, unknown>;
   const granted = Array.isArray(permissions) ? permissions.filter((one) => typeof one === 'string') : [];
@@ -89,8 +92,8 @@ function parseIdentity(returned: unknown): AuthIdentity {
   };
 }
 
-/** Converts an error to a refusal with the status and text of an HTTPException. Hides the text of any other error. */
-function toRefusal(error: unknown, status: number, message: string): AuthRefusal {
+/** Converts an error to a rejection with the status and text of an HTTPException. Hides the text of any other error. */
+function toRejection(error: unknown, status: number, message: string): AuthRejection {
   if (error instanceof Error && 'status' in error && typeof error.status === 'number') {
     const chosen = error.status >= 400 && error.status <= 599 ? error.status : status;
     return { status: chosen, message: error.message || message };

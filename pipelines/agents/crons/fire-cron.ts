@@ -177,7 +177,7 @@ export async function makeCronRun(
   const threadAccess = user && { required: undefined, metadata: cron.metadata };
   const thread = cron.thread_id === null ? undefined : await findThread(tx, deploymentId, cron.thread_id);
   const ids = { runId: uuidv7(), threadId: cron.thread_id ?? uuidv7() };
-  const { cancelOnDisconnect: _, ...wanted } = readRunRequest(
+  const { cancelOnDisconnect: _, ...runRequest } = readRunRequest(
     {
       ...cron.payload,
       assistant_id: cron.assistant_id,
@@ -192,7 +192,7 @@ export async function makeCronRun(
   const endUser = user && { userId: await endUserId(tx, rules.organizationId, user.identity) };
   await createRun(tx, deploymentId, {
     assistant,
-    ...wanted,
+    ...runRequest,
     ...ids,
     stateless: isStateless,
     threadAccess,

@@ -299,9 +299,12 @@ function toTraceRecord(
     runId: run.runId,
     traceId: run.runId,
     project: findProject(run),
-    parts: ({ values, asked }) => {
+    parts: ({ values, withRequestFields }) => {
       const included = values ? form : { inputs: false, outputs: false };
-      return { location: encodeRootLocation(run), ...encodeRootMembers(run, { ...included, asked }, marks) };
+      return {
+        location: encodeRootLocation(run),
+        ...encodeRootMembers(run, { ...included, withRequestFields }, marks),
+      };
     },
   };
 }

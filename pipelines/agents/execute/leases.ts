@@ -106,15 +106,15 @@ export class Leases {
     const { heartbeats, process, leaseMs, logger } = this.#deps;
     while (this.#needsAnotherRenewal && !this.#isStopped) {
       this.#needsAnotherRenewal = false;
-      const asked = [...this.#watchedByToken.keys()];
+      const requestedTokens = [...this.#watchedByToken.keys()];
       const startedAtMs = performance.now();
       try {
         const runs = await renewHeartbeat(heartbeats, process, leaseMs);
         if (this.#isStopped) return;
         this.#extendValidity(startedAtMs + leaseMs);
-        this.#compare(asked, runs);
+        this.#compare(requestedTokens, runs);
       } catch (err) {
-        logger.warn({ err, leases: asked.length }, 'heartbeat not renewed; retrying');
+        logger.warn({ err, leases: requestedTokens.length }, 'heartbeat not renewed; retrying');
       }
     }
   }
@@ -139,9 +139,9 @@ export class Leases {
     for (const token of [...this.#watchedByToken.keys()]) this.#lose(token);
   }
 
-  #compare(asked: readonly string[], runs: readonly LeasedRun[]): void {
+  #compare(requestedTokens: readonly string[], runs: readonly LeasedRun[]): void {
     const byToken = new Map(runs.map((run) => [run.leaseToken, run]));
-    for (const token of asked) {
+    for (const token of requestedTokens) {
       const held = this.#watchedByToken.get(token);
       if (held === undefined) continue;
       const run = byToken.get(token);

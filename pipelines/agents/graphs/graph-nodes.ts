@@ -89,8 +89,8 @@ function isSend(to: unknown): to is { readonly node: unknown } {
 }
 
 function createUnknownNodeError(graph: string, field: string, requested: unknown, known: ReadonlySet<string>) {
-  const shown = [...known].filter((name) => name !== '__start__');
-  const names = shown.slice(0, maxListedNodes).join(', ') + (shown.length > maxListedNodes ? ', …' : '');
+  const listed = [...known].filter((name) => name !== '__start__');
+  const names = listed.slice(0, maxListedNodes).join(', ') + (listed.length > maxListedNodes ? ', …' : '');
   const node = String(typeof requested === 'object' ? JSON.stringify(requested) : requested).slice(0, 200);
   const params = { graph, field, node, known: names === '' ? 'none' : names };
   const { message } = runlakeError('GRAPH_NODE_UNKNOWN', params);

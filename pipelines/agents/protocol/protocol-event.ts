@@ -41,8 +41,12 @@ export function toProtocolMessage(event: StreamedEvent, filter: EventFilter): Pr
   const { method, rest, name } = content;
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
   const matchable = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
-  const wanted = { ...filter, channels: [...filter.channels], namespaces: filter.namespaces?.map((each) => [...each]) };
-  if (!matchesSubscription(matchable as never, wanted as never)) return undefined;
+  const subscription = {
+    ...filter,
+    channels: [...filter.channels],
+    namespaces: filter.namespaces?.map((each) => [...each]),
+  };
+  if (!matchesSubscription(matchable as never, subscription as never)) return undefined;
   const id = String(event.threadSeq);
   const timestamp = Math.floor(event.createdAtMicros / 1_000);
   const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${rest}`;

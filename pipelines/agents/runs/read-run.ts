@@ -58,13 +58,13 @@ export async function findThreadOfRun(sql: Sql, deploymentId: string, runId: str
   return row.thread_id;
 }
 
-export interface ShownRun extends Run {
+export interface RunResponse extends Run {
   /** Project of the run's trace. */
   readonly langsmith_session_name: string;
 }
 
 /** Converts a run to the form that clients receive. */
-export function shownRun(run: Run): ShownRun {
+export function formatRun(run: Run): RunResponse {
   return { ...run, langsmith_session_name: getRunProject(run) };
 }
 

@@ -132,9 +132,9 @@ const defaultHeaderRule = createHeaderRule();
 export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   const { stateless, webhooks } = origin;
   // Only a thread that was created for the run can be deleted with the run.
-  if (!stateless && request.on_completion === 'delete') refuse('on_completion', request.on_completion);
+  if (!stateless && request.on_completion === 'delete') rejectField('on_completion', request.on_completion);
   if (request.feedback_keys?.length && !origin.acceptsFeedbackKeys) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
-  if (webhooks === undefined) refuse('webhook', request.webhook);
+  if (webhooks === undefined) rejectField('webhook', request.webhook);
   else if (request.webhook) webhooks.check(request.webhook);
   const temporary = stateless && (request.on_completion ?? 'delete') === 'delete';
   const metadata = mergeMetadata(request, origin);
@@ -254,7 +254,7 @@ function parseDurability({ durability, checkpoint_during: during }: RunRequest):
   return durability ?? (during === false ? 'exit' : 'async');
 }
 
-function refuse(field: string, value: unknown): void {
+function rejectField(field: string, value: unknown): void {
   if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return;
   const error = runlakeError('FIELD_NOT_BUILT', { field });
   const fields = [{ loc: ['body', field], msg: error.message, type: 'field_not_built' }];

@@ -3,7 +3,7 @@ import type { WorkerPool } from '../workers/worker-pool.ts';
 import { type GraphTypes, isComplete } from './read-types-in-background.ts';
 
 export interface GraphKnowledge {
-  readonly pool: Pick<WorkerPool, 'ask'>;
+  readonly pool: Pick<WorkerPool, 'query'>;
   readonly types: GraphTypes;
 }
 
@@ -19,7 +19,7 @@ export async function describeGraph(
   config: object,
   maxWaitMs = 0,
 ): Promise<GraphSchemas & { readonly graph_id: string }> {
-  const known: GraphSchemas = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config }));
+  const known: GraphSchemas = JSON.parse(await pool.query({ kind: 'schemas', graphId, config }));
   const typed = await types.waitFor(graphId, isComplete(known) ? 0 : maxWaitMs);
   return { graph_id: graphId, ...mergeSchemas(known, typed?.schemas) };
 }
@@ -31,7 +31,9 @@ export async function describeSubgraphs(
   selection: { readonly config: object; readonly recurse: boolean; readonly namespace?: string },
   maxWaitMs: number,
 ): Promise<Record<string, GraphSchemas>> {
-  const known: Record<string, GraphSchemas> = JSON.parse(await pool.ask({ kind: 'subgraphs', graphId, ...selection }));
+  const known: Record<string, GraphSchemas> = JSON.parse(
+    await pool.query({ kind: 'subgraphs', graphId, ...selection }),
+  );
   const typed = await types.waitFor(graphId, Object.values(known).every(isComplete) ? 0 : maxWaitMs);
   return Object.fromEntries(
     Object.entries(known).map(([namespace, schemas]) => [

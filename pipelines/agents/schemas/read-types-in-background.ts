@@ -28,7 +28,7 @@ import type { FromTypesProcess, TypesTask } from './types-process.ts';
 export interface TypesOptions {
   /** The usable graphs. */
   readonly graphs: readonly GraphSource[];
-  readonly pool: Pick<WorkerPool, 'ask'>;
+  readonly pool: Pick<WorkerPool, 'query'>;
   /** Folder of the cache of types. */
   readonly cacheFolder: string;
   /** Timeout for one graph. If 0, types are not read. */
@@ -157,9 +157,9 @@ export function isComplete({ input_schema, output_schema, state_schema }: GraphS
   return input_schema !== null && output_schema !== null && state_schema !== null;
 }
 
-async function hasRuntimeSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string): Promise<boolean> {
+async function hasRuntimeSchemas(pool: Pick<WorkerPool, 'query'>, graphId: string): Promise<boolean> {
   try {
-    const known: GraphSchemas = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config: {} }));
+    const known: GraphSchemas = JSON.parse(await pool.query({ kind: 'schemas', graphId, config: {} }));
     return isComplete(known);
   } catch {
     // A function that returns no graph for an empty config may still have types.

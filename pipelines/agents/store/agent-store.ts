@@ -61,8 +61,8 @@ export class AgentStore extends BaseStore {
     const search = async ({ operation, index }: Indexed<Operation>) => {
       if (isSearch(operation)) {
         const { namespacePrefix, filter, query, limit = 10, offset = 0 } = operation;
-        const wanted = { namespacePrefix, filter, query, limit, offset, refresh: rules.refreshOnRead };
-        results[index] = (await searchItems(sql, deploymentId, rules, wanted)).map(toItem);
+        const itemSearch = { namespacePrefix, filter, query, limit, offset, refresh: rules.refreshOnRead };
+        results[index] = (await searchItems(sql, deploymentId, rules, itemSearch)).map(toItem);
       } else if (isList(operation)) {
         const { matchConditions = [], maxDepth, limit, offset } = operation;
         const matches = matchConditions.map(({ matchType: side, path: labels }) => ({ side, labels }));

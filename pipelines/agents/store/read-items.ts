@@ -56,9 +56,9 @@ const comparisonOperators: Readonly<Record<string, string>> = { $gt: '>', $gte: 
  * @throws STORE_FILTER_INVALID for any other operator
  */
 function filterItems(conditions: Conditions, filter: Readonly<Record<string, unknown>>): void {
-  for (const [field, wanted] of Object.entries(filter)) {
+  for (const [field, filterValue] of Object.entries(filter)) {
     const value = `(searchable -> ${conditions.bind(field.replaceAll('\0', ''))}::text)`;
-    const operators = parseOperators(wanted) ?? { $eq: wanted };
+    const operators = parseOperators(filterValue) ?? { $eq: filterValue };
     for (const [operator, operand] of Object.entries(operators)) {
       const given = `${conditions.bind(jsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
       const comparison = comparisonOperators[operator];
@@ -71,11 +71,11 @@ function filterItems(conditions: Conditions, filter: Readonly<Record<string, unk
   }
 }
 
-function parseOperators(wanted: unknown): Readonly<Record<string, unknown>> | undefined {
-  if (typeof wanted !== 'object' || wanted === null || Array.isArray(wanted)) return undefined;
-  const names = Object.keys(wanted);
+function parseOperators(value: unknown): Readonly<Record<string, unknown>> | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  const names = Object.keys(value);
   return names.length > 0 && names.some((name) => name.startsWith('$'))
-    ? (wanted as Record<string, unknown>)
+    ? (value as Record<string, unknown>)
     : undefined;
 }
 

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { pageWithin, selectedColumns } from '../page-within.ts';
-import { requireStorableJson, shownColumns, type Thread, type ThreadStatus } from './thread.ts';
+import { requireStorableJson, responseColumns, type Thread, type ThreadStatus } from './thread.ts';
 
 interface ThreadFilter {
   readonly ids?: readonly string[];
@@ -62,7 +62,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   const [threads, total] = await Promise.all([
     pageWithin<Pick<Thread, Field>>(
       database,
-      `SELECT ${selectedColumns(shownColumns, fields)} FROM agents.threads WHERE ${filterCondition}
+      `SELECT ${selectedColumns(responseColumns, fields)} FROM agents.threads WHERE ${filterCondition}
        ORDER BY ${sortBy} ${order}, thread_id ${order} LIMIT $6 OFFSET $7`,
       [...params, limit, offset],
       limitBytes,

@@ -36,7 +36,7 @@ export async function readThreadState(
   const thread = await threadOfGraph(deps, await readThread(deps.database, deps.deploymentId, threadId));
   if (thread !== undefined) {
     const options = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
-    const text = await deps.pool.ask({ kind: 'state', thread, subgraphs, ...options });
+    const text = await deps.pool.query({ kind: 'state', thread, subgraphs, ...options });
     // The worker answers null for a graph without a checkpointer.
     if (text !== 'null') return text;
   }
@@ -66,9 +66,9 @@ interface HistoryQuery {
 export async function readThreadHistory(
   deps: ThreadDeps & { readonly config: Pick<Config, 'maxPageBytes'> },
   threadId: string,
-  question: HistoryQuery,
+  query: HistoryQuery,
 ): Promise<string> {
   const thread = await threadOfGraph(deps, await readThread(deps.database, deps.deploymentId, threadId));
   const limitBytes = deps.config.maxPageBytes;
-  return thread === undefined ? '[]' : deps.pool.ask({ kind: 'history', thread, ...question, limitBytes });
+  return thread === undefined ? '[]' : deps.pool.query({ kind: 'history', thread, ...query, limitBytes });
 }

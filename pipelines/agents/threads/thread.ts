@@ -61,11 +61,11 @@ export interface ThreadState {
 }
 
 /** Columns of `agents.threads` that every response contains. Each has the name of its field in the response. */
-export const shownColumns =
+export const responseColumns =
   'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error';
 
 /** Columns of `agents.threads` that form a {@link Thread}. */
-export const threadColumns = `${shownColumns}, ttl_strategy, ttl_minutes, expires_at`;
+export const threadColumns = `${responseColumns}, ttl_strategy, ttl_minutes, expires_at`;
 
 export type ThreadRow = Omit<Thread, 'ttl'> & {
   readonly ttl_strategy: TtlStrategy | null;

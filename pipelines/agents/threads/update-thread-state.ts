@@ -153,14 +153,14 @@ export async function updateThreadState(
   if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, thread.threadId, checkpoint);
   const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);
   try {
-    const answer = await pool.ask({
+    const result = await pool.query({
       kind: 'update-state',
       thread,
       leaseToken: lease.token,
       updates,
       ...(checkpoint && { checkpoint }),
     });
-    const updated = JSON.parse(answer) as UpdatedState | null;
+    const updated = JSON.parse(result) as UpdatedState | null;
     if (!updated?.checkpoint) throw runlakeError('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
     const { checkpoint: newCheckpoint, state, interrupts } = updated;
     const { values, next } = state;
@@ -221,11 +221,11 @@ export async function recordThreadConfig(
  */
 export async function createThreadWithState(
   deps: ThreadDeps,
-  wanted: NewThread,
+  newThread: NewThread,
   supersteps: readonly (readonly StateUpdate[])[],
 ): Promise<Thread> {
   const { database, deploymentId, threadTtl: defaultTtl } = deps;
-  const thread = defaultTtl === undefined ? wanted : { ttl: defaultTtl, ...wanted };
+  const thread = defaultTtl === undefined ? newThread : { ttl: defaultTtl, ...newThread };
   if (supersteps.length === 0) return createThread(database, deploymentId, thread);
   let created: Thread;
   try {

@@ -76,7 +76,7 @@ export async function copyThread(database: Database, deploymentId: string, threa
 export interface ThreadDeps {
   readonly database: Database;
   readonly deploymentId: string;
-  readonly pool: Pick<WorkerPool, 'ask'>;
+  readonly pool: Pick<WorkerPool, 'query'>;
   /** TTL of new threads that set none. Default: no TTL. */
   readonly threadTtl?: ThreadTtl | undefined;
 }

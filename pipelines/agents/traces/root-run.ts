@@ -16,14 +16,14 @@ export interface TraceOptions {
   readonly inputs: boolean;
   readonly outputs: boolean;
   /** Whether to apply the request's example, tags and metadata. */
-  readonly asked: boolean;
+  readonly withRequestFields: boolean;
 }
 
 /** Whether environment variables of the project hide the inputs and outputs of runs. */
 export type HiddenValues = Pick<GraphTracing, 'hidesInputs' | 'hidesOutputs'>;
 
 export function chooseTraceOptions(values: boolean, hidden: HiddenValues | undefined): TraceOptions {
-  return { inputs: values && !hidden?.hidesInputs, outputs: values && !hidden?.hidesOutputs, asked: true };
+  return { inputs: values && !hidden?.hidesInputs, outputs: values && !hidden?.hidesOutputs, withRequestFields: true };
 }
 
 /** Returns the tracing project of a run: the project of the request or, if it names none, the id of the graph. */
@@ -43,7 +43,7 @@ export function encodeRootLocation({ runId, startedAt }: Pick<RootRun, 'runId' |
  */
 export function encodeRootMembers(
   run: RootRun,
-  { inputs, outputs, asked }: TraceOptions,
+  { inputs, outputs, withRequestFields }: TraceOptions,
   marks?: TraceMarks,
 ): { readonly members: string; readonly values: string } {
   const { kwargs, metadata, error } = run;
@@ -52,12 +52,12 @@ export function encodeRootMembers(
     run_type: '"chain"',
     start_time: JSON.stringify(run.startedAt),
     end_time: encode(run.endedAt),
-    reference_example_id: asked ? encode(kwargs.langsmith_tracer?.example_id) : undefined,
-    tags: asked ? encode(kwargs.config.tags) : undefined,
+    reference_example_id: withRequestFields ? encode(kwargs.langsmith_tracer?.example_id) : undefined,
+    tags: withRequestFields ? encode(kwargs.config.tags) : undefined,
     error: error && JSON.stringify(`${error.error}: ${error.message}`),
     extra: JSON.stringify({
       metadata: {
-        ...(asked && metadata),
+        ...(withRequestFields && metadata),
         run_id: run.runId,
         thread_id: kwargs.temporary ? undefined : run.threadId,
         graph_id: run.graphId,

@@ -30,13 +30,13 @@ export interface TraceVariant {
   /** Whether to include inputs and outputs. */
   readonly values: boolean;
   /** Whether to apply the project, tags and metadata of the request. */
-  readonly asked: boolean;
+  readonly withRequestFields: boolean;
 }
 
 const variants: readonly TraceVariant[] = [
-  { values: true, asked: true },
-  { values: false, asked: true },
-  { values: false, asked: false },
+  { values: true, withRequestFields: true },
+  { values: false, withRequestFields: true },
+  { values: false, withRequestFields: false },
 ];
 
 /**
@@ -54,18 +54,18 @@ export async function writeTraceRecords<Record extends TraceRecord>(
 ): Promise<readonly Record[]> {
   let remaining = records;
   for (const variant of variants) {
-    const refused = new Set<string>();
-    const drafts = await runInTimeSlices(buildDrafts(remaining, variant, refused, accept));
+    const rejectedRunIds = new Set<string>();
+    const drafts = await runInTimeSlices(buildDrafts(remaining, variant, rejectedRunIds, accept));
     if (drafts.length > 0) {
       try {
         const { rejected } = await acceptDrafts(sender, drafts, [], accept);
-        for (const { run } of rejected) refused.add(run);
+        for (const { run } of rejected) rejectedRunIds.add(run);
       } catch (error) {
         if (!isRunlakeError(error) || error.class !== 'caller') throw error;
-        for (const { runId } of drafts) refused.add(runId);
+        for (const { runId } of drafts) rejectedRunIds.add(runId);
       }
     }
-    remaining = remaining.filter(({ runId }) => refused.has(runId));
+    remaining = remaining.filter(({ runId }) => rejectedRunIds.has(runId));
     if (remaining.length === 0) break;
   }
   return remaining;
@@ -74,7 +74,7 @@ export async function writeTraceRecords<Record extends TraceRecord>(
 function* buildDrafts(
   records: readonly TraceRecord[],
   variant: TraceVariant,
-  refused: Set<string>,
+  rejectedRunIds: Set<string>,
   { config }: Pick<AcceptDeps, 'config'>,
 ) {
   const drafts: RunDraft[] = [];
@@ -84,9 +84,9 @@ function* buildDrafts(
         readJsonRun({ kind: record.kind, body: Buffer.from(encodeRecord(record, variant)) }, config),
       );
       if (matchesRecord(record, variant, draft)) drafts.push(draft);
-      else refused.add(record.runId);
+      else rejectedRunIds.add(record.runId);
     } catch {
-      refused.add(record.runId);
+      rejectedRunIds.add(record.runId);
     }
     yield;
   }
@@ -95,16 +95,16 @@ function* buildDrafts(
 
 function matchesRecord(
   { runId, traceId, project }: TraceRecord,
-  { asked }: TraceVariant,
+  { withRequestFields }: TraceVariant,
   { projectName, projectId, ...draft }: RunDraft,
 ): boolean {
   if (draft.runId !== runId || draft.traceId !== traceId || projectId !== undefined) return false;
-  return projectName === (asked ? project : undefined);
+  return projectName === (withRequestFields ? project : undefined);
 }
 
 function encodeRecord(record: TraceRecord, variant: TraceVariant): string {
   const { location, members, values } = record.parts(variant);
-  return `{${location},${members}${variant.asked ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
+  return `{${location},${members}${variant.withRequestFields ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
 }
 
 /** Returns a key that is equal for records of one sender, which are written in one batch. */

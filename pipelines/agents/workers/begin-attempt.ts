@@ -79,10 +79,10 @@ const excludedFromCheckpoints = new Set([
  */
 export function checkpointMetadata({ kwargs }: Job): Record<string, unknown> {
   const { configurable = {}, metadata } = kwargs.config;
-  const shown = Object.entries(configurable).filter(
+  const entries = Object.entries(configurable).filter(
     ([name]) => !name.startsWith('__') && !excludedFromCheckpoints.has(name),
   );
-  return { ...Object.fromEntries(shown), ...(metadata as object | undefined) };
+  return { ...Object.fromEntries(entries), ...(metadata as object | undefined) };
 }
 
 function buildInput({ kwargs, start }: Job): unknown {

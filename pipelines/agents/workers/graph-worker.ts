@@ -19,9 +19,9 @@ import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import { limitsOfWorker, violation } from './frames.ts';
 import { decodeMessage } from './message-codec.ts';
 import { needsTypescript, typescriptLoader } from './read-typescript.ts';
-import { toRunlakeError } from './refusal.ts';
+import { toRunlakeError } from './serialized-error.ts';
 import { type ChildEnd, WorkerChild } from './worker-child.ts';
-import type { FromWorker, Refusal, ToWorker, WorkerSetup } from './worker-messages.ts';
+import type { FromWorker, SerializedError, ToWorker, WorkerSetup } from './worker-messages.ts';
 
 export interface GraphWorkerOptions {
   readonly setup: WorkerSetup;
@@ -48,7 +48,7 @@ export interface WorkerExit {
   /** Id of the graph that the process was importing when it ended. */
   readonly whileLoading: string | undefined;
   /** Error that prevents every process of this langgraph.json from becoming ready. */
-  readonly unusable?: Refusal;
+  readonly unusable?: SerializedError;
 }
 
 /** Signals that come from outside the process; the process itself causes all others. */
@@ -70,7 +70,7 @@ export class GraphWorker {
   #isReady = false;
   #loading: string | undefined;
   #dyingReason: string | undefined;
-  #unusable: Refusal | undefined;
+  #unusable: SerializedError | undefined;
   #killed: Pick<WorkerExit, 'blame' | 'reason'> | undefined;
   #hasExited = false;
 
@@ -122,7 +122,7 @@ export class GraphWorker {
     this.#validate(message);
     if (message.kind === 'loading') this.#loading = message.graphId;
     else if (message.kind === 'dying') this.#dyingReason = message.reason;
-    else if (message.kind === 'unusable') this.#unusable = message.refusal;
+    else if (message.kind === 'unusable') this.#unusable = message.error;
     else if (message.kind === 'ready') {
       this.#isReady = true;
       this.#loading = undefined;

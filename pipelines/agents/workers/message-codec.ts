@@ -12,7 +12,7 @@ import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
 import { encodeFrame, type Frame, requireJson, violation } from './frames.ts';
 import { type ChunkGroup, requirePacked } from './packed-chunks.ts';
-import type { FromWorker, Refusal } from './worker-messages.ts';
+import type { FromWorker, SerializedError } from './worker-messages.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
 /** Maximum characters of an error text; longer texts are truncated. */
@@ -38,7 +38,7 @@ const chunkGroup = Type.Tuple([
   Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
   Type.Integer({ minimum: 1, maximum: 0xffff_ffff }),
 ]);
-const refusal = closedObject({
+const serializedError = closedObject({
   code: Type.Union(Object.keys(catalogue).map((code) => Type.Literal(code as ErrorCode))),
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
@@ -80,10 +80,10 @@ const messages = {
     ),
   }),
   ended: messageSchema('ended', { key, outcome }),
-  answer: messageSchema('answer', { key }),
-  refusal: messageSchema('refusal', { key, refusal }),
+  response: messageSchema('response', { key }),
+  'query-error': messageSchema('query-error', { key, error: serializedError }),
   dying: messageSchema('dying', { reason }),
-  unusable: messageSchema('unusable', { refusal }),
+  unusable: messageSchema('unusable', { error: serializedError }),
 };
 
 /** @throws WORKER_PROTOCOL_VIOLATED */
@@ -132,11 +132,11 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
     const { kind, key, outcome } = validate('ended', parsed);
     return { kind, key, outcome: decodeOutcome(outcome, body) };
   },
-  answer: (parsed, body) => {
+  response: (parsed, body) => {
     requireJson(body);
-    return { ...validate('answer', parsed), json: body.toString('utf8') };
+    return { ...validate('response', parsed), json: body.toString('utf8') };
   },
-  refusal: (parsed, body) => validateBodiless('refusal', parsed, body),
+  'query-error': (parsed, body) => validateBodiless('query-error', parsed, body),
   dying: (parsed, body) => validateBodiless('dying', parsed, body),
   unusable: (parsed, body) => validateBodiless('unusable', parsed, body),
 };
@@ -202,7 +202,7 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
       const head = { kind, key, outcome: { ...rest, ...texts, hasValues: values !== undefined } };
       return encodeFrame(head, values === undefined ? [] : [Buffer.from(values)]);
     }
-    case 'answer':
+    case 'response':
       return encodeFrame({ kind: message.kind, key: message.key }, [Buffer.from(message.json)]);
     case 'ready': {
       const nodes = Object.entries(message.nodes).map(([id, graph]) => {
@@ -211,9 +211,9 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
       const loadErrors = Object.entries(message.loadErrors).map(([id, text]) => [id, truncate(text)] as const);
       return encodeFrame({ ...message, nodes: Object.fromEntries(nodes), loadErrors: Object.fromEntries(loadErrors) });
     }
-    case 'refusal':
+    case 'query-error':
     case 'unusable':
-      return encodeFrame({ ...message, refusal: truncateRefusal(message.refusal) });
+      return encodeFrame({ ...message, error: truncateError(message.error) });
     case 'dying':
       return encodeFrame({ ...message, reason: truncate(message.reason) });
     default:
@@ -221,7 +221,7 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
   }
 }
 
-function truncateRefusal({ code, params }: Refusal): Refusal {
+function truncateError({ code, params }: SerializedError): SerializedError {
   const short = Object.entries(params).map(
     ([name, value]) => [name, typeof value === 'string' ? truncate(value) : value] as const,
   );

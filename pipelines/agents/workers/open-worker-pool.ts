@@ -23,8 +23,8 @@ import { findUntestedLibraries, testedLibraries } from '../graphs/load-graph.ts'
 import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
 import { minEventLimitBytes } from './packed-chunks.ts';
 import { QueryWorker } from './query-worker.ts';
-import { toRunlakeError } from './refusal.ts';
 import { RunInPool, RunWorker } from './run-worker.ts';
+import { toRunlakeError } from './serialized-error.ts';
 import type { WorkerPool } from './worker-pool.ts';
 
 export interface WorkerPoolOptions {
@@ -249,9 +249,9 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       }
       return { outcome: run.outcome, cancel: () => cancel(run, 'cancelled') };
     },
-    async ask(request) {
+    async query(request) {
       if (queryWorker === undefined) throw runlakeError('INTERNAL', {}, { cause: 'this process has no query worker' });
-      return queryWorker.ask(request);
+      return queryWorker.query(request);
     },
     close,
   };

@@ -88,19 +88,19 @@ export class Outbox {
 
 /** Returns the message to send in place of a message that exceeds the limits of the front. */
 function replaceTooLarge(message: FromWorker, sizes: ErrorParameters): FromWorker {
-  const refusal = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
+  const error = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
   switch (message.kind) {
     case 'traced': {
       const { runs, droppedRuns, droppedValues } = message.traced;
       return { ...message, traced: { runs: [], droppedRuns: droppedRuns + runs.length, droppedValues } };
     }
     case 'ended': {
-      const { message: text } = runlakeError(refusal.code, refusal.params);
+      const { message: text } = runlakeError(error.code, error.params);
       return { ...message, outcome: { kind: 'failed', error: 'StateTooLarge', message: text } };
     }
-    case 'answer':
-      return { kind: 'refusal', key: message.key, refusal };
+    case 'response':
+      return { kind: 'query-error', key: message.key, error };
     default:
-      return { kind: 'unusable', refusal };
+      return { kind: 'unusable', error };
   }
 }

@@ -2,7 +2,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import { violation } from './frames.ts';
 import { type GraphWorkerOptions, SupervisedWorker } from './graph-worker.ts';
-import { toFailure, toRunlakeError } from './refusal.ts';
+import { serializeFailure, toRunlakeError } from './serialized-error.ts';
 import type { FromWorker } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
@@ -62,7 +62,7 @@ export class QueryWorker {
           this.#settle(
             query,
             isOnlyQuery && exit.blame === 'self'
-              ? toRunlakeError(toFailure(query.request, `the process that executed it ended: ${exit.reason}`))
+              ? toRunlakeError(serializeFailure(query.request, `the process that executed it ended: ${exit.reason}`))
               : runlakeError('GRAPH_WORKER_BUSY'),
           );
         }
@@ -75,7 +75,7 @@ export class QueryWorker {
    * Resolves with the answer as JSON text. @throws GRAPH_WORKER_BUSY, GRAPH_FAILED, and the error that the worker
    * returns.
    */
-  ask(request: GraphRequest): Promise<string> {
+  query(request: GraphRequest): Promise<string> {
     if (this.#isClosed) return Promise.reject(runlakeError('GRAPH_WORKER_BUSY'));
     return new Promise((resolve, reject) => {
       this.#lastKey += 1;
@@ -109,12 +109,12 @@ export class QueryWorker {
         this.#timedOut.add(query.key);
         this.#settle(query, runlakeError('GRAPH_WORKER_BUSY'));
       }, queryTimeoutMs);
-      this.#worker.send({ kind: 'ask', key: query.key, request: query.request });
+      this.#worker.send({ kind: 'query', key: query.key, request: query.request });
     }
   }
 
   #receive(message: FromWorker): void {
-    if (message.kind !== 'answer' && message.kind !== 'refusal') {
+    if (message.kind !== 'response' && message.kind !== 'query-error') {
       throw violation(`a message '${message.kind}' of the query worker`);
     }
     const query = this.#inFlight.get(message.key);
@@ -122,7 +122,7 @@ export class QueryWorker {
       if (this.#timedOut.delete(message.key)) return;
       throw violation('an answer with an unknown key');
     }
-    this.#settle(query, message.kind === 'answer' ? message.json : toRunlakeError(message.refusal));
+    this.#settle(query, message.kind === 'response' ? message.json : toRunlakeError(message.error));
     this.#sendNext();
   }
 

@@ -41,30 +41,30 @@ export async function streamGraph(
   { modes, subgraphs, runId, options, turn, handler }: StreamRequest,
   take: Take<GraphStreamEvent>,
 ): Promise<void> {
-  const wanted = new Set(modes.length > 0 ? modes : ['values']);
-  if (wanted.has(protocolMode)) {
+  const requestedModes = new Set(modes.length > 0 ? modes : ['values']);
+  if (requestedModes.has(protocolMode)) {
     await streamProtocol(graph, input, { runId, options: withHandler(graph, options, handler), turn }, take);
     return;
   }
-  const library = new Set([...wanted].filter((mode) => unchangedModes.has(mode)));
-  if (wanted.has('messages') || wanted.has('messages-tuple')) library.add('messages');
+  const library = new Set([...requestedModes].filter((mode) => unchangedModes.has(mode)));
+  if (requestedModes.has('messages') || requestedModes.has('messages-tuple')) library.add('messages');
   const needsStates = !graph.checkpointer;
-  if (wanted.has('messages') || needsStates || library.size === 0) library.add('values');
+  if (requestedModes.has('messages') || needsStates || library.size === 0) library.add('values');
   const legacyMessages = new LegacyMessagesMode();
   const more = { subgraphs, streamMode: [...library], runId };
 
   const translate = function* (chunk: unknown): Generator<GraphStreamEvent> {
     const [path, mode, data] = (subgraphs ? chunk : [[], ...(chunk as unknown[])]) as [string[], string, unknown];
     const namespace = path.join('|');
-    if (wanted.has(mode) && mode !== 'messages') yield { mode, event: mode, namespace, data };
+    if (requestedModes.has(mode) && mode !== 'messages') yield { mode, event: mode, namespace, data };
     if (mode === 'messages') {
-      if (wanted.has('messages-tuple')) yield { mode: 'messages-tuple', event: 'messages', namespace, data };
-      if (wanted.has('messages')) {
+      if (requestedModes.has('messages-tuple')) yield { mode: 'messages-tuple', event: 'messages', namespace, data };
+      if (requestedModes.has('messages')) {
         for (const [event, value] of legacyMessages.chunk(data)) yield { mode, event, namespace, data: value };
       }
     }
     if (mode === 'values' && namespace === '') {
-      if (wanted.has('messages')) {
+      if (requestedModes.has('messages')) {
         for (const [event, value] of legacyMessages.values(data)) {
           yield { mode: 'messages', event, namespace, data: value };
         }
@@ -77,7 +77,7 @@ export async function streamGraph(
     for (const each of all) take(each);
   };
 
-  if (!wanted.has('events')) {
+  if (!requestedModes.has('events')) {
     const all = { ...withHandler(graph, options, handler), ...more };
     await runGraph(graph, input, all, (chunk) => takeEach(translate(chunk)), turn);
     return;
@@ -190,13 +190,13 @@ export async function streamProtocol(
       else if (mode !== 'messages' || 'event' in (event.params.data as object))
         yield createProtocolEvent(event.method, event.params);
     }
-    for (const question of listNewInterrupts(mode, payload, reported)) {
-      const data = { event: 'requested', id: question.interrupt_id };
+    for (const interrupt of listNewInterrupts(mode, payload, reported)) {
+      const data = { event: 'requested', id: interrupt.interrupt_id };
       lifecycle.process({
         ...{ type: 'event', seq: 0, method: 'input' },
         params: { namespace, timestamp: 0, data },
       } as ProtocolEvent);
-      yield createProtocolEvent(interruptEvent, { namespace, data: question });
+      yield createProtocolEvent(interruptEvent, { namespace, data: interrupt });
     }
     if (needsStates && mode === 'values' && namespace.length === 0) {
       yield { mode: '', event: '', namespace: '', data: payload };

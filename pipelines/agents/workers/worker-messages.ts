@@ -1,7 +1,7 @@
 /** Messages between the front and its worker processes. `message-codec.ts` defines their encoding. */
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { AppRoute } from '../app/app-route.ts';
-import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
+import type { AuthorizationRequest, AuthRequest } from '../auth/agent-user.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
 import type { ChildRunBatch } from '../traces/trace-order.ts';
@@ -42,11 +42,11 @@ export type ToWorker =
   | { readonly kind: 'cancel'; readonly key: number; readonly why: 'cancelled' | 'timeout' }
   /** Acknowledges published events: frees `bytes` of the run's send window. */
   | { readonly kind: 'ack'; readonly key: number; readonly bytes: number }
-  | { readonly kind: 'ask'; readonly key: number; readonly request: GraphRequest }
+  | { readonly kind: 'query'; readonly key: number; readonly request: GraphRequest }
   | {
       readonly kind: 'auth';
       readonly key: number;
-      readonly request: { readonly identify: AuthRequest } | { readonly authorize: AuthQuestion };
+      readonly request: { readonly identify: AuthRequest } | { readonly authorize: AuthorizationRequest };
     };
 
 export type FromWorker =
@@ -64,15 +64,15 @@ export type FromWorker =
   | { readonly kind: 'chunks'; readonly key: number; readonly packed: PackedChunks }
   | { readonly kind: 'traced'; readonly key: number; readonly traced: ChildRunBatch }
   | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
-  | { readonly kind: 'answer'; readonly key: number; readonly json: string }
-  | { readonly kind: 'refusal'; readonly key: number; readonly refusal: Refusal }
+  | { readonly kind: 'response'; readonly key: number; readonly json: string }
+  | { readonly kind: 'query-error'; readonly key: number; readonly error: SerializedError }
   /** An error was thrown outside of any run; the process exits. */
   | { readonly kind: 'dying'; readonly reason: string }
   /** A part of the langgraph.json that all graphs need is unusable; the process exits. */
-  | { readonly kind: 'unusable'; readonly refusal: Refusal };
+  | { readonly kind: 'unusable'; readonly error: SerializedError };
 
 /** A `RunlakeError` in serialisable form. */
-export interface Refusal {
+export interface SerializedError {
   readonly code: ErrorCode;
   readonly params: Readonly<Record<string, string | number>>;
 }

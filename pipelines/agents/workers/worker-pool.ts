@@ -138,7 +138,7 @@ export interface WorkerPool {
    * @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE,
    *   and errors of the request itself, such as CHECKPOINT_NOT_FOUND.
    */
-  ask(request: GraphRequest): Promise<string>;
+  query(request: GraphRequest): Promise<string>;
   /**
    * Waits up to `drainMs` for active runs. The remaining runs end as `lost` with blame `outside`; none is cancelled.
    */

@@ -20,7 +20,7 @@ import { postgresAddress } from '../../../infra/postgres/address.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
 import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
-import { answerRequest } from '../requests/answer-request.ts';
+import { handleQuery } from '../requests/handle-query.ts';
 import { loadEmbedder, openStores, type StoreFor } from '../store/agent-store.ts';
 import { type StoreRules, storeRules } from '../store/store-item.ts';
 import { openTracer } from '../traces/run-tracer.ts';
@@ -31,8 +31,8 @@ import { Outbox } from './outbox.ts';
 import { openParentPipe, watchParent } from './parent-pipe.ts';
 import { installProjectGlobals } from './project-globals.ts';
 import { needsTypescript, readTypescript } from './read-typescript.ts';
-import { toRefusal } from './refusal.ts';
 import { SendBuffers, type SendWindow } from './send-window.ts';
+import { serializeError } from './serialized-error.ts';
 import { isFailedWrite, openSavers, type SaverFor } from './thread-saver.ts';
 import type { ToWorker, WorkerSetup } from './worker-messages.ts';
 
@@ -82,8 +82,8 @@ function receive(message: ToWorker): void {
     case 'ack':
       runs.get(message.key)?.events.acknowledge(message.bytes);
       return;
-    case 'ask':
-      void answerQuery(message);
+    case 'query':
+      void runQuery(message);
       return;
     case 'auth':
       void executeAuth(message);
@@ -102,7 +102,7 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   try {
     rules = await loadStoreRules(setup);
   } catch (error) {
-    outbox.send({ kind: 'unusable', refusal: toRefusal({ kind: 'embed', texts: [] }, error) }, () => exit(70));
+    outbox.send({ kind: 'unusable', error: serializeError({ kind: 'embed', texts: [] }, error) }, () => exit(70));
     return;
   }
   const connections = openConnections(setup);
@@ -178,33 +178,33 @@ async function executeRun({ key, job }: Extract<ToWorker, { kind: 'run' }>): Pro
   outbox.put({ kind: 'ended', key, outcome });
 }
 
-async function answerQuery({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Promise<void> {
+async function runQuery({ key, request }: Extract<ToWorker, { kind: 'query' }>): Promise<void> {
   try {
     outbox.put({
-      kind: 'answer',
+      kind: 'response',
       key,
-      json: await answerRequest(request, { graphs, loadErrors, saverFor, storeFor, rules }),
+      json: await handleQuery(request, { graphs, loadErrors, saverFor, storeFor, rules }),
     });
   } catch (error) {
-    outbox.put({ kind: 'refusal', key, refusal: toRefusal(request, error) });
+    outbox.put({ kind: 'query-error', key, error: serializeError(request, error) });
   }
 }
 
 async function executeAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>): Promise<void> {
   if (auth === undefined) return;
-  const answer =
+  const result =
     'identify' in request ? await auth.identify(request.identify) : await auth.authorize(request.authorize);
   let json: string;
   try {
-    json = JSON.stringify(answer);
+    json = JSON.stringify(result);
   } catch {
-    const refusal = {
+    const rejection = {
       status: 500,
       message: 'The custom authentication handler returned a value that cannot be encoded as JSON.',
     };
-    json = JSON.stringify({ allowed: false, refusal });
+    json = JSON.stringify({ allowed: false, rejection });
   }
-  outbox.put({ kind: 'answer', key, json });
+  outbox.put({ kind: 'response', key, json });
 }
 
 function exitAfterError(error: unknown): void {

@@ -27,7 +27,7 @@ const regionPattern = /^[A-Za-z0-9-]{1,63}$/;
  * DESTINATION_ENDPOINT_INVALID.
  */
 export function normaliseConfig(type: DestinationType, given: GivenConfig): DestinationConfig {
-  refuseUnsupported(given);
+  rejectUnsupported(given);
   const prefix = given.prefix ?? '';
   checkPrefix(prefix);
   return type === 'local' ? toLocalConfig(given, prefix) : toS3Config(given, prefix);
@@ -86,7 +86,7 @@ function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
   };
 }
 
-function refuseUnsupported(given: GivenConfig): void {
+function rejectUnsupported(given: GivenConfig): void {
   const isEmpty = (value: unknown) =>
     value == null || value === '' || (typeof value === 'object' && Object.values(value).every((one) => one == null));
   for (const field of ['s3_additional_kwargs', 'aws_role_arn'] as const) {

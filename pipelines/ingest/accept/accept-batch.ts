@@ -224,8 +224,10 @@ export async function acceptOtlp(
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const { maxJsonDepth: maxDepth, maxParts } = deps.config;
-  const { drafts, rejected: refused } = await runInTimeSlices(readOtlp({ body, contentType, maxDepth, maxParts }));
-  const rejected: Rejection[] = refused.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
+  const { drafts, rejected: rejectedSpans } = await runInTimeSlices(
+    readOtlp({ body, contentType, maxDepth, maxParts }),
+  );
+  const rejected: Rejection[] = rejectedSpans.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,
   );

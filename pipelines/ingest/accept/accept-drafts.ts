@@ -93,7 +93,7 @@ async function assignProjects(
   projects: ProjectResolver,
   rejected: Rejection[],
 ): Promise<EncodedRun[]> {
-  const found = new Map<string, { projectId: string } | { refusal: unknown }>();
+  const found = new Map<string, { projectId: string } | { error: unknown }>();
   const resolved: EncodedRun[] = [];
   for (const run of runs) {
     const { kind, projectId: sessionId, projectName: sessionName } = run.draft;
@@ -107,13 +107,13 @@ async function assignProjects(
       project = await projects
         .resolve({ workspaceId, sessionId, sessionName, forPatch: kind === 'patch' })
         .then((projectId) => ({ projectId }))
-        .catch((refusal: unknown) => ({ refusal }));
+        .catch((error: unknown) => ({ error }));
       found.set(key, project);
     }
     if ('projectId' in project) {
       writeProjectId(run.value, project.projectId);
       resolved.push(run);
-    } else rejected.push(toRejection(run.draft.runId, project.refusal));
+    } else rejected.push(toRejection(run.draft.runId, project.error));
   }
   return resolved;
 }
@@ -154,7 +154,7 @@ export async function acceptDrafts(
   rejected: Rejection[],
   deps: AcceptDeps,
   companions: readonly Companion[] = [],
-  refusal: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
+  createError: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
 ): Promise<Acceptance> {
   const timely = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
   const encoded = await runInTimeSlices(encodeRuns(sender, timely, deps.log, deps.config, rejected));
@@ -165,7 +165,7 @@ export async function acceptDrafts(
   const accepted = messages.length + accompanying.length;
   if (accepted === 0 && rejected.length > 0) {
     deps.count(0, rejected);
-    throw refusal(rejected);
+    throw createError(rejected);
   }
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
   for (const { topic, message } of accompanying) {

@@ -117,7 +117,7 @@ export class BodyBudget {
 
   #makeRoom(tenant: Tenant, bytes: number): void {
     const share = this.#maxBytes / this.#tenants.size;
-    if (tenant.bytes + bytes > share) throw createRefusal(this.#tenants.size === 1 ? 'no-room' : 'over-share');
+    if (tenant.bytes + bytes > share) throw createBusyError(this.#tenants.size === 1 ? 'no-room' : 'over-share');
     const others = [...this.#tenants.values()].filter((other) => other !== tenant && other.bytes > share);
     for (const other of others.sort((a, b) => b.bytes - a.bytes)) {
       for (const body of [...other.bodies].filter(({ isArriving }) => isArriving).sort((a, b) => b.bytes - a.bytes)) {
@@ -127,11 +127,11 @@ export class BodyBudget {
         body.displace();
       }
     }
-    if (this.#bytes + bytes > this.#maxBytes * 1.25) throw createRefusal('no-room');
+    if (this.#bytes + bytes > this.#maxBytes * 1.25) throw createBusyError('no-room');
   }
 }
 
-function createRefusal(cause: 'no-room' | 'over-share'): Error {
+function createBusyError(cause: 'no-room' | 'over-share'): Error {
   endedBodies.inc({ cause });
   return createOverloadedError();
 }

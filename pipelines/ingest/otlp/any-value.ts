@@ -150,13 +150,18 @@ function writeList(context: SpanContext, start: number, end: number, depth: numb
   writeObject(context, readAttributes(context.reader, start, end, 0x0a), depth);
 }
 
-/** Reads the repeated KeyValue field with the tag `wanted` of the message in `[start, end)`. */
-export function readAttributes(reader: ProtobufReader, start: number, end: number, wanted: number): AttributeList {
+/** Reads the repeated KeyValue field with the tag `attributeTag` of the message in `[start, end)`. */
+export function readAttributes(
+  reader: ProtobufReader,
+  start: number,
+  end: number,
+  attributeTag: number,
+): AttributeList {
   const attributes = new AttributeList();
   for (let at = start; at < end; ) {
     reader.seek(at, end);
     const tag = reader.tag();
-    if (tag === wanted) {
+    if (tag === attributeTag) {
       const from = reader.delimited();
       at = reader.position;
       attributes.add(reader, from, at);

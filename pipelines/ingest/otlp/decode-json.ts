@@ -117,7 +117,7 @@ function readNested(fields: JsonFields, span: JsonObject, name: string): JsonObj
   requireCapacity(list.length - 1);
   return list.flatMap((one) => {
     if (isObject(one)) return [one];
-    fields.refuse(`an element of ${name}`, 'an object');
+    fields.reject(`an element of ${name}`, 'an object');
     return [];
   });
 }

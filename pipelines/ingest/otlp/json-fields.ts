@@ -9,7 +9,7 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 export class JsonFields {
   reason: string | undefined;
 
-  refuse(name: string, expected: string): undefined {
+  reject(name: string, expected: string): undefined {
     this.reason ??= `${name} is not ${expected}`;
   }
 
@@ -20,27 +20,27 @@ export class JsonFields {
   object(object: JsonObject, name: string, protoName = name): JsonObject | undefined {
     const value = this.get(object, name, protoName);
     if (value === undefined || isObject(value)) return value;
-    return this.refuse(name, 'an object');
+    return this.reject(name, 'an object');
   }
 
   list(object: JsonObject, name: string, protoName = name): readonly unknown[] {
     const value = this.get(object, name, protoName);
     if (Array.isArray(value)) return value;
-    if (value !== undefined) this.refuse(name, 'a list');
+    if (value !== undefined) this.reject(name, 'a list');
     return [];
   }
 
   text(object: JsonObject, name: string, protoName = name): string | undefined {
     const value = this.get(object, name, protoName);
     if (value === undefined || typeof value === 'string') return value;
-    return this.refuse(name, 'a string');
+    return this.reject(name, 'a string');
   }
 
   id(object: JsonObject, name: string, protoName: string): Buffer | undefined {
     const value = this.text(object, name, protoName);
     if (value === undefined || value === '') return undefined;
     if (value.length % 2 === 0 && /^[0-9a-f]+$/i.test(value)) return Buffer.from(value, 'hex');
-    return this.refuse(name, 'hex');
+    return this.reject(name, 'hex');
   }
 
   /** An integer of at most 32 bits; 0 if it is absent. */
@@ -48,7 +48,7 @@ export class JsonFields {
     const value = this.get(object, name, protoName);
     if (value === undefined) return 0;
     if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff) return value;
-    this.refuse(name, 'a whole number');
+    this.reject(name, 'a whole number');
     return 0;
   }
 
@@ -57,7 +57,7 @@ export class JsonFields {
     if (typeof value === 'number' && Number.isInteger(value)) integer = BigInt(value);
     if (typeof value === 'string' && /^-?\d{1,20}$/.test(value)) integer = BigInt(value);
     if (integer !== undefined && integer >= min && integer <= max) return integer;
-    return this.refuse(name, 'a 64-bit integer');
+    return this.reject(name, 'a 64-bit integer');
   }
 }
 

@@ -26,7 +26,7 @@ function writeEntries(
   requireCapacity(entries.length - 1);
   for (const entry of entries) {
     if (!isObject(entry)) {
-      fields.refuse('an attribute', 'an object');
+      fields.reject('an attribute', 'an object');
       return;
     }
     const outer = writer.begin(tag);
@@ -59,7 +59,7 @@ function writeAnyValue(writer: ProtobufWriter, fields: JsonFields, value: JsonOb
   const bytes = fields.text(value, 'bytesValue', 'bytes_value');
   if (text !== undefined) writer.text(0x0a, text);
   else if (typeof bool === 'boolean') writer.varint(0x10, bool ? 1n : 0n);
-  else if (bool !== undefined) fields.refuse('boolValue', 'a boolean');
+  else if (bool !== undefined) fields.reject('boolValue', 'a boolean');
   else if (int !== undefined) writer.varint(0x18, fields.integer(int, 'intValue', minInt64, maxInt64) ?? 0n);
   else if (double !== undefined) writeDouble(writer, fields, double);
   else if (bytes !== undefined) writer.data(0x3a, Buffer.from(bytes, 'base64'));
@@ -81,7 +81,7 @@ function writeNested(writer: ProtobufWriter, fields: JsonFields, value: JsonObje
 function writeElement(writer: ProtobufWriter, fields: JsonFields, element: unknown, depthLeft: number): void {
   if (isObject(element)) writeMessage(writer, 0x0a, fields, element, depthLeft);
   else if (element === null) writer.data(0x0a, Buffer.alloc(0));
-  else fields.refuse('an element of arrayValue', 'an object');
+  else fields.reject('an element of arrayValue', 'an object');
 }
 
 /** Writes a double, given as a number, as text, or as one of the names of NaN and the infinities. */
@@ -89,7 +89,7 @@ function writeDouble(writer: ProtobufWriter, fields: JsonFields, value: unknown)
   const isWritten = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '');
   const double = isWritten ? Number(value) : value;
   if (typeof double !== 'number' || (Number.isNaN(double) && value !== 'NaN')) {
-    fields.refuse('doubleValue', 'a number');
+    fields.reject('doubleValue', 'a number');
     return;
   }
   writer.double(0x21, double);

@@ -34,12 +34,12 @@ function writeAll(
   context: SpanContext,
   events: readonly SpanEvent[],
   key: string,
-  wanted: (name: string) => boolean,
+  accepts: (name: string) => boolean,
 ): boolean {
   const { out } = context;
   let hasMessage = false;
   for (const event of events) {
-    if (!wanted(event.name)) continue;
+    if (!accepts(event.name)) continue;
     out.ascii(hasMessage ? ',' : `{"${key}":[`);
     hasMessage = true;
     event.taken = writeMessage(context, event);

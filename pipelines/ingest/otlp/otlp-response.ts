@@ -1,6 +1,6 @@
 import { ProtobufWriter } from './protobuf-writer.ts';
 
-export interface OtlpAnswer {
+export interface OtlpResponse {
   readonly contentType: string;
   readonly body: Buffer;
 }
@@ -16,11 +16,11 @@ export function parseEncoding(contentType: string | undefined): 'protobuf' | 'js
  * Builds the ExportTraceServiceResponse in the encoding of the request, with `partial_success` only if spans were
  * rejected or there is a message. Source: OTLP specification, "Full Success" and "Partial Success".
  */
-export function otlpResponse(contentType: string | undefined, rejectedCount: number, message: string): OtlpAnswer {
+export function otlpResponse(contentType: string | undefined, rejectedCount: number, message: string): OtlpResponse {
   const isPartial = rejectedCount > 0 || message !== '';
   if (parseEncoding(contentType) === 'json') {
     const partialSuccess = { rejectedSpans: String(rejectedCount), errorMessage: message };
-    return toJsonAnswer(isPartial ? { partialSuccess } : {});
+    return encodeJsonResponse(isPartial ? { partialSuccess } : {});
   }
   const writer = new ProtobufWriter();
   if (isPartial) {
@@ -29,24 +29,24 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
     if (message !== '') writer.text(0x12, message);
     writer.end(mark);
   }
-  return toProtobufAnswer(writer);
+  return encodeProtobufResponse(writer);
 }
 
 /**
  * Builds the google.rpc.Status of a failed request, in the encoding of the request, or in JSON if that encoding is
  * unknown.
  */
-export function otlpFailure(contentType: string | undefined, message: string): OtlpAnswer {
-  if (parseEncoding(contentType) !== 'protobuf') return toJsonAnswer({ message });
+export function otlpFailure(contentType: string | undefined, message: string): OtlpResponse {
+  if (parseEncoding(contentType) !== 'protobuf') return encodeJsonResponse({ message });
   const writer = new ProtobufWriter();
   writer.text(0x12, message);
-  return toProtobufAnswer(writer);
+  return encodeProtobufResponse(writer);
 }
 
-function toJsonAnswer(value: object): OtlpAnswer {
+function encodeJsonResponse(value: object): OtlpResponse {
   return { contentType: 'application/json', body: Buffer.from(JSON.stringify(value)) };
 }
 
-function toProtobufAnswer(writer: ProtobufWriter): OtlpAnswer {
+function encodeProtobufResponse(writer: ProtobufWriter): OtlpResponse {
   return { contentType: 'application/x-protobuf', body: writer.bytes() };
 }

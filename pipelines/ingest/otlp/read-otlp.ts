@@ -44,7 +44,8 @@ export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest
     const expected = 'application/x-protobuf or application/json';
     throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
   }
-  const request = encoding === 'json' ? yield* decodeJson(body, maxDepth, maxParts) : { body, refused: undefined };
+  const request =
+    encoding === 'json' ? yield* decodeJson(body, maxDepth, maxParts) : { body, rejectionReasons: undefined };
   const reader = new ProtobufReader(request.body, createDetailLimit(maxParts));
   const scopes = decodeProtobuf(reader, maxParts);
   const context = new SpanContext(reader, new JsonText(request.body.length + 4096), maxDepth);
@@ -57,8 +58,8 @@ export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest
     for (const { start, end } of spans) {
       context.begin();
       context.span.read(reader, start, end);
-      const refusal = request.rejectionReasons?.get(index);
-      const result = refusal === undefined ? mapSpan(context, shared, index) : { reason: refusal };
+      const reason = request.rejectionReasons?.get(index);
+      const result = reason === undefined ? mapSpan(context, shared, index) : { reason };
       if ('draft' in result) mapped.push(result);
       else rejected.push({ index, reason: result.reason });
       index++;

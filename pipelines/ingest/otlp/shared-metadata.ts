@@ -44,7 +44,7 @@ export function readShared(
 function readScopeText(
   context: SpanContext,
   { start, end }: ByteRange,
-  wanted: number,
+  attributeTag: number,
   key: string,
   members: Map<string, Buffer>,
 ): void {
@@ -52,7 +52,7 @@ function readScopeText(
   reader.seek(start, end);
   while (reader.more) {
     const tag = reader.tag();
-    if (tag !== wanted) {
+    if (tag !== attributeTag) {
       reader.skip(tag);
       continue;
     }
@@ -68,11 +68,11 @@ function readScopeText(
 function addAttributes(
   context: SpanContext,
   { start, end }: ByteRange,
-  wanted: number,
+  attributeTag: number,
   members: Map<string, Buffer>,
 ): void {
   const { reader, out } = context;
-  const attributes = readAttributes(reader, start, end, wanted);
+  const attributes = readAttributes(reader, start, end, attributeTag);
   for (let index = 0; index < attributes.count; index++) {
     const key = attributes.names[index]!.text;
     if (members.has(key)) continue;

@@ -162,7 +162,7 @@ describe('reading of types', () => {
     const warnings: Record<string, string>[] = [];
     const logger = createLogger('silent', 'test');
     logger.warn = ((about: Record<string, string>) => void warnings.push(about)) as never;
-    const pool = { ask: async () => JSON.stringify({ input_schema: null, output_schema: null, state_schema: null }) };
+    const pool = { query: async () => JSON.stringify({ input_schema: null, output_schema: null, state_schema: null }) };
     const cacheFolder = join(folder, 'kept');
     const types = readTypesInBackground({
       graphs,

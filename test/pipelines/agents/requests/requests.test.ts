@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-const ask = async (request: GraphRequest) => JSON.parse(await under.pool.ask(request));
+const ask = async (request: GraphRequest) => JSON.parse(await under.pool.query(request));
 const threadOf = (threadId: string, graphId: string) => ({
   deploymentId: under.threads.deploymentId,
   threadId,

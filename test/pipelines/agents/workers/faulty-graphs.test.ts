@@ -17,7 +17,7 @@ test('reports each graph that cannot be loaded, and serves the others', async ()
     // A restarted process does not import a module that ended the previous process, and still reports the cause.
     const { outcome } = await under.run('ending');
     expect(outcome).toMatchObject({ kind: 'failed', message: expect.stringContaining('ended with code 5') });
-    const ask = (graphId: string) => under.pool.ask({ kind: 'schemas', graphId, config: {} });
+    const ask = (graphId: string) => under.pool.query({ kind: 'schemas', graphId, config: {} });
     await expect(ask('number')).rejects.toMatchObject({ code: 'GRAPH_UNUSABLE', status: 422 });
     await expect(ask('nowhere')).rejects.toMatchObject({ code: 'GRAPH_NOT_FOUND' });
   } finally {

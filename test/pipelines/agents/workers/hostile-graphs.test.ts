@@ -55,7 +55,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
       'does not have',
     ],
     ['a second ready message', message({ kind: 'ready', loadErrors: {}, routes: [], nodes: {} }), 'out of turn'],
-    ['an answer without a request', message({ kind: 'answer', key: 7 }, '{}'), 'of a worker for runs'],
+    ['an answer without a request', message({ kind: 'response', key: 7 }, '{}'), 'of a worker for runs'],
   ])('%s', (_, bytes, reason) =>
     withUnaffectedRuns(async () => {
       const { handle } = await attack('write', { bytes });

@@ -43,7 +43,7 @@ const message: fc.Arbitrary<FromWorker> = fc.oneof(
   fc
     .array(chunk, { minLength: 1, maxLength: 20 })
     .chain((chunks) => key.map((key): FromWorker => ({ kind: 'chunks', key, packed: packChunks(chunks) }))),
-  fc.record({ key, json: text }).map((rest): FromWorker => ({ kind: 'answer', ...rest })),
+  fc.record({ key, json: text }).map((rest): FromWorker => ({ kind: 'response', ...rest })),
   fc.record({ key, runs: fc.array(traced, { maxLength: 5 }) }).map(({ key, runs }): FromWorker => {
     return { kind: 'traced', key, traced: { droppedRuns: 0, droppedValues: 1, runs } };
   }),
@@ -122,7 +122,7 @@ describe('any input is a valid message or a protocol violation', () => {
             for (const each of read(bytes, 64)) {
               if (each.kind === 'chunks')
                 for (const { data } of unpackChunks(each.packed)) JSON.parse(Buffer.from(data).toString());
-              if (each.kind === 'answer') JSON.parse(each.json);
+              if (each.kind === 'response') JSON.parse(each.json);
             }
           });
         },
@@ -139,8 +139,8 @@ describe('any input is a valid message or a protocol violation', () => {
       'chunks',
       'traced',
       'ended',
-      'answer',
-      'refusal',
+      'response',
+      'query-error',
       'dying',
       'unusable',
       '__proto__',
@@ -193,8 +193,8 @@ describe('any input is a valid message or a protocol violation', () => {
       'a state that is not JSON',
       frame({ kind: 'ended', key: 1, outcome: { kind: 'finished', next: [], interrupts: {} } }, '{'),
     ],
-    ['an unknown error code', frame({ kind: 'unusable', refusal: { code: 'toString', params: {} } })],
-    ['a negative key', frame({ kind: 'answer', key: -1 }, '{}')],
+    ['an unknown error code', frame({ kind: 'unusable', error: { code: 'toString', params: {} } })],
+    ['a negative key', frame({ kind: 'response', key: -1 }, '{}')],
     ['a negative count', events(-1)],
     ['more events than data', events(2_000_000_000)],
     ['an event that is too large', events(1, sizes(maxEventBytes + 1), Buffer.alloc(maxEventBytes + 1, '1'))],

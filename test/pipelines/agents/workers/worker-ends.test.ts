@@ -55,7 +55,7 @@ test('the blame is shared if a worker ends with several runs; each run alone in 
 test('a graph that blocks the event loop is stopped at its timeout; requests are answered meanwhile', async () => {
   const { handle, received } = await misbehave({ how: 'loop' }, { timeoutMs: 1_000 });
   await vi.waitFor(() => expect(received).toHaveLength(1), waitOptions);
-  const schemas = await under.pool.ask({ kind: 'schemas', graphId: 'typed', config: {} });
+  const schemas = await under.pool.query({ kind: 'schemas', graphId: 'typed', config: {} });
   expect(JSON.parse(schemas).input_schema).toMatchObject({ type: 'object' });
   // The worker is killed for missing heartbeats, after the request to stop.
   expect(await handle.outcome).toEqual({ kind: 'timeout' });
@@ -89,7 +89,7 @@ test('closing waits for runs up to the timeout, then ends them as lost from outs
   expect(await quick.handle.outcome).toMatchObject({ kind: 'finished' });
   expect(await slow.handle.outcome).toMatchObject({ kind: 'lost', blame: 'outside' });
   expect(under.pool.freeSlots).toBe(0);
-  await expect(under.pool.ask({ kind: 'schemas', graphId: 'typed', config: {} })).rejects.toMatchObject({
+  await expect(under.pool.query({ kind: 'schemas', graphId: 'typed', config: {} })).rejects.toMatchObject({
     code: 'GRAPH_WORKER_BUSY',
   });
 });

@@ -2,18 +2,18 @@ import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-e
 import type { Database } from '../../../infra/postgres/database.ts';
 import { resolveAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import {
-  metadataWith,
-  type ReachedKind,
+  AuthorizedRows,
+  addRequired,
+  type ProtectedTable,
   type RequiredMetadata,
-  RowsInReach,
 } from '../../../pipelines/agents/auth/access-filter.ts';
-import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
+import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { Allowed, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
 import { toRecord } from '../agent-schema.ts';
 import type { AgentAccess } from './agent-access.ts';
 import type { Values } from './rules.ts';
 
-interface QuestionDeps {
+interface AuthorizerDeps {
   readonly authProcess: AuthProcess;
   readonly database: Database;
   readonly deploymentId: string;
@@ -26,17 +26,17 @@ interface QuestionDeps {
  * Runs the checks of rules: calls the handlers of the project, and compares rows with the metadata that the handlers
  * require.
  */
-export class Questions {
-  readonly deps: QuestionDeps;
-  readonly rows: RowsInReach;
+export class Authorizer {
+  readonly deps: AuthorizerDeps;
+  readonly rows: AuthorizedRows;
 
-  constructor(deps: QuestionDeps) {
+  constructor(deps: AuthorizerDeps) {
     this.deps = deps;
-    this.rows = new RowsInReach(deps.database, deps.deploymentId);
+    this.rows = new AuthorizedRows(deps.database, deps.deploymentId);
   }
 
   /** @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID */
-  allow(event: AuthQuestion['event'], value: Values): Promise<Allowed> {
+  allow(event: AuthorizationRequest['event'], value: Values): Promise<Allowed> {
     return this.deps.authProcess.allow({ event, value, user: this.deps.access.user });
   }
 
@@ -44,37 +44,42 @@ export class Questions {
    * Authorises access to an existing row. @throws `missing` if the row does not exist or lacks the required metadata;
    * the errors of {@link allow}.
    */
-  async reach(event: AuthQuestion['event'], id: string, value: Values, missing: RunlakeError): Promise<Allowed> {
+  async authorizeRow(
+    event: AuthorizationRequest['event'],
+    id: string,
+    value: Values,
+    missing: RunlakeError,
+  ): Promise<Allowed> {
     const allowed = await this.allow(event, value);
-    const kind = event.split(':')[0] as ReachedKind;
-    if (!(await this.holds(kind, id, allowed.required))) throw missing;
+    const kind = event.split(':')[0] as ProtectedTable;
+    if (!(await this.rowMatches(kind, id, allowed.required))) throw missing;
     return allowed;
   }
 
   /** Returns true if the row exists and its metadata contains `required`, or if `required` is undefined. */
-  async holds(kind: ReachedKind, id: string, required: RequiredMetadata | undefined): Promise<boolean> {
-    return required === undefined || this.rows.holds(kind, id, required);
+  async rowMatches(kind: ProtectedTable, id: string, required: RequiredMetadata | undefined): Promise<boolean> {
+    return required === undefined || this.rows.rowMatches(kind, id, required);
   }
 
   /**
    * Authorises the use of an assistant. Every caller can use the assistants that the server creates for graphs; any
    * other assistant requires read access. @throws ASSISTANT_NOT_FOUND
    */
-  async useAssistant(idOrGraphId: string): Promise<void> {
+  async authorizeUseAssistant(idOrGraphId: string): Promise<void> {
     const id = resolveAssistantId(idOrGraphId);
     if (this.deps.systemAssistants.has(id)) return;
     const missing = runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
-    await this.reach('assistants:read', id, { assistant_id: id, metadata: {} }, missing);
+    await this.authorizeRow('assistants:read', id, { assistant_id: id, metadata: {} }, missing);
   }
 
   /**
-   * Authorises reading an assistant. Unlike {@link useAssistant}, this method also calls the handler for the assistants
+   * Authorises reading an assistant. Unlike {@link authorizeUseAssistant}, this method also calls the handler for the assistants
    * of graphs. @throws ASSISTANT_NOT_FOUND
    */
-  async showAssistant(idOrGraphId: string): Promise<void> {
+  async authorizeReadAssistant(idOrGraphId: string): Promise<void> {
     const id = resolveAssistantId(idOrGraphId);
     const { required } = await this.allow('assistants:read', { assistant_id: id, metadata: {} });
-    if (this.deps.systemAssistants.has(id) || (await this.holds('assistants', id, required))) return;
+    if (this.deps.systemAssistants.has(id) || (await this.rowMatches('assistants', id, required))) return;
     throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
   }
 
@@ -87,7 +92,7 @@ export class Questions {
     body: Values & { readonly assistant_id?: string | undefined },
   ): Promise<Values> {
     const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, ...kwargs } = body;
-    if (assistant_id !== undefined) await this.useAssistant(assistant_id);
+    if (assistant_id !== undefined) await this.authorizeUseAssistant(assistant_id);
     const { required, value } = await this.allow('threads:create_run', {
       thread_id: threadId ?? null,
       assistant_id: assistant_id === undefined ? null : resolveAssistantId(assistant_id),
@@ -102,7 +107,7 @@ export class Questions {
     });
     const given = toRecord(value.metadata);
     this.deps.access.assistantId = assistant_id;
-    this.deps.access.threads = { required, metadata: metadataWith(given, required) };
+    this.deps.access.threads = { required, metadata: addRequired(given, required) };
     return given;
   }
 }

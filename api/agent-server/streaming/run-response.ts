@@ -26,12 +26,12 @@ export interface FollowedRun extends AwaitedRun {
 type RunContext = Pick<AgentInput, 'services' | 'request'>;
 
 /** Streams the events of a run until its final state is committed. With `modes`, streams only events of these modes. */
-export function streamOfRun(
+export function streamRunEvents(
   context: RunContext,
   run: FollowedRun,
   { reader, modes }: { readonly reader: StreamReader; readonly modes?: readonly string[] | undefined },
 ): RawResponse {
-  const wanted = modes && new Set([...modes, 'metadata', 'warning', 'error']);
+  const selectedModes = modes && new Set([...modes, 'metadata', 'warning', 'error']);
   const body = eventStream({
     ...buildRunOptions(context, run),
     source: reader,
@@ -39,9 +39,11 @@ export function streamOfRun(
       if (event.isEnd) {
         const end = decodeEnd(event.data);
         if (end.events_missing) throw runlakeError('STREAM_INCOMPLETE');
-        return endFrame(end, formatEventId(event));
+        return buildEndFrame(end, formatEventId(event));
       }
-      return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : encodeEvent(event);
+      return event.mode === protocolMode || (selectedModes && !isRequested(event, selectedModes))
+        ? undefined
+        : encodeEvent(event);
     },
     clientReconnects: run.reconnectTo !== undefined,
   });
@@ -52,7 +54,7 @@ export function streamOfRun(
  * Responds with the final state of a run as JSON, after line feeds that keep the connection open. `reader` must be
  * attached before the run is created.
  */
-export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamReader): RawResponse {
+export function respondWithRunEnd(context: RunContext, run: FollowedRun, reader?: StreamReader): RawResponse {
   const waiting = new AbortController();
   const { agents } = context.services;
   const source = {
@@ -104,7 +106,7 @@ function encodeEvent(event: StreamedEvent): SseFrame {
  * Returns the last frame of a run: its failure, if no earlier event reported the failure, or else its feedback links.
  * Undefined if it has neither. `id` is the event id for readers that reconnect.
  */
-export function endFrame({ unsaid, feedback }: RunEnd, id?: string): SseFrame | undefined {
+export function buildEndFrame({ unsaid, feedback }: RunEnd, id?: string): SseFrame | undefined {
   const idField = id === undefined ? {} : { id };
   if (unsaid !== undefined) return { event: 'error', data: Buffer.from(JSON.stringify(unsaid)), ...idField };
   return feedback && { event: 'feedback', data: Buffer.from(JSON.stringify(feedback)), ...idField };
@@ -116,9 +118,9 @@ export function formatEventName({ event, namespace }: Pick<StreamedEvent, 'event
 }
 
 /**
- * Returns true if `wanted` contains the mode of the event or the first part of its name, such as `messages` for
+ * Returns true if `modes` contains the mode of the event or the first part of its name, such as `messages` for
  * `messages/partial`.
  */
-function isWanted({ mode, event }: StreamedEvent, wanted: ReadonlySet<string>): boolean {
-  return wanted.has(mode) || wanted.has(event.split('/', 1)[0] ?? event);
+function isRequested({ mode, event }: StreamedEvent, modes: ReadonlySet<string>): boolean {
+  return modes.has(mode) || modes.has(event.split('/', 1)[0] ?? event);
 }

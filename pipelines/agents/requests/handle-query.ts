@@ -31,7 +31,7 @@ export interface RequestDeps {
  *
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, STORE_EMBEDDER_UNUSABLE, and errors of the graph.
  */
-export async function answerRequest(request: GraphRequest, deps: RequestDeps): Promise<string> {
+export async function handleQuery(request: GraphRequest, deps: RequestDeps): Promise<string> {
   if (request.kind === 'embed') return JSON.stringify(await embedTexts(deps.rules, request.texts));
   const target = 'thread' in request ? request.thread : request;
   const config = toLibraryConfig(target.config as GraphConfig, {

@@ -7,7 +7,7 @@ import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { readSourceMetadata } from './feedback-values.ts';
 
-export interface ShowDeps {
+export interface FormatDeps {
   readonly clickhouse: ClickHouse;
   readonly database: Database;
 }
@@ -22,8 +22,8 @@ interface RelatedData {
  * Formats feedback as JSON objects. Values are returned byte for byte as they were sent. Trace, project and start time
  * default to those of the run, once the run is stored.
  */
-export async function showFeedback(
-  { clickhouse, database }: ShowDeps,
+export async function formatFeedback(
+  { clickhouse, database }: FormatDeps,
   tenantId: string,
   events: readonly FeedbackEvent[],
   { withUserNames }: { readonly withUserNames: boolean },
@@ -37,7 +37,7 @@ export async function showFeedback(
     withUserNames ? readUserNames(database, tenantId, events) : new Map<string, string>(),
   ]);
   const runs = new Map(located.map((run) => [run.runId, run]));
-  return events.map((event) => formatFeedback(event, { runs, userNames }));
+  return events.map((event) => formatEntry(event, { runs, userNames }));
 }
 
 async function readUserNames(database: Database, workspaceId: string, events: readonly FeedbackEvent[]) {
@@ -51,7 +51,7 @@ async function readUserNames(database: Database, workspaceId: string, events: re
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-function formatFeedback(event: FeedbackEvent, { runs, userNames }: RelatedData): Buffer {
+function formatEntry(event: FeedbackEvent, { runs, userNames }: RelatedData): Buffer {
   const run = runs.get(event.runId);
   const traceId = event.traceId ?? run?.traceId;
   const fields: Readonly<Record<string, string | Buffer | undefined>> = {

@@ -1,23 +1,23 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Refusal } from './worker-messages.ts';
+import type { SerializedError } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
 /**
  * Converts the error of a query to a message. An error that is not a `RunlakeError` becomes a failure of project code.
  */
-export function toRefusal(request: GraphRequest, error: unknown): Refusal {
+export function serializeError(request: GraphRequest, error: unknown): SerializedError {
   if (isRunlakeError(error)) return { code: error.code, params: error.parameters };
-  return toFailure(request, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+  return serializeFailure(request, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
-/** Returns the refusal of a query during which project code failed: GRAPH_FAILED or STORE_EMBEDDER_UNUSABLE. */
-export function toFailure(request: GraphRequest, reason: string): Refusal {
+/** Returns the error of a query during which project code failed: GRAPH_FAILED or STORE_EMBEDDER_UNUSABLE. */
+export function serializeFailure(request: GraphRequest, reason: string): SerializedError {
   if (request.kind === 'embed') return { code: 'STORE_EMBEDDER_UNUSABLE', params: { reason } };
   const graph = 'thread' in request ? request.thread.graphId : request.graphId;
   return { code: 'GRAPH_FAILED', params: { graph, reason } };
 }
 
-/** Converts a refusal back to a `RunlakeError`. */
-export function toRunlakeError({ code, params }: Refusal): RunlakeError {
+/** Converts a serialised error back to a `RunlakeError`. */
+export function toRunlakeError({ code, params }: SerializedError): RunlakeError {
   return runlakeError(code, params);
 }

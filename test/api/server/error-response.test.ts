@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { buildErrorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-answer.ts';
+import { buildErrorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-response.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 const limits = { bodyLimit: { bytes: 1_024, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' } };

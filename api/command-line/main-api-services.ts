@@ -15,9 +15,9 @@ import { createProjectResolver } from '../../pipelines/projects/resolve-project.
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Services } from '../server/services.ts';
-import type { ShutdownSteps } from './ends.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
 
 export interface MainApiParts {
   readonly config: Config;
@@ -35,11 +35,11 @@ export interface MainApiParts {
  * Creates the services of the main API from the given parts, and adds the authenticator and the ingest dependencies of
  * this process.
  */
-export function createMainApiServices(parts: MainApiParts, ends: ShutdownSteps): Services {
+export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSteps): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, clickhouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });
-  ends.add('authenticator', () => authenticator.close());
+  shutdown.add('authenticator', () => authenticator.close());
   const rateLimiter = openRateLimiter({
     database,
     redisUrl: config.redisUrl,
@@ -48,7 +48,7 @@ export function createMainApiServices(parts: MainApiParts, ends: ShutdownSteps):
     perOrganization: config.rateLimitPerOrganization,
     logger,
   });
-  if (rateLimiter) ends.add('rate limits', () => rateLimiter.close());
+  if (rateLimiter) shutdown.add('rate limits', () => rateLimiter.close());
   const projects = createProjectResolver(database, config.maxProjects);
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
   return {

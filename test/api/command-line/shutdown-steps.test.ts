@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { ShutdownSteps } from '../../../api/command-line/ends.ts';
+import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 
 const logger = createLogger('silent', 'test');

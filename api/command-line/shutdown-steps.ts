@@ -6,7 +6,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
  * part that is added after {@link ShutdownSteps.run} was called, because its start was still in progress, ends at once.
  */
 export class ShutdownSteps {
-  readonly #ends: [name: string, end: () => unknown][] = [];
+  readonly #steps: [name: string, end: () => unknown][] = [];
   #running = false;
 
   /** @throws DRAINING if {@link ShutdownSteps.run} was called; the start must stop then. */
@@ -18,12 +18,12 @@ export class ShutdownSteps {
         .catch(() => undefined);
       throw runlakeError('DRAINING');
     }
-    this.#ends.push([name, end]);
+    this.#steps.push([name, end]);
   }
 
   async run(logger: Logger): Promise<void> {
     this.#running = true;
-    for (const [part, end] of this.#ends.splice(0).reverse()) {
+    for (const [part, end] of this.#steps.splice(0).reverse()) {
       try {
         await end();
       } catch (error) {
