@@ -90,7 +90,7 @@ export async function isolateGraphs(
 }
 
 /**
- * Opens the pool of processes that run graph code. A front opens only the query worker. A process that only executes
+ * Opens the pool of processes that run graph code. A front process opens only the query worker. A process that only executes
  * runs opens no query worker.
  */
 export async function openGraphPool(
@@ -111,7 +111,7 @@ export async function openGraphPool(
     serverUrl: part === 'work' ? config.agentsPublicUrl : agentServerUrl(config),
     maxEventBytes,
     maxBufferedBytes: config.agentsWorkerBufferBytes,
-    silentMs: config.agentsSilentMs,
+    heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
     heapMegabytes: config.agentsWorkerHeapMegabytes,
     logger,
   });
@@ -153,7 +153,7 @@ export function startWork(
   shutdown.add('child runs', () => childRuns.close());
   const publisher = createStreamPublisher({
     log,
-    keptMs: config.agentsStreamHours * 3_600_000,
+    retentionMs: config.agentsStreamHours * 3_600_000,
     maxEventBytes,
   });
   const heartbeats = openDatabase({

@@ -20,7 +20,8 @@ const placeholderAddresses: StoreAddresses = {
 };
 
 /**
- * `runlake doctor`: prints one line per part: up, or the problem and its remedy. The exit code is 1 if there is any problem.
+ * `runlake doctor`: prints one line per part: up, or the problem and its remedy. The exit code is 1 if there is any
+ * problem.
  */
 export async function diagnose(): Promise<void> {
   const { config } = loadConfig();

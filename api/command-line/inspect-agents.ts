@@ -90,7 +90,7 @@ async function inspectProject(
       accounts,
       maxEventBytes,
       maxBufferedBytes: config.agentsWorkerBufferBytes,
-      silentMs: config.agentsSilentMs,
+      heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
       heapMegabytes: config.agentsWorkerHeapMegabytes,
       loadTimeoutMs: importTimeoutMs,
       logger,

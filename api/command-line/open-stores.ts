@@ -68,7 +68,10 @@ export interface StoreAccess {
   readonly shutdown: ShutdownSteps;
 }
 
-/** Opens the stores for a command and closes them when `work` has finished. @throws NOT_RUNNING and the errors of `work`. */
+/**
+ * Opens the stores for a command and closes them when `work` has finished. @throws NOT_RUNNING and the errors of
+ * `work`.
+ */
 export async function withStores<Result>(
   command: string,
   work: (access: StoreAccess) => Promise<Result>,

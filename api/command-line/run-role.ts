@@ -24,7 +24,10 @@ import { openStores, type StoreAddresses } from './open-stores.ts';
 import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents } from './role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
-/** `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped. @throws the error that prevents the start. */
+/**
+ * `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped. @throws the error that prevents the
+ * start.
+ */
 export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
   const { config } = loadConfig();
   const logger = createLogger(config.logLevel, role);

@@ -2,8 +2,9 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /**
- * Shutdown steps of started parts. They run in reverse order of {@link ShutdownSteps.add}, each even if an earlier one fails. A
- * part that is added after {@link ShutdownSteps.run} was called, because its start was still in progress, ends at once.
+ * Shutdown steps of started parts. They run in reverse order of {@link ShutdownSteps.add}, each even if an earlier one
+ * fails. A part that is added after {@link ShutdownSteps.run} was called, because its start was still in progress, ends
+ * at once.
  */
 export class ShutdownSteps {
   readonly #steps: [name: string, end: () => unknown][] = [];

@@ -1,5 +1,5 @@
 /**
- * The agent server in one process, or a part of it: a front claims no runs, a worker process serves no HTTP.
+ * The agent server in one process, or a part of it: a front process claims no runs, a worker process serves no HTTP.
  *
  * Start order (each part adds its shutdown step to `ends`): user ids of graph code → its Postgres account → graph
  * workers → stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks
@@ -128,7 +128,13 @@ export async function openAgents(
 
   const isolated = await isolateGraphs(parts, file, deploymentId, shutdown);
   const { accounts, words: graphCode } = isolated;
-  const forAuthProcess = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
+  const forAuthProcess = {
+    file,
+    environment: graphEnvironment(),
+    accounts,
+    heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
+    logger,
+  };
   const authProcess = file.auth && (await openAuthProcess(forAuthProcess));
   if (authProcess) shutdown.add('custom authentication', () => authProcess.close());
   const app =
@@ -138,7 +144,7 @@ export async function openAgents(
       environment: graphEnvironment(),
       accounts,
       serverUrl: agentServerUrl(config),
-      silentMs: config.agentsSilentMs,
+      heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
       timeoutMs: config.agentsAppTimeoutMs,
       logger,
     }));
@@ -267,7 +273,8 @@ function wakeHandlers(executor: Executor): Readonly<Record<string, () => void>> 
 }
 
 /**
- * Listens to notifications of Postgres. The payload is the deployment id; it is empty if notifications may have been lost.
+ * Listens to notifications of Postgres. The payload is the deployment id; it is empty if notifications may have been
+ * lost.
  */
 async function listenForNotifications(
   {

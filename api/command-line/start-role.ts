@@ -82,7 +82,7 @@ const probeTimeoutMs = 10_000;
 const firstPauseMs = 100;
 const maxPauseMs = 2_000;
 /** Interval of repeated log lines for a server that stays unavailable. */
-const logAgainMs = 30_000;
+const logIntervalMs = 30_000;
 
 export function isAway(error: unknown): error is RunlakeError {
   return isRunlakeError(error) && awayCodes.has(error.code);
@@ -134,7 +134,7 @@ async function waitForServers(
     if (signal.aborted) return;
     onWaiting(away.map(({ name }) => name));
     for (const { name, err } of away) {
-      if (performance.now() - (loggedAtMs.get(name) ?? Number.NEGATIVE_INFINITY) < logAgainMs) continue;
+      if (performance.now() - (loggedAtMs.get(name) ?? Number.NEGATIVE_INFINITY) < logIntervalMs) continue;
       loggedAtMs.set(name, performance.now());
       logger.warn({ server: name, err, remedy: err.remedy }, 'waiting for a server');
     }

@@ -7,8 +7,8 @@ import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { StoringParts } from './start-storing.ts';
 
-const tidyEveryMs = 10 * 60_000;
-const changeTracesEveryMs = 30_000;
+const cleanupIntervalMs = 10 * 60_000;
+const changeTracesIntervalMs = 30_000;
 /**
  * How long an event waits for its trace before it goes to the dead-letter queue. It is longer than a usual outage of
  * the sender.
@@ -41,8 +41,8 @@ export async function startWorkers({
     await requeueDeletions(deps);
     await requeueWorkspaceDeletions(deps);
   });
-  await jobs.every('expire-deferred-events', tidyEveryMs, {});
-  await jobs.every('change-traces', changeTracesEveryMs, {});
+  await jobs.every('expire-deferred-events', cleanupIntervalMs, {});
+  await jobs.every('change-traces', changeTracesIntervalMs, {});
   // A schedule runs its first job immediately.
-  await jobs.every('requeue-deletions', tidyEveryMs, {});
+  await jobs.every('requeue-deletions', cleanupIntervalMs, {});
 }

@@ -221,7 +221,9 @@ export const createRun = defineOperation({
   },
 });
 
-/** `PATCH /runs/{run_id}`: updates a run. A patch without trace_id and dotted_order waits briefly for the run to appear. */
+/**
+ * `PATCH /runs/{run_id}`: updates a run. A patch without trace_id and dotted_order waits briefly for the run to appear.
+ */
 export const updateRun = defineOperation({
   operationId: 'updateRun',
   method: 'PATCH',

@@ -21,7 +21,9 @@ const Member = Type.Object({
   display_name: nullable(Type.String()),
 });
 
-/** A user belongs to one organisation, so member id and user id are equal. The permissions are those of the user's keys. */
+/**
+ * A user belongs to one organisation, so member id and user id are equal. The permissions are those of the user's keys.
+ */
 function formatMember(member: MemberRecord) {
   return {
     ...member,

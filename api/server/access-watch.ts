@@ -10,7 +10,7 @@ declare module 'fastify' {
   }
 }
 
-const checkEveryMs = 2_000;
+const checkIntervalMs = 2_000;
 
 /** Access of one request until its response is finished. */
 export interface OpenAccess {
@@ -54,7 +54,7 @@ export class AccessWatch {
     const controller = new AbortController();
     this.#watched.set(access, controller);
     finished(access.reply.raw, () => this.#forget(access));
-    this.#timer ??= setInterval(() => void this.#check(), checkEveryMs).unref();
+    this.#timer ??= setInterval(() => void this.#check(), checkIntervalMs).unref();
     return controller.signal;
   }
 

@@ -13,7 +13,8 @@ export interface ApiProfile extends ApiTitle {
   /** Accept JSON bodies with any content type, unless a browser sends an `Origin`. Default: only JSON content types. */
   readonly acceptsAnyContentType?: true;
   /**
-   * The only workspace whose keys are accepted; it is the default for requests without `X-Tenant-Id`. Unset: all workspaces.
+   * The only workspace whose keys are accepted; it is the default for requests without `X-Tenant-Id`. Unset: all
+   * workspaces.
    */
   readonly workspaceId?: string;
   /** Whether the server has `/docs` and `/openapi.json`. Default: true. */

@@ -58,7 +58,8 @@ export function registerOperation(
 }
 
 /**
- * Runs `work` for the caller's organisation. The queries of a read-only request are cancelled when its client disconnects.
+ * Runs `work` for the caller's organisation. The queries of a read-only request are cancelled when its client
+ * disconnects.
  */
 function runForCaller<Result>(
   { access }: Operation,

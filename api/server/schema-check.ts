@@ -59,7 +59,8 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
   const listed = new Set<string>();
   return removeUnionErrors(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
-    // Each allowed value of an enum yields its own error, and only the first few are reported. One message lists all values.
+    // Each allowed value of an enum yields its own error, and only the first few are reported. One message lists all
+    // values.
     if (listed.has(instancePath)) return [];
     const words = listWordsAt(schema, schemaPath);
     if (words !== undefined) {

@@ -21,7 +21,7 @@ export async function openFloor(databaseUrl: string): Promise<Floor> {
   const leaseToken = randomUUID();
   /** A graph and a saver for each run, as in a worker. */
   function instance(): { readonly own: Graph; readonly saver: LeasedSaver } {
-    const saver = new LeasedSaver(pool, { leaseToken }, { gatherMs: 10, onFailure: () => undefined });
+    const saver = new LeasedSaver(pool, { leaseToken }, { batchDelayMs: 10, onFailure: () => undefined });
     const own: Graph = Object.assign(Object.create(Object.getPrototypeOf(graph)), graph);
     own.checkpointer = saver;
     return { own, saver };

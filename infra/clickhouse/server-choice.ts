@@ -1,5 +1,5 @@
 /** After a server did not respond, other servers are used for this time. */
-const cooldownMs = 5_000;
+const avoidMs = 5_000;
 
 /** Chooses servers in turn, except those that did not respond in the last seconds. */
 export class ServerChoice<Server> {
@@ -18,9 +18,9 @@ export class ServerChoice<Server> {
   order(): readonly Server[] {
     if (this.#servers.length === 1) return this.#servers;
     const turn = this.#turn++ % this.#servers.length;
-    const rotated = [...this.#servers.slice(turn), ...this.#servers.slice(0, turn)];
-    const isCoolingDown = (server: Server) => this.#nowMs() - (this.#failedAtMs.get(server) ?? -Infinity) < cooldownMs;
-    return [...rotated.filter((server) => !isCoolingDown(server)), ...rotated.filter(isCoolingDown)];
+    const inTurn = [...this.#servers.slice(turn), ...this.#servers.slice(0, turn)];
+    const isAvoided = (server: Server) => this.#nowMs() - (this.#failedAtMs.get(server) ?? -Infinity) < avoidMs;
+    return [...inTurn.filter((server) => !isAvoided(server)), ...inTurn.filter(isAvoided)];
   }
 
   noteFailure(server: Server): void {

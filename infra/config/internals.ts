@@ -1,6 +1,6 @@
 /**
- * Constants that are not settings but that tests vary. Each is a key of `Config`, so that a test passes another value to
- * the code that uses it; tests that start processes use the variable RUNLAKE_TEST_SETTINGS (see `load.ts`).
+ * Constants that are not settings but that tests vary. Each is a key of `Config`, so that a test passes another value
+ * to the code that uses it; tests that start processes use the variable RUNLAKE_TEST_SETTINGS (see `load.ts`).
  */
 export const internals = {
   // Kafka and ingest
@@ -66,7 +66,7 @@ export const internals = {
   /** Timeout for deriving the schemas of one graph from its TypeScript types, in the background; 0 disables it. */
   agentsTypesSeconds: 120,
   /** How long a process that runs graph code may be unresponsive before it is replaced. */
-  agentsSilentMs: 10_000,
+  agentsHeartbeatTimeoutMs: 10_000,
   /**
    * Without heartbeats for this long, another process takes over a graph run. Heartbeats are sent three times in this
    * time.

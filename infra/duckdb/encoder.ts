@@ -219,7 +219,9 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
   };
 }
 
-/** Pool of encoders, each used by one caller at a time. Returned encoders are reused, and close after 30 s of idle time. */
+/**
+ * Pool of encoders, each used by one caller at a time. Returned encoders are reused, and close after 30 s of idle time.
+ */
 export interface EncoderPool {
   borrow(): Encoder;
   giveBack(encoder: Encoder): void;

@@ -11,7 +11,8 @@ import { poll } from '../timeouts/poll.ts';
 import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
 
 /**
- * Returns the boot and start time of process `pid`, which distinguish it from all other processes that reuse its process id.
+ * Returns the boot and start time of process `pid`, which distinguish it from all other processes that reuse its
+ * process id.
  *
  * @returns `undefined` if the process does not exist or is a zombie.
  */
@@ -67,8 +68,8 @@ function readPsIdentity(pid: number): string | undefined {
 }
 
 /** Waits until `isGone` returns true. @returns false after the timeout. */
-export async function waitForExit(isGone: () => boolean, withinMs: number): Promise<boolean> {
-  return poll(isGone, { everyMs: 10, timeoutMs: withinMs });
+export async function waitForExit(isGone: () => boolean, timeoutMs: number): Promise<boolean> {
+  return poll(isGone, { intervalMs: 10, timeoutMs });
 }
 
 const exitTimeoutMs = 5_000;

@@ -47,7 +47,7 @@ export interface SupervisedEngine {
 /** Times that tests of a suspended engine shorten. */
 export interface SupervisionTimes {
   /** Pause between two liveness probes; default: 5 s. */
-  readonly probeEveryMs?: number;
+  readonly probeIntervalMs?: number;
   /** Timeout of a liveness probe; default: 5 s for ClickHouse, 10 s for Postgres. */
   readonly probeTimeoutMs?: number;
   /** How long an engine may take to stop before it is killed; default: 10 s for ClickHouse, 12 s for Postgres. */
@@ -56,9 +56,9 @@ export interface SupervisionTimes {
 
 const minDelayMs = 100;
 const maxDelayMs = 10_000;
-const healthyAfterMs = 60_000;
+const minHealthyMs = 60_000;
 const maxFailures = 30;
-const probeEveryMs = 5_000;
+const probeIntervalMs = 5_000;
 const maxFailedProbes = 3;
 
 const restarts = counter(
@@ -71,7 +71,7 @@ export async function superviseEngine(
   engine: string,
   launch: () => Promise<EngineProcess>,
   logger?: Logger,
-  everyMs = probeEveryMs,
+  intervalMs = probeIntervalMs,
 ): Promise<SupervisedEngine> {
   const ending = new AbortController();
   let current = await launch();
@@ -102,7 +102,7 @@ export async function superviseEngine(
     const gone = new AbortController();
     const exited = incarnation.exited.finally(() => gone.abort());
     for (let failed = 0; incarnation.isAlive && !gone.signal.aborted; ) {
-      await pause(everyMs, AbortSignal.any([gone.signal, ending.signal]));
+      await pause(intervalMs, AbortSignal.any([gone.signal, ending.signal]));
       if (ending.signal.aborted || gone.signal.aborted) break;
       const isAlive = await Promise.race([incarnation.isAlive(), exited.then(() => true)]);
       failed = isAlive ? 0 : failed + 1;
@@ -119,7 +119,7 @@ export async function superviseEngine(
       const reason = await endOf(current);
       if (ending.signal.aborted) return { expected: true, reason: 'stopped' };
       logger?.error({ engine, reason }, 'embedded engine exited, restarting it');
-      if (Date.now() - startedAtMs > healthyAfterMs) failures = 0;
+      if (Date.now() - startedAtMs > minHealthyMs) failures = 0;
       const next = await restart();
       if (typeof next === 'string') return { expected: ending.signal.aborted, reason: next };
       current = next;

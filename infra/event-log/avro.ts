@@ -207,7 +207,9 @@ export function fieldOffset(topic: Topic, name: string): number {
   return prefixBytes + field.at;
 }
 
-/** Returns why the fixed-width fields cannot be read in place or hold an invalid value, or undefined if they are valid. */
+/**
+ * Returns why the fixed-width fields cannot be read in place or hold an invalid value, or undefined if they are valid.
+ */
 export function fixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
   const { fixed } = topic;
   const last = fixed.at(-1);

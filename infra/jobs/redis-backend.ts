@@ -7,7 +7,8 @@ const connectTimeoutMs = 10_000;
 export const redisStore = { store: 'Redis', variable: 'RUNLAKE_REDIS_URL' } as const;
 
 /**
- * Opens queues in Redis, whose contents can all be rebuilt from Postgres. `onLoss` is called when a connection fails later.
+ * Opens queues in Redis, whose contents can all be rebuilt from Postgres. `onLoss` is called when a connection fails
+ * later.
  *
  * @throws JOBS_UNAVAILABLE after 10 s if Redis does not respond, ACCESS_DENIED_BY_STORE if it rejects the account.
  */

@@ -1,7 +1,10 @@
 import type { ConnectionOptions } from 'node:tls';
 import { certificatesIn, readTlsFile } from '../tls/trusted-authorities.ts';
 
-/** Connection options for `pg`. They include the TLS options, because `pg` interprets `sslmode` differently from `libpq`. */
+/**
+ * Connection options for `pg`. They include the TLS options, because `pg` interprets `sslmode` differently from
+ * `libpq`.
+ */
 export interface PostgresAddress {
   readonly connectionString: string;
   readonly ssl?: ConnectionOptions | false;

@@ -33,14 +33,14 @@ export async function databaseClockMs(database: Sql): Promise<number> {
 }
 
 /**
- * Resolves with true if a `pg_notify` of one connection arrives at another connection within `withinMs`. A pooler in
+ * Resolves with true if a `pg_notify` of one connection arrives at another connection within `timeoutMs`. A pooler in
  * transaction mode drops notifications.
  * @throws the errors of the database.
  */
 export async function notificationsArrive(
   database: Database,
   at: Pick<ListenOptions, 'url' | 'authorities' | 'logger'>,
-  withinMs: number,
+  timeoutMs: number,
 ): Promise<boolean> {
   const channel = `runlake_try_${randomUUID()}`;
   let received!: () => void;
@@ -53,7 +53,7 @@ export async function notificationsArrive(
   const listener = await listen({ ...at, channels: [channel], onNotice });
   try {
     await database.execute('SELECT pg_notify($1, $2)', [channel, 'arrived']);
-    return await settlesBeforeTimeout(notice, withinMs);
+    return await settlesBeforeTimeout(notice, timeoutMs);
   } finally {
     await listener.close();
   }

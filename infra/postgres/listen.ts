@@ -29,7 +29,7 @@ export interface Listener {
 
 const maxPauseMs = 5_000;
 /** Probes detect connections whose peer has disappeared without closing them. */
-const probeEveryMs = 15_000;
+const probeIntervalMs = 15_000;
 const responseTimeoutMs = 10_000;
 
 /**
@@ -65,7 +65,7 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
     // The listener was closed meanwhile.
     if (client !== opened) return;
     failures = 0;
-    probe = setInterval(() => void opened.query('SELECT 1').catch((err) => reconnect(opened, err)), probeEveryMs);
+    probe = setInterval(() => void opened.query('SELECT 1').catch((err) => reconnect(opened, err)), probeIntervalMs);
     for (const channel of channels) onNotice(channel, '');
   }
 

@@ -42,7 +42,8 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
       );
     },
   });
-  // Without a listener, an error of an idle connection would crash the process. The pool has already dropped the connection.
+  // Without a listener, an error of an idle connection would crash the process. The pool has already dropped the
+  // connection.
   pool.on('error', (err) => {
     // A closing pool does not wait for its sockets, so errors are expected if Postgres stops right after the pool
     // closes.
@@ -70,7 +71,7 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     transaction: (work, options) =>
       withConnection((connection) =>
         runTransaction(connection, work, {
-          statementMs: options?.timeoutMs ?? timeoutMs,
+          statementTimeoutMs: options?.timeoutMs ?? timeoutMs,
           changed: options?.timeoutMs !== undefined,
         }),
       ),
@@ -92,19 +93,21 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
 async function runTransaction<Result>(
   connection: Connection,
   work: (tx: Sql) => Promise<Result>,
-  timeouts: { readonly statementMs: number; readonly changed: boolean },
+  timeouts: { readonly statementTimeoutMs: number; readonly changed: boolean },
 ): Promise<Result> {
-  const { statementMs, changed } = timeouts;
-  const limit = `SET LOCAL statement_timeout = ${Math.ceil(statementMs)}`;
-  await connection.send(changed ? `BEGIN; ${limit}` : 'BEGIN', statementMs);
+  const { statementTimeoutMs, changed } = timeouts;
+  const limit = `SET LOCAL statement_timeout = ${Math.ceil(statementTimeoutMs)}`;
+  await connection.send(changed ? `BEGIN; ${limit}` : 'BEGIN', statementTimeoutMs);
   try {
-    const result = await work(sqlThrough((sql, params, options) => connection.send(sql, statementMs, params, options)));
-    const { command } = await connection.send('COMMIT', statementMs);
+    const result = await work(
+      sqlThrough((sql, params, options) => connection.send(sql, statementTimeoutMs, params, options)),
+    );
+    const { command } = await connection.send('COMMIT', statementTimeoutMs);
     if (command !== 'COMMIT') throw runlakeError('DATABASE_QUERY_FAILED');
     return result;
   } catch (error) {
     // A failing ROLLBACK marks the connection as broken; closing it also ends the transaction.
-    if (!connection.broken) await connection.send('ROLLBACK', statementMs).catch(() => undefined);
+    if (!connection.broken) await connection.send('ROLLBACK', statementTimeoutMs).catch(() => undefined);
     throw error;
   }
 }

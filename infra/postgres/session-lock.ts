@@ -62,7 +62,7 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
     throw databaseError(raw);
   });
   try {
-    if (!(await poll(() => tryLock(session, key), { everyMs: retryMs, timeoutMs: waitMs }))) {
+    if (!(await poll(() => tryLock(session, key), { intervalMs: retryMs, timeoutMs: waitMs }))) {
       await session.client.end();
       return undefined;
     }

@@ -50,11 +50,12 @@ export interface ScrapedGauge<Label extends string> {
   /**
    * Sets the function that reads the values; replaces an earlier one.
    *
-   * @param everyMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a store,
+   * @param minIntervalMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a
+   * store,
    *   use the default of 5 seconds, so that frequent scrapes do not add load to the store.
    * @returns a function that removes the reader; the gauge is then absent from scrapes.
    */
-  setReader(look: ReadSamples<Label>, everyMs?: number): () => void;
+  setReader(look: ReadSamples<Label>, minIntervalMs?: number): () => void;
 }
 
 export const maxWaitMs = 1_000;
@@ -67,9 +68,9 @@ const failures = counter('runlake_scrape_failures_total', 'Gauges that could not
  * Creates a gauge whose values are read at each scrape, possibly from a store.
  *
  * Invariant: a scrape waits at most {@link maxWaitMs} for a gauge, at most one read of a gauge runs at a time, and a
- * new read starts no sooner than `everyMs` after the start of the last one, however many scrapers there are.
+ * new read starts no sooner than `minIntervalMs` after the start of the last one, however many scrapers there are.
  *
- *   1. A scrape within `everyMs` of the last read returns the result of that read.
+ *   1. A scrape within `minIntervalMs` of the last read returns the result of that read.
  *   2. Otherwise it starts a read, or joins the running one, and waits for it at most {@link maxWaitMs}.
  *   3. If the read fails or times out, the gauge is absent from this scrape (neither zero nor the old value) and
  *      `runlake_scrape_failures_total` counts it. The next scrape uses the result of a late read.
@@ -101,8 +102,8 @@ export function scrapedGauge<Label extends string>(
   }
   clear();
   return {
-    setReader(look, everyMs = 5_000) {
-      const mine = new GaugeReader(name, look, everyMs);
+    setReader(look, minIntervalMs = 5_000) {
+      const mine = new GaugeReader(name, look, minIntervalMs);
       current = mine;
       return () => {
         if (current === mine) current = undefined;
@@ -114,20 +115,20 @@ export function scrapedGauge<Label extends string>(
 class GaugeReader<Label extends string> {
   readonly #name: string;
   readonly #look: ReadSamples<Label>;
-  readonly #everyMs: number;
+  readonly #minIntervalMs: number;
   #startedAtMs = Number.NEGATIVE_INFINITY;
   #inFlight: Promise<readonly Sample<Label>[] | undefined> | undefined;
   #found: readonly Sample<Label>[] | undefined;
 
-  constructor(name: string, look: ReadSamples<Label>, everyMs: number) {
+  constructor(name: string, look: ReadSamples<Label>, minIntervalMs: number) {
     this.#name = name;
     this.#look = look;
-    this.#everyMs = everyMs;
+    this.#minIntervalMs = minIntervalMs;
   }
 
   async samples(): Promise<readonly Sample<Label>[] | undefined> {
     if (this.#inFlight === undefined) {
-      if (performance.now() - this.#startedAtMs < this.#everyMs) return this.#found;
+      if (performance.now() - this.#startedAtMs < this.#minIntervalMs) return this.#found;
       this.#startedAtMs = performance.now();
       this.#inFlight = this.#read().finally(() => {
         this.#inFlight = undefined;

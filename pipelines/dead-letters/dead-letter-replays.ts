@@ -102,7 +102,7 @@ export async function replayThroughJob(
   const before = await findLastReplay(database, deadLetter.id);
   await jobs.enqueue('replay-dead-letter', { dead_letter_id: deadLetter.id }, { jobId: deadLetter.id });
   const isReplayed = async () => (await findLastReplay(database, deadLetter.id)) !== before;
-  if (!(await poll(isReplayed, { everyMs: pollIntervalMs, timeoutMs: limitMs }))) {
+  if (!(await poll(isReplayed, { intervalMs: pollIntervalMs, timeoutMs: limitMs }))) {
     throw runlakeError('REPLAY_UNCONFIRMED', { deadLetter: deadLetter.id, limitMs });
   }
 }

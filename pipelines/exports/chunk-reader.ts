@@ -18,7 +18,8 @@ import {
 import type { ExportFormat, ExportScope } from './record.ts';
 
 /**
- * Position of a run in the order of an export: key time, then trace id, then run id, compared as ClickHouse compares them.
+ * Position of a run in the order of an export: key time, then trace id, then run id, compared as ClickHouse compares
+ * them.
  */
 export interface ExportCursor {
   readonly startTimeMicros: number;

@@ -232,7 +232,7 @@ async function measureStage<Result>(
 }
 
 /** Timeout for a bucket that hangs; the next sweep tries again. */
-const tidyTimeoutMs = 5_000;
+const cleanupTimeoutMs = 5_000;
 
 /**
  * Removes what an ended export run has written to the bucket but not recorded: a multipart upload, or an object that no
@@ -265,7 +265,7 @@ export async function tidyRun(
     left.exportId,
   ]);
   if (of === undefined) return;
-  const signal = AbortSignal.timeout(tidyTimeoutMs);
+  const signal = AbortSignal.timeout(cleanupTimeoutMs);
   try {
     const store = await deps.openStore(of);
     try {

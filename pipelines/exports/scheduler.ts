@@ -177,7 +177,7 @@ async function isLogStored(
     if (topic === undefined) continue;
     const timeoutMs = endMs - performance.now();
     const isStored = () => log.isStored(topic, position);
-    if (!(await poll(isStored, { everyMs: pollIntervalMs, timeoutMs, signal }))) return false;
+    if (!(await poll(isStored, { intervalMs: pollIntervalMs, timeoutMs, signal }))) return false;
   }
   return true;
 }

@@ -20,7 +20,10 @@ export interface FeedbackValues {
   readonly correction?: JsonBytes | undefined;
 }
 
-/** A complete feedback, identified by workspace, run and id. Of several events with one identity, the last received wins. */
+/**
+ * A complete feedback, identified by workspace, run and id. Of several events with one identity, the last received
+ * wins.
+ */
 export interface FeedbackEvent extends FeedbackValues {
   readonly tenantId: string;
   /** The nil UUID for feedback on a project. */

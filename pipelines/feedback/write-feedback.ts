@@ -79,7 +79,7 @@ async function readLastEvent(
     const stored = await findLastEvent(clickhouse, tenantId, id);
     return own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
   };
-  return poll(ask, { everyMs: pollIntervalMs, timeoutMs: waitMs });
+  return poll(ask, { intervalMs: pollIntervalMs, timeoutMs: waitMs });
 }
 
 const buildCacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;
@@ -157,8 +157,8 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
  * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the
  * complete feedback as JSON once it is durable.
  *
- * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
- * PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
+ * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8,
+ * TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
  */
 export async function updateFeedback(
   deps: FeedbackDeps,

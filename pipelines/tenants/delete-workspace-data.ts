@@ -130,7 +130,7 @@ async function waitForProcesses(
     );
     return alive.length === 0;
   };
-  if (await poll(areGone, { everyMs: pollIntervalMs, timeoutMs: processTimeoutMs, signal })) return;
+  if (await poll(areGone, { intervalMs: pollIntervalMs, timeoutMs: processTimeoutMs, signal })) return;
   signal?.throwIfAborted();
   logger.warn({ deploymentIds }, 'agent servers of a deleted workspace are still running; deleting their rows anyway');
 }

@@ -18,8 +18,8 @@ const lockOwnerSql = {
 } as const;
 
 /**
- * Enforces a limit. If the transaction exceeds it, throws the error that `createError` returns, so that the transaction is rolled
- * back.
+ * Enforces a limit. If the transaction exceeds it, throws the error that `createError` returns, so that the transaction
+ * is rolled back.
  *
  * Invariant: transactions that create objects of one owner count them one after the other, and each count includes the
  * objects that earlier transactions committed, so that two concurrent transactions cannot exceed a limit together.

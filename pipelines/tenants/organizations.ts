@@ -86,7 +86,8 @@ const countOrganizationsSql =
   'SELECT count(*) AS count FROM organizations WHERE deleted_at IS NULL AND $1::uuid IS NOT NULL';
 
 /**
- * Creates an organisation for the operator, in one transaction: organisation, first workspace, first user and an admin key.
+ * Creates an organisation for the operator, in one transaction: organisation, first workspace, first user and an admin
+ * key.
  *
  * @throws FORBIDDEN, OPERATOR_ONLY, CONFLICT if the id or the handle is taken, LIMIT_REACHED.
  */
@@ -155,7 +156,8 @@ export async function insertOrganization(
 }
 
 /**
- * Inserts an admin key for the whole organisation; the first workspace is its default workspace. @returns the id of the key.
+ * Inserts an admin key for the whole organisation; the first workspace is its default workspace. @returns the id of the
+ * key.
  */
 export async function insertAdminKey(
   tx: Sql,
@@ -195,7 +197,8 @@ export function handleFrom(displayName: string): string {
  *
  * Invariant: `deleted_at` of an organisation is never cleared, and no key of such an organisation is accepted.
  *
- *   1. One transaction sets `deleted_at` of the organisation and its workspaces, revokes its keys and removes its users.
+ *   1. One transaction sets `deleted_at` of the organisation and its workspaces, revokes its keys and removes its
+ *      users.
  *   2. A job is queued for each workspace.
  *
  * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` or a repeated request

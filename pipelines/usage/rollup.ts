@@ -218,7 +218,8 @@ export interface RollUpOptions extends RollUpDeps {
 
 export interface RollUp {
   /**
-   * Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never throws.
+   * Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never
+   * throws.
    */
   wake(): void;
   /**
@@ -282,8 +283,8 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
           // A failed run may have been too large for the memory of ClickHouse, so the next run counts fewer hours.
           const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
           isWoken = (await runNow({ ...limits, hours })).more || isWoken;
-          const tookMs = performance.now() - startedMs;
-          await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), stopping.signal);
+          const durationMs = performance.now() - startedMs;
+          await pause(Math.min(Math.max(minPauseMs, pauseFactor * durationMs), maxPauseMs), stopping.signal);
         }
         if (failed > 0) logger.info({ failed }, 'usage roll-up works again');
         failed = 0;

@@ -42,7 +42,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
     environment: graphEnvironment(),
     maxEventBytes: 8 * 1024 * 1024,
     maxBufferedBytes: 256 * 1024 * 1024,
-    silentMs: 10_000,
+    heartbeatTimeoutMs: 10_000,
     logger: createLogger('silent', 'test'),
     ...options,
   });

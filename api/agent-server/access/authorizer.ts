@@ -73,8 +73,8 @@ export class Authorizer {
   }
 
   /**
-   * Authorises reading an assistant. Unlike {@link authorizeUseAssistant}, this method also calls the handler for the assistants
-   * of graphs. @throws ASSISTANT_NOT_FOUND
+   * Authorises reading an assistant. Unlike {@link authorizeUseAssistant}, this method also calls the handler for the
+   * assistants of graphs. @throws ASSISTANT_NOT_FOUND
    */
   async authorizeReadAssistant(idOrGraphId: string): Promise<void> {
     const id = resolveAssistantId(idOrGraphId);

@@ -112,7 +112,9 @@ export function buildEndFrame({ unsaid, feedback }: RunEnd, id?: string): SseFra
   return feedback && { event: 'feedback', data: Buffer.from(JSON.stringify(feedback)), ...idField };
 }
 
-/** Returns the event name with the namespace of a subgraph after `|`. Source: reference of the agent server, "Events". */
+/**
+ * Returns the event name with the namespace of a subgraph after `|`. Source: reference of the agent server, "Events".
+ */
 export function formatEventName({ event, namespace }: Pick<StreamedEvent, 'event' | 'namespace'>): string {
   return namespace === '' ? event : `${event}|${namespace}`;
 }

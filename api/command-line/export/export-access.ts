@@ -69,8 +69,8 @@ const pageRows = 1_000;
 const maxListedNames = 10;
 
 /**
- * Returns the operator's workspaces, oldest first, or only the one with the name or id `nameOrId`. @throws BAD_REQUEST if
- * there is none.
+ * Returns the operator's workspaces, oldest first, or only the one with the name or id `nameOrId`. @throws BAD_REQUEST
+ * if there is none.
  */
 export async function findWorkspaces({ database, operator }: ExportAccess, nameOrId?: string): Promise<Named[]> {
   const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
@@ -79,7 +79,10 @@ export async function findWorkspaces({ database, operator }: ExportAccess, nameO
   return nameOrId === undefined ? all : [pickNamed('workspace', nameOrId, all)];
 }
 
-/** Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `nameOrId` is undefined. */
+/**
+ * Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `nameOrId` is
+ * undefined.
+ */
 export async function findWorkspace(access: ExportAccess, nameOrId?: string): Promise<Named> {
   const found = await findWorkspaces(access, nameOrId);
   if (found.length === 1) return found[0] as Named;

@@ -15,7 +15,7 @@ import { formatExport } from '../../main/bulk-exports.ts';
 import { printable } from '../print-table.ts';
 import { type ExportAccess, findExport, withExports } from './export-access.ts';
 
-const pollEveryMs = 250;
+const pollIntervalMs = 250;
 /** How long to retry while the stores are unavailable. */
 const maxRetryMs = 60_000;
 const pageRows = 1_000;
@@ -65,7 +65,7 @@ export async function watchUntilEnd(
           if (of.status !== 'COMPLETED') process.exitCode = 1;
           return;
         }
-        await pause(pollEveryMs, stopped.signal);
+        await pause(pollIntervalMs, stopped.signal);
       }
       if (stopped.signal.aborted) {
         screen.end([`The export continues. To watch it again: runlake export watch ${id}`]);
@@ -97,7 +97,7 @@ async function retryWhileAway<Answer>(
       if (!reported) onAway();
       reported = true;
     }
-    await pause(pollEveryMs, signal);
+    await pause(pollIntervalMs, signal);
   }
   return undefined;
 }
@@ -137,7 +137,7 @@ export interface WatchScreen {
 type Output = Pick<NodeJS.WriteStream, 'write'> & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
 
 const clearLine = '\r\x1b[K';
-const plainLineEveryMs = 10_000;
+const plainLineIntervalMs = 10_000;
 
 /**
  * Opens the output. It shows a progress bar on a terminal; otherwise it prints a line for each 10 % of progress, at
@@ -159,13 +159,13 @@ function createBarScreen(output: Output): WatchScreen {
 
 function createPlainScreen(output: Output): WatchScreen {
   let before = '';
-  let saidMs = 0;
+  let lastPrintedMs = 0;
   return {
     show: (of, now) => {
       const step = `${of.status} ${of.statusReason} ${Math.floor(shareDone(of) * 10)}`;
-      if (step === before && now.getTime() - saidMs < plainLineEveryMs) return;
+      if (step === before && now.getTime() - lastPrintedMs < plainLineIntervalMs) return;
       before = step;
-      saidMs = now.getTime();
+      lastPrintedMs = now.getTime();
       output.write(`${printable(formatProgress(of, now))}\n`);
     },
     note: (line) => output.write(`${printable(line)}\n`),

@@ -69,7 +69,7 @@ export async function startClickhouse(options: {
   const server = onOnePort(options.port, (port) =>
     launchServer({ library, folder, port, tcpPort: cluster?.tcpPort, password, displayName, times }),
   );
-  const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times.probeEveryMs);
+  const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times.probeIntervalMs);
   return {
     url: `http://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     database,
@@ -143,7 +143,8 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
 }
 
 /**
- * Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the database.
+ * Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the
+ * database.
  */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   const { responded, text } = await runQuery(launch, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Atomic`);
@@ -176,7 +177,10 @@ async function runQuery(
 const maxTailBytes = 64 * 1024;
 const maxLineCharacters = 500;
 
-/** Returns the last error in ClickHouse's error log, if the log was written after `sinceMs` (Unix time, ms). Never throws. */
+/**
+ * Returns the last error in ClickHouse's error log, if the log was written after `sinceMs` (Unix time, ms). Never
+ * throws.
+ */
 function readLastError(path: string, sinceMs: number): string | undefined {
   try {
     const file = openSync(path, 'r');

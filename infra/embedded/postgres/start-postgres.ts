@@ -66,7 +66,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
     await endLeftovers(dataFolder);
     return server.launch();
   };
-  const engine = await superviseEngine('Postgres', launch, logger, times.probeEveryMs);
+  const engine = await superviseEngine('Postgres', launch, logger, times.probeIntervalMs);
   return {
     url: `postgres://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     exited: engine.exited,

@@ -1,4 +1,6 @@
-/** Clients of Kafka with sockets that can be destroyed, their errors and log lines, and the client for admin requests. */
+/**
+ * Clients of Kafka with sockets that can be destroyed, their errors and log lines, and the client for admin requests.
+ */
 import net from 'node:net';
 import tls from 'node:tls';
 import { type Admin, type ISocketFactory, Kafka, type logCreator, logLevel, type SASLOptions } from 'kafkajs';
@@ -16,9 +18,13 @@ export type KafkaAddress = Pick<
 
 export interface KafkaClient {
   readonly kafka: Kafka;
-  /** Destroys the connections opened before `openedBeforeMs` (`performance.now`), so that requests on them fail at once. */
+  /**
+   * Destroys the connections opened before `openedBeforeMs` (`performance.now`), so that requests on them fail at once.
+   */
   breakConnections(openedBeforeMs: number): void;
-  /** Destroys every connection and refuses new ones: this client sends nothing from now on, even if its code continues. */
+  /**
+   * Destroys every connection and refuses new ones: this client sends nothing from now on, even if its code continues.
+   */
   fence(): void;
 }
 
@@ -93,7 +99,7 @@ function buildSaslOptions({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: Kafk
  * objects.
  */
 const loggedFields = ['broker', 'groupId', 'memberId', 'topic', 'partition', 'retryCount', 'retryTime'] as const;
-const repeatLineAfterMs = 30_000;
+const logIntervalMs = 30_000;
 const maxRememberedLines = 200;
 
 /**
@@ -109,7 +115,7 @@ function createLogCreator(logger: Logger, isFenced: () => boolean): logCreator {
       const text = `${namespace}: ${message.replace(/\d+/g, '0')}`;
       const now = performance.now();
       const last = lastAtMs.get(text);
-      if (last !== undefined && now - last < repeatLineAfterMs) return;
+      if (last !== undefined && now - last < logIntervalMs) return;
       if (lastAtMs.size >= maxRememberedLines) lastAtMs.clear();
       lastAtMs.set(text, now);
       const fields = Object.fromEntries(

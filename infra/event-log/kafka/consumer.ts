@@ -47,11 +47,11 @@ interface ConsumerSupervisorOptions {
 }
 
 const requestTimeoutMs = 15_000;
-const heartbeatEveryMs = 2_000;
+const heartbeatIntervalMs = 2_000;
 /**
  * A client without activity for this long is replaced. The time is longer than any request or join of a working client.
  */
-const maxSilenceMs = 75_000;
+const stallTimeoutMs = 75_000;
 const joinTimeoutMs = 60_000;
 
 export class ConsumerSupervisor {
@@ -79,7 +79,7 @@ export class ConsumerSupervisor {
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       const startedAtMs = performance.now();
       await this.#runClient();
-      if (performance.now() - startedAtMs > maxSilenceMs) attempt = 0;
+      if (performance.now() - startedAtMs > stallTimeoutMs) attempt = 0;
       await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
     }
   }
@@ -94,7 +94,7 @@ export class ConsumerSupervisor {
     const stop = () => over.abort();
     this.#stop.signal.addEventListener('abort', stop);
     const watch = setInterval(() => {
-      if (performance.now() - this.#lastActivityMs < maxSilenceMs) return;
+      if (performance.now() - this.#lastActivityMs < stallTimeoutMs) return;
       logger.warn('a Kafka consumer shows no activity: replacing it');
       over.abort();
     }, 1_000);
@@ -122,7 +122,7 @@ export class ConsumerSupervisor {
   #open(client: KafkaClient, config: ConsumerConfig, over: AbortController): Consumer {
     const { topicName, onAssigned, onLost } = this.#options;
     const consumer = client.kafka.consumer({
-      heartbeatInterval: heartbeatEveryMs,
+      heartbeatInterval: heartbeatIntervalMs,
       allowAutoTopicCreation: false,
       // The supervisor replaces a crashed client; the library must not restart it.
       retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 30, restartOnFailure: async () => false },

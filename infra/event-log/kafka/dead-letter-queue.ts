@@ -41,7 +41,9 @@ const deadLetterHeaders = {
 
 const maxReasonCharacters = 2_000;
 
-/** Builds the dead-letter record: original bytes, key and headers, plus the reason and the original position in headers. */
+/**
+ * Builds the dead-letter record: original bytes, key and headers, plus the reason and the original position in headers.
+ */
 export function buildDeadLetterMessage(topic: string, record: LogRecord, reason: string, step: string): Message {
   const { raw } = record as Partial<KafkaRecord>;
   return {
@@ -171,7 +173,8 @@ async function fetchOffsets(admin: Admin, name: string) {
 }
 
 /**
- * Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it is.
+ * Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it
+ * is.
  */
 function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetterRecord {
   const { key, headers = {}, offset, timestamp } = message;
@@ -227,7 +230,7 @@ interface OffsetRange {
 
 const requestTimeoutMs = 10_000;
 /** A read fails after this time without progress. The broker delays the first join, and a record may be large. */
-const maxSilenceMs = 30_000;
+const stallTimeoutMs = 30_000;
 const maxFetchBytes = 4 * 1024 * 1024;
 
 /**
@@ -255,9 +258,9 @@ async function readOffsets(
   });
   finished.catch(() => undefined);
   const watch = setInterval(() => {
-    if (performance.now() - lastProgressMs < maxSilenceMs) return;
+    if (performance.now() - lastProgressMs < stallTimeoutMs) return;
     const brokers = address.kafkaBrokers ?? '';
-    finish(runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: `nothing was read for ${maxSilenceMs} ms` }));
+    finish(runlakeError('KAFKA_UNAVAILABLE', { brokers, reason: `nothing was read for ${stallTimeoutMs} ms` }));
   }, 1_000);
   try {
     consumer.on(consumer.events.CRASH, ({ payload }) => {

@@ -191,7 +191,8 @@ export class PartitionConsumer {
   }
 
   /**
-   * Retries `work` with backoff. @returns false if the assignment ended, or the consumer is closing, before `work` succeeded.
+   * Retries `work` with backoff. @returns false if the assignment ended, or the consumer is closing, before `work`
+   * succeeded.
    */
   async #retry(failure: string, work: () => Promise<void>): Promise<boolean> {
     for (let attempt = 0; this.alive; attempt++) {

@@ -11,8 +11,8 @@
  *      acknowledges the copy without appending it. (Giving up is unsafe: the next batch would reuse the sequence
  *      number, and the broker would discard it as a duplicate if the first batch had been appended.)
  *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), `append` waits until
- *      no other batch is in flight, replaces the library's producer by one with a new id, and sends the same batch first.
- *      The log may then contain it twice in a row, which merges.
+ *      no other batch is in flight, replaces the library's producer by one with a new id, and sends the same batch
+ *      first. The log may then contain it twice in a row, which merges.
  *   4. If an attempt does not settle, `append` fences the client: it destroys the sockets, so that the client sends
  *      nothing later, and replaces the producer as in step 3.
  *   5. A batch that the broker rejects for its content was not appended. Its sequence number is free, and its
@@ -62,7 +62,8 @@ export class IdempotentProducer {
    * Resolves when the batch is in all in-sync replicas; retries until then or until {@link IdempotentProducer.close}.
    * Call it for one batch per partition at a time.
    *
-   * @throws TOPIC_UNUSABLE if the broker rejects the size or the format of the batch, EVENT_LOG_UNAVAILABLE after closing.
+   * @throws TOPIC_UNUSABLE if the broker rejects the size or the format of the batch, EVENT_LOG_UNAVAILABLE after
+   * closing.
    */
   async append(batch: PartitionBatch): Promise<void> {
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {

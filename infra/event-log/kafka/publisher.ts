@@ -228,8 +228,8 @@ class PartitionQueue {
     while (this.#queue.length > 0) {
       const startedAtMs = performance.now();
       await this.#appendNext();
-      const restMs = minIntervalMs - (performance.now() - startedAtMs);
-      if (restMs > 0) await pause(restMs);
+      const remainingMs = minIntervalMs - (performance.now() - startedAtMs);
+      if (remainingMs > 0) await pause(remainingMs);
     }
     this.#running = undefined;
   }

@@ -64,14 +64,14 @@ export interface S3Options {
 export interface S3Limits {
   /** Maximum number of attempts of a request. */
   readonly attempts?: number;
-  readonly connectMs?: number;
+  readonly connectTimeoutMs?: number;
   /** Idle timeout of a connection in use. */
-  readonly silenceMs?: number;
+  readonly idleTimeoutMs?: number;
   /** Timeout of a call with all its attempts; each 64 kB of its body adds a second. */
-  readonly callMs?: number;
+  readonly callTimeoutMs?: number;
 }
 
-const defaultLimits = { attempts: 3, connectMs: 5_000, silenceMs: 20_000, callMs: 60_000 } as const;
+const defaultLimits = { attempts: 3, connectTimeoutMs: 5_000, idleTimeoutMs: 20_000, callTimeoutMs: 60_000 } as const;
 
 export interface S3CallOptions {
   readonly signal?: AbortSignal | undefined;
@@ -120,8 +120,8 @@ export function openS3Connection(options: S3Options): S3Connection {
     requestHandler: {
       httpAgent: agents.http,
       httpsAgent: agents.https,
-      connectionTimeout: limits.connectMs,
-      socketTimeout: limits.silenceMs,
+      connectionTimeout: limits.connectTimeoutMs,
+      socketTimeout: limits.idleTimeoutMs,
     },
     ...(endpointUrl === undefined ? {} : { endpoint: endpointUrl }),
     ...(hasBucketInUrl ? { bucketEndpoint: true } : {}),
@@ -135,7 +135,7 @@ export function openS3Connection(options: S3Options): S3Connection {
     location,
     async send(call, work, { signal, bytes = 0 } = {}) {
       signal?.throwIfAborted();
-      const callMs = limits.callMs + Math.ceil(bytes / bodyBytesPerMs);
+      const callMs = limits.callTimeoutMs + Math.ceil(bytes / bodyBytesPerMs);
       const timeout = AbortSignal.timeout(callMs);
       const abortSignal = AbortSignal.any([timeout, closed.signal, ...(signal ? [signal] : [])]);
       try {

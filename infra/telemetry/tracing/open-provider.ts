@@ -14,13 +14,16 @@ import type { Counter } from 'prom-client';
 import type { Config } from '../../config/settings.ts';
 import type { TracingOptions } from './start-tracing.ts';
 
-const exportEveryMs = 2_000;
+const exportIntervalMs = 2_000;
 const maxQueuedSpans = 4_096;
 const exportTimeoutMs = 5_000;
 const maxConcurrentExports = 4;
-const warnEveryMs = 60_000;
+const warnIntervalMs = 60_000;
 
-/** Creates the SDK's provider, which samples, batches and exports spans to `url`. If its queue is full, spans are dropped. */
+/**
+ * Creates the SDK's provider, which samples, batches and exports spans to `url`. If its queue is full, spans are
+ * dropped.
+ */
 export function openProvider(
   url: string,
   options: TracingOptions,
@@ -36,7 +39,7 @@ export function openProvider(
     }),
     sampler: createSampler(config),
     spanProcessors: [
-      new BatchSpanProcessor(exporter, { scheduledDelayMillis: exportEveryMs, maxQueueSize: maxQueuedSpans }),
+      new BatchSpanProcessor(exporter, { scheduledDelayMillis: exportIntervalMs, maxQueueSize: maxQueuedSpans }),
     ],
   });
 }
@@ -65,7 +68,7 @@ function openExporter(
         exportedSpans.inc({ outcome: hasFailed ? 'failed' : 'exported' }, batch.length);
         if (hasFailed) {
           lost += batch.length;
-          if (performance.now() - warnedAtMs >= warnEveryMs) {
+          if (performance.now() - warnedAtMs >= warnIntervalMs) {
             warnedAtMs = performance.now();
             logger.warn({ err: result.error, spans: lost }, 'cannot export traces');
             lost = 0;
@@ -80,7 +83,10 @@ function openExporter(
   };
 }
 
-/** Creates the sampler for OTEL_TRACES_SAMPLER and its argument (OpenTelemetry specification, SDK environment variables). */
+/**
+ * Creates the sampler for OTEL_TRACES_SAMPLER and its argument (OpenTelemetry specification, SDK environment
+ * variables).
+ */
 function createSampler({ tracesSampler, tracesSamplerArg }: Config): Sampler {
   const name = tracesSampler.replace('parentbased_', '');
   const root =
@@ -93,7 +99,8 @@ function createSampler({ tracesSampler, tracesSamplerArg }: Config): Sampler {
 }
 
 /**
- * Parses `name=value,name=value` with percent-encoded values; a value that is not valid percent-encoding is kept unchanged.
+ * Parses `name=value,name=value` with percent-encoded values; a value that is not valid percent-encoding is kept
+ * unchanged.
  */
 export function parseHeaders(text: string | undefined): Record<string, string> {
   const headers: Record<string, string> = {};

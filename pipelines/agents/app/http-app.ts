@@ -70,12 +70,12 @@ export async function openHttpApp(options: {
   /** URL of the agent server, for clients that the app creates. */
   readonly serverUrl?: string | undefined;
   /** Maximum time without a message from the process. */
-  readonly silentMs: number;
+  readonly heartbeatTimeoutMs: number;
   /** Timeout for the head of a response, and maximum time between two chunks of its body. */
   readonly timeoutMs: number;
   readonly logger: Logger;
 }): Promise<HttpApp> {
-  const { file, environment, accounts, serverUrl, silentMs, timeoutMs, logger } = options;
+  const { file, environment, accounts, serverUrl, heartbeatTimeoutMs, timeoutMs, logger } = options;
   const folder = await mkdtemp(join(tmpdir(), 'runlake-app-'));
   const socketPath = join(folder, socketFileName);
   const pool = new Pool('http://app', {
@@ -111,7 +111,7 @@ export async function openHttpApp(options: {
     file,
     environment,
     accounts: ownAccounts,
-    silentMs,
+    heartbeatTimeoutMs,
     onLine: (line) => logger.info({ line }, 'output of the custom app'),
     hooks: {
       onReady: (_loadErrors, routes) => {

@@ -11,12 +11,15 @@ interface App {
   fetch(request: Request, environment: object): Response | Promise<Response>;
 }
 
-/** Generous limit for the headers of a request: the front enforces the configured limit and adds headers of its own. */
+/**
+ * Generous limit for the headers of a request: the parent process enforces the configured limit and adds headers of its
+ * own.
+ */
 const maxHeaderBytes = 8 * 1024 * 1024;
 
 /**
  * Serves the export that `http.app` names on a Unix socket: a Hono app, or any object with `fetch(request)`. Runs code
- * of the project, so call it only in a separate process. It sets no timeouts; the front applies them.
+ * of the project, so call it only in a separate process. It sets no timeouts; the parent process applies them.
  *
  * @returns the routes that the app defines.
  * @throws APP_UNUSABLE if the export has no `fetch`; any error of the import.
@@ -46,8 +49,8 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
       void listener(incoming, outgoing);
     },
   );
-  // Only the front closes connections. If the server closed an idle connection, a request could arrive on it at that
-  // moment and fail.
+  // Only the parent process closes connections. If the server closed an idle connection, a request could arrive on it
+  // at that moment and fail.
   server.keepAliveTimeout = 0;
   // Remove the socket that an earlier process left.
   await rm(socketPath, { force: true });

@@ -20,7 +20,10 @@ export interface AuthRequest {
   readonly headers: readonly (readonly [name: string, value: string])[];
 }
 
-/** An authorisation request to an auth handler: an event such as `threads:read`, and a value that the handler may change. */
+/**
+ * An authorisation request to an auth handler: an event such as `threads:read`, and a value that the handler may
+ * change.
+ */
 export interface AuthorizationRequest {
   readonly event: `${'threads' | 'assistants' | 'crons' | 'store'}:${string}`;
   readonly value: Readonly<Record<string, unknown>>;

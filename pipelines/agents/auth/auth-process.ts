@@ -54,10 +54,10 @@ export async function openAuthProcess(options: {
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: AccountSource | undefined;
   /** Maximum time without a message from the process. */
-  readonly silentMs: number;
+  readonly heartbeatTimeoutMs: number;
   readonly logger: Logger;
 }): Promise<AuthProcess> {
-  const { file, environment, accounts, silentMs, logger } = options;
+  const { file, environment, accounts, heartbeatTimeoutMs, logger } = options;
   const pending = new Map<number, PendingRequest>();
   /** Keys of requests that timed out. The process may still answer them; such answers are ignored. */
   const timedOutKeys = new Set<number>();
@@ -68,7 +68,7 @@ export async function openAuthProcess(options: {
     file,
     environment,
     accounts,
-    silentMs,
+    heartbeatTimeoutMs,
     onLine: (line) => logger.info({ line }, 'output of the custom authentication'),
     hooks: {
       onReady: () => undefined,

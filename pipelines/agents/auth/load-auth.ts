@@ -66,7 +66,8 @@ function findHandlers(exported: unknown): { authenticate?: Handler; callbacks?: 
 }
 
 /**
- * Accepts an identity as text, or an object with `identity`. Refuses anything else, and users with `is_authenticated: false`.
+ * Accepts an identity as text, or an object with `identity`. Refuses anything else, and users with `is_authenticated:
+ * false`.
  */
 function parseIdentity(returned: unknown): AuthIdentity {
   const fields =

@@ -3,13 +3,14 @@
  *
  * Invariant: one statement is in flight at a time. Each statement runs under the lease and is atomic.
  *
- *   1. Added parts are buffered while a statement is in flight and, if `gatherMs` is set, until it has passed.
+ *   1. Added parts are buffered while a statement is in flight and, if `batchDelayMs` is set, until it has passed.
  *   2. One statement writes all buffered parts. If two parts write the same row, the result is as if they were written
  *      in order.
- *   3. Without `gatherMs`, `add` resolves or rejects with its statement. With `gatherMs`, `add` returns early; after
- *      the first failed statement nothing more is written, and every later `add` and `settled` rejects with that error.
+ *   3. Without `batchDelayMs`, `add` resolves or rejects with its statement. With `batchDelayMs`, `add` returns early;
+ *      after the first failed statement nothing more is written, and every later `add` and `settled` rejects with that
+ *      error.
  *   4. `settled` sends the buffered parts at once. Call it before reads and at the end.
- *   5. Above `maxBufferedBytes`, `add` waits for its statement even with `gatherMs`.
+ *   5. Above `maxBufferedBytes`, `add` waits for its statement even with `batchDelayMs`.
  */
 import type { CheckpointPart, WritePart } from './leased-statements.ts';
 
@@ -22,8 +23,8 @@ export interface GatheringOptions {
   /** Sends one statement. Rejects if the part was not written. */
   readonly send: (part: GatheredPart) => Promise<void>;
   /** How long to buffer parts. If undefined, `add` waits until its part is written. */
-  readonly gatherMs?: number | undefined;
-  /** Called once with the first error, if `gatherMs` is set. */
+  readonly batchDelayMs?: number | undefined;
+  /** Called once with the first error, if `batchDelayMs` is set. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
@@ -49,19 +50,22 @@ export class GatheredWrites {
     this.#options = options;
   }
 
-  /** Adds a part to the next statement. Rejects with the error of its statement or, with `gatherMs`, of an earlier one. */
+  /**
+   * Adds a part to the next statement. Rejects with the error of its statement or, with `batchDelayMs`, of an earlier
+   * one.
+   */
   async add(part: GatheredPart): Promise<void> {
     this.#requireNoFailure();
     this.#open ??= this.#begin();
     const statement = this.#open;
     statement.parts.push(part);
     statement.bytes += countBytes(part);
-    if (this.#options.gatherMs !== undefined && statement.bytes <= maxBufferedBytes) return;
+    if (this.#options.batchDelayMs !== undefined && statement.bytes <= maxBufferedBytes) return;
     statement.go();
     await statement.written;
   }
 
-  /** Resolves when all added parts are written. With `gatherMs`, rejects if a statement failed. */
+  /** Resolves when all added parts are written. With `batchDelayMs`, rejects if a statement failed. */
   async settled(): Promise<void> {
     this.#open?.go();
     await this.#last;
@@ -69,14 +73,14 @@ export class GatheredWrites {
   }
 
   #begin(): Statement {
-    const { gatherMs, send, onFailure } = this.#options;
+    const { batchDelayMs, send, onFailure } = this.#options;
     const parts: GatheredPart[] = [];
     const before = this.#last;
     let go = (): void => undefined;
     const due = new Promise<void>((resolve) => {
       go = resolve;
     });
-    const timer = gatherMs === undefined ? undefined : setTimeout(go, gatherMs);
+    const timer = batchDelayMs === undefined ? undefined : setTimeout(go, batchDelayMs);
     const written = (async () => {
       await due;
       clearTimeout(timer);
@@ -86,7 +90,7 @@ export class GatheredWrites {
       await send(mergeParts(parts));
     })();
     this.#last = written.catch((reason: unknown) => {
-      if (gatherMs === undefined || this.#failure !== undefined) return;
+      if (batchDelayMs === undefined || this.#failure !== undefined) return;
       this.#failure = { reason };
       onFailure?.(reason);
     });

@@ -45,7 +45,7 @@ interface Owner {
 /** Lets `put` and `putWrites` return before the data is written. Writes keep their order, and reads wait for them. */
 export interface EarlyAcks {
   /** How long to buffer writes for one statement. */
-  readonly gatherMs: number;
+  readonly batchDelayMs: number;
   /**
    * Called once, with the error of the first failed write. Every later write or read of the saver rejects with the same
    * error.

@@ -97,7 +97,9 @@ function readNow({ now = readDatabaseClock }: FiringDeps, sql: Sql): Promise<num
   return now(sql);
 }
 
-/** Locks and returns the cron that has been due longest among those that match `condition`, in which `$3` is `value`. */
+/**
+ * Locks and returns the cron that has been due longest among those that match `condition`, in which `$3` is `value`.
+ */
 async function lockDue(
   tx: Sql,
   { deploymentId }: FiringDeps,

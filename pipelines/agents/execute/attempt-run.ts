@@ -149,8 +149,8 @@ export async function attemptRun(
       hasLostLease = true;
       return;
     }
-    if (outcome.kind === 'lost' && outcome.blame !== 'self') {
-      const mustRunAlone = outcome.blame === 'shared';
+    if (outcome.kind === 'lost' && outcome.cause !== 'worker') {
+      const mustRunAlone = outcome.cause === 'shared-worker';
       logger.warn({ runId, attempt, reason: outcome.message, alone: mustRunAlone }, 'run lost its worker; requeued');
       const countLoss = !mustRunAlone && !isStopping();
       await retryWhileLeased(() => releaseRun(database, run, { alone: mustRunAlone, countLoss }));

@@ -13,7 +13,8 @@
  *   3. It attempts each claimed run (`attempt-run.ts`): the attempt streams the run and then ends or requeues it.
  *   4. It claims runs only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and
  *      requeues the run; an attempt of a cancelled run stops.
- *   5. Each second it requeues runs of processes whose heartbeat has expired, and publishes ends that are missing in the log.
+ *   5. Each second it requeues runs of processes whose heartbeat has expired, and publishes ends that are missing in
+ *      the log.
  *   6. `stop` stops claiming, waits up to `drainMs` for active runs, and requeues the unfinished runs without counting
  *      their attempts as lost.
  */
@@ -134,7 +135,8 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     for (const run of claimed) attempt(run, claimedAtMs);
     needsAnotherSearch ||= claimed.length > 0;
     if (needsAnotherSearch || isFull) return;
-    // `getMsToNextRun` omits runs that are overdue because a request writes to their thread; that request wakes the executor.
+    // `getMsToNextRun` omits runs that are overdue because a request writes to their thread; that request wakes the
+    // executor.
     const dueMs = await getMsToNextRun(database, deploymentId, recentlyDueMs);
     if (dueMs === undefined || isStopping) return;
     dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : recentlyDueMs);
@@ -178,12 +180,12 @@ export function startExecutor(deps: ExecutorDeps): Executor {
 
   function reserveWorkerSlot(): WorkerSlot | undefined {
     if (isStopping || isFull || countFreeSlots() <= 0) return undefined;
-    const takenAtMs = performance.now();
+    const reservedAtMs = performance.now();
     reservedSlots += 1;
     return {
       processId,
       use: (claimed) => {
-        if (claimed !== undefined) attempt(claimed, takenAtMs);
+        if (claimed !== undefined) attempt(claimed, reservedAtMs);
         else {
           reservedSlots -= 1;
           wakeIfFull();

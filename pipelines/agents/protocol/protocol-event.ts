@@ -5,7 +5,9 @@ import { endSeq, protocolMode, type RunEnd, type StreamedEvent } from '../stream
 /** Filter of a subscription. Source: `@langchain/protocol` 0.0.13, EventStreamRequest. */
 export interface EventFilter {
   readonly channels: readonly string[];
-  /** Namespace prefixes. A segment without a colon also matches a segment with the same name and an id. Default: all. */
+  /**
+   * Namespace prefixes. A segment without a colon also matches a segment with the same name and an id. Default: all.
+   */
   readonly namespaces?: readonly (readonly string[])[] | undefined;
   /** Maximum depth below the prefixes. Default: unlimited. */
   readonly depth?: number | undefined;

@@ -9,7 +9,9 @@ import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunC
 /** Headers with longer names are not copied, because matching a pattern against a long name can be slow. */
 const maxNameLength = 200;
 
-/** LangGraph reads these keys of `configurable` as the checkpoint to start from, which only the request body may set. */
+/**
+ * LangGraph reads these keys of `configurable` as the checkpoint to start from, which only the request body may set.
+ */
 const checkpointKeys = new Set(['checkpoint_id', 'checkpoint_ns', 'checkpoint_map']);
 
 export type HeaderRule = (name: string) => boolean;
@@ -58,7 +60,9 @@ function compilePatterns(patterns: readonly string[]): HeaderRule {
 type Nullish<T> = T | null | undefined;
 type RunMetadata = Readonly<Record<string, unknown>>;
 
-/** The request for a run, with its field names on the wire. Except for `input`, null means the same as an absent field. */
+/**
+ * The request for a run, with its field names on the wire. Except for `input`, null means the same as an absent field.
+ */
 export interface RunRequest {
   readonly assistant_id: string;
   readonly input?: unknown;

@@ -32,7 +32,7 @@ import {
 export interface StreamPublisherOptions {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   /** Retention of the events of resumable runs. */
-  readonly keptMs: number;
+  readonly retentionMs: number;
   /** Maximum event size; a larger event is replaced by an `error` event. Default: 8 MiB. */
   readonly maxEventBytes?: number;
   /** Maximum unacknowledged bytes of one run; the writer waits at the limit. Default: 4 MiB. */
@@ -45,7 +45,7 @@ export interface StreamPublisherOptions {
 export function createStreamPublisher(options: StreamPublisherOptions): StreamPublisher {
   const {
     log,
-    keptMs,
+    retentionMs,
     maxEventBytes = 8 * 1024 * 1024,
     maxBytesInFlight = 4 * 1024 * 1024,
     retryTimeoutMs = 120_000,
@@ -60,7 +60,7 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
     const key = `${start.deploymentId}:${start.threadId}`;
     const { deploymentId, threadId, runId, attempt, kept } = start;
     const { firstSeq, isEnd, createdAtMicros } = numbered;
-    const expiresAtMicros = createdAtMicros + keptMs * 1_000;
+    const expiresAtMicros = createdAtMicros + retentionMs * 1_000;
     const head = { deploymentId, threadId, runId, attempt, kept, createdAtMicros, expiresAtMicros };
     const events = chunks.map(({ mode, event, namespace, data }, index) => {
       const seq = firstSeq + index;
@@ -102,7 +102,9 @@ function replaceTooLarge({ event, namespace, data }: Chunk, maxEventBytes: numbe
   };
 }
 
-/** Removes values and interrupts if the end event would be too large to publish. Readers then read them from Postgres. */
+/**
+ * Removes values and interrupts if the end event would be too large to publish. Readers then read them from Postgres.
+ */
 function shrinkEnd(data: Uint8Array, maxEventBytes: number): Uint8Array {
   if (data.length <= maxEventBytes) return data;
   const { values: _, interrupts: __, ...rest } = JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;

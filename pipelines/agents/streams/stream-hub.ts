@@ -64,7 +64,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
 
   async function arrived(signal: AbortSignal): Promise<void> {
     const position = await log.position(streamEvents).catch(() => ({}));
-    await poll(() => tail.passed(position), { everyMs: pollIntervalMs, timeoutMs: storeTimeoutMs, signal });
+    await poll(() => tail.passed(position), { intervalMs: pollIntervalMs, timeoutMs: storeTimeoutMs, signal });
   }
 
   function follow(

@@ -7,7 +7,8 @@
  *   1. A reader from `now` starts at the end of the ring buffer. Every other reader starts at its oldest record. If
  *      that record does not directly follow the position of the reader, the reader waits until all older events are
  *      stored, and reads the stored rows first.
- *   2. The reader continues through the ring buffer, skips events that it has yielded, and waits at the end for new records.
+ *   2. The reader continues through the ring buffer, skips events that it has yielded, and waits at the end for new
+ *      records.
  *   3. At a gap in the stored rows or in the buffered records, the reader reads both again until the gap is filled or
  *      the timeout has passed. If a newer attempt of the run has begun, the reader skips the remaining events of the
  *      old attempt, which are no longer valid. If the run has ended, the gap is an error. In both cases the reader
@@ -239,9 +240,9 @@ export class StreamSubscription implements StreamReader {
       (kept ? await this.#stream.readAttemptOutcome(following, this.#closing.signal) : undefined);
     if (gap.outcome === undefined && this.#isFinishing) gap.outcome = 'ended';
     if (gap.outcome !== undefined) return;
-    const forMs = performance.now() - gap.sinceMs;
-    if (forMs > gapTimeoutMs) throw runlakeError('STREAM_INCOMPLETE');
-    if (forMs > 1) await pause(Math.min(Math.max(forMs, minPauseMs), maxPauseMs));
+    const gapMs = performance.now() - gap.sinceMs;
+    if (gapMs > gapTimeoutMs) throw runlakeError('STREAM_INCOMPLETE');
+    if (gapMs > 1) await pause(Math.min(Math.max(gapMs, minPauseMs), maxPauseMs));
   }
 
   /**
@@ -271,7 +272,10 @@ export class StreamSubscription implements StreamReader {
 
 const pollIntervalMs = 100;
 
-/** Tracks the position of the log up to which events are stored in ClickHouse. Concurrent identical queries are coalesced. */
+/**
+ * Tracks the position of the log up to which events are stored in ClickHouse. Concurrent identical queries are
+ * coalesced.
+ */
 export class StoredWatch {
   readonly #log: Pick<EventLog, 'isStored'>;
   readonly #known = new Map<string, number>();
@@ -288,7 +292,7 @@ export class StoredWatch {
    */
   async waitUntilStored(position: LogPosition, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
     return poll(() => this.#isKnown(position) || this.#query(position), {
-      everyMs: pollIntervalMs,
+      intervalMs: pollIntervalMs,
       timeoutMs,
       signal,
     });

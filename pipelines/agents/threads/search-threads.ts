@@ -12,7 +12,10 @@ interface ThreadFilter {
   readonly status?: ThreadStatus;
 }
 
-/** Counts the visible threads that match `filter`. @throws INVALID_REQUEST if Postgres cannot store a text of the filter. */
+/**
+ * Counts the visible threads that match `filter`. @throws INVALID_REQUEST if Postgres cannot store a text of the
+ * filter.
+ */
 export async function countThreads(database: Sql, deploymentId: string, filter: ThreadFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
     `SELECT count(*) AS total FROM agents.threads WHERE ${filterCondition}`,
@@ -49,7 +52,8 @@ export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends
 }
 
 /**
- * Returns one page of the threads that match, without `ttl`, and their total number on all pages. @throws ANSWER_TOO_LARGE
+ * Returns one page of the threads that match, without `ttl`, and their total number on all pages. @throws
+ * ANSWER_TOO_LARGE
  */
 export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   database: Sql,

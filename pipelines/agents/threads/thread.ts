@@ -1,4 +1,6 @@
-/** A thread and its state, with their field names on the wire. Source: LangGraph Platform API, Thread and ThreadState. */
+/**
+ * A thread and its state, with their field names on the wire. Source: LangGraph Platform API, Thread and ThreadState.
+ */
 
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';

@@ -42,7 +42,8 @@ export interface ThreadLease {
  * Takes a write lease on a thread for at most `ms` milliseconds, to update its state outside a run. No run of the
  * thread is claimed until the lease is released or expires.
  *
- * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or another process holds the lease.
+ * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or another process holds the
+ * lease.
  */
 export async function leaseThread(
   database: Sql,
@@ -139,7 +140,8 @@ interface UpdatedState {
  * Applies `updates` to the state; each inner list is one super-step.
  *
  * @returns the checkpoint of the new state.
- * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, STATE_UPDATE_INVALID; the errors of
+ * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, STATE_UPDATE_INVALID; the errors
+ * of
  *   {@link ThreadDeps.pool}.
  */
 export async function updateThreadState(

@@ -52,7 +52,10 @@ export async function createThread(
   return readThread(database, deploymentId, threadId);
 }
 
-/** Copies a thread with its state and checkpoints, but without its runs, to a new thread. @throws THREAD_TO_COPY_NOT_FOUND */
+/**
+ * Copies a thread with its state and checkpoints, but without its runs, to a new thread. @throws
+ * THREAD_TO_COPY_NOT_FOUND
+ */
 export async function copyThread(database: Database, deploymentId: string, threadId: string): Promise<Thread> {
   const copyId = uuidv7();
   return database.transaction(async (tx) => {
@@ -119,7 +122,8 @@ export interface ThreadChange {
 }
 
 /**
- * Changes the metadata and TTL of a thread. @throws THREAD_NOT_FOUND, INVALID_REQUEST if Postgres cannot store the metadata.
+ * Changes the metadata and TTL of a thread. @throws THREAD_NOT_FOUND, INVALID_REQUEST if Postgres cannot store the
+ * metadata.
  */
 export async function updateThread(
   database: Sql,

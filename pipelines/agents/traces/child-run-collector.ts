@@ -1,5 +1,5 @@
 /**
- * Collects the child runs of one graph run in the worker, from the callbacks to the front.
+ * Collects the child runs of one graph run in the worker, from the callbacks to the parent process.
  *
  * Invariant: each reported run is a descendant of the root and is reported once. The collector holds only open runs and
  * the runs that changed since the last flush.
@@ -11,7 +11,7 @@
  *   3. A flush follows one second after the first change, or earlier if the changes are large.
  *   4. `close` ends open runs with the given reason and flushes. Later callbacks are ignored.
  *
- * If the process dies, unflushed changes are lost, and the front ends the runs that were reported as open.
+ * If the process dies, unflushed changes are lost, and the parent process ends the runs that were reported as open.
  */
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { runTypes } from '../../ingest/run-event/run-event.ts';

@@ -1,16 +1,16 @@
 /**
  * Writes the child runs of graph runs, which workers report, to the log.
  *
- * Invariant: tracing never delays or ends a graph run. Buffer and open runs are bounded; runs that exceed the bounds are
- * dropped and counted. A worker that reports more runs than its tracer may collect violates the protocol, because graph
- * code can forge its messages.
+ * Invariant: tracing never delays or ends a graph run. Buffer and open runs are bounded; runs that exceed the bounds
+ * are dropped and counted. A worker that reports more runs than its tracer may collect violates the protocol, because
+ * graph code can forge its messages.
  *
  *   1. A batch arrives from a worker. With the first batch that contains an open child run, the root run is written as
  *      well, so that an active trace is visible.
  *   2. Once a second the buffered runs are written to the log, one batch per sender (`take-into-traces.ts`).
  *   3. If the log is unavailable, the batch is retried.
- *   4. At the end of an attempt, the front ends child runs that are still open, for example because the worker died,
- *      with an error.
+ *   4. At the end of an attempt, the parent process ends child runs that are still open, for example because the worker
+ *      died, with an error.
  *
  * A crash of this process loses the buffered runs. The next attempt writes its own child runs, with new ids, below the
  * same root.

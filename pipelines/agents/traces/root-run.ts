@@ -31,7 +31,9 @@ export function findProject({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graph
   return kwargs.langsmith_tracer?.project_name ?? graphId;
 }
 
-/** Returns ids and `dotted_order` of the root run as JSON members without braces. They are the same for each attempt. */
+/**
+ * Returns ids and `dotted_order` of the root run as JSON members without braces. They are the same for each attempt.
+ */
 export function encodeRootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
   const order = formatDottedOrderSegment(parseTime(startedAt) as number, runId);
   return `"id":"${runId}","trace_id":"${runId}","dotted_order":"${order}"`;

@@ -5,8 +5,8 @@
  * Source: `LangChainTracer` of @langchain/core 1.2, `RunTree` of langsmith 0.10.
  *
  * Risk: the packages look up a handler of this name and call `getRun`, `getRunTreeWithTracingConfig`,
- * `copyWithTracingConfig`, `updateFromRunTree`, `_getRunStoreKey` and `client`, which are private, and a graph brings its
- * own version of them. A public `BaseCallbackHandler` does not receive the functions that `langsmith` traces.
+ * `copyWithTracingConfig`, `updateFromRunTree`, `_getRunStoreKey` and `client`, which are private, and a graph brings
+ * its own version of them. A public `BaseCallbackHandler` does not receive the functions that `langsmith` traces.
  * `library-versions.test.ts` fails if a version calls something else.
  */
 import { RunTree } from 'langsmith/run_trees';

@@ -43,7 +43,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     if (isCausedByLostLease(error)) stop.abort('fenced');
   };
   // With any durability except `sync`, LangGraph continues before its state is written.
-  const early = job.kwargs.durability === 'sync' ? undefined : { gatherMs: writeBatchMs, onFailure };
+  const early = job.kwargs.durability === 'sync' ? undefined : { batchDelayMs: writeBatchMs, onFailure };
   const storedSaver = saverFor(
     { leaseToken, runId, attempt, graphId, assistantId, metadata: checkpointMetadata(job) },
     early,
@@ -89,7 +89,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     );
     const is = (matches: (each: unknown) => boolean) => hasCause(error, matches) || hasCause(unwritten, matches);
     if (is(isLeaseLost)) return { kind: 'fenced' };
-    if (is(isDatabaseUnavailable)) return { kind: 'lost', blame: 'outside', message: databaseUnavailableMessage };
+    if (is(isDatabaseUnavailable)) return { kind: 'lost', cause: 'external', message: databaseUnavailableMessage };
     if (signal.aborted) return toAbortOutcome(signal.reason);
     // Send all buffered events before the failure.
     await events.empty().catch(() => undefined);
@@ -105,7 +105,9 @@ function toAbortOutcome(reason: unknown): RunOutcome {
   return { kind: reason as 'cancelled' | 'timeout' | 'fenced' };
 }
 
-/** Whether the error, its cause or one of its aggregated errors matches. LangGraph wraps errors when several tasks fail. */
+/**
+ * Whether the error, its cause or one of its aggregated errors matches. LangGraph wraps errors when several tasks fail.
+ */
 function hasCause(error: unknown, matches: (each: unknown) => boolean, depth = 0): boolean {
   if (!(error instanceof Error) || depth > 5) return false;
   if (matches(error)) return true;

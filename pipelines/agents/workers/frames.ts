@@ -1,5 +1,5 @@
 /**
- * Frames on the pipe between the front and a process that runs project code.
+ * Frames on the pipe between the parent process and a process that runs project code.
  *
  * Layout: length of the head and length of the body (u32, little endian), the head (JSON text), the body (bytes).
  * Invariant: for arbitrary input bytes, the reader either returns frames within its limits or throws
@@ -27,15 +27,15 @@ export const pipeDescriptor = 3;
 const mib = 1024 * 1024;
 
 /**
- * Limits of messages from a worker. The front parses the head of a message, which may contain open interrupts. It only
- * scans the body (events, state). Parsing costs time and memory for each value, so that a head of many small values
- * would block the front for seconds. A send window full of small events needs 82,000 values.
+ * Limits of messages from a worker. The parent process parses the head of a message, which may contain open interrupts.
+ * It only scans the body (events, state). Parsing costs time and memory for each value, so that a head of many small
+ * values would block the parent process for seconds. A send window full of small events needs 82,000 values.
  */
 export function limitsOfWorker(maxEventBytes: number): FrameLimits {
   return { headBytes: 32 * mib, headValues: 200_000, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
 }
 
-/** Limits of messages from the front, which is trusted. */
+/** Limits of messages from the parent process, which is trusted. */
 export const limitsOfFront: FrameLimits = {
   headBytes: 0xffff_ffff,
   headValues: Number.POSITIVE_INFINITY,

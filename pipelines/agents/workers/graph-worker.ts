@@ -1,16 +1,17 @@
 /**
- * The front's handle of one worker process.
+ * The parent process's handle of one worker process.
  *
- * Invariant: `onExit` is called once for each process, after it has exited. Blame and reason depend only on what the
- * front observes: the last message, exit code or signal, whether the front killed the process, and protocol violations.
- * No message of a worker makes the front throw (`worker-child.ts`).
+ * Invariant: `onExit` is called once for each process, after it has exited. Cause and reason depend only on what the
+ * parent observes: the last message, exit code or signal, whether the parent process killed the process, and protocol
+ * violations. No message of a worker makes the parent process throw (`worker-child.ts`).
  *
- *   1. The front spawns the process and sends `setup`. The process has `loadTimeoutMs` to import all graphs.
- *   2. Each message, including heartbeats, proves that the event loop of the worker is not blocked. After `silentMs`
- *      without a message the front kills the process.
+ *   1. The parent process spawns the process and sends `setup`. The process has `loadTimeoutMs` to import all graphs.
+ *   2. Each message, including heartbeats, proves that the event loop of the worker is not blocked. After
+ *      `heartbeatTimeoutMs` without a message the parent process kills the process.
  *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses,
- *      or too many messages end the process with blame `self`.
- *   4. After the process has exited, the front calls `onExit` with blame and reason. It delivers no message afterwards.
+ *      or too many messages end the process with cause `worker`.
+ *   4. After the process has exited, the parent process calls `onExit` with cause and reason. It delivers no message
+ *      afterwards.
  */
 import { fileURLToPath } from 'node:url';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
@@ -32,7 +33,7 @@ export interface GraphWorkerOptions {
   /** Source of operating-system accounts for workers. If absent, the worker runs under the account of Runlake. */
   readonly accounts?: AccountSource | undefined;
   readonly heapMegabytes: number | undefined;
-  readonly silentMs: number;
+  readonly heartbeatTimeoutMs: number;
   readonly loadTimeoutMs: number;
   /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
   readonly onMessage: (message: FromWorker) => void;
@@ -42,8 +43,8 @@ export interface GraphWorkerOptions {
 }
 
 export interface WorkerExit {
-  /** `self`: code in the process caused its end; `outside`: an external signal or the front ended it. */
-  readonly blame: 'self' | 'outside';
+  /** `worker`: code in the process caused its end; `external`: an external signal or the parent process ended it. */
+  readonly cause: 'worker' | 'external';
   readonly reason: string;
   /** Id of the graph that the process was importing when it ended. */
   readonly whileLoading: string | undefined;
@@ -71,12 +72,12 @@ export class GraphWorker {
   #loading: string | undefined;
   #dyingReason: string | undefined;
   #unusable: SerializedError | undefined;
-  #killed: Pick<WorkerExit, 'blame' | 'reason'> | undefined;
+  #killed: Pick<WorkerExit, 'cause' | 'reason'> | undefined;
   #hasExited = false;
 
   constructor(options: GraphWorkerOptions) {
     this.#options = options;
-    const { setup, folder, environment, accounts, heapMegabytes, silentMs, onLine } = options;
+    const { setup, folder, environment, accounts, heapMegabytes, heartbeatTimeoutMs, onLine } = options;
     const fromSource = import.meta.url.endsWith('.ts');
     const elsewhere = () => new URL('./typescript-elsewhere.js', import.meta.url).href;
     const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? elsewhere() : undefined;
@@ -98,7 +99,7 @@ export class GraphWorker {
         options.onExit(this.#describeExit(end));
       },
     });
-    this.#checkTimer = setInterval(() => this.#checkLiveness(), Math.min(1_000, silentMs / 4));
+    this.#checkTimer = setInterval(() => this.#checkLiveness(), Math.min(1_000, heartbeatTimeoutMs / 4));
     this.send({ kind: 'setup', setup });
   }
 
@@ -111,9 +112,9 @@ export class GraphWorker {
     this.#child.send(message);
   }
 
-  kill(blame: WorkerExit['blame'], reason: string): void {
+  kill(cause: WorkerExit['cause'], reason: string): void {
     if (this.#hasExited) return;
-    this.#killed ??= { blame, reason };
+    this.#killed ??= { cause, reason };
     this.#child.kill();
   }
 
@@ -146,44 +147,49 @@ export class GraphWorker {
         throw violation('a graph that it does not have');
       }
     }
-    const isOfStart = kind === 'loading' || kind === 'ready';
-    const isOfBoth = kind === 'heartbeat' || kind === 'dying' || kind === 'unusable';
-    if (!isOfBoth && isOfStart === this.#isReady) throw violation(`a message '${kind}' out of turn`);
+    const isStartupMessage = kind === 'loading' || kind === 'ready';
+    const isAlwaysAllowed = kind === 'heartbeat' || kind === 'dying' || kind === 'unusable';
+    if (!isAlwaysAllowed && isStartupMessage === this.#isReady) throw violation(`a message '${kind}' out of turn`);
   }
 
   #checkLiveness(): void {
     const now = performance.now();
-    const { silentMs, loadTimeoutMs } = this.#options;
+    const { heartbeatTimeoutMs, loadTimeoutMs } = this.#options;
     this.#messages = 0;
-    // If the front itself was blocked, messages of the worker may still be unread.
-    if (now - this.#lastCheckAtMs > silentMs / 2) this.#lastMessageAtMs = now;
+    // If the parent process itself was blocked, messages of the worker may still be unread.
+    if (now - this.#lastCheckAtMs > heartbeatTimeoutMs / 2) this.#lastMessageAtMs = now;
     this.#lastCheckAtMs = now;
     if (!this.#isReady) {
       if (now - this.#startedAtMs > loadTimeoutMs) {
-        this.kill('self', `its graphs were not loaded within ${loadTimeoutMs / 1_000} s`);
+        this.kill('worker', `its graphs were not loaded within ${loadTimeoutMs / 1_000} s`);
       }
-    } else if (now - this.#lastMessageAtMs > silentMs) {
-      this.kill('self', `its event loop did not turn for ${silentMs / 1_000} s`);
+    } else if (now - this.#lastMessageAtMs > heartbeatTimeoutMs) {
+      this.kill('worker', `its event loop did not turn for ${heartbeatTimeoutMs / 1_000} s`);
     }
   }
 
   #describeExit({ code, signal, error, violation }: ChildEnd): WorkerExit {
     const whileLoading = this.#isReady ? undefined : this.#loading;
     if (this.#killed !== undefined) return { ...this.#killed, whileLoading };
-    if (violation !== undefined) return { blame: 'self', reason: `it was ended: ${violation}`, whileLoading };
+    if (violation !== undefined) return { cause: 'worker', reason: `it was ended: ${violation}`, whileLoading };
     if (this.#unusable !== undefined) {
-      return { blame: 'self', reason: toRunlakeError(this.#unusable).message, whileLoading, unusable: this.#unusable };
+      return {
+        cause: 'worker',
+        reason: toRunlakeError(this.#unusable).message,
+        whileLoading,
+        unusable: this.#unusable,
+      };
     }
-    if (error !== undefined) return { blame: 'outside', reason: `it did not start: ${error.message}`, whileLoading };
+    if (error !== undefined) return { cause: 'external', reason: `it did not start: ${error.message}`, whileLoading };
     if (this.#dyingReason !== undefined) {
-      return { blame: 'self', reason: `an error was thrown outside of any run: ${this.#dyingReason}`, whileLoading };
+      return { cause: 'worker', reason: `an error was thrown outside of any run: ${this.#dyingReason}`, whileLoading };
     }
     if (signal !== null) {
-      const blame = externalSignals.has(signal) ? 'outside' : 'self';
+      const cause = externalSignals.has(signal) ? 'external' : 'worker';
       const meaning = signal === 'SIGABRT' ? ' (usually out of memory)' : '';
-      return { blame, reason: `it ended by ${signal}${meaning}`, whileLoading };
+      return { cause, reason: `it ended by ${signal}${meaning}`, whileLoading };
     }
-    return { blame: 'self', reason: `it ended with code ${code}`, whileLoading };
+    return { cause: 'worker', reason: `it ended with code ${code}`, whileLoading };
   }
 }
 
@@ -203,7 +209,7 @@ export interface SupervisedWorkerHooks {
 const minBackoffMs = 100;
 const maxBackoffMs = 10_000;
 /** A process that ran at least this long is restarted without backoff. */
-const healthyAfterMs = 5_000;
+const minHealthyMs = 5_000;
 
 /**
  * Supervises one worker process: restarts it whenever it ends.
@@ -245,8 +251,8 @@ export class SupervisedWorker {
     this.#worker?.send(message);
   }
 
-  kill(blame: WorkerExit['blame'], reason: string): void {
-    this.#worker?.kill(blame, reason);
+  kill(cause: WorkerExit['cause'], reason: string): void {
+    this.#worker?.kill(cause, reason);
   }
 
   /** Kills the process and does not restart it. Resolves when the process has ended. */
@@ -255,7 +261,7 @@ export class SupervisedWorker {
     clearTimeout(this.#restartTimer);
     if (this.#worker === undefined) return Promise.resolve();
     const gone = new Promise<void>((resolve) => this.#whenGone.push(resolve));
-    this.#worker.kill('outside', reason);
+    this.#worker.kill('external', reason);
     return gone;
   }
 
@@ -272,7 +278,7 @@ export class SupervisedWorker {
       onExit: (exit) => {
         this.#worker = undefined;
         this.#isReady = false;
-        if (performance.now() - startedAtMs > healthyAfterMs) this.#failures = 0;
+        if (performance.now() - startedAtMs > minHealthyMs) this.#failures = 0;
         this.#hooks.onExit(exit);
         for (const resolve of this.#whenGone.splice(0)) resolve();
         if (this.#isStopped) return;

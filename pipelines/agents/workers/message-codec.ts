@@ -1,9 +1,9 @@
 /**
- * Encodes messages of a worker as frames, and decodes and validates them in the front.
+ * Encodes messages of a worker as frames, and decodes and validates them in the parent process.
  *
- * Trust boundary: graph code runs in the same process as the encoder, so the front treats each frame as untrusted
- * input. Decoding returns a message of the declared type or throws WORKER_PROTOCOL_VIOLATED. States, answers and events
- * are verified to be JSON text.
+ * Trust boundary: graph code runs in the same process as the encoder, so the parent process treats each frame as
+ * untrusted input. Decoding returns a message of the declared type or throws WORKER_PROTOCOL_VIOLATED. States, answers
+ * and events are verified to be JSON text.
  */
 import { type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -52,7 +52,7 @@ const outcome = Type.Union([
   }),
   closedObject({ kind: Type.Literal('failed'), error: reason, message: reason, hasValues: Type.Boolean() }),
   closedObject({ kind: Type.Enum(['cancelled', 'timeout', 'fenced']) }),
-  closedObject({ kind: Type.Literal('lost'), blame: Type.Literal('outside'), message: reason }),
+  closedObject({ kind: Type.Literal('lost'), cause: Type.Literal('external'), message: reason }),
 ]);
 
 const messages = {

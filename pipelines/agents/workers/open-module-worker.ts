@@ -12,7 +12,7 @@ export interface ModuleWorkerOptions {
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: GraphWorkerOptions['accounts'];
-  readonly silentMs: number;
+  readonly heartbeatTimeoutMs: number;
   readonly onLine: GraphWorkerOptions['onLine'];
   /** `onReady` is called only if the module is usable. `onExit` is not called for the process of an unusable module. */
   readonly hooks: SupervisedWorkerHooks;
@@ -26,7 +26,7 @@ export interface ModuleWorkerOptions {
  * @throws GRAPHS_FILE_INVALID if the module is unusable; then no process remains.
  */
 export async function openModuleWorker(options: ModuleWorkerOptions): Promise<SupervisedWorker> {
-  const { part, setup, file, environment, accounts, silentMs, onLine, hooks } = options;
+  const { part, setup, file, environment, accounts, heartbeatTimeoutMs, onLine, hooks } = options;
   const unusable = (reason: string) =>
     runlakeError('GRAPHS_FILE_INVALID', { file: file.path, location: fieldPaths[part], reason });
   let hasGivenUp = false;
@@ -45,14 +45,14 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Su
         maxEventBytes: 1,
         windowBytes: 1,
         maxBufferedBytes: 1,
-        heartbeatMs: Math.min(1_000, silentMs / 4),
+        heartbeatMs: Math.min(1_000, heartbeatTimeoutMs / 4),
       },
       folder: file.folder,
       environment: { ...environment, ...file.env },
       accounts,
       heapMegabytes: undefined,
-      silentMs,
-      loadTimeoutMs: loadTimeoutMs,
+      heartbeatTimeoutMs,
+      loadTimeoutMs,
       onLine,
     }),
     {

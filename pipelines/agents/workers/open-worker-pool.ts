@@ -2,8 +2,8 @@
  * The pool of worker processes that run graph code, and the scheduling of runs on them.
  *
  * Invariant: a worker executes at most `runsPerWorker` runs, and a quarter more for the extra slots. An exclusive run
- * (`alone`) shares its worker with no other run. The front has its own record of each run, which does not depend on the
- * worker.
+ * (`alone`) shares its worker with no other run. The parent process has its own record of each run, which does not
+ * depend on the worker.
  *
  *   1. The pool starts one query worker and `workers` run workers at the same time. It is open when all of them have
  *      imported every graph.
@@ -12,7 +12,7 @@
  *      stops it afterwards.
  *   3. A worker that exits is restarted (`graph-worker.ts`). If it ended while it imported a graph, that graph is
  *      marked as unusable and is not imported again.
- *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with blame `outside`.
+ *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with cause `external`.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -44,7 +44,7 @@ export interface WorkerPoolOptions {
   readonly maxEventBytes: number;
   /** Maximum bytes of events that a worker buffers while send windows are full. */
   readonly maxBufferedBytes: number;
-  readonly silentMs: number;
+  readonly heartbeatTimeoutMs: number;
   readonly logger: Logger;
   /** Heap limit of a worker. If unset, the limit of Node applies. */
   readonly heapMegabytes?: number | undefined;
@@ -71,7 +71,8 @@ const stopReason = 'the agent server stops';
  * Starts the workers and resolves when all are ready. If a graph is unusable, the pool opens without it, and
  * `loadErrors` contains the reason.
  *
- * @throws STORE_EMBEDDER_UNUSABLE, or GRAPH_WORKER_START_FAILED if the processes do not become ready for another reason.
+ * @throws STORE_EMBEDDER_UNUSABLE, or GRAPH_WORKER_START_FAILED if the processes do not become ready for another
+ * reason.
  */
 export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWorkerPool> {
   const { file, workers, runsPerWorker, runsQueries = true, logger } = options;
@@ -107,13 +108,13 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       maxEventBytes: options.maxEventBytes,
       windowBytes: sendWindowBytes,
       maxBufferedBytes: options.maxBufferedBytes,
-      heartbeatMs: Math.min(heartbeatMs, options.silentMs / 4),
+      heartbeatMs: Math.min(heartbeatMs, options.heartbeatTimeoutMs / 4),
     },
     folder: file.folder,
     environment: { ...options.environment, ...file.env },
     accounts: options.accounts,
     heapMegabytes: options.heapMegabytes,
-    silentMs: options.silentMs,
+    heartbeatTimeoutMs: options.heartbeatTimeoutMs,
     loadTimeoutMs: options.loadTimeoutMs ?? 120_000,
     onLine: (line) => logger.info({ line }, 'graph code wrote'),
   });
@@ -130,11 +131,11 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         readyOnce += 1;
         if (readyOnce === processes) opened();
       },
-      onExit: ({ reason, whileLoading, blame, unusable }: WorkerExit) => {
+      onExit: ({ reason, whileLoading, cause, unusable }: WorkerExit) => {
         if (isClosing) return;
         logger.warn({ reason, graph: whileLoading }, 'worker process ended');
         if (first && unusable !== undefined) failed(toRunlakeError(unusable));
-        else if (whileLoading !== undefined && blame === 'self') {
+        else if (whileLoading !== undefined && cause === 'worker') {
           loadErrors[whileLoading] ??= `its module ended the process while it was imported: ${reason}`;
         } else if (first) {
           failedStarts += 1;
@@ -204,10 +205,10 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   async function close(drainMs: number): Promise<void> {
     isClosing = true;
     const message = `The worker process of the run ended: ${stopReason}.`;
-    for (const run of pending) void run.end({ kind: 'lost', blame: 'outside', message });
+    for (const run of pending) void run.end({ kind: 'lost', cause: 'external', message });
     pending.clear();
     const all = [...runWorkers, ...temporaryWorkers];
-    await poll(() => all.every((worker) => worker.size === 0), { everyMs: 20, timeoutMs: drainMs });
+    await poll(() => all.every((worker) => worker.size === 0), { intervalMs: 20, timeoutMs: drainMs });
     await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.process.stop(stopReason)), ...stopped]);
   }
 
@@ -242,7 +243,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         onConsumeFailed: (each) => cancel(each, 'cancelled'),
       });
       if (isClosing) {
-        void run.end({ kind: 'lost', blame: 'outside', message: stopReason });
+        void run.end({ kind: 'lost', cause: 'external', message: stopReason });
       } else {
         pending.add(run);
         schedule();

@@ -27,7 +27,7 @@ export class Outbox {
     this.#pipe = pipe;
   }
 
-  /** Sets the limits that the front applies to messages of this worker. */
+  /** Sets the limits that the parent process applies to messages of this worker. */
   set limits(limits: FrameLimits) {
     this.#limits = limits;
   }
@@ -86,7 +86,7 @@ export class Outbox {
   }
 }
 
-/** Returns the message to send in place of a message that exceeds the limits of the front. */
+/** Returns the message to send in place of a message that exceeds the limits of the parent process. */
 function replaceTooLarge(message: FromWorker, sizes: ErrorParameters): FromWorker {
   const error = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
   switch (message.kind) {

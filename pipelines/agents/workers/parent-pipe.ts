@@ -8,8 +8,8 @@ export interface ParentPipe {
 }
 
 /**
- * Opens the worker's end of the pipe to the front, which spawned this process as a `WorkerChild`. The process exits
- * when the pipe closes, at the latest when the front ends.
+ * Opens the worker's end of the pipe to the parent process, which spawned this process as a `WorkerChild`. The process
+ * exits when the pipe closes, at the latest when the parent process ends.
  */
 export function openParentPipe(onMessage: (message: unknown) => void): ParentPipe {
   // Bind `process.exit` now, because project code may replace it later.

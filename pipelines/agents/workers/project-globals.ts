@@ -101,7 +101,10 @@ const logLevels = [
 
 export type ProjectLogger = Record<(typeof logLevels)[number], (message: unknown, ...meta: unknown[]) => ProjectLogger>;
 
-/** Creates a logger with the interface of winston. Each call writes one line of JSON, which the front adds to its log. */
+/**
+ * Creates a logger with the interface of winston. Each call writes one line of JSON, which the parent process adds to
+ * its log.
+ */
 export function createProjectLogger(write: (line: string) => unknown): ProjectLogger {
   const logger = {} as ProjectLogger;
   for (const level of logLevels) {

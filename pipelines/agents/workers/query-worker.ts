@@ -61,7 +61,7 @@ export class QueryWorker {
         for (const query of [...this.#inFlight.values()]) {
           this.#settle(
             query,
-            isOnlyQuery && exit.blame === 'self'
+            isOnlyQuery && exit.cause === 'worker'
               ? toRunlakeError(serializeFailure(query.request, `the process that executed it ended: ${exit.reason}`))
               : runlakeError('GRAPH_WORKER_BUSY'),
           );

@@ -14,13 +14,13 @@ const stopTimeoutMs = 5_000;
  * Invariant: a run is assigned to one worker, and its outcome is reported once.
  *
  *   1. `put` sends the run to the worker.
- *   2. The worker sends chunks, then the outcome. The front then removes the run.
+ *   2. The worker sends chunks, then the outcome. The parent process then removes the run.
  *   3. `stop` sends `cancel`.
  *   4. If the run has not ended five seconds later, its outcome is reported anyway and the run is abandoned. The worker
  *      then accepts no further run and is killed as soon as all its other runs have ended.
- *   5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker is to blame,
- *      the blame is `shared` if it had several runs, or if an earlier run was stopped or failed there, because nodes of
- *      that run may still execute.
+ *   5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker is to cause,
+ *      the cause is `shared-worker` if it had several runs, or if an earlier run was stopped or failed there, because
+ *      nodes of that run may still execute.
  */
 export class RunWorker {
   readonly process: SupervisedWorker;
@@ -30,7 +30,7 @@ export class RunWorker {
   #isExclusive = false;
   #isRetiring = false;
   /** Whether a run was stopped or failed in this process. Its nodes may still execute. */
-  #hasRemains = false;
+  #mayRunLeftoverCode = false;
 
   constructor(
     options: ConstructorParameters<typeof SupervisedWorker>[0],
@@ -78,7 +78,7 @@ export class RunWorker {
 
   /** Whether the worker has no run and no nodes of an earlier run can still execute. */
   get isClean(): boolean {
-    return this.#runs.size === 0 && !this.#hasRemains;
+    return this.#runs.size === 0 && !this.#mayRunLeftoverCode;
   }
 
   put(run: RunInPool): void {
@@ -114,7 +114,7 @@ export class RunWorker {
   #remove(run: RunInPool, outcome: RunOutcome): void {
     this.#runs.delete(run.key);
     this.#isExclusive = false;
-    if (outcome.kind !== 'finished') this.#hasRemains = true;
+    if (outcome.kind !== 'finished') this.#mayRunLeftoverCode = true;
     if (!run.abandoned) void run.end(outcome);
     this.#killIfDone();
     this.#onChange();
@@ -122,28 +122,28 @@ export class RunWorker {
 
   #killIfDone(): void {
     if (!this.#isRetiring || [...this.#runs.values()].some((run) => !run.abandoned)) return;
-    this.process.kill('outside', 'a stopped run did not end');
+    this.process.kill('external', 'a stopped run did not end');
   }
 
-  #loseRuns({ blame, reason }: WorkerExit): void {
+  #loseRuns({ cause, reason }: WorkerExit): void {
     const runs = [...this.#runs.values()];
     this.#runs.clear();
     this.#isExclusive = false;
     this.#isRetiring = false;
-    const isBlameShared = blame === 'self' && (runs.length > 1 || this.#hasRemains);
-    this.#hasRemains = false;
+    const mayBeOtherRun = cause === 'worker' && (runs.length > 1 || this.#mayRunLeftoverCode);
+    this.#mayRunLeftoverCode = false;
     for (const run of runs) {
       const message = `The worker process of the run ended: ${reason}.`;
       void run.end(
         run.stopping !== undefined
           ? { kind: run.stopping }
-          : { kind: 'lost', blame: isBlameShared ? 'shared' : blame, message },
+          : { kind: 'lost', cause: mayBeOtherRun ? 'shared-worker' : cause, message },
       );
     }
   }
 }
 
-/** The front's record of one attempt: its feed of chunks, its timers and its outcome. */
+/** The parent process's record of one attempt: its feed of chunks, its timers and its outcome. */
 export class RunInPool {
   readonly key: number;
   readonly job: RunJob;

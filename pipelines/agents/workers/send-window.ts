@@ -1,5 +1,5 @@
 /**
- * Flow control for the events that a worker sends to the front: one send window per run.
+ * Flow control for the events that a worker sends to the parent process: one send window per run.
  *
  * Invariant: a worker sends an event only while the unacknowledged events of its run cost less than the window, so the
  * last event that it sends may exceed the window. Buffered events of all runs of the process cost at most
@@ -7,13 +7,13 @@
  * more than its bytes.
  *
  *   1. An event is sent if no event is buffered and the window is not full; otherwise it is buffered.
- *   2. The front acknowledges events after the log has stored them; then the next buffered events are sent.
+ *   2. The parent process acknowledges events after the log has stored them; then the next buffered events are sent.
  *   3. If the buffers exceed the limit, the run with the largest buffer fails with STREAM_BUFFER_FULL.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/** Fixed cost of an event in addition to its data and names: its log record, and objects in worker and front. */
+/** Fixed cost of an event in addition to its data and names: its log record, and objects in the worker and its parent. */
 export const eventOverheadBytes = 256;
 
 export function eventCost({ mode, event, namespace, data }: Chunk): number {

@@ -267,8 +267,8 @@ interface StreamingGraph extends CompiledGraph {
  *
  * `stream` pipes the output of a graph through three internal streams. An error of the graph drops the chunks that are
  * buffered in them, and for a small chunk these streams cost more than all other work. This function therefore consumes
- * the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and context
- * and handles the abort signal.
+ * the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and
+ * context and handles the abort signal.
  *
  * Risk: `_streamIterator` is private, and a graph brings its own version of the library. If `stream` of a version does
  * not call `_streamIterator`, chunks pass through `stream` with the disadvantages above, and `run-graph.test.ts` and
@@ -311,7 +311,8 @@ export async function runGraph(
     }
   };
   if (source !== undefined) {
-    // This iterator consumes all chunks in its first `next`, in the async context of the caller, and ends without a value.
+    // This iterator consumes all chunks in its first `next`, in the async context of the caller, and ends without a
+    // value.
     const consumed = (...args: Parameters<StreamIterator>) => ({
       next: () => takeAll(source, args).then(() => ({ done: true, value: undefined })),
       return: async () => ({ done: true, value: undefined }),

@@ -1,18 +1,18 @@
 /**
- * A child process that runs project code, and the front's end of the pipe to it.
+ * A child process that runs project code, and the parent's end of the pipe to it.
  *
  * Trust boundary: the child has no Node IPC channel, because the parent would parse its messages outside of any `try`.
- * It has a separate pipe (`frames.ts`). No bytes on this pipe can make the front throw. Invalid bytes are a protocol
- * violation, which ends only this child.
+ * It has a separate pipe (`frames.ts`). No bytes on this pipe can make the parent process throw. Invalid bytes are a
+ * protocol violation, which ends only this child.
  *
- *   1. The front spawns the child as the leader of its own process group, with the pipe as file descriptor 3. If
- *      `accounts` is set, the child gets an operating-system account of its own, whose folder is HOME and TMPDIR.
+ *   1. The parent process spawns the child as the leader of its own process group, with the pipe as file descriptor 3.
+ *      If `accounts` is set, the child gets an operating-system account of its own, whose folder is HOME and TMPDIR.
  *   2. Each frame goes to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is delivered
  *      afterwards.
- *   3. If the child closes the pipe without exiting, the front kills it.
- *   4. `onExit` is called once, after the child has exited and the front has read its frames. A grandchild that keeps
- *      the pipe open delays the call by at most one second. When the front releases the account of the child, all
- *      processes that still run under this account are killed.
+ *   3. If the child closes the pipe without exiting, the parent process kills it.
+ *   4. `onExit` is called once, after the child has exited and the parent process has read its frames. A grandchild
+ *      that keeps the pipe open delays the call by at most one second. When the parent process releases the account of
+ *      the child, all processes that still run under this account are killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
@@ -47,7 +47,7 @@ export interface ChildEnd {
   readonly violation?: string;
 }
 
-const lingerMs = 1_000;
+const pipeDrainTimeoutMs = 1_000;
 const maxLineCharacters = 4_000;
 const maxLinesPerSecond = 1_000;
 
@@ -68,8 +68,8 @@ export class WorkerChild {
         cwd: folder,
         env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
         ...(account && { uid: account.uid, gid: account.gid }),
-        // A signal to the front's process group, such as Ctrl+C, must not reach the child; the front decides when the
-        // child ends.
+        // A signal to the parent's process group, such as Ctrl+C, must not reach the child; the parent process decides
+        // when the child ends.
         detached: true,
         stdio: ['ignore', output, output, 'pipe'],
       });
@@ -83,11 +83,11 @@ export class WorkerChild {
     const child = this.#child;
     if (onLine !== undefined) readLines([child.stdout, child.stderr], onLine);
 
-    let lingering: NodeJS.Timeout | undefined;
+    let drainTimer: NodeJS.Timeout | undefined;
     const gone = (code: number | null, signal: string | null, error?: Error) => {
       if (this.#hasExited) return;
       this.#hasExited = true;
-      clearTimeout(lingering);
+      clearTimeout(drainTimer);
       this.#pipe?.destroy();
       account?.release();
       const violation = this.#violation;
@@ -116,13 +116,13 @@ export class WorkerChild {
         if (!this.#hasExited && child.exitCode === null && child.signalCode === null) {
           this.#violate('it closed its pipe');
         }
-      }, lingerMs).unref();
+      }, pipeDrainTimeoutMs).unref();
     });
     child.once('exit', (code, signal) => {
       if (this.#pipe?.closed) return gone(code, signal);
       this.#pipe?.once('close', () => gone(code, signal));
       // Read buffered frames once more after the timer.
-      lingering = setTimeout(() => setImmediate(() => gone(code, signal)), lingerMs);
+      drainTimer = setTimeout(() => setImmediate(() => gone(code, signal)), pipeDrainTimeoutMs);
     });
   }
 
@@ -156,7 +156,8 @@ export class WorkerChild {
 }
 
 /**
- * Splits output into lines. Drops lines beyond the limit per second, so that code that prints in a loop cannot fill the log.
+ * Splits output into lines. Drops lines beyond the limit per second, so that code that prints in a loop cannot fill the
+ * log.
  */
 function readLines(streams: readonly (NodeJS.ReadableStream | null)[], onLine: (line: string) => void): void {
   let second = 0;

@@ -1,4 +1,4 @@
-/** Messages between the front and its worker processes. `message-codec.ts` defines their encoding. */
+/** Messages between the parent process and its worker processes. `message-codec.ts` defines their encoding. */
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import type { AuthorizationRequest, AuthRequest } from '../auth/agent-user.ts';
@@ -15,8 +15,8 @@ export interface WorkerSetup {
   /** Set only for the auth process. A load error is reported in `loadErrors` as `auth`. */
   readonly auth?: ExportReference;
   /**
-   * Set only for the process of the custom app. A load error is reported in `loadErrors` as `app`. A relative socket path
-   * is resolved against TMPDIR.
+   * Set only for the process of the custom app. A load error is reported in `loadErrors` as `app`. A relative socket
+   * path is resolved against TMPDIR.
    */
   readonly app?: ExportReference & { readonly socketPath: string };
   /**

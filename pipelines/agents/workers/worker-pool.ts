@@ -1,4 +1,6 @@
-/** The interface between the front, which serves HTTP requests, and the worker processes, which run graph code. */
+/**
+ * The interface between the parent process, which serves HTTP requests, and the worker processes, which run graph code.
+ */
 import type { CheckpointChoice } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { Interrupt } from '../threads/thread.ts';
@@ -49,11 +51,12 @@ export type RunOutcome =
   /** The lease was lost: another process owns the run. */
   | { readonly kind: 'fenced' }
   /**
-   * The attempt ended without a result. `self`: the worker failed (crash, blocked event loop, protocol violation) while
-   * it executed only this run; `shared`: it failed while it executed several runs, or code of an earlier one;
-   * `outside`: an external signal killed the worker, the front is shutting down, or the database was unavailable.
+   * The attempt ended without a result. `worker`: the worker failed (crash, blocked event loop, protocol violation)
+   * while it executed only this run; `shared-worker`: it failed while it executed several runs, or code of an earlier
+   * one; `external`: an external signal killed the worker, the parent process is shutting down, or the database was
+   * unavailable.
    */
-  | { readonly kind: 'lost'; readonly blame: 'self' | 'shared' | 'outside'; readonly message: string };
+  | { readonly kind: 'lost'; readonly cause: 'worker' | 'shared-worker' | 'external'; readonly message: string };
 
 export interface RunHandle {
   /** Never rejects. Resolves after the last chunk was consumed. */
@@ -140,7 +143,7 @@ export interface WorkerPool {
    */
   query(request: GraphRequest): Promise<string>;
   /**
-   * Waits up to `drainMs` for active runs. The remaining runs end as `lost` with blame `outside`; none is cancelled.
+   * Waits up to `drainMs` for active runs. The remaining runs end as `lost` with cause `external`; none is cancelled.
    */
   close(drainMs: number): Promise<void>;
 }

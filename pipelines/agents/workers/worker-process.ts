@@ -1,16 +1,17 @@
 /**
  * Entry point of a worker process, which runs graph code.
  *
- * Invariant: the worker communicates with the front only through the messages of `worker-messages.ts`. The front
- * detects a hung or dead worker from missing heartbeats and from the exit of this process.
+ * Invariant: the worker communicates with the parent process only through the messages of `worker-messages.ts`. The
+ * parent process detects a hung or dead worker from missing heartbeats and from the exit of this process.
  *
- *   1. The front sends `setup`. If the project contains TypeScript, the worker installs a loader for it. The worker
- *      loads the embedder of the store; if that fails, it sends `unusable` and exits. It imports the graph modules one
- *      after the other and announces each with `loading`; an import error makes only that graph unusable.
- *   2. The worker sends `ready` with the reasons of unusable graphs. It then executes runs and answers queries concurrently.
+ *   1. The parent process sends `setup`. If the project contains TypeScript, the worker installs a loader for it. The
+ *      worker loads the embedder of the store; if that fails, it sends `unusable` and exits. It imports the graph
+ *      modules one after the other and announces each with `loading`; an import error makes only that graph unusable.
+ *   2. The worker sends `ready` with the reasons of unusable graphs. It then executes runs and answers queries
+ *      concurrently.
  *   3. The worker sends `heartbeat` at a fixed interval, which proves that its event loop is not blocked.
  *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends when
- *      the front ends: the pipe closes or, if the event loop is blocked, `parent-pipe.ts` kills the process.
+ *      the parent process ends: the pipe closes or, if the event loop is blocked, `parent-pipe.ts` kills the process.
  */
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
@@ -60,8 +61,8 @@ process.on('uncaughtException', (error) => exitAfterError(error));
 process.on('unhandledRejection', (error) => {
   // The process must continue after a rejection of an aborted run, and after an error that the outcome of the run
   // reports.
-  const isOfRun = isFailedWrite(error) || (isRunlakeError(error) && error.code === 'STREAM_BUFFER_FULL');
-  if (!isOfRun && !(error instanceof Error && error.name === 'AbortError')) exitAfterError(error);
+  const isRunError = isFailedWrite(error) || (isRunlakeError(error) && error.code === 'STREAM_BUFFER_FULL');
+  if (!isRunError && !(error instanceof Error && error.name === 'AbortError')) exitAfterError(error);
 });
 watchParent();
 

@@ -7,7 +7,7 @@ import type { DestinationCredentials, DestinationDeps } from './destination.ts';
 import { connectDestination, type DestinationSettings } from './open-destination.ts';
 
 /** Timeouts for a check. They are short, because the caller waits for the response. */
-const checkLimits: S3Limits = { attempts: 2, connectMs: 3_000, silenceMs: 5_000, callMs: 6_000 };
+const checkLimits: S3Limits = { attempts: 2, connectTimeoutMs: 3_000, idleTimeoutMs: 5_000, callTimeoutMs: 6_000 };
 
 const testObjectText = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
 

@@ -34,8 +34,8 @@ interface EncodedRun extends LogMessage {
 }
 
 /**
- * Encodes runs as messages for the log, still without projects, and rejects those larger than `maxRunBytes`. The message
- * key is workspace and trace, so that one sink reads all events of a trace, in order.
+ * Encodes runs as messages for the log, still without projects, and rejects those larger than `maxRunBytes`. The
+ * message key is workspace and trace, so that one sink reads all events of a trace, in order.
  */
 function* encodeRuns(
   sender: Sender,
@@ -84,8 +84,8 @@ function estimateBytes(drafts: readonly RunDraft[]): number {
 
 /**
  * Finds or creates the project of every run, each distinct project once, and writes it into the message. A post that
- * names no project gets the project `default`. A patch that names no project keeps the nil UUID, and the sink assigns the
- * project of its trace.
+ * names no project gets the project `default`. A patch that names no project keeps the nil UUID, and the sink assigns
+ * the project of its trace.
  */
 async function assignProjects(
   workspaceId: string,
@@ -144,7 +144,8 @@ export interface Companion {
  * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A
  * rejected run does not affect the others.
  *
- * @throws the error that `refusal` builds ({@link createAllRejectedError} by default) if nothing of the request was accepted;
+ * @throws the error that `refusal` builds ({@link createAllRejectedError} by default) if nothing of the request was
+ * accepted;
  *   EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is
  *   acknowledged.
  */

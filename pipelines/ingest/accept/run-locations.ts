@@ -45,7 +45,7 @@ export class RunLocations {
   /** @returns undefined if the run does not appear within `waitMs`. */
   async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
     return poll(() => this.#recent.get(`${workspaceId}:${runId}`) ?? this.#lookUp(workspaceId, runId), {
-      everyMs: pollIntervalMs,
+      intervalMs: pollIntervalMs,
       timeoutMs: waitMs,
     });
   }

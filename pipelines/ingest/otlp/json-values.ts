@@ -71,7 +71,8 @@ function writeNested(writer: ProtobufWriter, fields: JsonFields, value: JsonObje
   const list = array ?? fields.object(value, 'kvlistValue', 'kvlist_value');
   if (list === undefined) return;
   const mark = writer.begin(array === undefined ? 0x32 : 0x2a);
-  // The first level beyond the depth limit is written without values; the mapping then rejects it, as it does for protobuf.
+  // The first level beyond the depth limit is written without values; the mapping then rejects it, as it does for
+  // protobuf.
   const values = depthLeft < 1 ? [] : fields.list(list, 'values');
   if (array === undefined) writeEntries(writer, 0x0a, fields, values, depthLeft - 1);
   else for (const one of values) writeElement(writer, fields, one, depthLeft - 1);

@@ -35,7 +35,8 @@ export interface OtlpRuns {
 /**
  * Reads an ExportTraceServiceRequest, in protobuf or JSON, into one post per span, in the order of the request.
  * The JSON of the drafts shares memory with the request.
- * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 if the request as a whole cannot be read;
+ * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 if the request as a whole cannot be
+ * read;
  *   TOO_MANY_PARTS.
  */
 export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest): StepwiseWork<OtlpRuns> {

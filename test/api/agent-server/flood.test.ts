@@ -8,7 +8,7 @@ const mebibyte = 1024 ** 2;
 
 let server: AgentServerUnderTest;
 beforeAll(async () => {
-  server = await startAgentServer({ config: { agentsSilentMs: 5_000 } });
+  server = await startAgentServer({ config: { agentsHeartbeatTimeoutMs: 5_000 } });
 }, 60_000);
 afterAll(() => server?.close());
 

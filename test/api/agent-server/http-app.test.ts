@@ -15,7 +15,7 @@ import { type AgentServerUnderTest, graphsFileOf, startAgentServer } from './sta
 const limitBytes = 1024 * 1024;
 let agent: AgentServerUnderTest;
 beforeAll(async () => {
-  const config = { agentsMaxBodyBytes: limitBytes, agentsSilentMs: 1_500, agentsAppTimeoutMs: 4_000 };
+  const config = { agentsMaxBodyBytes: limitBytes, agentsHeartbeatTimeoutMs: 1_500, agentsAppTimeoutMs: 4_000 };
   agent = await startAgentServer({ project: 'app', config });
 });
 afterAll(() => agent?.close());
@@ -249,7 +249,13 @@ async function open(app: string) {
   const folder = dirname(path);
   const file = { path, folder, env: {}, app: parseReference(folder, app) };
   const environment = { PATH: process.env.PATH ?? '' };
-  return openHttpApp({ file, environment, silentMs: 5_000, timeoutMs: 5_000, logger: createLogger('silent', 'test') });
+  return openHttpApp({
+    file,
+    environment,
+    heartbeatTimeoutMs: 5_000,
+    timeoutMs: 5_000,
+    logger: createLogger('silent', 'test'),
+  });
 }
 
 it('createRouteMatcher returns the routes that an app names', () => {

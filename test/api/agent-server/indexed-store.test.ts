@@ -78,7 +78,7 @@ it.each([
     environment: graphEnvironment(),
     maxEventBytes: 1024,
     maxBufferedBytes: 1024 * 1024,
-    silentMs: 10_000,
+    heartbeatTimeoutMs: 10_000,
     logger: createLogger('silent', 'test'),
   });
   await expect(opening).rejects.toMatchObject({

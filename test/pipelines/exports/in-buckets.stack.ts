@@ -20,7 +20,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     shop = await openWorkshop(
       { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk },
       // Timeout of a request without an answer; an answered request takes longer only on a very busy machine.
-      { s3Limits: { attempts: 2, silenceMs: 2_000 } },
+      { s3Limits: { attempts: 2, idleTimeoutMs: 2_000 } },
     );
     bucket = await openOwnBucket(s3, shop);
     await bucket.exportUndisturbed();

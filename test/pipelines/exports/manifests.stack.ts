@@ -24,7 +24,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
   const outcomes = new Map<string, () => Promise<Fate>>();
   const inFlight = { now: 0, max: 0 };
   beforeAll(async () => {
-    shop = await openWorkshop({ exportsPerWorkspace: 1_000 }, { s3Limits: { attempts: 1, silenceMs: 30_000 } });
+    shop = await openWorkshop({ exportsPerWorkspace: 1_000 }, { s3Limits: { attempts: 1, idleTimeoutMs: 30_000 } });
     await s3.admin.send(new CreateBucketCommand({ Bucket: bucket }));
     way = await openFaultyStore(
       s3.endpoint,

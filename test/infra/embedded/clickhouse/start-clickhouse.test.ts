@@ -72,7 +72,7 @@ describe('a server that does not respond is restarted on the same address with i
     ['its process is suspended', (folder: string) => process.kill(serverPid(folder), 'SIGSTOP')],
   ])('%s', async (_, silence) => {
     const folder = temporaryFolder();
-    const times = { probeEveryMs: 100, probeTimeoutMs: 2_000, stopTimeoutMs: 2_000 };
+    const times = { probeIntervalMs: 100, probeTimeoutMs: 2_000, stopTimeoutMs: 2_000 };
     engine = await startClickhouse({ folder, times });
     const { url } = engine;
     await askClickhouse(url, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');

@@ -69,7 +69,7 @@ describe('a crash', () => {
   it('a server that does not respond is stopped and another one started', async () => {
     const folder = temporaryFolder();
     const data = join(folder, 'postgres', 'data');
-    const { url } = await start({ folder, times: { probeEveryMs: 100, probeTimeoutMs: 2_000 } });
+    const { url } = await start({ folder, times: { probeIntervalMs: 100, probeTimeoutMs: 2_000 } });
     await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
     const suspended = postmasterPid(data);
     process.kill(suspended, 'SIGSTOP');

@@ -11,7 +11,7 @@ import { checkDestination } from '../../../../pipelines/exports/destinations/che
 import { authorityFile, serverCertificate } from '../../tls/certificates.ts';
 
 /** Checks of destinations whose endpoint does not implement the S3 API. */
-const limits = { attempts: 2, connectMs: 1_000, silenceMs: 400, callMs: 1_200 };
+const limits = { attempts: 2, connectTimeoutMs: 1_000, idleTimeoutMs: 400, callTimeoutMs: 1_200 };
 const credentials = { accessKeyId: 'AKIAIOSFODNN7EXAMPLE', secretAccessKey: 'wJalrXUtnFEMI-K7MDENG' };
 
 let cleanUps: (() => Promise<unknown> | unknown)[];

@@ -311,7 +311,7 @@ describe.runIf(stack)('a bucket that fails', () => {
 
   it('that hangs is unavailable in bounded time, and an upload ends at once when its signal is aborted', async () => {
     const proxy = await tcp();
-    const limits = { attempts: 2, silenceMs: 300, callMs: 1_000 };
+    const limits = { attempts: 2, idleTimeoutMs: 300, callTimeoutMs: 1_000 };
     const store = open({ endpointUrl: proxy.endpoint, limits });
     proxy.freeze(true);
     const startMs = performance.now();

@@ -17,7 +17,7 @@ let threads: Threads;
 beforeAll(async () => {
   let runs = 0;
   // Every other run waits for its writes, as with durability `sync`.
-  const early = { gatherMs: 1, onFailure: () => undefined };
+  const early = { batchDelayMs: 1, onFailure: () => undefined };
   threads = await openThreads(() => (runs++ % 2 === 0 ? early : undefined));
 });
 afterAll(() => threads?.close());

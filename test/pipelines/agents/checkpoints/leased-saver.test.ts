@@ -294,8 +294,8 @@ describe('a saver that answers early', () => {
     expect(tuple?.pendingWrites).toHaveLength(3);
   });
 
-  test('flushes after gatherMs, and at once when much is buffered', async () => {
-    const soon = await beginEarly(threads, { gatherMs: 1 });
+  test('flushes after batchDelayMs, and at once when much is buffered', async () => {
+    const soon = await beginEarly(threads, { batchDelayMs: 1 });
     await put(soon, checkpointOf(soon.saver, { a: 1 }));
     await expect.poll(async () => (await threads.rowsOf(soon.key)).checkpoints).toBe(1);
     const large = await beginEarly(threads);

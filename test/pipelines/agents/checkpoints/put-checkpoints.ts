@@ -18,7 +18,7 @@ export const put = (run: Pick<ActiveRun, 'key' | 'saver'>, checkpoint: Checkpoin
 
 const never = 2 ** 31 - 1;
 /** Starts a run whose saver answers early. `sent` collects the names of its statements. */
-export async function beginEarly(threads: Threads, { gatherMs = never }: { readonly gatherMs?: number } = {}) {
+export async function beginEarly(threads: Threads, { batchDelayMs = never }: { readonly batchDelayMs?: number } = {}) {
   const run = await threads.startRun(await threads.newThread());
   const sent: (string | undefined)[] = [];
   const pool = {
@@ -29,7 +29,7 @@ export async function beginEarly(threads: Threads, { gatherMs = never }: { reado
   };
   const failures: unknown[] = [];
   const { leaseToken, runId } = run;
-  const early = { gatherMs, onFailure: (error: unknown) => failures.push(error) };
+  const early = { batchDelayMs, onFailure: (error: unknown) => failures.push(error) };
   const saver = new LeasedSaver(pool as never, { leaseToken, runId }, early);
   return { ...run, saver, sent, failures };
 }

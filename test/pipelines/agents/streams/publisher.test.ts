@@ -33,7 +33,7 @@ const unavailable = () => runlakeError('EVENT_LOG_UNAVAILABLE');
 
 test('chunks gather until the previous batch is placed, and do not wait for it to be durable', async () => {
   const { calls, log } = openManualLog();
-  const writer = createStreamPublisher({ log, keptMs: 1_000 }).open(newRun());
+  const writer = createStreamPublisher({ log, retentionMs: 1_000 }).open(newRun());
   for (let turn = 0; turn < 3; turn++) await writer.write([chunk('a'), chunk('b')]);
   expect(calls.map(seqsOf)).toEqual([[1, 2]]);
   calls[0]?.place();
@@ -52,7 +52,7 @@ test('chunks gather until the previous batch is placed, and do not wait for it t
 
 test('a writer waits while the in-flight bytes exceed the limit', async () => {
   const { calls, log } = openManualLog();
-  const writer = createStreamPublisher({ log, keptMs: 1_000, maxBytesInFlight: 2_000 }).open(newRun());
+  const writer = createStreamPublisher({ log, retentionMs: 1_000, maxBytesInFlight: 2_000 }).open(newRun());
   await writer.write([chunk('a', 500)]);
   let isWritten = false;
   const waiting = writer.write([chunk('b', 1_500)]).then(() => {
@@ -67,7 +67,7 @@ test('a writer waits while the in-flight bytes exceed the limit', async () => {
 
 test('retries the same batch on a temporary log failure; a permanent failure surfaces in settled', async () => {
   const { calls, log } = openManualLog();
-  const writer = createStreamPublisher({ log, keptMs: 1_000, retryTimeoutMs: 400 }).open(newRun());
+  const writer = createStreamPublisher({ log, retentionMs: 1_000, retryTimeoutMs: 400 }).open(newRun());
   await writer.write([chunk('a')]);
   calls[0]?.fail(unavailable());
   await until('a retry', () => calls.length === 2);
@@ -93,7 +93,7 @@ test('retries the same batch on a temporary log failure; a permanent failure sur
 
 test('resends a failed batch and all batches placed after it, in order, once they have completed', async () => {
   const { calls, log } = openManualLog();
-  const writer = createStreamPublisher({ log, keptMs: 1_000 }).open(newRun());
+  const writer = createStreamPublisher({ log, retentionMs: 1_000 }).open(newRun());
   for (const [index, text] of ['a', 'b', 'c'].entries()) {
     await writer.write([chunk(text)]);
     await until('the batch', () => calls.length === index + 1);
@@ -123,7 +123,7 @@ test('resends a failed batch and all batches placed after it, in order, once the
 
 test('publishes an end with identical bytes each time, after every event; replaces an oversized event with an error', async () => {
   const { calls, log } = openManualLog();
-  const publisher = createStreamPublisher({ log, keptMs: 1_000, maxEventBytes: 500 });
+  const publisher = createStreamPublisher({ log, retentionMs: 1_000, maxEventBytes: 500 });
   const run = newRun({ attempt: 2, threadStart: 5 });
   const writer = publisher.open(run);
   await writer.write([chunk('large', 1_000), chunk('small')]);

@@ -61,7 +61,7 @@ export async function openStreams(
   return {
     stores,
     log,
-    publisher: (options = {}) => createStreamPublisher({ log, keptMs: 86_400_000, ...options }),
+    publisher: (options = {}) => createStreamPublisher({ log, retentionMs: 86_400_000, ...options }),
     async hub(options = {}) {
       const hub = await openStreamHub({
         log,

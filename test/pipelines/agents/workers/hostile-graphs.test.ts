@@ -60,7 +60,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
     withUnaffectedRuns(async () => {
       const { handle } = await attack('write', { bytes });
       const reported = expect.stringContaining(reason);
-      expect(await handle.outcome).toEqual({ kind: 'lost', blame: 'self', message: reported });
+      expect(await handle.outcome).toEqual({ kind: 'lost', cause: 'worker', message: reported });
     }),
   );
 
@@ -98,7 +98,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
     withUnaffectedRuns(async () => {
       const { handle } = await attack('write', { bytes: bytesFor(lastKey + 1) });
       const reported = expect.stringContaining(reason);
-      expect(await handle.outcome).toEqual({ kind: 'lost', blame: 'self', message: reported });
+      expect(await handle.outcome).toEqual({ kind: 'lost', cause: 'worker', message: reported });
     }),
   );
 
@@ -123,7 +123,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
       const { handle } = await attack('write', { bytes: heartbeats, times: 2_000 });
       expect(await handle.outcome).toMatchObject({
         kind: 'lost',
-        blame: 'self',
+        cause: 'worker',
         message: expect.stringContaining('messages'),
       });
     }));
@@ -131,7 +131,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
   test('a closed pipe', () =>
     withUnaffectedRuns(async () => {
       const { handle } = await attack('close');
-      expect(await handle.outcome).toMatchObject({ kind: 'lost', blame: 'self' });
+      expect(await handle.outcome).toMatchObject({ kind: 'lost', cause: 'worker' });
     }));
 });
 

@@ -165,7 +165,7 @@ test.runIf(isRoot)('the custom app has its own user id, also after a restart', a
     file: { ...file, app: file.app! },
     environment: graphEnvironment(),
     accounts: isolation.accounts,
-    silentMs: 10_000,
+    heartbeatTimeoutMs: 10_000,
     timeoutMs: 10_000,
     logger,
   });

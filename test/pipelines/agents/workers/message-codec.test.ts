@@ -187,7 +187,7 @@ describe('any input is a valid message or a protocol violation', () => {
     ['an outcome of unknown kind', frame({ kind: 'ended', key: 1, outcome: { kind: 'won' } })],
     [
       'a run reported lost by its worker',
-      frame({ kind: 'ended', key: 1, outcome: { kind: 'lost', blame: 'self', message: '' } }),
+      frame({ kind: 'ended', key: 1, outcome: { kind: 'lost', cause: 'worker', message: '' } }),
     ],
     [
       'a state that is not JSON',

@@ -6,28 +6,33 @@ const slots = 2;
 
 let under: PoolUnderTest;
 beforeAll(async () => {
-  under = await openPoolUnderTest('basic', { workers: 2, runsPerWorker: slots, silentMs: 2_000, heapMegabytes: 192 });
+  under = await openPoolUnderTest('basic', {
+    workers: 2,
+    runsPerWorker: slots,
+    heartbeatTimeoutMs: 2_000,
+    heapMegabytes: 192,
+  });
 });
 afterAll(() => under?.close());
 
 const misbehave = (input: object, job = {}) =>
   under.start('misbehave', { input, kwargs: { stream_mode: ['custom'] }, job });
 
-describe('a worker that ends with a single run reports blame and reason', () => {
+describe('a worker that ends with a single run reports cause and reason', () => {
   test.each([
-    ['exit', 'self', /code 3/],
-    ['reject', 'self', /RangeError: rejected outside on purpose/],
+    ['exit', 'worker', /code 3/],
+    ['reject', 'worker', /RangeError: rejected outside on purpose/],
     // The order of the two depends on the speed of the machine.
-    ['leak', 'self', /out of memory|its event loop did not turn for 2 s/],
-    ['kill', 'outside', /SIGKILL/],
-  ])('%s', async (how, blame, reason) => {
+    ['leak', 'worker', /out of memory|its event loop did not turn for 2 s/],
+    ['kill', 'external', /SIGKILL/],
+  ])('%s', async (how, cause, reason) => {
     const { handle, received } = await misbehave({ how, afterMs: 50 });
-    expect(await handle.outcome).toEqual({ kind: 'lost', blame, message: expect.stringMatching(reason) });
+    expect(await handle.outcome).toEqual({ kind: 'lost', cause, message: expect.stringMatching(reason) });
     expect(received).toMatchObject([{ data: { doing: how } }]);
   });
 });
 
-test('the blame is shared if a worker ends with several runs; each run alone in a worker shows the cause', async () => {
+test('the cause is shared if a worker ends with several runs; each run alone in a worker shows the cause', async () => {
   // All slots of both workers but one.
   const peaceful = await Promise.all(
     Array.from({ length: 2 * slots - 1 }, () => under.start('steps', { input: { steps: 1, pauseMs: 60_000 } })),
@@ -35,9 +40,9 @@ test('the blame is shared if a worker ends with several runs; each run alone in 
   await vi.waitFor(() => expect(peaceful.every(({ received }) => received.length === 1)).toBe(true), waitOptions);
   expect(under.pool.freeSlots).toBe(1);
   const killer = await misbehave({ how: 'exit' });
-  expect(await killer.handle.outcome).toMatchObject({ kind: 'lost', blame: 'shared' });
+  expect(await killer.handle.outcome).toMatchObject({ kind: 'lost', cause: 'shared-worker' });
   const neighbour = await Promise.race(peaceful.map(({ handle }) => handle.outcome));
-  expect(neighbour).toMatchObject({ kind: 'lost', blame: 'shared' });
+  expect(neighbour).toMatchObject({ kind: 'lost', cause: 'shared-worker' });
   // A run with `alone` never shares a worker, whether one is ready or not.
   const alone = { alone: true };
   const [good, bad] = await Promise.all([
@@ -45,7 +50,7 @@ test('the blame is shared if a worker ends with several runs; each run alone in 
     misbehave({ how: 'exit' }, alone).then(({ handle }) => handle.outcome),
   ]);
   expect(good.outcome).toMatchObject({ kind: 'finished' });
-  expect(bad).toMatchObject({ kind: 'lost', blame: 'self' });
+  expect(bad).toMatchObject({ kind: 'lost', cause: 'worker' });
   for (const { handle } of peaceful) handle.cancel();
   const outcomes = await Promise.all(peaceful.map(({ handle }) => handle.outcome));
   // Runs in the other worker are not affected.
@@ -61,8 +66,8 @@ test('a graph that blocks the event loop is stopped at its timeout; requests are
   expect(await handle.outcome).toEqual({ kind: 'timeout' });
 });
 
-test('the blame is shared if a cancelled run may still occupy the worker', async () => {
-  const alone = await openPoolUnderTest('basic', { workers: 1, silentMs: 1_000 });
+test('the cause is shared if a cancelled run may still occupy the worker', async () => {
+  const alone = await openPoolUnderTest('basic', { workers: 1, heartbeatTimeoutMs: 1_000 });
   try {
     const left = await alone.start('misbehave', {
       input: { how: 'loop', afterMs: 1_000 },
@@ -75,7 +80,7 @@ test('the blame is shared if a cancelled run may still occupy the worker', async
     // The worker has a free slot; a run with `alone` starts in an additional worker.
     const separate = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });
     expect(separate.outcome).toMatchObject({ kind: 'finished' });
-    expect(await next.handle.outcome).toMatchObject({ kind: 'lost', blame: 'shared' });
+    expect(await next.handle.outcome).toMatchObject({ kind: 'lost', cause: 'shared-worker' });
   } finally {
     await alone.close();
   }
@@ -87,7 +92,7 @@ test('closing waits for runs up to the timeout, then ends them as lost from outs
   await vi.waitFor(() => expect(slow.received.length + quick.received.length).toBe(2), waitOptions);
   await under.pool.close(5_000);
   expect(await quick.handle.outcome).toMatchObject({ kind: 'finished' });
-  expect(await slow.handle.outcome).toMatchObject({ kind: 'lost', blame: 'outside' });
+  expect(await slow.handle.outcome).toMatchObject({ kind: 'lost', cause: 'external' });
   expect(under.pool.freeSlots).toBe(0);
   await expect(under.pool.query({ kind: 'schemas', graphId: 'typed', config: {} })).rejects.toMatchObject({
     code: 'GRAPH_WORKER_BUSY',
