@@ -125,7 +125,7 @@ export interface Agents {
   /** Graphs by id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
   /** Returns the nodes of a graph if they are known before it runs. Unset: unknown for all graphs. */
-  readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
+  readonly getNodes?: (graphId: string) => GraphNodes | undefined;
   /** Version of `@langchain/langgraph` that the graphs load. */
   readonly libraryVersion?: string | undefined;
   /** The rules in `store` of the langgraph.json. Unset: no index and no TTL. */

@@ -55,7 +55,7 @@ const toItemFields = ({ namespace, key }: ItemKey, value?: unknown): Values => (
 });
 
 /** Returns true if the item exists. @throws STORE_ITEM_NOT_FOUND if it exists but does not contain `required`. */
-async function reachItem(
+async function requireItemAccess(
   { deps }: Authorizer,
   itemKey: ItemKey,
   required: RequiredMetadata | undefined,
@@ -94,7 +94,7 @@ export const deleteStoreItem = defineAgentOperation({
     const requested = { namespace: body.namespace ?? [], key: body.key };
     const { required, value } = await authorizer.allow('store:delete', requested);
     const { namespace, key } = value as unknown as ItemKey;
-    if (!(await reachItem(authorizer, { namespace, key }, required)))
+    if (!(await requireItemAccess(authorizer, { namespace, key }, required)))
       requireWithin(toItemFields({ namespace, key }), required);
     return proceed({ body: { ...body, namespace, key } });
   },
@@ -121,7 +121,7 @@ export const getStoreItem = defineAgentOperation({
     const requested = (query.namespace as readonly string[]).flatMap((labels) => labels.split('.'));
     const { required, value } = await authorizer.allow('store:get', { namespace: requested, key: query.key });
     const { namespace, key } = value as unknown as ItemKey;
-    await reachItem(authorizer, { namespace, key }, required);
+    await requireItemAccess(authorizer, { namespace, key }, required);
     return proceed({ query: { ...query, namespace, key } });
   },
   errors: ['STORE_NAMESPACE_INVALID', 'STORE_ITEM_NOT_FOUND'],
@@ -204,7 +204,7 @@ export const putStoreItem = defineAgentOperation({
       selectFields(body, ['namespace', 'key', 'value']),
     );
     const { namespace, key, value } = requested as unknown as ItemKey & { readonly value: unknown };
-    await reachItem(authorizer, { namespace, key }, required);
+    await requireItemAccess(authorizer, { namespace, key }, required);
     requireWithin(toItemFields({ namespace, key }, value), required);
     return proceed({ body: { ...body, namespace, key, value } });
   },

@@ -78,8 +78,8 @@ export async function isolateGraphs(
     logger,
   });
   shutdown.add('account of graph code', () => account.close());
-  const rows = account.isBound ? 'only rows of its deployment' : 'rows of every deployment';
-  if (!account.isBound && config.agentsIsolation === 'required') {
+  const rows = account.isRestrictedToDeployment ? 'only rows of its deployment' : 'rows of every deployment';
+  if (!account.isRestrictedToDeployment && config.agentsIsolation === 'required') {
     throw runlakeError('GRAPH_CODE_NOT_ISOLATED', {
       reason: `the Postgres account of graph code has access to ${rows}`,
     });
@@ -170,7 +170,7 @@ export function startWork(
       ? undefined
       : createFeedbackLinks({
           signer: createFeedbackSigner(secretKey),
-          urlOf: (token) => urlUnder(publicUrl, `/feedback/tokens/${token}`),
+          createUrl: (token) => urlUnder(publicUrl, `/feedback/tokens/${token}`),
           validHours: feedbackLinkHours,
           defaultSender,
         });

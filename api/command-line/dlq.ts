@@ -56,10 +56,10 @@ export async function listDeadLetters(choice: DeadLetterOptions & { readonly jso
 
 /** `runlake dlq show <id>` */
 export async function showDeadLetter(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
-  await withDeadLetters(async ({ deadLetters, stores, schemaOf }) => {
+  await withDeadLetters(async ({ deadLetters, stores, getSchema }) => {
     const deadLetter = await deadLetters.find(id);
     if (deadLetter === undefined) throw runlakeError('DEAD_LETTER_UNKNOWN', { deadLetter: id });
-    const record = await decodeRecord(deadLetter, schemaOf);
+    const record = await decodeRecord(deadLetter, getSchema);
     const replayedAt = (await readReplayTimes(stores.database, [id])).get(id);
     if (json)
       console.log(JSON.stringify(toDeadLetterJson(deadLetter, replayedAt, { ...deadLetter, record }), undefined, 2));
@@ -153,7 +153,7 @@ function formatSize(bytes: number): string {
 interface DeadLetterAccess {
   readonly deadLetters: DeadLetterQueue;
   readonly stores: Stores;
-  readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
+  readonly getSchema: (schemaId: number) => Promise<string | undefined>;
   readonly publish: (deadLetter: DeadLetterRecord) => Promise<void>;
 }
 
@@ -168,7 +168,7 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
       return work({
         deadLetters,
         stores,
-        schemaOf: async (schemaId) => topics[schemaId - 1]?.schema,
+        getSchema: async (schemaId) => topics[schemaId - 1]?.schema,
         publish: async (deadLetter) =>
           replayThroughJob(deadLetter, { jobs: await openJobs(), database: stores.database }),
       });
@@ -179,7 +179,7 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
     return work({
       deadLetters,
       stores,
-      schemaOf: (schemaId) => registry.getSchemaText(schemaId),
+      getSchema: (schemaId) => registry.getSchemaText(schemaId),
       publish: async ({ topic: name, key, value, headers }) => {
         log ??= openEventLog({ config, logger, stores }, shutdown);
         const topic = topics.find((known) => known.name === name);

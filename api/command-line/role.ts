@@ -60,7 +60,7 @@ export async function loadParts(role: Role, config: Config) {
     runsGraphs ? import('./start-agents.ts') : undefined,
     servesMainApi || runsGraphs ? import('./main-api-services.ts') : undefined,
   ]);
-  return { mainApi, storing, exporting, agents, answering: mainApiServices };
+  return { mainApi, storing, exporting, agents, mainApiServices };
 }
 
 async function loadStoring() {

@@ -101,8 +101,8 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   const lines: string[] = [];
   let services: Services | undefined;
   let firstKey: BootstrapOutcome | undefined;
-  if (loaded.answering) {
-    services = loaded.answering.createMainApiServices(
+  if (loaded.mainApiServices) {
+    services = loaded.mainApiServices.createMainApiServices(
       {
         config,
         logger,

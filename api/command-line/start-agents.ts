@@ -203,7 +203,7 @@ export async function openAgents(
       hub,
       publishState: publishStateBy(publisher, logger),
       graphs,
-      nodesOf: (graphId) => pool.nodes[graphId],
+      getNodes: (graphId) => pool.nodes[graphId],
       libraryVersion: await findLibraryVersion(file),
       protocols,
       store,

@@ -7,7 +7,7 @@
  *   3. The parts start (`serve-role.ts`). If a server becomes unavailable, the started parts end, and step 2 follows.
  *   4. The listener opens: requests are served, and `/ready` checks the parts.
  *
- * The role waits only for unavailable servers (`isAway`). A wrong password or a refused schema ends the start with its
+ * The role waits only for unavailable servers (`isUnavailable`). A wrong password or a refused schema ends the start with its
  * error.
  */
 import type { Config } from '../../infra/config/settings.ts';
@@ -55,7 +55,7 @@ export async function startRole(
       served.open();
       return served;
     } catch (error) {
-      if (stopping.signal.aborted || !isAway(error)) throw error;
+      if (stopping.signal.aborted || !isUnavailable(error)) throw error;
       logger.warn({ err: error }, 'server became unavailable during start, restarting the parts');
       await partEnds.run(logger);
       partEnds = new ShutdownSteps();
@@ -68,7 +68,7 @@ export async function startRole(
  * Errors of an unavailable server. Any other error at the start ends the process, because only the operator can correct
  * it.
  */
-const awayCodes: ReadonlySet<ErrorCode> = new Set([
+const unavailableCodes: ReadonlySet<ErrorCode> = new Set([
   'CLICKHOUSE_UNAVAILABLE',
   'DATABASE_UNAVAILABLE',
   'KAFKA_UNAVAILABLE',
@@ -84,8 +84,8 @@ const maxPauseMs = 2_000;
 /** Interval of repeated log lines for a server that stays unavailable. */
 const logIntervalMs = 30_000;
 
-export function isAway(error: unknown): error is RunlakeError {
-  return isRunlakeError(error) && awayCodes.has(error.code);
+export function isUnavailable(error: unknown): error is RunlakeError {
+  return isRunlakeError(error) && unavailableCodes.has(error.code);
 }
 
 /**
@@ -130,20 +130,20 @@ async function waitForServers(
   const { logger, signal, onWaiting } = options;
   const loggedAtMs = new Map<string, number>();
   for (let round = 0; !signal.aborted; round++) {
-    const away = (await Promise.all(checks.map(probeServer))).filter((each) => each !== undefined);
+    const unavailable = (await Promise.all(checks.map(probeServer))).filter((each) => each !== undefined);
     if (signal.aborted) return;
-    onWaiting(away.map(({ name }) => name));
-    for (const { name, err } of away) {
+    onWaiting(unavailable.map(({ name }) => name));
+    for (const { name, err } of unavailable) {
       if (performance.now() - (loggedAtMs.get(name) ?? Number.NEGATIVE_INFINITY) < logIntervalMs) continue;
       loggedAtMs.set(name, performance.now());
       logger.warn({ server: name, err, remedy: err.remedy }, 'waiting for a server');
     }
     for (const name of loggedAtMs.keys()) {
-      if (away.some((each) => each.name === name)) continue;
+      if (unavailable.some((each) => each.name === name)) continue;
       loggedAtMs.delete(name);
       logger.info({ server: name }, 'server answers');
     }
-    if (away.length === 0) return;
+    if (unavailable.length === 0) return;
     await pause(backoffMs(round, firstPauseMs, maxPauseMs), signal);
   }
 }
@@ -157,7 +157,7 @@ async function probeServer({ name, check }: HealthCheck): Promise<{ name: string
     await checking;
     return undefined;
   } catch (err) {
-    if (!isAway(err)) throw err;
+    if (!isUnavailable(err)) throw err;
     return { name, err };
   }
 }

@@ -240,7 +240,7 @@ export const updateRun = defineOperation({
   schema: { params: Type.Object({ run_id: Type.String({ format: 'uuid' }) }), response: { 202: acceptanceSchema } },
   async handler({ caller, params, request, services }) {
     requireJson(request);
-    const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase() } as const;
+    const patch = { kind: 'patch', pathId: params.run_id.toLowerCase() } as const;
     const accept = (body: Buffer) => acceptSingle(toSender(caller), { ...patch, body }, services.accept);
     return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
   },

@@ -4,7 +4,7 @@
  */
 export class RecentMap<Value> {
   readonly #minEntries: number;
-  #young = new Map<string, Value>();
+  #current = new Map<string, Value>();
   #old = new Map<string, Value>();
 
   constructor(minEntries: number) {
@@ -12,14 +12,14 @@ export class RecentMap<Value> {
   }
 
   get(key: string): Value | undefined {
-    return this.#young.get(key) ?? this.#old.get(key);
+    return this.#current.get(key) ?? this.#old.get(key);
   }
 
   set(key: string, value: Value): void {
-    if (this.#young.size >= this.#minEntries) {
-      this.#old = this.#young;
-      this.#young = new Map();
+    if (this.#current.size >= this.#minEntries) {
+      this.#old = this.#current;
+      this.#current = new Map();
     }
-    this.#young.set(key, value);
+    this.#current.set(key, value);
   }
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
-import { runForRunlake, tenantContext } from '../fairness/tenant-context.ts';
+import { runWithoutTenant, tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { type HttpResponse, readResponse, saveResponse } from './answer.ts';
 import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
@@ -171,7 +171,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   function layout(): Promise<Layout> {
     if (cluster === undefined) return Promise.resolve({ kind: 'single' });
     if (knownLayout === undefined || performance.now() - knownLayout.readAtMs > layoutAgeMs) {
-      const value = runForRunlake(() => readLayout({ cluster, query: queryLayout }));
+      const value = runWithoutTenant(() => readLayout({ cluster, query: queryLayout }));
       const known = { value, readAtMs: performance.now() };
       knownLayout = known;
       value.catch(() => {
@@ -195,7 +195,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     if (querySlots !== undefined) return new QuerySlots(querySlots);
     const sql = `SELECT toUInt32(getSetting('max_threads')) AS threads`;
     // This query serves all organisations and takes no slot.
-    const [row] = await runForRunlake(() => query<{ threads: number }>({ name: 'threads', sql }));
+    const [row] = await runWithoutTenant(() => query<{ threads: number }>({ name: 'threads', sql }));
     return new QuerySlots(Math.max(minSlots, slotsPerThread * row!.threads));
   }
 

@@ -21,8 +21,8 @@ export class QuerySlots {
   /** @param nowMs a monotonic clock. */
   constructor(slots: number, nowMs = () => performance.now()) {
     this.#nowMs = nowMs;
-    const overdraft = Math.ceil(slots / 2);
-    this.#slots = new FairSlots({ name: 'clickhouse-queries', slots, overdraft, maxWaiting: 1_000 });
+    const extraSlots = Math.ceil(slots / 2);
+    this.#slots = new FairSlots({ name: 'clickhouse-queries', slots, extraSlots, maxWaiting: 1_000 });
   }
 
   /**

@@ -1,10 +1,10 @@
 /** A project's own tracing configuration, from `LANGSMITH_*` or `LANGCHAIN_*` variables as stock clients read them. */
 export interface GraphTracing {
   /**
-   * `own`: the project sends its runs itself, to its own endpoint. `off`: the project disables tracing. `unsaid`: the
+   * `own`: the project sends its runs itself, to its own endpoint. `off`: the project disables tracing. `unspecified`: the
    * project sets neither.
    */
-  readonly state: 'own' | 'off' | 'unsaid';
+  readonly state: 'own' | 'off' | 'unspecified';
   readonly hidesInputs: boolean;
   readonly hidesOutputs: boolean;
 }
@@ -15,7 +15,7 @@ export function graphTracing(environment: Readonly<Record<string, string | undef
     environment[`LANGSMITH_${name}`] === value || environment[`LANGCHAIN_${name}`] === value;
   const state = (value: string) => says('TRACING', value) || says('TRACING_V2', value);
   return {
-    state: state('true') ? 'own' : state('false') ? 'off' : 'unsaid',
+    state: state('true') ? 'own' : state('false') ? 'off' : 'unspecified',
     hidesInputs: says('HIDE_INPUTS', 'true'),
     hidesOutputs: says('HIDE_OUTPUTS', 'true'),
   };

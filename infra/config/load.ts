@@ -125,11 +125,11 @@ function findContradictions(values: Readonly<Record<string, unknown>>): string[]
   if (Number(values.maxBodyBytes) > Number(values.maxCollectingBytes)) {
     found.push('RUNLAKE_MAX_BODY_BYTES must not be larger than half of RUNLAKE_MEMORY_BYTES');
   }
-  const { retentionShortlivedDays: shortDays, retentionLonglivedDays: longDays } = values;
-  if ((shortDays ?? longDays) !== undefined && Number(values.exportTimeoutMs) > maxExportMsWithRetention) {
+  const { retentionShortlivedDays: shortlivedDays, retentionLonglivedDays: longlivedDays } = values;
+  if ((shortlivedDays ?? longlivedDays) !== undefined && Number(values.exportTimeoutMs) > maxExportMsWithRetention) {
     found.push('RUNLAKE_EXPORT_TIMEOUT_MS must be at most 7 days if traces expire, because their rows stay for 7 days');
   }
-  if (longDays !== undefined && Number(shortDays ?? 0) > Number(longDays)) {
+  if (longlivedDays !== undefined && Number(shortlivedDays ?? 0) > Number(longlivedDays)) {
     found.push('RUNLAKE_RETENTION_SHORTLIVED_DAYS must not be larger than RUNLAKE_RETENTION_LONGLIVED_DAYS');
   }
   return found;

@@ -46,7 +46,7 @@ export interface DerivedFile {
 }
 
 /** Contents of the footer of a Parquet file. */
-export interface ParquetFacts {
+export interface ParquetFooter {
   readonly rows: number;
   /** Types are DuckDB type names. */
   readonly columns: readonly { readonly name: string; readonly type: string }[];
@@ -82,7 +82,7 @@ export type Work =
 /** Response of the encoder process. Number 0, without other fields, means that the child has started. */
 export interface ChildResponse {
   readonly number: number;
-  readonly facts?: ParquetFacts | undefined;
+  readonly footer?: ParquetFooter | undefined;
   /** DuckDB's error message. */
   readonly reason?: string;
 }

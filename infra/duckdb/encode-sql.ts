@@ -7,7 +7,7 @@ import type {
   EncodeRequest,
   ListRequest,
   ParquetCompression,
-  ParquetFacts,
+  ParquetFooter,
 } from './encode-request.ts';
 
 /** An SQL string literal. */
@@ -52,7 +52,7 @@ const compressionSql: Readonly<Record<ParquetCompression, string>> = {
   zstandard: 'zstd, COMPRESSION_LEVEL 1',
 };
 
-/** The value of {@link ParquetFacts.compressions} for each compression. */
+/** The value of {@link ParquetFooter.compressions} for each compression. */
 export const compressionInFooter: Readonly<Record<ParquetCompression, string>> = {
   none: 'UNCOMPRESSED',
   gzip: 'GZIP',
@@ -102,7 +102,7 @@ function buildDerivedSql(folder: string, derived: DerivedFile | undefined): stri
 const readParquetSql = (path: string) => `read_parquet(${quoteText(path)})`;
 
 /** Reads the footer of the Parquet file at `path`. @throws DuckDB's error if it is not a Parquet file. */
-export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFacts> {
+export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFooter> {
   const metadata = `parquet_metadata(${quoteText(path)})`;
   const readRows = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();
   const columns = await readRows(`DESCRIBE SELECT * FROM ${readParquetSql(path)}`);

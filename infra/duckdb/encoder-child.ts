@@ -21,7 +21,7 @@ const memoryLimitBytes = Number(process.argv[2]);
 
 process.on('message', (message: ChildRequest) => {
   handle(message).then(
-    (facts) => respond({ number: message.number, facts }),
+    (footer) => respond({ number: message.number, footer }),
     (error: unknown) => respond({ number: message.number, reason: String(error) }),
   );
 });
@@ -31,7 +31,7 @@ function respond(message: ChildResponse): void {
   process.send?.(message);
 }
 
-async function handle(message: ChildRequest): Promise<ChildResponse['facts']> {
+async function handle(message: ChildRequest): Promise<ChildResponse['footer']> {
   const { folder } = message.request;
   const spill = join(folder, 'spill');
   const instance = await DuckDBInstance.create(':memory:', {

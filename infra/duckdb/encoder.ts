@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { forkProgram, LastLines } from '../embedded/child-program.ts';
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
-import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFacts, Work } from './encode-request.ts';
+import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFooter, Work } from './encode-request.ts';
 
 /**
  * Runs requests one by one, each in an empty database that can access only the request's folder.
@@ -25,11 +25,11 @@ import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFa
  */
 export interface Encoder {
   /** Rewrites a Parquet file with other types, compression and row groups. @returns the footer of the new file. */
-  encode(request: EncodeRequest, signal?: AbortSignal): Promise<ParquetFacts>;
+  encode(request: EncodeRequest, signal?: AbortSignal): Promise<ParquetFooter>;
   /** Writes some columns of a Parquet file as CSV. */
   list(request: ListRequest, signal?: AbortSignal): Promise<void>;
   /** Reads the footer of a Parquet file. */
-  inspect(file: ParquetFile, signal?: AbortSignal): Promise<ParquetFacts>;
+  inspect(file: ParquetFile, signal?: AbortSignal): Promise<ParquetFooter>;
   /** Process id, while the process runs. */
   readonly pid: number | undefined;
   /** Kills the process; running requests fail. Idempotent. */
@@ -53,7 +53,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   let last: Promise<unknown> = Promise.resolve();
   let isClosed = false;
 
-  async function run(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
+  async function run(work: Work, signal: AbortSignal | undefined): Promise<ParquetFooter | undefined> {
     if (isClosed) throw runlakeError('PARQUET_ENCODER_FAILED', { reason: 'the encoder is closed' });
     signal?.throwIfAborted();
     if (process === undefined || process.hasEnded) process = startEncoderProcess(memoryLimitBytes);
@@ -73,7 +73,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   }
 
   /** Runs the request after all earlier ones. */
-  async function enqueue(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
+  async function enqueue(work: Work, signal: AbortSignal | undefined): Promise<ParquetFooter | undefined> {
     const earlier = last;
     const result = earlier.then(() => run(work, signal));
     last = result.catch(() => {});
@@ -83,7 +83,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   }
 
   const readFacts = async (work: Work, signal: AbortSignal | undefined) =>
-    (await enqueue(work, signal)) as ParquetFacts;
+    (await enqueue(work, signal)) as ParquetFooter;
   return {
     encode: (request, signal) => readFacts({ kind: 'encode', request }, signal),
     inspect: (request, signal) => readFacts({ kind: 'inspect', request }, signal),
@@ -125,7 +125,7 @@ interface EncoderProcess {
    * Runs one request. Call it again only after the request has settled. @throws PARQUET_ENCODER_FAILED if DuckDB fails
    * or the process exits.
    */
-  send(work: Work): Promise<ParquetFacts | undefined>;
+  send(work: Work): Promise<ParquetFooter | undefined>;
   kill(): void;
 }
 
@@ -159,7 +159,7 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
   });
   const output = new LastLines(child.stderr);
   let pending:
-    | { resolve: (facts: ParquetFacts | undefined) => void; reject: (error: RunlakeError) => void }
+    | { resolve: (footer: ParquetFooter | undefined) => void; reject: (error: RunlakeError) => void }
     | undefined;
   let hasEnded = false;
   let isKilled = false;
@@ -187,7 +187,7 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
     if (response.number !== number || pending === undefined) return;
     const { resolve, reject } = pending;
     pending = undefined;
-    if (response.reason === undefined) resolve(response.facts);
+    if (response.reason === undefined) resolve(response.footer);
     else reject(toEncoderError(response.reason));
   });
   return {
@@ -224,7 +224,7 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
  */
 export interface EncoderPool {
   borrow(): Encoder;
-  giveBack(encoder: Encoder): void;
+  release(encoder: Encoder): void;
   /** Closes all encoders. Running requests of borrowed encoders fail. */
   close(): Promise<void>;
 }
@@ -252,7 +252,7 @@ export function openEncoderPool(options: EncoderOptions): EncoderPool {
       idle.delete(free);
       return free;
     },
-    giveBack(encoder) {
+    release(encoder) {
       if (!all.has(encoder)) return;
       idle.set(
         encoder,

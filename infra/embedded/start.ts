@@ -29,13 +29,13 @@ export async function startEmbedded(options: {
   readonly needs: { readonly clickhouse: boolean; readonly database: boolean };
   readonly logger?: Logger;
   /** As for {@link startPostgres}. */
-  readonly isThrowAway?: boolean;
+  readonly disableFsync?: boolean;
 }): Promise<EmbeddedEngines> {
   const { needs, logger } = options;
   const settings = { folder: options.folder.path, ...(logger ? { logger } : {}) };
   const starts = [
     needs.clickhouse ? startClickhouse(settings) : undefined,
-    needs.database ? startPostgres({ ...settings, isThrowAway: options.isThrowAway ?? false }) : undefined,
+    needs.database ? startPostgres({ ...settings, disableFsync: options.disableFsync ?? false }) : undefined,
   ] as const;
   const started = (await Promise.allSettled(starts)).flatMap((start) =>
     start.status === 'fulfilled' && start.value ? [start.value] : [],

@@ -98,7 +98,7 @@ export async function superviseEngine(
   };
 
   /** Resolves with the reason when the process has exited by itself, or was stopped because it failed its probes. */
-  const endOf = async (incarnation: EngineProcess): Promise<string> => {
+  const waitForEnd = async (incarnation: EngineProcess): Promise<string> => {
     const gone = new AbortController();
     const exited = incarnation.exited.finally(() => gone.abort());
     for (let failed = 0; incarnation.isAlive && !gone.signal.aborted; ) {
@@ -116,7 +116,7 @@ export async function superviseEngine(
 
   const run = async (): Promise<EngineExit> => {
     for (;;) {
-      const reason = await endOf(current);
+      const reason = await waitForEnd(current);
       if (ending.signal.aborted) return { expected: true, reason: 'stopped' };
       logger?.error({ engine, reason }, 'embedded engine exited, restarting it');
       if (Date.now() - startedAtMs > minHealthyMs) failures = 0;

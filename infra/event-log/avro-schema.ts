@@ -13,13 +13,13 @@ interface Skipping {
 }
 
 /** Returns why a framed record does not match the schema, or undefined if it matches to its last byte. */
-export type AvroWalk = (framed: Buffer) => string | undefined;
+export type RecordValidator = (framed: Buffer) => string | undefined;
 
 /**
  * Compiles `schema` to a function that checks records without decoding them. ClickHouse silently accepts trailing
  * bytes, wrong union branches and short records, so the sink walks every record before it inserts it.
  */
-export function compileAvroWalk(schema: string): AvroWalk {
+export function compileRecordValidator(schema: string): RecordValidator {
   const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as Skipping;
   const { Tap } = avscInternals as unknown as { Tap: new (buffer: Buffer, position: number) => Tap };
   return (framed) => {

@@ -236,7 +236,7 @@ const checks: Readonly<Record<FixedKind, Check>> = {
   flag: (framed, at) => ((framed[at] as number) <= 1 ? undefined : 'a flag is neither true nor false'),
 };
 
-export function uuidAt(framed: Buffer, at: number): string {
+export function readUuidAt(framed: Buffer, at: number): string {
   return framed.toString('latin1', at + 1, at + 37);
 }
 
@@ -244,11 +244,11 @@ export function writeUuid(framed: Buffer, at: number, uuid: string): void {
   framed.write(uuid, at + 1, 36, 'latin1');
 }
 
-export function flagAt(framed: Buffer, at: number): boolean {
+export function readFlagAt(framed: Buffer, at: number): boolean {
   return framed[at] === 1;
 }
 
-export function timeMicrosAt(framed: Buffer, at: number): number {
+export function readTimeMicrosAt(framed: Buffer, at: number): number {
   let value = 0;
   for (let index = at + 7; index >= at; index--) value = value * 128 + ((framed[index] as number) & 0x7f);
   return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
@@ -297,6 +297,6 @@ function findUuidError(framed: Buffer, at: number): string | undefined {
 function findTimeError(framed: Buffer, at: number, bounds: TimeBounds[FixedKind]): string | undefined {
   if (!isEightByteLong(framed, at)) return 'a time does not take eight bytes';
   if (bounds === undefined) return undefined;
-  const micros = timeMicrosAt(framed, at);
+  const micros = readTimeMicrosAt(framed, at);
   return micros < bounds[0] || micros > bounds[1] ? 'a time is outside the accepted range' : undefined;
 }

@@ -96,7 +96,7 @@ export interface TopicFollower {
   /** Starting offset of each partition. A partition that is added later is read from its beginning. */
   readonly from: LogPosition;
   /** Returns true if the follower has passed on all events before `position`. */
-  passed(position: LogPosition): boolean;
+  hasDelivered(position: LogPosition): boolean;
   /** Resolves when no further records are passed on. */
   close(): Promise<void>;
 }

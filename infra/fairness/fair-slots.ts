@@ -19,7 +19,7 @@ export interface FairSlotsOptions {
   /** Kind of slot, for the label of the metrics and the message of OVERLOADED. */
   readonly name: string;
   readonly slots: number;
-  readonly overdraft: number;
+  readonly extraSlots: number;
   /** Maximum length of the queue of one tenant. */
   readonly maxWaiting: number;
 }
@@ -100,7 +100,7 @@ export class FairSlots {
     const { name, maxWaiting } = this.#options;
     signal?.throwIfAborted();
     const tenant = this.#tenantOf(tenantId);
-    if (tenant.waiting.size === 0 && this.#mayHaveOne(tenant)) return this.#take(tenantId, tenant);
+    if (tenant.waiting.size === 0 && this.#canGrant(tenant)) return this.#take(tenantId, tenant);
     if (tenant.waiting.size >= maxWaiting) {
       refusals.inc({ slots: name, cause: 'queue-full' });
       throw createOverloadedError(name);
@@ -121,7 +121,7 @@ export class FairSlots {
         leaveQueue = () => {
           clearTimeout(timer);
           signal?.removeEventListener('abort', onAbort);
-          if (tenant.waiting.delete(waiter)) this.#settle(tenantId, tenant);
+          if (tenant.waiting.delete(waiter)) this.#grantNext(tenantId, tenant);
         };
       });
     } finally {
@@ -139,10 +139,10 @@ export class FairSlots {
     return tenant;
   }
 
-  #mayHaveOne(tenant: Tenant): boolean {
-    const { slots, overdraft } = this.#options;
+  #canGrant(tenant: Tenant): boolean {
+    const { slots, extraSlots } = this.#options;
     if (this.#held < slots) return true;
-    return this.#held < slots + overdraft && tenant.held < Math.max(1, Math.floor(slots / this.#tenants.size));
+    return this.#held < slots + extraSlots && tenant.held < Math.max(1, Math.floor(slots / this.#tenants.size));
   }
 
   #take(tenantId: string, tenant: Tenant): Slot {
@@ -163,7 +163,7 @@ export class FairSlots {
       isReleased = true;
       tenant.held -= 1;
       this.#held -= 1;
-      this.#settle(tenantId, tenant);
+      this.#grantNext(tenantId, tenant);
     };
     return { underShare: tenant.held <= held, tenants, release };
   }
@@ -172,7 +172,7 @@ export class FairSlots {
    * Called after a tenant has released a slot or has stopped waiting for one. Drops a tenant without slots and waiters,
    * and grants free slots to waiters.
    */
-  #settle(tenantId: string, tenant: Tenant): void {
+  #grantNext(tenantId: string, tenant: Tenant): void {
     if (tenant.held === 0 && tenant.waiting.size === 0) this.#tenants.delete(tenantId);
     for (;;) {
       const next = this.#next();
@@ -190,7 +190,7 @@ export class FairSlots {
     let best: readonly [string, Tenant] | undefined;
     for (const entry of this.#tenants) {
       const [, tenant] = entry;
-      if (tenant.waiting.size === 0 || !this.#mayHaveOne(tenant)) continue;
+      if (tenant.waiting.size === 0 || !this.#canGrant(tenant)) continue;
       const isBefore =
         best === undefined ||
         tenant.held < best[1].held ||

@@ -30,7 +30,7 @@ export function runDetached<Result>(work: () => Result): Result {
 }
 
 /** Runs `work` without an organisation, because all organisations share its result. */
-export function runForRunlake<Result>(work: () => Result): Result {
+export function runWithoutTenant<Result>(work: () => Result): Result {
   return storage.exit(work);
 }
 

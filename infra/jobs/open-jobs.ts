@@ -81,7 +81,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   ) {
     checkPayload(catalogue, name, payload);
     try {
-      await limitTime(responseTimeoutMs, () => send(getQueue(name)));
+      await runWithTimeout(responseTimeoutMs, () => send(getQueue(name)));
     } catch (cause) {
       throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
     }
@@ -113,7 +113,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       const concurrency = options?.concurrency ?? defaultConcurrency;
       const run = async (job: Job) => {
         checkPayload(catalogue, name, job.data);
-        await limitTime(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
+        await runWithTimeout(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
       };
       const worker = backend.openWorker(name, run, { concurrency, maxStalledCount });
       worker.on('error', (err) => onLoss(err, name));
@@ -122,7 +122,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     },
     check: async () => {
       const [name] = Object.keys(catalogue);
-      await limitTime(responseTimeoutMs, () => getQueue(name!).count()).catch((cause) => {
+      await runWithTimeout(responseTimeoutMs, () => getQueue(name!).count()).catch((cause) => {
         throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
       });
     },
@@ -139,7 +139,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
  *
  * @throws JOB_TIMED_OUT after the timeout, even if `run` ignores the signal.
  */
-async function limitTime(timeoutMs: number, run: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
+async function runWithTimeout(timeoutMs: number, run: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
   const over = new AbortController();
   if ((await withTimeout(run(over.signal), timeoutMs)) !== timedOut) return;
   const error = runlakeError('JOB_TIMED_OUT', { timeoutMs });

@@ -5,10 +5,10 @@ import { runlakeError } from '../errors/runlake-error.ts';
 const weekSeconds = 7 * 86_400;
 
 /** BullMQ options of a kind of job. */
-export function toJobOptions({ attempts, retryDelayMs, growing }: JobEntry) {
+export function toJobOptions({ attempts, retryDelayMs, exponentialBackoff }: JobEntry) {
   return {
     attempts,
-    backoff: { type: growing ? 'exponential' : 'fixed', delay: retryDelayMs },
+    backoff: { type: exponentialBackoff ? 'exponential' : 'fixed', delay: retryDelayMs },
     removeOnComplete: true,
     removeOnFail: { age: weekSeconds, count: 10_000 },
   };

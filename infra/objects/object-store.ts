@@ -13,9 +13,9 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runla
  */
 export interface ObjectStore {
   /** Full path of the object for messages, as `bucket/prefix/key`. */
-  pathOf(key: string): string;
+  resolvePath(key: string): string;
   /** Resolves when the store responds, even if it denies access. */
-  reach(options?: ObjectCallOptions): Promise<void>;
+  ping(options?: ObjectCallOptions): Promise<void>;
   /** Writes a small object in one request; replaces an existing one. */
   put(key: string, body: Uint8Array, options?: PutOptions): Promise<void>;
   /** Returns at most the first `maxBytes` of the object. @throws DESTINATION_OBJECT_MISSING if it does not exist. */

@@ -29,7 +29,7 @@ export interface LocalOptions {
  * not see the path of the root.
  */
 export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
-  const pathOf = (key: string) => joinKey(prefix, key);
+  const resolvePath = (key: string) => joinKey(prefix, key);
   const attempt = async <Result>(
     step: ObjectStep,
     key: string,
@@ -37,7 +37,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
     work: (call: ObjectCall) => Promise<Result>,
   ): Promise<Result> => {
     signal?.throwIfAborted();
-    const call = { step, where: pathOf(key) };
+    const call = { step, where: resolvePath(key) };
     try {
       return await work(call);
     } catch (error) {
@@ -46,11 +46,11 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
     }
   };
   const resolveLocation = (key: string, call: ObjectCall, make?: boolean) =>
-    resolveBelow(root, pathOf(key), call, make);
+    resolveBelow(root, resolvePath(key), call, make);
 
   return {
-    pathOf,
-    reach: ({ signal } = {}) =>
+    resolvePath,
+    ping: ({ signal } = {}) =>
       attempt('reach', '', signal, async (call) => {
         const isFolder = (await stat(await realpath(root))).isDirectory();
         if (!isFolder)

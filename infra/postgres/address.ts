@@ -1,5 +1,5 @@
 import type { ConnectionOptions } from 'node:tls';
-import { certificatesIn, readTlsFile } from '../tls/trusted-authorities.ts';
+import { parseCertificates, readTlsFile } from '../tls/trusted-authorities.ts';
 
 /**
  * Connection options for `pg`. They include the TLS options, because `pg` interprets `sslmode` differently from
@@ -40,7 +40,7 @@ export function postgresAddress(url: string, authorities?: readonly string[]): P
   const sslMode = mode ?? (/^(?:true|1)$/.test(ssl ?? '') ? 'verify-full' : undefined);
   if (sslMode === undefined && rootFile === undefined && certFile === undefined) return { connectionString };
   if (sslMode === 'disable') return { connectionString, ssl: false };
-  const trustedCertificates = rootFile === undefined ? authorities : certificatesIn(rootFile);
+  const trustedCertificates = rootFile === undefined ? authorities : parseCertificates(rootFile);
   const checksHostName = sslMode === undefined || sslMode === 'verify-full';
   return {
     connectionString,

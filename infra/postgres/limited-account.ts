@@ -33,7 +33,7 @@ export interface LimitedAccountOptions {
    */
   readonly tables: readonly string[];
   /** Runs in the transaction that creates the role. */
-  readonly whenMade?: ((sql: Sql, name: string) => Promise<void>) | undefined;
+  readonly onCreate?: ((sql: Sql, name: string) => Promise<void>) | undefined;
   readonly logger: Logger;
   /** Time until a role expires without renewal. Default: ten minutes. */
   readonly validMs?: number;
@@ -65,8 +65,8 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
   const family = `${prefix}_${own.oid}_`;
   const name = `${family}${randomBytes(6).toString('hex')}`;
   const password = randomBytes(24).toString('hex');
-  const { schema, tables, whenMade } = options;
-  const one: Account = { schema, tables, whenMade, name, password, validMs };
+  const { schema, tables, onCreate } = options;
+  const one: Account = { schema, tables, onCreate, name, password, validMs };
   const renew = async () => {
     await dropDead(database, options.schema, family, logger);
     await database.transaction((sql) => createOrRenewAccount(sql, one));
@@ -103,7 +103,7 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
   };
 }
 
-interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables' | 'whenMade'> {
+interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables' | 'onCreate'> {
   readonly name: string;
   readonly password: string;
   readonly validMs: number;
@@ -129,7 +129,7 @@ async function dropDead(database: Database, schema: string, family: string, logg
 // from Runlake's code.
 async function createOrRenewAccount(
   sql: Sql,
-  { name, password, validMs, schema, tables, whenMade }: Account,
+  { name, password, validMs, schema, tables, onCreate }: Account,
 ): Promise<void> {
   await lockRoleChanges(sql);
   const [found] = await sql.query<{ until: string; exists: boolean }>(
@@ -148,7 +148,7 @@ async function createOrRenewAccount(
   await sql.execute(`GRANT USAGE ON SCHEMA ${schema} TO ${name}`);
   const rights = 'SELECT, INSERT, UPDATE, DELETE';
   await sql.execute(`GRANT ${rights} ON ${tables.map((table) => `${schema}.${table}`).join(', ')} TO ${name}`);
-  await whenMade?.(sql, name);
+  await onCreate?.(sql, name);
 }
 
 /** Serialises role changes, because concurrent grants on the same table make one of the transactions fail. */

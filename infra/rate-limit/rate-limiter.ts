@@ -60,9 +60,9 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
     { limit: 'RUNLAKE_RATE_LIMIT_PER_KEY', points: perKey, idOf: 'keyId' },
     { limit: 'RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', points: perOrganization, idOf: 'organizationId' },
   ] as const;
-  const limiters = limits.flatMap(({ limit, points, idOf }) => {
+  const limiters = limits.flatMap(({ limit, points, idOf: idField }) => {
     if (points === undefined) return [];
-    const shared = { points, duration: 1, keyPrefix: `runlake:${idOf}` };
+    const shared = { points, duration: 1, keyPrefix: `runlake:${idField}` };
     const insuranceLimiter = new RateLimiterMemory(shared);
     const limiter = redis
       ? new RateLimiterRedis({ ...shared, storeClient: redis, insuranceLimiter })
@@ -74,13 +74,13 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
           tableCreated: true,
           insuranceLimiter,
         });
-    return [{ limit, points, idOf, limiter }];
+    return [{ limit, points, idOf: idField, limiter }];
   });
   return {
     async take(caller) {
-      for (const { limit, points, idOf, limiter } of limiters) {
+      for (const { limit, points, idOf: idField, limiter } of limiters) {
         try {
-          await limiter.consume(caller[idOf]);
+          await limiter.consume(caller[idField]);
         } catch (rejection) {
           if (!(rejection instanceof RateLimiterRes)) throw rejection;
           rejections.inc({ limit });

@@ -20,11 +20,11 @@ const reasonByErrorCode = new Map([
  * @throws TLS_FILE_UNUSABLE if the file cannot be read or has no valid certificate.
  */
 export function trustedAuthorities({ tlsCaFile }: Pick<Config, 'tlsCaFile'>): string[] | undefined {
-  return tlsCaFile === undefined ? undefined : [...rootCertificates, ...certificatesIn(tlsCaFile)];
+  return tlsCaFile === undefined ? undefined : [...rootCertificates, ...parseCertificates(tlsCaFile)];
 }
 
 /** Reads and validates the certificates of a PEM file. @throws TLS_FILE_UNUSABLE */
-export function certificatesIn(file: string): string[] {
+export function parseCertificates(file: string): string[] {
   const found = readTlsFile(file).match(certificatePattern) ?? [];
   if (found.length === 0) throw runlakeError('TLS_FILE_UNUSABLE', { file, reason: 'it contains no PEM certificate' });
   try {

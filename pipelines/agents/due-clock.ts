@@ -37,10 +37,10 @@ const maxPauseMs = 10_000;
 export function startDueClock(work: () => Promise<number | undefined>, onFailure: (error: unknown) => void): DueClock {
   let isStopping = false;
   let isStale = false;
-  let working: Promise<void> | undefined;
+  let current: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
 
-  async function workUntilFresh(): Promise<void> {
+  async function runUntilIdle(): Promise<void> {
     let pauseMs = maxPauseMs;
     do {
       isStale = false;
@@ -51,14 +51,14 @@ export function startDueClock(work: () => Promise<number | undefined>, onFailure
         onFailure(error);
       }
     } while (isStale && !isStopping);
-    working = undefined;
+    current = undefined;
     if (!isStopping) timer = setTimeout(wake, pauseMs);
   }
 
   function wake(): void {
     if (isStopping) return;
     isStale = true;
-    working ??= workUntilFresh();
+    current ??= runUntilIdle();
   }
 
   wake();
@@ -66,7 +66,7 @@ export function startDueClock(work: () => Promise<number | undefined>, onFailure
     wake,
     async stop() {
       isStopping = true;
-      await working;
+      await current;
       clearTimeout(timer);
     },
   };

@@ -19,7 +19,7 @@ import { claimReplay, finishReplay, releaseReplay } from './dead-letter-replays.
 
 export interface ReplayDeps {
   readonly database: Database;
-  readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
+  readonly getSchema: (schemaId: number) => Promise<string | undefined>;
   /** Resolves when the event is in the log. */
   readonly publish: (deadLetter: DeadLetterRecord) => Promise<void>;
 }
@@ -35,7 +35,7 @@ export async function replayDeadLetter(
   deps: ReplayDeps,
   { force }: { readonly force: boolean },
 ): Promise<Replay> {
-  if (!force && (await decodeRecord(deadLetter, deps.schemaOf)) === undefined) {
+  if (!force && (await decodeRecord(deadLetter, deps.getSchema)) === undefined) {
     return { outcome: 'refused', reason: 'its bytes cannot be read by any schema, so the sink would refuse it again' };
   }
   const earlier = await claimReplay(deps.database, deadLetter.id, force);
@@ -55,9 +55,9 @@ export async function replayDeadLetter(
 /** Decodes the event of a dead-letter record for display; undefined if no schema matches. */
 export async function decodeRecord(
   deadLetter: Pick<DeadLetterRecord, 'value'>,
-  schemaOf: ReplayDeps['schemaOf'],
+  getSchema: ReplayDeps['getSchema'],
 ): Promise<Record<string, unknown> | undefined> {
   const schemaId = readSchemaId(deadLetter.value);
-  const schema = schemaId === undefined ? undefined : await schemaOf(schemaId);
+  const schema = schemaId === undefined ? undefined : await getSchema(schemaId);
   return schema === undefined ? undefined : readableRecord(deadLetter.value, schema);
 }

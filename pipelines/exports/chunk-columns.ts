@@ -96,9 +96,9 @@ export const idColumn = 'beside_id';
  * Additional column: for a run that was sent without dotted_order, the data to derive it from; otherwise null.
  * {@link readRunsWithoutDottedOrder} parses it.
  */
-export const unplacedColumn = 'beside_unplaced';
+export const missingOrderColumn = 'beside_unplaced';
 
-const unplaced = [
+const runWithoutOrder = [
   runColumns.id,
   runColumns.traceId,
   `ifNull(toString(${parentIdSql}), '')`,
@@ -106,7 +106,7 @@ const unplaced = [
   runColumns.traceTimeMicros,
 ].map((part) => `toString(${part})`);
 
-/** Parses a value of {@link unplacedColumn}. */
+/** Parses a value of {@link missingOrderColumn}. */
 export function readRunsWithoutDottedOrder(value: string): RunWithoutDottedOrder {
   const [runId = '', traceId = '', parent, startTime, traceTime] = value.split(' ');
   return {
@@ -128,7 +128,9 @@ export function buildSelectList(fields: readonly ExportField[]): string {
   });
   if (derivedKinds.size > 0) list.push(`toString(id) AS ${idColumn}`);
   if (derivedKinds.has('ancestry')) {
-    list.push(`if(isNull(${runColumns.dottedOrder}), concat(${unplaced.join(", ' ', ")}), NULL) AS ${unplacedColumn}`);
+    list.push(
+      `if(isNull(${runColumns.dottedOrder}), concat(${runWithoutOrder.join(", ' ', ")}), NULL) AS ${missingOrderColumn}`,
+    );
   }
   // ClickHouse cannot write a file without columns.
   return list.length === 0 ? '1 AS beside_nothing' : list.join(', ');

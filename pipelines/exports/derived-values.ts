@@ -13,7 +13,7 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { DerivedFile, ParquetFacts } from '../../infra/duckdb/encode-request.ts';
+import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-request.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { workFileError } from '../../infra/errors/work-file-error.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
@@ -25,9 +25,9 @@ import {
   chunkColumns,
   idColumn,
   listDerivedKinds,
+  missingOrderColumn,
   readRunsWithoutDottedOrder,
   sourceName,
-  unplacedColumn,
 } from './chunk-columns.ts';
 import type { MembersCondition } from './members.ts';
 import type { ExportScope } from './record.ts';
@@ -91,7 +91,7 @@ interface DerivedRequest {
   readonly folder: string;
   readonly source: string;
   /** Footer of the source file. */
-  readonly footer: ParquetFacts;
+  readonly footer: ParquetFooter;
 }
 
 interface Deps {
@@ -110,7 +110,7 @@ const batchRows = 1_000;
 /** One row of the chunk: the id of its run and, if the run has no dotted order, the data to derive one. */
 interface ChunkRow {
   readonly runId: string;
-  readonly unplaced: RunWithoutDottedOrder | undefined;
+  readonly runWithoutOrder: RunWithoutDottedOrder | undefined;
 }
 
 /**
@@ -125,17 +125,17 @@ export async function readDerivedValues(
   const { fields, folder, source, footer } = request;
   const derivedFields = fields.filter((field) => chunkColumns[field].derived !== undefined);
   const derivedKinds = listDerivedKinds(fields);
-  const hasUnplaced = derivedKinds.has('ancestry') && footer.nulls[unplacedColumn] !== footer.rows;
+  const hasRunWithoutOrder = derivedKinds.has('ancestry') && footer.nulls[missingOrderColumn] !== footer.rows;
   const withFeedback = derivedKinds.has('feedback')
     ? await findRunsWithFeedback(deps.clickhouse, request, signal)
     : noRunIds;
   const figures = derivedKinds.has('figures')
     ? await sumChunkFigures(deps.clickhouse, request, signal)
     : new Map<string, Figures>();
-  if (!hasUnplaced && withFeedback.size === 0 && figures.size === 0) return undefined;
+  if (!hasRunWithoutOrder && withFeedback.size === 0 && figures.size === 0) return undefined;
   const lines = new LineFile(join(folder, derivedFileName));
   try {
-    const columns = derivedKinds.has('ancestry') ? [idColumn, unplacedColumn] : [idColumn];
+    const columns = derivedKinds.has('ancestry') ? [idColumn, missingOrderColumn] : [idColumn];
     await deps.encoder.list({ folder, source, target: listFileName, columns }, signal);
     for await (const batch of readBatches(join(folder, listFileName))) {
       signal.throwIfAborted();
@@ -201,8 +201,8 @@ async function* readBatches(path: string): AsyncGenerator<ChunkRow[]> {
   let batch: ChunkRow[] = [];
   for await (const line of readLines(path)) {
     // Neither column contains commas or quotes.
-    const [runId = '', unplaced] = line.split(',');
-    batch.push({ runId, unplaced: unplaced ? readRunsWithoutDottedOrder(unplaced) : undefined });
+    const [runId = '', runWithoutOrder] = line.split(',');
+    batch.push({ runId, runWithoutOrder: runWithoutOrder ? readRunsWithoutDottedOrder(runWithoutOrder) : undefined });
     if (batch.length < batchRows) continue;
     yield batch;
     batch = [];
@@ -220,7 +220,7 @@ async function deriveAncestries(
   { tenantId, projectId }: ExportScope,
   batch: readonly ChunkRow[],
 ): Promise<ReadonlyMap<string, Ancestry>> {
-  const runs = batch.flatMap(({ unplaced }) => unplaced ?? []);
+  const runs = batch.flatMap(({ runWithoutOrder }) => runWithoutOrder ?? []);
   const traceIds = [...new Set(runs.filter((run) => run.runId !== run.traceId).map((run) => run.traceId))];
   const members = await readMembersOfTraces(clickhouse, { tenantId, projectIds: [projectId] }, traceIds);
   const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));

@@ -93,12 +93,12 @@ interface EncodedPart {
 
 interface RunToExport<Read> {
   readonly source: ChunkSource<Read>;
-  readonly store: Pick<ObjectStore, 'pathOf' | 'upload' | 'abortUploads' | 'delete'>;
+  readonly store: Pick<ObjectStore, 'resolvePath' | 'upload' | 'abortUploads' | 'delete'>;
   readonly checkpoint: Checkpoint;
   /** Folder that only this attempt uses; the caller removes it. */
   readonly folder: string;
   /** Object key of a part. */
-  readonly keyOf: (part: number) => string;
+  readonly getPartKey: (part: number) => string;
   /** State of the row when the run was claimed. */
   readonly at: {
     readonly nextPart: number;
@@ -163,7 +163,7 @@ async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): As
   if (pendingUpload !== null) {
     const { uploadId, last, rows, bytes } = pendingUpload;
     part = pendingUpload.part;
-    await run.store.abortUploads(run.keyOf(part), uploadId === null ? [] : [uploadId], { signal });
+    await run.store.abortUploads(run.getPartKey(part), uploadId === null ? [] : [uploadId], { signal });
     yield { part, chunk: { after: pendingUpload.after ?? undefined, last, rows, bytes }, isRepeated: true };
     part += 1;
     after = last;
@@ -190,19 +190,19 @@ async function* encodeChunks<Read>(
 
 /** Step 5 of the header comment: uploads a part and records it. @returns the number of rows recorded. */
 async function writePart<Read>(
-  { store, checkpoint, keyOf }: RunToExport<Read>,
+  { store, checkpoint, getPartKey }: RunToExport<Read>,
   { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
   signal: AbortSignal,
 ): Promise<number> {
   const { after, last, rows: found, bytes: chunkBytes } = chunk;
-  const key = keyOf(part);
+  const key = getPartKey(part);
   if (made === undefined) {
     // All runs of the chunk have been deleted since the chunk was found. An earlier attempt may have left an unrecorded
     // object; deleting it is best effort, because exports do not need the permission to delete.
     if (repeated) await store.delete(key, { signal }).catch(() => undefined);
     await checkpoint.skipTo(last);
   } else {
-    const path = store.pathOf(key);
+    const path = store.resolvePath(key);
     const pending = { part, after: after ?? null, last, rows: found, bytes: chunkBytes, path, uploadId: null };
     await checkpoint.recordPending(pending);
     const recordUpload = (uploadId: string) => checkpoint.recordUpload(uploadId);
@@ -242,7 +242,7 @@ const cleanupTimeoutMs = 5_000;
  * @param run The run's last worker also passes its `fence`; the call then ends the lease of this worker.
  * @throws errors of the database.
  */
-export async function tidyRun(
+export async function cleanUpRun(
   deps: Pick<WorkDeps, 'database' | 'openStore' | 'logger'>,
   run: Pick<ExportRunRecord, 'id'> & { readonly fence?: number },
 ): Promise<void> {

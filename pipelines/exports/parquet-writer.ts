@@ -1,7 +1,7 @@
 import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { EncodeRequest, ParquetFacts } from '../../infra/duckdb/encode-request.ts';
+import type { EncodeRequest, ParquetFooter } from '../../infra/duckdb/encode-request.ts';
 import { compressionInFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder, EncoderPool } from '../../infra/duckdb/encoder.ts';
 
@@ -91,7 +91,7 @@ function buildRequest(
  * together, a group of that many rows could be far larger; the number is then reduced so that no group gets much larger
  * than 32 MB.
  */
-function chooseGroupRows(source: ParquetFacts['groups']): number {
+function chooseGroupRows(source: ParquetFooter['groups']): number {
   let maxRows = maxGroupRows;
   let first = 0;
   let rows = 0;
@@ -113,7 +113,7 @@ function chooseGroupRows(source: ParquetFacts['groups']): number {
 }
 
 /** Describes how the footer of a file differs from the expected footer. Returns undefined if it matches. */
-function findMismatch(footer: ParquetFacts, files: ChunkFiles, format: ExportFormat): string | undefined {
+function findMismatch(footer: ParquetFooter, files: ChunkFiles, format: ExportFormat): string | undefined {
   if (footer.rows !== files.rows) return `it has ${footer.rows} rows, and ${files.rows} were read`;
   const types = new Map(runParquetColumns.map(({ name, type }) => [name as string, type[format.version]]));
   const expected = format.fields.map((field) => `${field} ${types.get(field)}`).join(', ');
@@ -145,7 +145,7 @@ export function createChunkSources(
       find: (after, signal) => findChunk(clickhouse, scope, after, { rows, bytes: maxChunkBytes }, signal),
       read: (chunk, folder, signal) => readChunk({ clickhouse, encoder }, { scope, chunk, format, folder }, signal),
       encode: (files, folder, signal) => encodeChunk({ encoder }, files, { folder, format }, signal),
-      close: () => encoders.giveBack(encoder),
+      close: () => encoders.release(encoder),
     };
     return source as ChunkSource<unknown>;
   };

@@ -17,7 +17,7 @@ import { topics } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { insertExport, readLogEndOffsets } from './create-cancel.ts';
 import { type ExportDeps, readClock, type WorkDeps } from './export-deps.ts';
-import { tidyRun } from './export-run.ts';
+import { cleanUpRun } from './export-run.ts';
 import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
 import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
@@ -59,7 +59,7 @@ export async function sweepExports(deps: WorkDeps, signal?: AbortSignal): Promis
   await runStep('schedules', spawnDue(deps));
   await runStep('waiting exports', startExports(deps));
   await runStep('runs', queueDueRuns(deps));
-  await Promise.all([runStep('manifests', endExports(deps, signal)), runStep('tidying', tidyRuns(deps, signal))]);
+  await Promise.all([runStep('manifests', endExports(deps, signal)), runStep('tidying', cleanUpRuns(deps, signal))]);
 }
 
 async function cancelOrphans(deps: WorkDeps): Promise<void> {
@@ -107,15 +107,20 @@ async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
   await forEachConcurrently(maxConcurrentManifests, ended, end, createBucketDeadline(signal));
 }
 
-async function tidyRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
-  const untidy = await deps.database.query<{ id: string }>(
+async function cleanUpRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
+  const runsToCleanUp = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_export_runs
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
      ORDER BY random() LIMIT $2`,
     [new Date((await readClock(deps)).getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
-  await forEachConcurrently(maxConcurrentTidies, untidy, (run) => tidyRun(deps, run), createBucketDeadline(signal));
+  await forEachConcurrently(
+    maxConcurrentTidies,
+    runsToCleanUp,
+    (run) => cleanUpRun(deps, run),
+    createBucketDeadline(signal),
+  );
 }
 
 function createBucketDeadline(signal?: AbortSignal): AbortSignal {

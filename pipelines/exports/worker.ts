@@ -12,7 +12,7 @@ import { pause } from '../../infra/timeouts/backoff.ts';
 
 import { type AttemptEnd, Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from './checkpoint.ts';
 import { readClock, type WorkDeps } from './export-deps.ts';
-import { exportRun, tidyRun } from './export-run.ts';
+import { cleanUpRun, exportRun } from './export-run.ts';
 import { LiveAttempts } from './live-attempts.ts';
 import { buildScope, isProjectDeleted, keyOfPart, toExportFormat } from './record.ts';
 import { advanceExport, coordinateExport, sweepExports } from './scheduler.ts';
@@ -251,7 +251,7 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
     },
   );
   attemptsEnded.inc({ end });
-  if (end === 'over' || end === 'failed') await tidyRun(deps, claimed.run);
+  if (end === 'over' || end === 'failed') await cleanUpRun(deps, claimed.run);
   if (end === 'completed') await advanceExport(deps, claimed.of.id);
   return true;
 }
@@ -273,7 +273,7 @@ async function makeFiles(
           store,
           checkpoint: new Checkpoint(deps, run),
           folder,
-          keyOf: (part) => keyOfPart(of, run, part),
+          getPartKey: (part) => keyOfPart(of, run, part),
           at: { ...run, nextPart },
         },
         signal,

@@ -4,7 +4,7 @@ import type { JsonValue } from '../ingest/accept/read-run.ts';
 import { findPath } from '../ingest/json/find.ts';
 import { KeySet } from '../ingest/json/key-set.ts';
 import { type ScanOptions, scanObject } from '../ingest/json/scan.ts';
-import { textOfString } from '../ingest/json/text.ts';
+import { decodeStringBytes } from '../ingest/json/text.ts';
 import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 
 /** Members for features that this server does not have. JavaScript clients send the first one in camel case. */
@@ -65,7 +65,7 @@ export function createFeedbackReader(feedback: string, members: FeedbackMembers)
 }
 
 /** The id as sent, which names the feedback in an error; truncated, because it may be any string. */
-export function nameOf({ id }: FeedbackMembers): string | undefined {
+export function getFeedbackName({ id }: FeedbackMembers): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }
 
@@ -102,7 +102,7 @@ function readScore(reader: Reader): Buffer | undefined {
   if (score === undefined) return undefined;
   const isNumber = score[0] !== 0x74 && score[0] !== 0x66;
   if (score.length > maxScoreCharacters || (isNumber && !Number.isFinite(Number(score.toString('latin1'))))) {
-    throw reader.misfit('score', 'exceeds the range of a 64-bit floating-point number');
+    throw reader.createError('score', 'exceeds the range of a 64-bit floating-point number');
   }
   return score;
 }
@@ -117,13 +117,13 @@ export function readSource(reader: MemberReader<FeedbackKey>): Pick<FeedbackEven
   const source = reader.json('feedback_source', 'object') ?? defaultSource;
   const metadata = findPath(source, 0, source.length, ['metadata']);
   if (metadata !== undefined && metadata.kind !== 'object' && metadata.kind !== 'null') {
-    throw reader.misfit('feedback_source', 'has metadata that is not an object');
+    throw reader.createError('feedback_source', 'has metadata that is not an object');
   }
   const type = findPath(source, 0, source.length, ['type']);
   if (type === undefined || type.kind === 'null') return { source, sourceType: 'api' };
-  const sourceType = type.kind === 'string' ? textOfString(source, type.start, type.end) : '';
+  const sourceType = type.kind === 'string' ? decodeStringBytes(source, type.start, type.end) : '';
   if (!(sourceTypes as readonly string[]).includes(sourceType)) {
-    throw reader.misfit('feedback_source', `must have a type that is one of ${sourceTypes.join(', ')}`);
+    throw reader.createError('feedback_source', `must have a type that is one of ${sourceTypes.join(', ')}`);
   }
   return { source, sourceType };
 }

@@ -8,7 +8,7 @@ import { type FeedbackEvent, toFeedbackMessage } from './feedback-event.ts';
 import {
   createFeedbackReader,
   type FeedbackKey,
-  nameOf,
+  getFeedbackName,
   parseFeedbackMembers,
   readFeedbackValues,
   readSource,
@@ -60,15 +60,15 @@ export function readFeedback(
   newId?: () => string,
 ): FeedbackEvent {
   const members = parseFeedbackMembers(bytes, { part, maxDepth: maxJsonDepth });
-  const reader = createFeedbackReader(nameOf(members) ?? part, members);
+  const reader = createFeedbackReader(getFeedbackName(members) ?? part, members);
   const nowMicros = Date.now() * 1_000;
   const id = reader.uuid('id') ?? newId?.();
-  if (id === undefined) throw reader.misfit('id', 'is missing: a repeated request would create a second feedback');
+  if (id === undefined) throw reader.createError('id', 'is missing: a repeated request would create a second feedback');
   const traceId = reader.uuid('trace_id');
   const projectId = reader.uuid('session_id');
   // A trace id without a run id refers to the root run.
   const runId = reader.uuid('run_id') ?? traceId;
-  if (runId === undefined && projectId === undefined) throw reader.misfit('run_id', 'or session_id is required');
+  if (runId === undefined && projectId === undefined) throw reader.createError('run_id', 'or session_id is required');
   return {
     tenantId: sender.workspaceId,
     runId: runId ?? nilUuid,
@@ -95,16 +95,17 @@ type Reader = MemberReader<FeedbackKey>;
 
 function readKey(reader: Reader): string {
   const key = reader.text('key');
-  if (key === undefined || key === '') throw reader.misfit('key', 'is missing');
-  if ([...key].length > maxKeyCharacters) throw reader.misfit('key', `is longer than ${maxKeyCharacters} characters`);
-  if (/[\0\p{Surrogate}]/u.test(key)) throw reader.misfit('key', 'contains NUL characters or lone surrogates');
+  if (key === undefined || key === '') throw reader.createError('key', 'is missing');
+  if ([...key].length > maxKeyCharacters)
+    throw reader.createError('key', `is longer than ${maxKeyCharacters} characters`);
+  if (/[\0\p{Surrogate}]/u.test(key)) throw reader.createError('key', 'contains NUL characters or lone surrogates');
   return key;
 }
 
 function readTime(reader: Reader, key: 'start_time' | 'created_at' | 'modified_at'): number | undefined {
   const micros = reader.time(key);
   if (micros !== undefined && (micros < 0 || micros > latestStorableMicros)) {
-    throw reader.misfit(key, 'is outside the years 1970 to 2260');
+    throw reader.createError(key, 'is outside the years 1970 to 2260');
   }
   return micros;
 }

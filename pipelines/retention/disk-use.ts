@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readDiskBytes } from '../../infra/clickhouse/server-queries.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runBytes } from '../runs/run-columns.ts';
-import { type TraceTier, tierOfNumber } from './lifetimes.ts';
+import { parseTierNumber, type TraceTier } from './lifetimes.ts';
 
 /** Disk space that the traces of one workspace and tier use. */
 export interface DiskUse {
@@ -61,7 +61,7 @@ export async function readDiskUse({
   return rows.map(({ tenant_id: workspaceId, tier, run_rows: runRows, bytes }) => ({
     workspaceId,
     ...(byId.get(workspaceId) ?? { workspace: '', organization: '' }),
-    tier: tierOfNumber(tier),
+    tier: parseTierNumber(tier),
     runRows,
     bytes,
   }));

@@ -29,8 +29,8 @@ export function computeLifetime(
   tier: TraceTier,
   traceTimeMicros: number,
 ): Lifetime {
-  const shortDays = retentionShortlivedDays ?? retentionLonglivedDays;
-  const days = tier === 'shortlived' ? shortDays : retentionLonglivedDays;
+  const shortlivedDays = retentionShortlivedDays ?? retentionLonglivedDays;
+  const days = tier === 'shortlived' ? shortlivedDays : retentionLonglivedDays;
   if (days === undefined) return { tier, expiresAtSeconds: neverSeconds };
   const startSeconds = Math.floor(traceTimeMicros / 1_000_000);
   return { tier, expiresAtSeconds: Math.min(startSeconds + days * daySeconds, neverSeconds) };
@@ -44,7 +44,7 @@ export function longerLifetime(one: Lifetime, other: Lifetime): Lifetime {
   };
 }
 
-export function tierOfNumber(tier: number): TraceTier {
+export function parseTierNumber(tier: number): TraceTier {
   return tier === traceTiers.shortlived ? 'shortlived' : 'longlived';
 }
 

@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { type Lifetime, tierOfNumber } from './lifetimes.ts';
+import { type Lifetime, parseTierNumber } from './lifetimes.ts';
 
 interface TraceOfTenant {
   readonly tenantId: string;
@@ -54,7 +54,7 @@ export class TraceMarks {
     return rows.map(({ tenant_id: tenantId, trace_id: traceId, tier, expires, deleted }) => ({
       tenantId,
       traceId,
-      lifetime: { tier: tierOfNumber(tier), expiresAtSeconds: expires },
+      lifetime: { tier: parseTierNumber(tier), expiresAtSeconds: expires },
       isDeleted: deleted === 1,
     }));
   }

@@ -147,7 +147,7 @@ async function readKey(database: Database, hash: Buffer): Promise<KnownKey | und
     { name: 'authenticate' },
   );
   if (row === undefined) return undefined;
-  const idsOf = (workspaces: KeyRow['workspaces']) => new Set(workspaces.map(({ id }) => id));
+  const toIdSet = (workspaces: KeyRow['workspaces']) => new Set(workspaces.map(({ id }) => id));
   return {
     caller: {
       organizationId: row.organization_id,
@@ -156,12 +156,12 @@ async function readKey(database: Database, hash: Buffer): Promise<KnownKey | und
       userEmail: row.email,
       permissions: effectivePermissions(row.permissions, row.read_only, row.organization_wide),
       organizationWide: row.organization_wide,
-      readableWorkspaceIds: idsOf(row.workspaces),
+      readableWorkspaceIds: toIdSet(row.workspaces),
       readOnly: row.read_only,
       storedPermissions: row.permissions,
       expiresAt: row.expires_at === null ? undefined : new Date(row.expires_at),
     },
-    liveWorkspaceIds: idsOf(row.workspaces.filter(({ live }) => live)),
+    liveWorkspaceIds: toIdSet(row.workspaces.filter(({ live }) => live)),
     defaultWorkspaceId: row.default_workspace_id ?? undefined,
   };
 }

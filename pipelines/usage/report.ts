@@ -163,16 +163,16 @@ function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, n
 /** Returns the distinct labels in order, and for each id the index of its label. */
 function rankLabels(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
-  const labelOf = ids.map((id) => {
+  const labelByIndex = ids.map((id) => {
     const dimensions = buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);
     const label = JSON.stringify(Object.values(dimensions));
     labels.set(label, dimensions);
     return label;
   });
   const ordered = [...labels.keys()].sort();
-  const rankOf = new Map(ordered.map((label, index) => [label, index]));
+  const rankByLabel = new Map(ordered.map((label, index) => [label, index]));
   return {
-    ranks: new Map(ids.map((id, index) => [id, rankOf.get(labelOf[index]!)!])),
+    ranks: new Map(ids.map((id, index) => [id, rankByLabel.get(labelByIndex[index]!)!])),
     dimensions: ordered.map((label) => labels.get(label)!),
   };
 }

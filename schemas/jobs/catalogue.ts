@@ -12,7 +12,7 @@ export interface JobEntry<Payload extends TObject = TObject> {
   readonly attempts: number;
   /** Delay before the second attempt. If `growing` is true, the delay doubles for each further attempt. */
   readonly retryDelayMs: number;
-  readonly growing: boolean;
+  readonly exponentialBackoff: boolean;
   /** Maximum number of concurrent jobs of this kind in one process. */
   readonly concurrency: number;
 }
@@ -27,7 +27,7 @@ export const jobCatalogue = {
     timeoutMs: 300_000,
     attempts: 3,
     retryDelayMs: 10_000,
-    growing: false,
+    exponentialBackoff: false,
     concurrency: 1,
   },
   /** Replays a dead-letter record of the in-process log, which only the process that runs the log can do. */
@@ -36,7 +36,7 @@ export const jobCatalogue = {
     timeoutMs: 120_000,
     attempts: 3,
     retryDelayMs: 2_000,
-    growing: false,
+    exponentialBackoff: false,
     concurrency: 1,
   },
   /**
@@ -48,7 +48,7 @@ export const jobCatalogue = {
     timeoutMs: 60_000,
     attempts: 3,
     retryDelayMs: 10_000,
-    growing: false,
+    exponentialBackoff: false,
     concurrency: 1,
   },
   /** Deletes the runs of a deleted project. */
@@ -57,7 +57,7 @@ export const jobCatalogue = {
     timeoutMs: 3_600_000,
     attempts: 20,
     retryDelayMs: 5_000,
-    growing: true,
+    exponentialBackoff: true,
     concurrency: 1,
   },
   /** Deletes the data of a deleted workspace. */
@@ -66,7 +66,7 @@ export const jobCatalogue = {
     timeoutMs: 4 * 3_600_000,
     attempts: 20,
     retryDelayMs: 5_000,
-    growing: true,
+    exponentialBackoff: true,
     concurrency: 1,
   },
   /** Keeps and deletes traces as requested. */
@@ -75,7 +75,7 @@ export const jobCatalogue = {
     timeoutMs: 4 * 3_600_000,
     attempts: 3,
     retryDelayMs: 10_000,
-    growing: true,
+    exponentialBackoff: true,
     concurrency: 1,
   },
   /** Starts a bulk export when it is due, and advances it. */
@@ -84,7 +84,7 @@ export const jobCatalogue = {
     timeoutMs: 300_000,
     attempts: 1,
     retryDelayMs: 0,
-    growing: false,
+    exponentialBackoff: false,
     concurrency: 8,
   },
   /** Processes one due export run. The exports module itself controls retries, timeouts and concurrency. */
@@ -93,7 +93,7 @@ export const jobCatalogue = {
     timeoutMs: 8 * 86_400_000,
     attempts: 1,
     retryDelayMs: 0,
-    growing: false,
+    exponentialBackoff: false,
     concurrency: 2,
   },
 } as const satisfies Record<string, JobEntry>;

@@ -16,7 +16,7 @@ import {
 } from './command.ts';
 import { forkState, getState, getTree, listCheckpoints, respondToInput, startRun } from './run-commands.ts';
 
-type CommandHandler = (scene: CommandContext, params: unknown) => Promise<object>;
+type CommandHandler = (context: CommandContext, params: unknown) => Promise<object>;
 
 interface PermittedCommand {
   readonly permission: 'agents:run' | 'agents:read';
@@ -61,13 +61,13 @@ export function readCommand(
  * caused become an error response. @throws all other errors.
  */
 export async function handleCommand(
-  scene: CommandContext,
+  context: CommandContext,
   { id, method, params }: Command,
   also: Readonly<Record<string, CommandHandler>> = {},
 ): Promise<CommandSuccess | CommandError> {
   try {
-    const handle = (Object.hasOwn(also, method) && also[method]) || requireHandler(scene, method);
-    return await buildSuccess(scene, id, await handle(scene, params));
+    const handle = (Object.hasOwn(also, method) && also[method]) || requireHandler(context, method);
+    return await buildSuccess(context, id, await handle(context, params));
   } catch (error) {
     const errorResponse = buildErrorResponse(id, error);
     if (errorResponse === undefined) throw error;

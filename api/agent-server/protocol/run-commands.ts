@@ -34,26 +34,26 @@ const readStartParams = createParamsReader(
  * input resumes it, because the Python library sends `Command(resume=...)` in this form. Source:
  * `@langchain/langgraph-api` 1.5.1, protocol/service.mts.
  */
-export async function startRun(scene: CommandContext, params: unknown): Promise<object> {
+export async function startRun(context: CommandContext, params: unknown): Promise<object> {
   const {
     multitaskStrategy,
     multitask_strategy = multitaskStrategy,
     input = null,
     ...startParams
   } = readStartParams(params);
-  const isAnswer = input !== null && (await hasOpenInterrupt(scene, startParams.config?.configurable));
+  const isAnswer = input !== null && (await hasOpenInterrupt(context, startParams.config?.configurable));
   const given = isAnswer ? { command: { resume: input } } : { input };
   return {
-    run_id: await createRunOnThread(scene, { ...startParams, ...given, multitask_strategy, if_not_exists: 'create' }),
+    run_id: await createRunOnThread(context, { ...startParams, ...given, multitask_strategy, if_not_exists: 'create' }),
   };
 }
 
 /** Returns true if the checkpoint that a new run starts from has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
 async function hasOpenInterrupt(
-  scene: CommandContext,
+  context: CommandContext,
   { checkpoint_id }: Readonly<Record<string, unknown>> = {},
 ): Promise<boolean> {
-  const { agents, threadId } = scene;
+  const { agents, threadId } = context;
   try {
     if (typeof checkpoint_id === 'string') {
       const checkpoint = { checkpoint_id };
@@ -72,9 +72,9 @@ async function hasOpenInterrupt(
   }
   // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
   const runId = await findRunningRun(agents, threadId);
-  if (runId !== undefined && !(await hasStreamedInterrupt(scene, runId))) return false;
+  if (runId !== undefined && !(await hasStreamedInterrupt(context, runId))) return false;
   // If no run is running, the run has ended since the thread was read, or has not begun yet.
-  const thread = await awaitRun(scene, runId);
+  const thread = await awaitRun(context, runId);
   return (runId !== undefined && thread.status === 'busy') || listOpenInterrupts(thread).size > 0;
 }
 
@@ -119,13 +119,13 @@ const readResponses = createParamsReader(
 const readOneResponse = createParamsReader(Closed({ ...InterruptResponse.properties, ...otherFields }));
 
 /** `input.respond`: starts one run that resumes all given interrupts. */
-export async function respondToInput(scene: CommandContext, params: unknown): Promise<object> {
+export async function respondToInput(context: CommandContext, params: unknown): Promise<object> {
   const hasSeveral = typeof params === 'object' && params !== null && 'responses' in params;
   const responseParams = hasSeveral ? readResponses(params) : toResponses(readOneResponse(params));
-  const { agents, threadId } = scene;
+  const { agents, threadId } = context;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
   // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
-  if (thread.status === 'busy') thread = await awaitRun(scene, await findRunningRun(agents, threadId));
+  if (thread.status === 'busy') thread = await awaitRun(context, await findRunningRun(agents, threadId));
   const open = listOpenInterrupts(thread);
   for (const { interrupt_id: id } of responseParams.responses) {
     if (open.has(id)) continue;
@@ -134,8 +134,8 @@ export async function respondToInput(scene: CommandContext, params: unknown): Pr
   const resume = Object.fromEntries(
     responseParams.responses.map(({ interrupt_id, response = null }) => [interrupt_id, response]),
   );
-  await createRunOnThread(scene, {
-    assistant_id: resolveThreadAssistant(scene, thread),
+  await createRunOnThread(context, {
+    assistant_id: resolveThreadAssistant(context, thread),
     command: { resume, update: responseParams.update, goto: responseParams.goto },
     config: responseParams.config,
     metadata: responseParams.metadata,
@@ -186,9 +186,9 @@ function resolveThreadAssistant({ request, access = request.agentAccess }: Comma
   return assistant_id;
 }
 
-async function createRunOnThread({ agents, threadId, ...scene }: CommandContext, body: RunRequest): Promise<string> {
+async function createRunOnThread({ agents, threadId, ...context }: CommandContext, body: RunRequest): Promise<string> {
   const request = { ...body, stream_mode: [protocolMode], stream_resumable: true };
-  const runRequest = toRunRequest({ ...scene, body: request, params: { thread_id: threadId } });
+  const runRequest = toRunRequest({ ...context, body: request, params: { thread_id: threadId } });
   const { run } = await requestRun(agents, runRequest);
   return run.run_id;
 }
@@ -206,12 +206,12 @@ const readForkParams = createParamsReader(
  * `state.fork`: starts a run that continues from a checkpoint of this thread. Without input, the graph continues where
  * it stopped at the checkpoint. Source: `@langchain/protocol` 0.0.13, StateForkParams.
  */
-export async function forkState(scene: CommandContext, params: unknown): Promise<object> {
+export async function forkState(context: CommandContext, params: unknown): Promise<object> {
   const { checkpoint_id, input = null, config, metadata } = readForkParams(params);
-  const { database, deploymentId } = scene.agents;
-  const assistant_id = resolveThreadAssistant(scene, await readThread(database, deploymentId, scene.threadId));
-  const run_id = await createRunOnThread(scene, { assistant_id, input, checkpoint_id, config, metadata });
-  return { run_id, thread_id: scene.threadId };
+  const { database, deploymentId } = context.agents;
+  const assistant_id = resolveThreadAssistant(context, await readThread(database, deploymentId, context.threadId));
+  const run_id = await createRunOnThread(context, { assistant_id, input, checkpoint_id, config, metadata });
+  return { run_id, thread_id: context.threadId };
 }
 
 const readStateParams = createParamsReader(

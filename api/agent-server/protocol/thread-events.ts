@@ -177,8 +177,8 @@ const readUnsubscribeParams = createParamsReader(Closed({ subscription_id: Type.
 const findOperation = ({ method }: Command) =>
   method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
 
-function serveThreadSocket(socket: Socket, scene: CommandContext): void {
-  const { agents, request } = scene;
+function serveThreadSocket(socket: Socket, commandContext: CommandContext): void {
+  const { agents, request } = commandContext;
   const { config } = agents;
   const readers = new Map<string, StreamReader>();
   let subscriptionCount = 0;
@@ -247,7 +247,7 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
         findOperation(read.command),
         buildInput(read.command),
         ({ body, access }) =>
-          handleCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
+          handleCommand({ ...commandContext, ...(caller && { caller }), ...(access && { access }) }, body, {
             'subscription.subscribe': async (_scene, params) => {
               const subscribed = await subscribe(params);
               begin = subscribed.begin;
@@ -267,13 +267,13 @@ function serveThreadSocket(socket: Socket, scene: CommandContext): void {
     }
   }
 
-  const buildInput = (command: Command) => ({ params: { thread_id: scene.threadId }, body: command });
+  const buildInput = (command: Command) => ({ params: { thread_id: commandContext.threadId }, body: command });
 
   async function subscribe(params: unknown): Promise<{ readonly id: string; begin(): void }> {
     if (readers.size >= maxSubscriptions) {
       throw new CommandRejectedError('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
     }
-    const { reader, filter } = await openEvents(agents, scene.threadId, readSubscribeParams(params));
+    const { reader, filter } = await openEvents(agents, commandContext.threadId, readSubscribeParams(params));
     const id = `s${++subscriptionCount}`;
     if (isClosed) reader.close();
     else readers.set(id, reader);

@@ -75,16 +75,16 @@ async function print(access: ExportAccess, workspaces: readonly Named[], exports
     for (const destination of await listAllDestinations(access.database, id))
       names.set(destination.id, destination.display_name);
   }
-  const nameOf = (id: string) => names.get(id) ?? `${id.slice(0, 8)}… (deleted)`;
+  const formatName = (id: string) => names.get(id) ?? `${id.slice(0, 8)}… (deleted)`;
   const several = workspaces.length > 1;
   printTable([
     ['ID', 'STATUS', ...(several ? ['WORKSPACE'] : []), 'PROJECT', 'DESTINATION', 'FROM', 'UNTIL', 'ROWS', 'SIZE'],
     ...exports.map((each) => [
       each.id,
       each.intervalHours === null ? each.status : `${each.status} every ${each.intervalHours} h`,
-      ...(several ? [nameOf(each.workspaceId)] : []),
-      nameOf(each.projectId),
-      nameOf(each.destinationId),
+      ...(several ? [formatName(each.workspaceId)] : []),
+      formatName(each.projectId),
+      formatName(each.destinationId),
       formatMinute(each.startTime),
       each.endTime === null ? '' : formatMinute(each.endTime),
       each.intervalHours === null ? formatNumber(each.rowsWritten) : '',

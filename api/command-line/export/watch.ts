@@ -49,7 +49,7 @@ export async function watchUntilEnd(
   try {
     let retries = 0;
     for (;;) {
-      const of = await retryWhileAway(
+      const of = await retryWhileUnavailable(
         () => readExport(database, workspaceId, id),
         stopped.signal,
         () => screen.note(`The stores do not answer; retrying for ${maxRetryMs / 1_000} s.`),
@@ -79,13 +79,13 @@ export async function watchUntilEnd(
 }
 
 /**
- * Retries `ask` while the stores are unavailable, and calls `onAway` once. Resolves with undefined if `signal` is
+ * Retries `ask` while the stores are unavailable, and calls `onUnavailable` once. Resolves with undefined if `signal` is
  * aborted.
  */
-async function retryWhileAway<Answer>(
+async function retryWhileUnavailable<Answer>(
   ask: () => Promise<Answer>,
   signal: AbortSignal,
-  onAway: () => void,
+  onUnavailable: () => void,
 ): Promise<Answer | undefined> {
   const untilMs = performance.now() + maxRetryMs;
   let reported = false;
@@ -94,7 +94,7 @@ async function retryWhileAway<Answer>(
       return await ask();
     } catch (error) {
       if (!isRunlakeError(error) || !error.retryable || performance.now() > untilMs) throw error;
-      if (!reported) onAway();
+      if (!reported) onUnavailable();
       reported = true;
     }
     await pause(pollIntervalMs, signal);

@@ -35,7 +35,7 @@ export interface PostgresOptions {
   /** Default: the npm package. */
   readonly build?: PostgresBinaries;
   /** Turns `fsync` off, for tests: commits survive a crash of the engine, but not of the machine. Default: false. */
-  readonly isThrowAway?: boolean;
+  readonly disableFsync?: boolean;
   /** Folders that another account can access, if Runlake runs as root; see `cluster.ts`. */
   readonly sharedFolders?: readonly string[];
 }
@@ -50,7 +50,7 @@ const maxLogBytes = 5 * 1024 * 1024;
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */
 export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
-  const { folder, logger, isThrowAway = false, times = {} } = options;
+  const { folder, logger, disableFsync = false, times = {} } = options;
   const location = chooseLocation(folder, options.build ?? findBinaries(), options.sharedFolders);
   const { dataFolder } = location;
   const password = keepPassword(folder, dataFolder);
@@ -60,7 +60,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   const log = new BoundedLog(join(folder, 'postgres.log'), maxLogBytes);
   const onLine = (line: string) => log.write(line);
   const server = onOnePort(options.port, (port) =>
-    launchServer({ location, port, password, isThrowAway, times, onLine }),
+    launchServer({ location, port, password, disableFsync, times, onLine }),
   );
   const launch = async () => {
     await endLeftovers(dataFolder);
@@ -88,7 +88,7 @@ interface ServerLaunch {
   readonly location: ClusterLocation;
   readonly port: number;
   readonly password: string;
-  readonly isThrowAway: boolean;
+  readonly disableFsync: boolean;
   readonly times: SupervisionTimes;
   readonly onLine: (line: string) => void;
 }
@@ -142,10 +142,9 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
       dataFolder,
       '-p',
       String(launch.port),
-      ...Object.entries({ ...serverSettings, ...(launch.isThrowAway && { fsync: 'off' }) }).flatMap(([name, value]) => [
-        '-c',
-        `${name}=${value}`,
-      ]),
+      ...Object.entries({ ...serverSettings, ...(launch.disableFsync && { fsync: 'off' }) }).flatMap(
+        ([name, value]) => ['-c', `${name}=${value}`],
+      ),
     ],
   });
   const output = new LastLines(child.stderr, launch.onLine);

@@ -21,7 +21,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import { runForRunlake, tenantContext } from '../../fairness/tenant-context.ts';
+import { runWithoutTenant, tenantContext } from '../../fairness/tenant-context.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { fieldOffset } from '../avro.ts';
@@ -156,7 +156,7 @@ export class InProcessLog implements EventLog {
     followers.add(follower);
     return {
       from: Object.fromEntries(partitions.map(({ number, nextOffset }) => [number, nextOffset])),
-      passed: () => true,
+      hasDelivered: () => true,
       close: async () => void followers.delete(follower),
     };
   }
@@ -237,7 +237,7 @@ export class InProcessLog implements EventLog {
     setImmediate(() => {
       partition.isStarting = false;
       // The batch may hold requests of several organisations, so it runs outside the context of the one that started it.
-      runForRunlake(() => this.#startBatches(partition));
+      runWithoutTenant(() => this.#startBatches(partition));
     });
   }
 

@@ -184,7 +184,7 @@ export class KafkaLog implements EventLog {
     await follower.caughtUp;
     return {
       from: follower.from,
-      passed: (position) => follower.passed(position),
+      hasDelivered: (position) => follower.hasDelivered(position),
       close: async () => {
         this.#followers.delete(follower);
         await follower.close();

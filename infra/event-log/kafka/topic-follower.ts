@@ -85,7 +85,7 @@ export class KafkaFollower implements TopicFollower {
     this.#supervisor = this.#join();
   }
 
-  passed(position: LogPosition): boolean {
+  hasDelivered(position: LogPosition): boolean {
     return Object.entries(position).every(([partition, end]) => (this.#positions.get(Number(partition)) ?? 0) >= end);
   }
 
@@ -143,7 +143,7 @@ export class KafkaFollower implements TopicFollower {
   }
 
   #checkCaughtUp(): void {
-    if (this.passed(this.#ends)) this.#resolveCaughtUp();
+    if (this.hasDelivered(this.#ends)) this.#resolveCaughtUp();
   }
 
   async #deleteGroup(group: string): Promise<void> {

@@ -38,13 +38,14 @@ const minMultipartBytes = 16 * 1024 ** 2;
 export function openS3Store(options: S3Options): ObjectStore {
   const connection = openS3Connection(options);
   const { bucket } = connection;
-  const nameOf = (key: string) => joinKey(options.prefix, key);
-  const pathOf = (key: string) => joinKey(options.isBucketInEndpoint ? undefined : options.bucket, options.prefix, key);
-  const callFor = (step: ObjectStep, key: string): ObjectCall => ({ step, where: pathOf(key) });
+  const resolveKey = (key: string) => joinKey(options.prefix, key);
+  const resolvePath = (key: string) =>
+    joinKey(options.isBucketInEndpoint ? undefined : options.bucket, options.prefix, key);
+  const callFor = (step: ObjectStep, key: string): ObjectCall => ({ step, where: resolvePath(key) });
 
   return {
-    pathOf,
-    async reach({ signal } = {}) {
+    resolvePath,
+    async ping({ signal } = {}) {
       const whole = options.isBucketInEndpoint ? undefined : options.bucket;
       const call: ObjectCall = { step: 'reach', where: joinKey(connection.location, whole) };
       await connection.send(
@@ -66,7 +67,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       return uploadSmall(
         connection,
         callFor('write', key),
-        { name: nameOf(key), body, sha256, contentType },
+        { name: resolveKey(key), body, sha256, contentType },
         { signal },
       );
     },
@@ -74,25 +75,25 @@ export function openS3Store(options: S3Options): ObjectStore {
       return connection.send(
         callFor('read', key),
         async (run) => {
-          const { Body } = await run(new GetObjectCommand({ Bucket: bucket, Key: nameOf(key) }));
+          const { Body } = await run(new GetObjectCommand({ Bucket: bucket, Key: resolveKey(key) }));
           return readAtMost(Body as AsyncIterable<Uint8Array>, maxBytes);
         },
         { signal, bytes: maxBytes },
       );
     },
     stat: (key, { signal } = {}) =>
-      readObjectHead(callFor('read', key), nameOf(key), signal).catch((error) => {
+      readObjectHead(callFor('read', key), resolveKey(key), signal).catch((error) => {
         if (isMissing(error)) return undefined;
         throw error;
       }),
     async delete(key, { signal } = {}) {
-      const command = new DeleteObjectCommand({ Bucket: bucket, Key: nameOf(key) });
+      const command = new DeleteObjectCommand({ Bucket: bucket, Key: resolveKey(key) });
       await connection.send(callFor('delete', key), (run) => run(command), { signal });
     },
     async upload(key, path, uploadOptions = {}) {
       const { signal, onProgress } = uploadOptions;
       const call = callFor('upload', key);
-      const name = nameOf(key);
+      const name = resolveKey(key);
       const readStat = () => readObjectHead(call, name, signal);
       const file = await openSource(path);
       try {
@@ -120,7 +121,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       }
     },
     abortUploads: (key, uploadIds, { signal } = {}) =>
-      abortUploadsTo(connection, callFor('upload', key), nameOf(key), uploadIds, { signal }),
+      abortUploadsTo(connection, callFor('upload', key), resolveKey(key), uploadIds, { signal }),
     close: async () => connection.close(),
   };
 

@@ -47,7 +47,7 @@ export interface S3Options {
   readonly region: string | undefined;
   /** Default: AWS. */
   readonly endpointUrl: string | undefined;
-  /** Whether `endpointUrl` is the URL of the bucket; `pathOf` then omits the bucket. */
+  /** Whether `endpointUrl` is the URL of the bucket; `resolvePath` then omits the bucket. */
   readonly isBucketInEndpoint: boolean;
   /** Where URLs contain the bucket. `auto`: in the path with `endpointUrl`, in the host name for AWS. */
   readonly addressingStyle: 'virtual' | 'path' | 'auto';

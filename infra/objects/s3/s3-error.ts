@@ -81,11 +81,11 @@ function toConnectionError(raw: unknown, call: ObjectCall, location: string): Ru
   if (/\b(ERR_INVALID_URL|EndpointError)\b/.test(signs)) {
     return destinationError(noBucketCode, call, 'its name is not valid in the URL of a store', raw);
   }
-  const isLasting =
+  const isPermanent =
     /\bENOTFOUND\b|getaddrinfo EINVAL|\bHPE_|\bCERT_|CERT\b|CERTIFICATE|certificate|\bERR_(TLS|SSL)_|\bEPROTO\b|wrong version/.test(
       signs,
     );
-  if (isLasting) return destinationError(noEndpointCode, call, reason, raw);
+  if (isPermanent) return destinationError(noEndpointCode, call, reason, raw);
   if (/\b(SyntaxError|Deserialization)\b|[Dd]eseriali[sz]ation|xml|XML/.test(signs)) {
     return notS3(call, location, 'the response is not XML', raw);
   }

@@ -134,10 +134,10 @@ const maxLinks = 32;
  */
 export function traceInsert<Result>(insert: TracedInsert, work: () => Promise<Result>): Promise<Result> {
   const tracing = activeTracing();
-  return tracing === undefined ? work() : workTraced(tracing, insert, work);
+  return tracing === undefined ? work() : runInSpan(tracing, insert, work);
 }
 
-async function workTraced<Result>(
+async function runInSpan<Result>(
   { tracer, propagator }: ActiveTracing,
   insert: TracedInsert,
   work: () => Promise<Result>,

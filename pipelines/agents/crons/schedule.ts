@@ -64,9 +64,9 @@ function findFirstAfter(
   text: string,
   startMs: number,
   afterMs: number,
-  instantOf: (clockMs: number) => number,
+  toInstant: (clockMs: number) => number,
 ): number | undefined {
-  // Iterate in UTC, which has no clock changes; `instantOf` converts to the zone.
+  // Iterate in UTC, which has no clock changes; `toInstant` converts to the zone.
   const times = CronExpressionParser.parse(text, { currentDate: new Date(startMs), tz: 'UTC' });
   for (;;) {
     let clockMs: number;
@@ -75,7 +75,7 @@ function findFirstAfter(
     } catch {
       return undefined;
     }
-    const instant = instantOf(clockMs);
+    const instant = toInstant(clockMs);
     if (instant > afterMs) return instant;
   }
 }

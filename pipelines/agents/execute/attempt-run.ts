@@ -104,7 +104,7 @@ export async function attemptRun(
   let isCancelled = false;
   let hasLostLease = false;
   /** Whether this attempt has ended or requeued the run. */
-  let isOver = false;
+  let hasEnded = false;
   let cancel = (): void => undefined;
   const releaseLease = leases.keep(run, claimedAtMs, {
     onCancelled: () => {
@@ -154,7 +154,7 @@ export async function attemptRun(
       logger.warn({ runId, attempt, reason: outcome.message, alone: mustRunAlone }, 'run lost its worker; requeued');
       const countLoss = !mustRunAlone && !isStopping();
       await retryWhileLeased(() => releaseRun(database, run, { alone: mustRunAlone, countLoss }));
-      isOver = true;
+      hasEnded = true;
       return;
     }
     const { result, failure } = toResult(outcome, isCancelled);
@@ -172,14 +172,14 @@ export async function attemptRun(
       },
     );
     const ended = await retryWhileLeased(() => endRun(database, run, { ...result, eventsMissing }));
-    isOver = true;
+    hasEnded = true;
     if (!ended) return;
     runsEnded.inc({ status: ended.status });
     releaseLease();
     await publishEnd(deps, ended, traced?.marks);
   } finally {
     releaseLease();
-    if (!isOver) await requeue(deps, run, { countLoss: !hasLostLease });
+    if (!hasEnded) await requeue(deps, run, { countLoss: !hasLostLease });
   }
 }
 

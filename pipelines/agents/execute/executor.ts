@@ -82,7 +82,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   });
   const attempts = new Set<Promise<void>>();
   let isStopping = false;
-  let looking: Promise<void> | undefined;
+  let search: Promise<void> | undefined;
   let needsAnotherSearch = false;
   let dueTimer: NodeJS.Timeout | undefined;
   let extraTimer: NodeJS.Timeout | undefined;
@@ -98,8 +98,8 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   function wake(): void {
     if (isStopping) return;
     needsAnotherSearch = true;
-    looking ??= look().finally(() => {
-      looking = undefined;
+    search ??= look().finally(() => {
+      search = undefined;
       if (needsAnotherSearch) wake();
     });
   }
@@ -170,7 +170,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     attempts.add(attempted);
   }
 
-  async function allEnded(): Promise<void> {
+  async function waitForAttempts(): Promise<void> {
     while (attempts.size > 0) await Promise.all(attempts);
   }
 
@@ -234,8 +234,8 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       clearInterval(sweeper);
       clearTimeout(dueTimer);
       clearTimeout(extraTimer);
-      await Promise.all([looking, sweeping]);
-      await Promise.all([pool.close(drainMs), allEnded()]);
+      await Promise.all([search, sweeping]);
+      await Promise.all([pool.close(drainMs), waitForAttempts()]);
       await leases.stop();
     },
   };

@@ -12,13 +12,13 @@ import type { ExecutorDeps } from './executor.ts';
 /** Encodes the {@link RunEnd} of a run as JSON text. */
 export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   const { status, graphId, error, values, kwargs, interrupted, interrupts } = run;
-  const isUnsaid = !run.eventsMissing && error !== undefined && isGivenUp(error);
+  const isUnreported = !run.eventsMissing && error !== undefined && isGivenUp(error);
   const end: RunEnd = {
     status,
     graph_id: graphId,
     ...(run.eventsMissing && { events_missing: true }),
-    ...(isUnsaid && { unsaid: error }),
-    ...(!run.eventsMissing && !isUnsaid && feedback !== undefined && { feedback }),
+    ...(isUnreported && { unsaid: error }),
+    ...(!run.eventsMissing && !isUnreported && feedback !== undefined && { feedback }),
     ...(interrupted && { interrupted }),
     ...(interrupts !== undefined && fitsEndEvent(kwargs, JSON.stringify(interrupts)) && { interrupts }),
     ...(error !== undefined && { error }),
@@ -116,7 +116,7 @@ export type FeedbackLinks = (run: EndedRun) => Readonly<Record<string, string>> 
 export function createFeedbackLinks(deps: {
   readonly signer: TokenSigner;
   /** Returns the public URL for a token. */
-  readonly urlOf: (token: string) => string;
+  readonly createUrl: (token: string) => string;
   readonly validHours: number;
   /** Owner of the trace of a run without a sender. */
   readonly defaultSender: RunSender;
@@ -126,7 +126,7 @@ export function createFeedbackLinks(deps: {
     const { workspaceId, userId } = { ...deps.defaultSender, ...sender };
     const expiresAtSeconds = Math.floor(Date.parse(endedAt) / 1_000) + deps.validHours * 3_600;
     const createLink = (key: string) =>
-      deps.urlOf(feedbackToken(deps.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));
+      deps.createUrl(feedbackToken(deps.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));
     return Object.fromEntries(kwargs.feedback_keys.map((key) => [key, createLink(key)]));
   };
 }

@@ -45,12 +45,12 @@ export interface RunResult {
  */
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
   const { deploymentId, runId } = run;
-  const resting = getRestStatus(result);
+  const threadStatus = getThreadStatus(result);
   const isLarge = !fitsEndEvent(run.kwargs, result.values) || !fitsEndEvent(run.kwargs, encodeInterrupts(result));
   async function end(sql: Sql): Promise<EndedRun | undefined> {
-    const row = await writeEnd(sql, run, result, resting);
+    const row = await writeEnd(sql, run, result, threadStatus);
     if (row === undefined) return undefined;
-    const ended = toEndedRun(run, row, result, resting);
+    const ended = toEndedRun(run, row, result, threadStatus);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
     if (isLarge && !ended.removed) await storeFinalValues(sql, ended);
     await recordWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
@@ -67,7 +67,7 @@ function toEndedRun(
   { leaseToken: _, baseCheckpointId: __, alone: ___, ...run }: ClaimedRun,
   row: WrittenEnd,
   { values, interrupts = {}, eventsMissing = false }: RunResult,
-  resting: string,
+  threadStatus: string,
 ): EndedRun {
   return {
     ...run,
@@ -79,7 +79,7 @@ function toEndedRun(
     endedAt: row.ended_at,
     removed: row.removed,
     eventsMissing,
-    ...(!row.removed && resting === 'interrupted' && { interrupted: true, interrupts }),
+    ...(!row.removed && threadStatus === 'interrupted' && { interrupted: true, interrupts }),
   };
 }
 
@@ -87,7 +87,7 @@ async function writeEnd(
   sql: Sql,
   { deploymentId, threadId, runId, leaseToken }: ClaimedRun,
   result: RunResult,
-  resting: string,
+  threadStatus: string,
 ): Promise<WrittenEnd | undefined> {
   const { status, error, values, eventsMissing = false } = result;
   const [row] = await sql.query<WrittenEnd>(
@@ -100,7 +100,7 @@ async function writeEnd(
       leaseToken,
       status,
       error ?? null,
-      resting,
+      threadStatus,
       values ?? null,
       values === undefined ? null : searchableText(values),
       encodeInterrupts(result) ?? null,
@@ -115,7 +115,7 @@ function encodeInterrupts({ interrupts }: RunResult): string | undefined {
   return interrupts && JSON.stringify(interrupts);
 }
 
-function getRestStatus({ status, next = [], interrupts = {} }: RunResult): 'idle' | 'interrupted' | 'error' {
+function getThreadStatus({ status, next = [], interrupts = {} }: RunResult): 'idle' | 'interrupted' | 'error' {
   if (status === 'error' || status === 'timeout') return 'error';
   return next.length > 0 || Object.values(interrupts).some((list) => list.length > 0) ? 'interrupted' : 'idle';
 }

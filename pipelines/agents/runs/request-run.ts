@@ -48,7 +48,7 @@ interface RequestDeps {
   readonly copiesHeader?: HeaderRule;
   readonly acceptsFeedbackKeys?: boolean;
   /** Returns the nodes of a graph if they are known before the run; otherwise the worker checks the command. */
-  readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
+  readonly getNodes?: (graphId: string) => GraphNodes | undefined;
   /** Default TTL of new threads. */
   readonly threadTtl?: ThreadTtl | undefined;
 }
@@ -133,7 +133,7 @@ async function createFor(
   seenAt?: string,
 ): Promise<RequestedRunResult | undefined> {
   const { database, deploymentId, webhooks, copiesHeader, acceptsFeedbackKeys, threadTtl } = deps;
-  const nodes = deps.nodesOf?.(assistant.graph_id);
+  const nodes = deps.getNodes?.(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
   const isStateless = threadId === undefined;
   const rules = { copiesHeader, acceptsFeedbackKeys, webhooks };

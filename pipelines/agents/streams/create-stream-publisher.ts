@@ -85,7 +85,7 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
           ),
       }),
     async publishEnd({ data, endedAtMicros, ...start }) {
-      const end = { mode: 'end', event: 'end', namespace: '', data: shrinkEnd(data, maxEventBytes) };
+      const end = { mode: 'end', event: 'end', namespace: '', data: truncateEndEvent(data, maxEventBytes) };
       const messages = encode(start, [end], { firstSeq: endSeq, isEnd: true, createdAtMicros: endedAtMicros });
       await publishWithRetry(log, messages, retryTimeoutMs);
     },
@@ -105,7 +105,7 @@ function replaceTooLarge({ event, namespace, data }: Chunk, maxEventBytes: numbe
 /**
  * Removes values and interrupts if the end event would be too large to publish. Readers then read them from Postgres.
  */
-function shrinkEnd(data: Uint8Array, maxEventBytes: number): Uint8Array {
+function truncateEndEvent(data: Uint8Array, maxEventBytes: number): Uint8Array {
   if (data.length <= maxEventBytes) return data;
   const { values: _, interrupts: __, ...rest } = JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;
   return Buffer.from(JSON.stringify(rest));
@@ -179,13 +179,13 @@ export class PublishingWriter implements RunStreamWriter {
   #buffer: LogMessage[] = [];
   /** Batches to send again, before the buffered messages. */
   #resend: (readonly LogMessage[])[] = [];
-  #flights: InFlightBatch[] = [];
+  #inFlight: InFlightBatch[] = [];
   #bytesInFlight = 0;
   #isSending = false;
   #rejection: { readonly reason: unknown } | undefined;
   #backoff: RetryBackoff | undefined;
   #failure: { readonly reason: unknown } | undefined;
-  #wakers: (() => void)[] = [];
+  #waiters: (() => void)[] = [];
 
   constructor(options: PublishingOptions) {
     this.#options = options;
@@ -212,7 +212,7 @@ export class PublishingWriter implements RunStreamWriter {
     if (this.#isSending) return;
     this.#isSending = true;
     while (this.#failure === undefined) {
-      if (this.#rejection) await this.#retryFlights(this.#rejection.reason);
+      if (this.#rejection) await this.#resendInFlight(this.#rejection.reason);
       else {
         const batch = this.#resend.shift() ?? this.#take();
         if (batch.length === 0) break;
@@ -226,7 +226,7 @@ export class PublishingWriter implements RunStreamWriter {
   #publish(batch: readonly LogMessage[]): Promise<void> {
     return new Promise<void>((placed) => {
       const flight: InFlightBatch = { batch, durable: false, ended: Promise.resolve() };
-      this.#flights.push(flight);
+      this.#inFlight.push(flight);
       flight.ended = this.#options.log
         .publish(streamEvents, batch, placed)
         .then(
@@ -248,11 +248,11 @@ export class PublishingWriter implements RunStreamWriter {
   /**
    * Steps 4 and 5 of the header comment: prepares to send failed batches again, or gives up after a permanent failure.
    */
-  async #retryFlights(reason: unknown): Promise<void> {
-    await Promise.all(this.#flights.map(({ ended }) => ended));
+  async #resendInFlight(reason: unknown): Promise<void> {
+    await Promise.all(this.#inFlight.map(({ ended }) => ended));
     this.#backoff ??= new RetryBackoff(this.#options.retryTimeoutMs);
     if (await this.#backoff.retryAfter(reason)) {
-      this.#resend = [...this.#flights.splice(0).map(({ batch }) => batch), ...this.#resend];
+      this.#resend = [...this.#inFlight.splice(0).map(({ batch }) => batch), ...this.#resend];
       this.#rejection = undefined;
     } else {
       this.#failure = { reason };
@@ -273,20 +273,20 @@ export class PublishingWriter implements RunStreamWriter {
 
   /** Removes durable batches from the front of the queue, in order. */
   #removeDurable(): void {
-    while (this.#flights[0]?.durable) {
-      for (const { value } of this.#flights.shift()?.batch ?? []) this.#bytesInFlight -= value.length;
+    while (this.#inFlight[0]?.durable) {
+      for (const { value } of this.#inFlight.shift()?.batch ?? []) this.#bytesInFlight -= value.length;
       this.#backoff = undefined;
     }
     this.#wake();
   }
 
   #wake(): void {
-    for (const wake of this.#wakers.splice(0)) wake();
+    for (const wake of this.#waiters.splice(0)) wake();
   }
 
   async #untilInFlight(bytes: number): Promise<void> {
     while (this.#bytesInFlight > bytes && this.#failure === undefined) {
-      await new Promise<void>((wake) => this.#wakers.push(wake));
+      await new Promise<void>((wake) => this.#waiters.push(wake));
     }
   }
 }

@@ -14,7 +14,7 @@ export type EventOrder = 'next' | 'past' | 'gap';
 /** The position of a reader in its stream. */
 export interface ReadPosition {
   /** Whether the next sequence number is known. False for a reader from `now` before its first event. */
-  readonly anchored: boolean;
+  readonly isPositionKnown: boolean;
   /**
    * Compares the event with the position. Before an event that is not kept, missing events are a gap only if they were
    * published after the reader attached; earlier events are not available anywhere.
@@ -29,7 +29,7 @@ export interface ReadPosition {
 
 /** Position in a run: attempt and sequence number. The end event has the maximum number and follows any event. */
 export class RunPosition implements ReadPosition {
-  anchored: boolean;
+  isPositionKnown: boolean;
   #attempt = 0;
   #seq = 0;
   #skippedUpTo = 0;
@@ -37,7 +37,7 @@ export class RunPosition implements ReadPosition {
   #hasAdvanced = false;
 
   constructor(from: RunReadFrom) {
-    this.anchored = from !== 'now';
+    this.isPositionKnown = from !== 'now';
     if (typeof from === 'object') [this.#attempt, this.#seq] = [from.attempt, from.seq];
   }
 
@@ -50,7 +50,7 @@ export class RunPosition implements ReadPosition {
     if (attempt < this.#attempt || (attempt === this.#attempt && seq <= this.#seq)) return 'past';
     if (attempt <= this.#skippedUpTo && !isEnd) return 'past';
     const isFirstOfAttempt = attempt > this.#attempt && seq === 1;
-    const canMissEvents = !this.anchored || (!kept && !this.#hasAdvanced);
+    const canMissEvents = !this.isPositionKnown || (!kept && !this.#hasAdvanced);
     return isEnd || isFirstOfAttempt || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
   }
 
@@ -60,7 +60,7 @@ export class RunPosition implements ReadPosition {
   }
 
   advanceTo({ attempt, seq }: StreamedEvent): void {
-    [this.#attempt, this.#seq, this.anchored, this.#hasAdvanced] = [attempt, seq, true, true];
+    [this.#attempt, this.#seq, this.isPositionKnown, this.#hasAdvanced] = [attempt, seq, true, true];
   }
 
   skipAttempt({ attempt }: StreamedEvent): void {
@@ -77,7 +77,7 @@ const maxOpenStarts = 16;
  * of its attempt.
  */
 export class ThreadPosition implements ReadPosition {
-  anchored: boolean;
+  isPositionKnown: boolean;
   #threadSeq = 0;
   #skippedUpTo = 0;
   /** Whether the position has advanced, so that later events of the same start are in the ring buffer of this process. */
@@ -85,7 +85,7 @@ export class ThreadPosition implements ReadPosition {
   readonly #openStarts = new Set<number>();
 
   constructor(from: ThreadReadFrom) {
-    this.anchored = from !== 'now';
+    this.isPositionKnown = from !== 'now';
     if (typeof from === 'object') {
       this.#threadSeq = Math.max(0, from.threadSeq);
       if (from.threadSeq > 0 && toSeq(from.threadSeq) !== endSeq) this.#openStarts.add(toStart(from.threadSeq));
@@ -103,7 +103,7 @@ export class ThreadPosition implements ReadPosition {
     if (start <= this.#skippedUpTo && !isEnd) return 'past';
     const isFirstOfStart = start > currentStart && toSeq(threadSeq) === 1;
     // The first events of the oldest stored run may have expired.
-    const first = !this.anchored || this.#threadSeq === 0;
+    const first = !this.isPositionKnown || this.#threadSeq === 0;
     const canMissEvents = first || (!kept && !(this.#hasAdvanced && start === currentStart));
     return isEnd || isFirstOfStart || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
   }
@@ -122,7 +122,7 @@ export class ThreadPosition implements ReadPosition {
         break;
       }
     this.#threadSeq = Math.max(this.#threadSeq, threadSeq);
-    this.anchored = true;
+    this.isPositionKnown = true;
     this.#hasAdvanced = true;
   }
 

@@ -10,7 +10,7 @@
  *   3. A thread is removed when it has neither records nor cursors.
  */
 
-import { fieldOffset, flagAt, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
+import { fieldOffset, readFlagAt, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { LogPosition, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { fixedWidthBytes, streamEvents } from '../../../schemas/topics.ts';
 import type { StreamedEvent } from './stream-types.ts';
@@ -254,7 +254,7 @@ export function decodeStreamHead(framed: Buffer): StreamRecordHead | undefined {
   return {
     runId: runIdCache.read(framed, runIdOffset + 1, runIdOffset + fixedWidthBytes.uuid),
     attempt,
-    kept: flagAt(framed, keptOffset),
+    kept: readFlagAt(framed, keptOffset),
   };
 }
 
@@ -263,7 +263,7 @@ export function decodeStreamHead(framed: Buffer): StreamRecordHead | undefined {
  *
  * @param runId the run id; pass it if the head of the record was decoded before, to avoid decoding it again.
  */
-export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdOffset)): StreamedEvent | undefined {
+export function decodeStreamRecord(framed: Buffer, runId = readUuidAt(framed, runIdOffset)): StreamedEvent | undefined {
   const fields = new AvroFieldReader(framed);
   const attempt = fields.long();
   const seq = fields.long();
@@ -274,7 +274,7 @@ export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdO
   const data = fields.bytes();
   const isEnd = fields.flag();
   if (fields.isTruncated) return undefined;
-  const createdAtMicros = timeMicrosAt(framed, createdAtOffset);
+  const createdAtMicros = readTimeMicrosAt(framed, createdAtOffset);
   return { runId, attempt, seq, threadSeq, mode, event, namespace, data, isEnd, createdAtMicros };
 }
 

@@ -62,9 +62,9 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   const readers = new Set<StreamSubscription>();
   const dropping = setInterval(() => ringBuffer.dropOld(), evictionIntervalMs).unref();
 
-  async function arrived(signal: AbortSignal): Promise<void> {
+  async function waitForLogEnd(signal: AbortSignal): Promise<void> {
     const position = await log.position(streamEvents).catch(() => ({}));
-    await poll(() => tail.passed(position), { intervalMs: pollIntervalMs, timeoutMs: storeTimeoutMs, signal });
+    await poll(() => tail.hasDelivered(position), { intervalMs: pollIntervalMs, timeoutMs: storeTimeoutMs, signal });
   }
 
   function follow(
@@ -78,7 +78,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
       stored,
       storeTimeoutMs,
       gapTimeoutMs,
-      arrived,
+      arrived: waitForLogEnd,
       readAttemptOutcome: ({ runId, attempt }, signal) =>
         readAttemptOutcome(clickhouse, { deploymentId, threadId, runId, attempt, signal }),
       onClosed: () => readers.delete(reader),

@@ -124,7 +124,7 @@ export class StreamSubscription implements StreamReader {
     while (!this.#closed) {
       if (this.#cursor.missed !== 'nothing') {
         // Step 4 of the header comment: records were evicted before the reader reached them.
-        if (this.#cursor.missed === 'lost' || !position.anchored) throw runlakeError('STREAM_READER_TOO_SLOW');
+        if (this.#cursor.missed === 'lost' || !position.isPositionKnown) throw runlakeError('STREAM_READER_TOO_SLOW');
         yield* this.#readStored();
         continue;
       }

@@ -367,7 +367,7 @@ export interface OpenTracer {
  */
 export function openTracer(order: TraceOrder, onFlush: (runs: ChildRunBatch) => void): OpenTracer | undefined {
   const { state, ...hides } = graphTracing();
-  if (state !== 'unsaid') return undefined;
+  if (state !== 'unspecified') return undefined;
   const collector = new ChildRunCollector({ order, onFlush, ...hides });
   return { handler: new RunTracer(collector), close: (reason) => collector.close(reason) };
 }

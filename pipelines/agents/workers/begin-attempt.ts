@@ -38,8 +38,8 @@ export async function beginAttempt(
   const stops = { before: kwargs.interrupt_before, after: kwargs.interrupt_after };
   const isKeptHere = graph.checkpointer === saver;
   if (isKeptHere && start.kind === 'continue' && (await stoppedAtHead(graph, saver, threadId, stops))) return undefined;
-  const isNew = start.kind === 'input' && start.checkpoint === 'none';
-  if (isKeptHere && attempt > 1 && !isNew)
+  const startsWithoutState = start.kind === 'input' && start.checkpoint === 'none';
+  if (isKeptHere && attempt > 1 && !startsWithoutState)
     saver.markInterrupted(await stoppedWithin(graph, saver, runId, buildStartConfig(job)));
   const goesToEndNode = goesToEnd(kwargs.command);
   if (goesToEndNode) await goToEnd(graph, config, start.kind === 'continue' ? undefined : kwargs.command?.update);

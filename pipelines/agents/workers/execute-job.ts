@@ -48,8 +48,8 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     { leaseToken, runId, attempt, graphId, assistantId, metadata: checkpointMetadata(job) },
     early,
   );
-  const isBlank = start.kind === 'input' && start.checkpoint === 'none';
-  const saver = new ThreadSaver(storedSaver, deploymentId, { blank: isBlank, onFailure });
+  const startsWithoutState = start.kind === 'input' && start.checkpoint === 'none';
+  const saver = new ThreadSaver(storedSaver, deploymentId, { blank: startsWithoutState, onFailure });
   let graph: CompiledGraph | undefined;
   let states: unknown;
   try {

@@ -16,7 +16,7 @@ export interface Frame {
 
 export interface FrameLimits {
   readonly headBytes: number;
-  /** Maximum JSON values in a head; see {@link hasMoreValues}. */
+  /** Maximum JSON values in a head; see {@link exceedsValueCount}. */
   readonly headValues: number;
   readonly bodyBytes: number;
 }
@@ -70,7 +70,7 @@ const openBrace = 0x7b;
  * Returns whether JSON text has more than `limit` commas, brackets and braces outside strings: one or two for each
  * value. The bytes may be any text; no memory is allocated.
  */
-export function hasMoreValues(text: Uint8Array, limit: number): boolean {
+export function exceedsValueCount(text: Uint8Array, limit: number): boolean {
   if (text.byteLength <= limit) return false;
   let values = 0;
   let isInString = false;
@@ -143,7 +143,8 @@ export class FrameReader {
     const bodyAt = headAt + bytes.readUInt32LE(at);
     const end = bodyAt + bytes.readUInt32LE(at + 4);
     const head = bytes.subarray(headAt, bodyAt);
-    if (hasMoreValues(head, this.#limits.headValues)) throw violation(`more than ${this.#limits.headValues} values`);
+    if (exceedsValueCount(head, this.#limits.headValues))
+      throw violation(`more than ${this.#limits.headValues} values`);
     this.#onFrame({ head, body: bytes.subarray(bodyAt, end) });
   }
 

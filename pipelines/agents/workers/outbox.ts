@@ -1,5 +1,5 @@
 import { type ErrorParameters, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type FrameLimits, hasMoreValues, limitsOfWorker } from './frames.ts';
+import { exceedsValueCount, type FrameLimits, limitsOfWorker } from './frames.ts';
 import { encodeMessage } from './message-codec.ts';
 import { packChunks } from './packed-chunks.ts';
 import type { ParentPipe } from './parent-pipe.ts';
@@ -77,7 +77,7 @@ export class Outbox {
     const [, head, ...body] = buffers as [Uint8Array, Uint8Array, ...Uint8Array[]];
     const bytes = body.reduce((sum, part) => sum + part.byteLength, 0);
     const { headBytes, headValues, bodyBytes } = this.#limits;
-    if (hasMoreValues(head, headValues)) {
+    if (exceedsValueCount(head, headValues)) {
       return encodeMessage(replaceTooLarge(waiting, { size: 'too many JSON values', limit: headValues }));
     }
     if (head.byteLength <= headBytes && bytes <= bodyBytes) return buffers;

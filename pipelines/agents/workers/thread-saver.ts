@@ -39,7 +39,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   readonly #saver: Pick<SettlingSaver, 'hasConsumedResume'> & BaseCheckpointSaver;
   readonly #deploymentId: string;
   readonly #onFailure: (error: unknown) => void;
-  #isBlank: boolean;
+  #startsWithoutState: boolean;
   #interrupted: ReadonlySet<string> = new Set();
   #isAnswered = false;
 
@@ -55,7 +55,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
     super(saver.serde);
     this.#saver = saver;
     this.#deploymentId = deploymentId;
-    this.#isBlank = blank;
+    this.#startsWithoutState = blank;
     this.#onFailure = onFailure;
   }
 
@@ -82,7 +82,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
-    if (this.#isBlank) return undefined;
+    if (this.#startsWithoutState) return undefined;
     const { checkpoint_ns, checkpoint_id } = config.configurable ?? {};
     if (this.#interrupted.has(checkpoint_ns) && checkpoint_id === undefined) throw createInterrupt();
     const tuple = await this.#saver.getTuple(this.#toStored(config));
@@ -97,7 +97,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
-    if (this.#isBlank) return;
+    if (this.#startsWithoutState) return;
     for await (const tuple of this.#saver.list(this.#toStored(config), options)) yield this.#tupleToClient(tuple);
   }
 
@@ -107,7 +107,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
     metadata: CheckpointMetadata,
     newVersions: ChannelVersions,
   ): Promise<RunnableConfig> {
-    this.#isBlank = false;
+    this.#startsWithoutState = false;
     return this.#toClient(
       await this.#reportFailure(this.#saver.put(this.#toStored(config), checkpoint, metadata, newVersions)),
     );

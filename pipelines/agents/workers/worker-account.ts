@@ -6,7 +6,7 @@ export interface WorkerAccount {
   /** Connection URL of Postgres for worker processes. */
   readonly url: string;
   /** Whether the account can access only the rows of the deployment. */
-  readonly isBound: boolean;
+  readonly isRestrictedToDeployment: boolean;
   close(): Promise<void>;
 }
 
@@ -29,25 +29,29 @@ export async function openWorkerAccount(options: {
   readonly logger: Logger;
 }): Promise<WorkerAccount> {
   const { database, deploymentId, databaseUrl: url, givenUrl, authorities, logger } = options;
-  const nothing = async () => undefined;
+  const noop = async () => undefined;
   if (givenUrl !== undefined) {
-    const isBound = await isBoundTo(database, deploymentId, decodeURIComponent(new URL(givenUrl).username));
-    return { url: givenUrl, isBound, close: nothing };
+    const isRestrictedToDeployment = await isBoundTo(
+      database,
+      deploymentId,
+      decodeURIComponent(new URL(givenUrl).username),
+    );
+    return { url: givenUrl, isRestrictedToDeployment, close: noop };
   }
-  const whenMade = (sql: Sql, name: string) => bindAccount(sql, deploymentId, name);
+  const onCreate = (sql: Sql, name: string) => bindAccount(sql, deploymentId, name);
   const shared = { database, url, authorities, logger };
   const account = await openLimitedAccount({
     ...shared,
     prefix: 'graphs_of_runlake',
     schema: 'agents',
     tables: workerTables,
-    whenMade,
+    onCreate,
   });
-  if (account !== undefined) return { ...account, isBound: true };
+  if (account !== undefined) return { ...account, isRestrictedToDeployment: true };
   logger.warn(
     'graph code uses the Postgres account of Runlake: allow that account to create roles, or set RUNLAKE_AGENTS_DATABASE_URL',
   );
-  return { url, isBound: false, close: nothing };
+  return { url, isRestrictedToDeployment: false, close: noop };
 }
 
 /** Binds the account to the deployment, and deletes bindings of accounts that no longer exist. */

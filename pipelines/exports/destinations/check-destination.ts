@@ -28,13 +28,13 @@ export async function checkDestination(store: ObjectStore): Promise<DestinationC
   const id = randomUUID();
   const key = `tmp/${id}.txt`;
   const body = Buffer.from(`${testObjectText}\n${id}\n`);
-  await store.reach();
+  await store.ping();
   await store.put(key, body, { contentType: 'text/plain; charset=utf-8' });
   const read = await unlessForbidden(async () => {
     const found = await store.get(key, { maxBytes: body.length + 1 }).catch(toMissing);
     if (found === undefined || !found.equals(body)) {
       const reason = found === undefined ? 'the object is missing' : 'its content differs from what was written';
-      throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', where: store.pathOf(key) }, reason);
+      throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', where: store.resolvePath(key) }, reason);
     }
   });
   const deleted = await unlessForbidden(() => store.delete(key));

@@ -13,9 +13,9 @@ import { timeOfUuid } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from './accept-drafts.ts';
 import {
   type Acceptance,
-  inconsistent,
   type Rejection,
   type RunDraft,
+  rejectInconsistentRun,
   runTooLarge,
   toRejection,
   toSingleRunError,
@@ -84,7 +84,7 @@ function* findItems(
 ): StepwiseWork<Item[]> {
   const origin = new ScanOrigin(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
   const found: Record<Item['kind'], Item[]> = { post: [], patch: [] };
-  let misfit: string | undefined;
+  let firstError: string | undefined;
   const cursor = new ChildCursor(origin, requireOpening(origin, 0x7b, 'an object'), 0);
   let end = 0;
   for (let hasMember = cursor.first(); hasMember; hasMember = cursor.next(end)) {
@@ -93,7 +93,7 @@ function* findItems(
     if (kind === undefined || body[at] !== 0x5b) {
       end = scanAny(origin, at, 1);
       if (kind !== undefined) {
-        if (body[at] !== 0x6e) misfit ??= `${kind} must be a list of runs.`;
+        if (body[at] !== 0x6e) firstError ??= `${kind} must be a list of runs.`;
         found[kind] = [];
       }
     } else {
@@ -103,7 +103,7 @@ function* findItems(
     yield;
   }
   requireEnd(origin, cursor.at);
-  if (misfit !== undefined) throw runlakeError('BAD_REQUEST', { reason: misfit });
+  if (firstError !== undefined) throw runlakeError('BAD_REQUEST', { reason: firstError });
   requireParts(found.post.length + found.patch.length, maxParts);
   return [...found.post, ...found.patch];
 }
@@ -142,7 +142,7 @@ const listKeys = new KeySet(['post', 'patch']);
  */
 export async function acceptSingle(
   sender: Sender,
-  request: { kind: 'post' | 'patch'; idOutside?: string; body: Buffer },
+  request: { kind: 'post' | 'patch'; pathId?: string; body: Buffer },
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const run = readJsonRun(request, deps.config);
@@ -227,7 +227,9 @@ export async function acceptOtlp(
   const { drafts, rejected: rejectedSpans } = await runInTimeSlices(
     readOtlp({ body, contentType, maxDepth, maxParts }),
   );
-  const rejected: Rejection[] = rejectedSpans.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
+  const rejected: Rejection[] = rejectedSpans.map(({ index, reason }) =>
+    rejectInconsistentRun(`span ${index}`, reason),
+  );
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,
   );

@@ -9,15 +9,15 @@ import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';
 import {
   type Acceptance,
+  clampTimes,
   createAllRejectedError,
   findTimesError,
-  inconsistent,
   type Rejection,
   type RunDraft,
+  rejectInconsistentRun,
   runTooLarge,
   type TimeLimits,
   toRejection,
-  withFittingTimes,
 } from './draft.ts';
 import type { RunLocations } from './run-locations.ts';
 
@@ -132,7 +132,7 @@ export interface AcceptDeps {
  * An attachment or a feedback in a request. If the same request has events of its run and all of them are rejected, the
  * companion is rejected too.
  */
-export interface Companion {
+export interface RelatedEvent {
   readonly topic: Topic;
   readonly runId: string;
   /** Name of its part in the request, for rejections. */
@@ -154,11 +154,11 @@ export async function acceptDrafts(
   drafts: readonly RunDraft[],
   rejected: Rejection[],
   deps: AcceptDeps,
-  companions: readonly Companion[] = [],
+  companions: readonly RelatedEvent[] = [],
   createError: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
 ): Promise<Acceptance> {
-  const timely = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
-  const encoded = await runInTimeSlices(encodeRuns(sender, timely, deps.log, deps.config, rejected));
+  const inRange = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
+  const encoded = await runInTimeSlices(encodeRuns(sender, inRange, deps.log, deps.config, rejected));
   // Assign projects last: this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
@@ -196,10 +196,10 @@ export async function acceptDrafts(
  * companions of the run are accepted.
  */
 function rejectCompanionsOfRejectedRuns(
-  companions: readonly Companion[],
+  companions: readonly RelatedEvent[],
   accepted: readonly EncodedRun[],
   rejected: Rejection[],
-): readonly Companion[] {
+): readonly RelatedEvent[] {
   if (companions.length === 0 || rejected.length === 0) return companions;
   const errors = new Map(rejected.map(({ run, error }) => [run, error]));
   for (const { runId } of accepted) errors.delete(runId);
@@ -210,7 +210,10 @@ function rejectCompanionsOfRejectedRuns(
   });
 }
 
-function nameTracesOfAttachments(companions: readonly Companion[], runs: readonly EncodedRun[]): readonly Companion[] {
+function nameTracesOfAttachments(
+  companions: readonly RelatedEvent[],
+  runs: readonly EncodedRun[],
+): readonly RelatedEvent[] {
   if (!companions.some(({ topic }) => topic === attachmentEvents)) return companions;
   const ofRuns = new Map<string, { readonly draft: RunDraft; readonly projectId: string }>();
   for (const { runId, draft, value } of runs) {
@@ -232,12 +235,12 @@ function* selectTimelyDrafts(
   limits: TimeLimits,
 ): StepwiseWork<RunDraft[]> {
   const nowMicros = Date.now() * 1_000;
-  const timely: RunDraft[] = [];
+  const inRange: RunDraft[] = [];
   for (const draft of drafts) {
     const reason = findTimesError(draft, nowMicros, limits);
-    if (reason === undefined) timely.push(withFittingTimes(draft, nowMicros, limits));
-    else rejected.push(inconsistent(draft.runId, reason));
+    if (reason === undefined) inRange.push(clampTimes(draft, nowMicros, limits));
+    else rejected.push(rejectInconsistentRun(draft.runId, reason));
     yield;
   }
-  return timely;
+  return inRange;
 }

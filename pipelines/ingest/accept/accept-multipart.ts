@@ -7,7 +7,7 @@ import { type FormPart, parseMultipart } from '../body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import { type AcceptDeps, acceptDrafts, type Companion, type Sender } from './accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from './accept-drafts.ts';
 import { type Acceptance, type Rejection, type RunDraft, requireRunSize, toRejection } from './draft.ts';
 import { type PartKey, partKeys, type RunMembers, readRun, runMembers, toBatchDraft } from './read-run.ts';
 
@@ -47,7 +47,7 @@ function* readParts(
   contentType: string,
   { config, log }: AcceptDeps,
   rejected: Rejection[],
-): StepwiseWork<{ drafts: RunDraft[]; companions: Companion[] }> {
+): StepwiseWork<{ drafts: RunDraft[]; companions: RelatedEvent[] }> {
   const sorted = sortParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
   const drafts = yield* collect(
     sorted.runs,
@@ -154,7 +154,7 @@ function readRunParts(
     const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
     members[key] = { kind: value.kind, bytes: body.subarray(value.start, value.end) };
   }
-  return toBatchDraft(readRun({ kind, run: id, idOutside: id, members }));
+  return toBatchDraft(readRun({ kind, run: id, pathId: id, members }));
 }
 
 function readItemId(part: FormPart, text: string): string {

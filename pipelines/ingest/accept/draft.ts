@@ -42,7 +42,7 @@ export function toRejection(run: string, error: unknown): Rejection {
 }
 
 /** Rejects a run that is inconsistent. */
-export function inconsistent(run: string, reason: string): Rejection {
+export function rejectInconsistentRun(run: string, reason: string): Rejection {
   return { run, error: runlakeError('INVALID_RUN', { run, reason }) };
 }
 
@@ -96,7 +96,7 @@ export const latestStorableMicros = 9_180_000_000_000_000;
  * start time replaces it, or for a patch without one, the time of acceptance. The sink corrects both times if the run or
  * its trace is stored under others.
  */
-export function withFittingTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
+export function clampTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
   const earliest = computeEarliestMicros(nowMicros, limits);
   const { startTimeMicros: key, traceTimeMicros: trace } = draft;
   const { startedAtMicros: stated = key >= earliest ? key : nowMicros } = draft.values;
@@ -116,7 +116,7 @@ export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeL
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
   // start_time decides the age of a run. Times in dotted_order may be older, because some clients write them by hand,
-  // and a patch often has no other time; see `withFittingTimes`.
+  // and a patch often has no other time; see `clampTimes`.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? 0 : earliest;
   for (const [name, micros, from] of [
     // Check `start_time` first, so that the error names the range that a corrected run must be in.

@@ -29,8 +29,8 @@ export class MemberReader<K extends string = RunKey> {
   text(key: K): string | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;
-    if (value.kind !== 'string') throw this.misfit(key, 'must be a string');
-    if (value.bytes.length > maxTextBytes) throw this.misfit(key, `is longer than ${maxTextBytes} bytes`);
+    if (value.kind !== 'string') throw this.createError(key, 'must be a string');
+    if (value.bytes.length > maxTextBytes) throw this.createError(key, `is longer than ${maxTextBytes} bytes`);
     return JSON.parse(value.bytes.toString('utf8')) as string;
   }
 
@@ -38,7 +38,7 @@ export class MemberReader<K extends string = RunKey> {
     const text = this.text(key);
     if (text === undefined) return undefined;
     const id = parseUuid(text);
-    if (id === undefined) throw this.misfit(key, 'must be a UUID');
+    if (id === undefined) throw this.createError(key, 'must be a UUID');
     return id;
   }
 
@@ -48,7 +48,8 @@ export class MemberReader<K extends string = RunKey> {
     if (value === undefined) return undefined;
     const micros =
       value.kind === 'number' ? parseTime(Number(value.bytes.toString('latin1'))) : parseTime(this.text(key) as string);
-    if (micros === undefined) throw this.misfit(key, 'must be a time in ISO 8601 or in whole milliseconds since 1970');
+    if (micros === undefined)
+      throw this.createError(key, 'must be a time in ISO 8601 or in whole milliseconds since 1970');
     return micros;
   }
 
@@ -56,11 +57,11 @@ export class MemberReader<K extends string = RunKey> {
   json(key: K, ...kinds: JsonValue['kind'][]): Buffer | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;
-    if (kinds.length > 0 && !kinds.includes(value.kind)) throw this.misfit(key, `must be ${kinds.join(' or ')}`);
+    if (kinds.length > 0 && !kinds.includes(value.kind)) throw this.createError(key, `must be ${kinds.join(' or ')}`);
     return value.bytes;
   }
 
-  misfit(key: K, reason: string): Error {
+  createError(key: K, reason: string): Error {
     return this.#invalid(this.#name, `${key} ${reason}`);
   }
 

@@ -57,7 +57,7 @@ interface RunSource {
   /** Name of the run in errors: its id, part or index. */
   readonly run: string;
   /** Id of the run from outside the body: from the path or the name of a part. */
-  readonly idOutside?: string | undefined;
+  readonly pathId?: string | undefined;
   readonly members: RunMembers;
   /** Creates the id of a run that has none. If this function is absent, a missing id is an error. */
   readonly newId?: (reader: MemberReader) => string;
@@ -90,11 +90,11 @@ interface DottedOrderKey {
  */
 export function readRun(source: RunSource): ReadRun {
   const reader = new MemberReader(source.run, source.members);
-  const idInside = reader.uuid('id');
-  const runId = idInside ?? source.idOutside ?? source.newId?.(reader);
-  if (runId === undefined) throw reader.misfit('id', 'is missing');
-  if (source.idOutside !== undefined && idInside !== undefined && idInside !== source.idOutside) {
-    throw reader.misfit('id', `${idInside} contradicts the id ${source.idOutside} that the request names it by`);
+  const bodyId = reader.uuid('id');
+  const runId = bodyId ?? source.pathId ?? source.newId?.(reader);
+  if (runId === undefined) throw reader.createError('id', 'is missing');
+  if (source.pathId !== undefined && bodyId !== undefined && bodyId !== source.pathId) {
+    throw reader.createError('id', `${bodyId} contradicts the id ${source.pathId} that the request names it by`);
   }
   const parentRunId = reader.uuid('parent_run_id');
   const dottedOrder = readDottedOrder(reader, runId, parentRunId);
@@ -115,15 +115,16 @@ function readDottedOrder(reader: MemberReader, runId: string, parentRunId: strin
   const text = reader.text('dotted_order');
   if (text === undefined) return undefined;
   const parsed = parseDottedOrder(text);
-  if ('reason' in parsed) throw reader.misfit('dotted_order', parsed.reason);
-  if (parsed.runId !== runId) throw reader.misfit('dotted_order', `ends with run ${parsed.runId}, not with ${runId}`);
+  if ('reason' in parsed) throw reader.createError('dotted_order', parsed.reason);
+  if (parsed.runId !== runId)
+    throw reader.createError('dotted_order', `ends with run ${parsed.runId}, not with ${runId}`);
   const traceId = reader.uuid('trace_id');
   if (traceId !== undefined && traceId !== parsed.traceId) {
-    throw reader.misfit('dotted_order', `begins with ${parsed.traceId}, but trace_id is ${traceId}`);
+    throw reader.createError('dotted_order', `begins with ${parsed.traceId}, but trace_id is ${traceId}`);
   }
   if (parentRunId !== undefined && parentRunId !== parsed.parentId) {
     const found = parsed.parentId === undefined ? 'is that of a root run' : `names the parent ${parsed.parentId}`;
-    throw reader.misfit('dotted_order', `${found}, but parent_run_id is ${parentRunId}`);
+    throw reader.createError('dotted_order', `${found}, but parent_run_id is ${parentRunId}`);
   }
   return {
     text: parsed.text,
@@ -137,7 +138,7 @@ function readDottedOrder(reader: MemberReader, runId: string, parentRunId: strin
 function readValues(reader: MemberReader, parentRunId: string | undefined): RunValues {
   const runType = reader.text('run_type');
   if (runType !== undefined && !isRunType(runType)) {
-    throw reader.misfit('run_type', `'${runType.slice(0, 64)}' is not one of ${runTypes.join(', ')}`);
+    throw reader.createError('run_type', `'${runType.slice(0, 64)}' is not one of ${runTypes.join(', ')}`);
   }
   const values: RunValues = {};
   assign(values, 'name', reader.text('name'));
@@ -193,14 +194,14 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
  * `readRun`.
  */
 export function readJsonRun(
-  request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
+  request: { readonly kind: 'post' | 'patch'; readonly pathId?: string; readonly body: Buffer },
   { maxJsonDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
 ): ReadRun {
-  const { kind, idOutside, body } = request;
-  requireRunSize(idOutside ?? 'of the body', body.length, maxRunBytes);
+  const { kind, pathId, body } = request;
+  requireRunSize(pathId ?? 'of the body', body.length, maxRunBytes);
   const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
-  const run = idOutside ?? getDisplayId(members) ?? 'of the body';
-  return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: deriveRunId }) });
+  const run = pathId ?? getDisplayId(members) ?? 'of the body';
+  return readRun({ kind, run, pathId, members, ...(kind === 'post' && { newId: deriveRunId }) });
 }
 
 /**

@@ -36,17 +36,17 @@ interface Tenant {
 export class BodyShare {
   readonly #budget: BodyBudget;
   readonly #tenantId: string;
-  readonly #onDisplaced: (error: Error) => void;
+  readonly #onEvicted: (error: Error) => void;
   bytes = 0;
   /** True while the client is still sending the body and thus determines how long the memory is held. */
   isArriving = true;
   #isClosed = false;
 
   /** Use {@link BodyBudget.open}. */
-  constructor(budget: BodyBudget, tenantId: string, onDisplaced: (error: Error) => void) {
+  constructor(budget: BodyBudget, tenantId: string, onEvicted: (error: Error) => void) {
     this.#budget = budget;
     this.#tenantId = tenantId;
-    this.#onDisplaced = onDisplaced;
+    this.#onEvicted = onEvicted;
   }
 
   /** Reserves `bytes` of additional memory. @throws OVERLOADED */
@@ -57,22 +57,22 @@ export class BodyShare {
 
   /** Time to pause reading after the client has sent `bytes`, in milliseconds. */
   pauseMs(bytes: number): number {
-    return this.#budget.holdsMuch(this.#tenantId) ? (bytes / slowBytesPerSecond) * 1_000 : 0;
+    return this.#budget.exceedsHalf(this.#tenantId) ? (bytes / slowBytesPerSecond) * 1_000 : 0;
   }
 
-  giveBack(bytes: number): void {
-    if (!this.#isClosed) this.#budget.giveBack(this, this.#tenantId, bytes);
+  release(bytes: number): void {
+    if (!this.#isClosed) this.#budget.release(this, this.#tenantId, bytes);
   }
 
   /** Releases all memory of the body. Idempotent. */
   close(): void {
-    this.giveBack(this.bytes);
+    this.release(this.bytes);
     this.#isClosed = true;
   }
 
-  displace(): void {
+  evict(): void {
     this.close();
-    this.#onDisplaced(createOverloadedError());
+    this.#onEvicted(createOverloadedError());
   }
 }
 
@@ -86,26 +86,26 @@ export class BodyBudget {
     heldBytes.setReader(() => this.#bytes, 0);
   }
 
-  /** @param onDisplaced called at most once, while the body is arriving, after its bytes were released. */
-  open(tenantId: string, onDisplaced: (error: Error) => void): BodyShare {
-    return new BodyShare(this, tenantId, onDisplaced);
+  /** @param onEvicted called at most once, while the body is arriving, after its bytes were released. */
+  open(tenantId: string, onEvicted: (error: Error) => void): BodyShare {
+    return new BodyShare(this, tenantId, onEvicted);
   }
 
   take(body: BodyShare, tenantId: string, bytes: number): void {
     const tenant = this.#tenants.get(tenantId) ?? { bytes: 0, bodies: new Set() };
     this.#tenants.set(tenantId, tenant);
     tenant.bodies.add(body);
-    if (this.#bytes + bytes > this.#maxBytes) this.#makeRoom(tenant, bytes);
+    if (this.#bytes + bytes > this.#maxBytes) this.#evictLargest(tenant, bytes);
     body.bytes += bytes;
     tenant.bytes += bytes;
     this.#bytes += bytes;
   }
 
-  holdsMuch(tenantId: string): boolean {
+  exceedsHalf(tenantId: string): boolean {
     return (this.#tenants.get(tenantId)?.bytes ?? 0) > this.#maxBytes / 2;
   }
 
-  giveBack(body: BodyShare, tenantId: string, bytes: number): void {
+  release(body: BodyShare, tenantId: string, bytes: number): void {
     const tenant = this.#tenants.get(tenantId);
     if (tenant === undefined) return;
     body.bytes -= bytes;
@@ -115,7 +115,7 @@ export class BodyBudget {
     if (tenant.bodies.size === 0) this.#tenants.delete(tenantId);
   }
 
-  #makeRoom(tenant: Tenant, bytes: number): void {
+  #evictLargest(tenant: Tenant, bytes: number): void {
     const share = this.#maxBytes / this.#tenants.size;
     if (tenant.bytes + bytes > share) throw createBusyError(this.#tenants.size === 1 ? 'no-room' : 'over-share');
     const others = [...this.#tenants.values()].filter((other) => other !== tenant && other.bytes > share);
@@ -124,7 +124,7 @@ export class BodyBudget {
         if (this.#bytes + bytes <= this.#maxBytes) return;
         if (other.bytes <= share) break;
         endedBodies.inc({ cause: 'displaced' });
-        body.displace();
+        body.evict();
       }
     }
     if (this.#bytes + bytes > this.#maxBytes * 1.25) throw createBusyError('no-room');

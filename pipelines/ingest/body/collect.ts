@@ -161,7 +161,7 @@ async function decode(
       for (;;) {
         const chunk = wire.shift();
         if (chunk === undefined) return first.end();
-        share?.giveBack(chunk.length);
+        share?.release(chunk.length);
         if (first.write(chunk)) continue;
         return first.onDrain(feed);
       }

@@ -1,7 +1,7 @@
 import { classifyByte, type JsonRange } from './scan.ts';
 import { skipSpace } from './scan-any.ts';
 import { skipColon, skipString, skipValue } from './skip.ts';
-import { textOfString } from './text.ts';
+import { decodeStringBytes } from './text.ts';
 
 /**
  * Finds the value at `path` in the validated JSON text `bytes[start, end)`. Every value on the path except the last
@@ -50,5 +50,5 @@ function isKey(bytes: Buffer, start: number, end: number, key: string): boolean 
     }
     if (byte !== key.charCodeAt(at)) return false;
   }
-  return isPlain ? length === key.length : textOfString(bytes, start, end) === key;
+  return isPlain ? length === key.length : decodeStringBytes(bytes, start, end) === key;
 }

@@ -1,4 +1,4 @@
-import { textOfString } from './text.ts';
+import { decodeStringBytes } from './text.ts';
 
 /**
  * A fixed set of keys for lookups in JSON text; a lookup of an unknown key allocates no string.
@@ -31,7 +31,7 @@ export class KeySet<K extends string = string> {
     }
     for (let index = start; index < end; index++) {
       if (bytes[index] === 0x5c) {
-        return (this.keys as readonly string[]).indexOf(textOfString(bytes, start - 1, end + 1));
+        return (this.keys as readonly string[]).indexOf(decodeStringBytes(bytes, start - 1, end + 1));
       }
     }
     return -1;

@@ -1,7 +1,7 @@
 import type { KeySet } from './key-set.ts';
 import { skipSpace } from './scan-any.ts';
 import { skipColon, skipString, skipValue } from './skip.ts';
-import { textOfString } from './text.ts';
+import { decodeStringBytes } from './text.ts';
 
 export interface KnownLimits {
   /** Maximum nesting; values that are nested deeper are read as null. */
@@ -43,7 +43,7 @@ class KnownReader {
     const first = bytes[start]!;
     if (first === 0x22) {
       this.#index = skipString(bytes, start);
-      return textOfString(bytes, start, this.#index);
+      return decodeStringBytes(bytes, start, this.#index);
     }
     if (first === 0x7b || first === 0x5b) {
       if (depth < this.#limits.maxDepth) return first === 0x7b ? this.#object(depth) : this.#array(depth);

@@ -2,7 +2,7 @@ import { ChildCursor } from './child-cursor.ts';
 import type { KeySet } from './key-set.ts';
 import { scanAny, skipSpace } from './scan-any.ts';
 import { type ScanOptions, ScanOrigin } from './scan-origin.ts';
-import { textOfString } from './text.ts';
+import { decodeStringBytes } from './text.ts';
 
 export type { ScanOptions } from './scan-origin.ts';
 
@@ -56,7 +56,7 @@ export function scanJson(
       classifyByte(bytes[from]!),
       from,
       to,
-      keyEnd > keyStart ? textOfString(bytes, keyStart, keyEnd) : undefined,
+      keyEnd > keyStart ? decodeStringBytes(bytes, keyStart, keyEnd) : undefined,
     );
   });
   requireEnd(origin, last);

@@ -1,5 +1,5 @@
 /** The text of the JSON string at `start` to `end`, including its quotes, in validated JSON. Keeps lone surrogates. */
-export function textOfString(bytes: Buffer, start: number, end: number): string {
+export function decodeStringBytes(bytes: Buffer, start: number, end: number): string {
   const text = bytes.toString('utf8', start, end);
   return text.includes('\\') ? (JSON.parse(text) as string) : text.slice(1, -1);
 }

@@ -4,7 +4,7 @@ import { ChildCursor } from '../json/child-cursor.ts';
 import { classifyByte, type JsonRange, requireEnd } from '../json/scan.ts';
 import { scanAny, skipSpace } from '../json/scan-any.ts';
 import { ScanOrigin } from '../json/scan-origin.ts';
-import { textOfString } from '../json/text.ts';
+import { decodeStringBytes } from '../json/text.ts';
 import { computeJsonDepth, toProtoName } from './json-message.ts';
 import { createOwnValueLimit, createValueLimit, type PartLimit, partLimit, requireMemberLimit } from './part-limit.ts';
 
@@ -47,7 +47,7 @@ class SpanFinder {
   readonly #scopeCount: PartLimit;
   readonly #spanCount: PartLimit;
   /** The first field of a wrong type. It is reported only after the whole JSON has been validated. */
-  #misfit: string | undefined;
+  #firstError: string | undefined;
   /** End of the value that was read last. */
   #end = 0;
 
@@ -78,11 +78,11 @@ class SpanFinder {
     if (origin.bytes[first] === 0x7b) resources = (yield* this.#resources(first)) ?? [];
     else {
       this.#end = scanAny(origin, first, 0);
-      this.#misfit ??= 'it is not an object';
+      this.#firstError ??= 'it is not an object';
     }
     requireEnd(origin, this.#end);
-    if (this.#misfit !== undefined) {
-      throw runlakeError('INVALID_JSON', { part: 'the body', offset: 0, reason: this.#misfit });
+    if (this.#firstError !== undefined) {
+      throw runlakeError('INVALID_JSON', { part: 'the body', offset: 0, reason: this.#firstError });
     }
     return resources;
   }
@@ -135,7 +135,7 @@ class SpanFinder {
       this.#ownValues.reset();
       const { keyStart, keyEnd, at } = cursor;
       // A longer key matches no name, unless it is written with escapes; such a key is ignored.
-      const key = keyEnd - keyStart > 100 ? '' : textOfString(origin.bytes, keyStart, keyEnd);
+      const key = keyEnd - keyStart > 100 ? '' : decodeStringBytes(origin.bytes, keyStart, keyEnd);
       if (key === listName) list = yield* this.#list(at, depth + 1, fields);
       else if (key === protoListName) protoList = yield* this.#list(at, depth + 1, fields);
       else {
@@ -157,7 +157,7 @@ class SpanFinder {
     const origin = this.#origin;
     if (origin.bytes[first] !== 0x5b) {
       this.#end = scanAny(origin, first, depth);
-      if (origin.bytes[first] !== 0x6e) this.#misfit ??= `${name} is not a list`;
+      if (origin.bytes[first] !== 0x6e) this.#firstError ??= `${name} is not a list`;
       return undefined;
     }
     const list: T[] = [];
@@ -168,7 +168,7 @@ class SpanFinder {
       if (origin.bytes[cursor.at] === 0x7b) list.push(yield* read(cursor.at));
       else {
         this.#end = scanAny(origin, cursor.at, depth + 1);
-        this.#misfit ??= `an element of ${name} is not an object`;
+        this.#firstError ??= `an element of ${name} is not an object`;
         yield;
       }
     }
@@ -179,7 +179,7 @@ class SpanFinder {
   #object(start: number, name: string): JsonRange | undefined {
     const kind = classifyByte(this.#origin.bytes[start]!);
     if (kind === 'object') return { kind, start, end: this.#end };
-    if (kind !== 'null') this.#misfit ??= `${name} is not an object`;
+    if (kind !== 'null') this.#firstError ??= `${name} is not an object`;
     return undefined;
   }
 }

@@ -1,4 +1,4 @@
-import { daysSince1970, digitsAt, formatTime } from './times.ts';
+import { daysSince1970, formatTime, parseDigits } from './times.ts';
 import { uuidFormAt } from './uuid.ts';
 
 /**
@@ -81,11 +81,11 @@ function withLowerCaseIds(text: string): string {
 
 /** The time of the segment at `at`; `undefined` if the time is invalid, which includes hour 24 and second 60. */
 function readTimeAt(text: string, at: number): number | undefined {
-  const days = daysSince1970(digitsAt(text, at, 4), digitsAt(text, at + 4, 2), digitsAt(text, at + 6, 2));
-  const hour = digitsAt(text, at + 9, 2);
-  const minute = digitsAt(text, at + 11, 2);
-  const second = digitsAt(text, at + 13, 2);
-  const micros = digitsAt(text, at + 15, 6);
+  const days = daysSince1970(parseDigits(text, at, 4), parseDigits(text, at + 4, 2), parseDigits(text, at + 6, 2));
+  const hour = parseDigits(text, at + 9, 2);
+  const minute = parseDigits(text, at + 11, 2);
+  const second = parseDigits(text, at + 13, 2);
+  const micros = parseDigits(text, at + 15, 6);
   if (days === undefined || text[at + 8] !== 'T' || text[at + 21] !== 'Z') return undefined;
   if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 || micros < 0) return undefined;
   return (days * 86_400 + hour * 3_600 + minute * 60 + second) * 1_000_000 + micros;

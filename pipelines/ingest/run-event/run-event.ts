@@ -2,8 +2,8 @@ import {
   AvroWriter,
   fieldOffset,
   isEightByteLong,
-  timeMicrosAt,
-  uuidAt,
+  readTimeMicrosAt,
+  readUuidAt,
   writeTimeMicros,
   writeUuid,
 } from '../../../infra/event-log/avro.ts';
@@ -157,16 +157,16 @@ export function traceKey(tenantId: string, traceId: string): string {
   return `${tenantId}H${traceId}`;
 }
 export function readTenantId(framed: Buffer): string {
-  return uuidAt(framed, tenantOffset);
+  return readUuidAt(framed, tenantOffset);
 }
 export function readTraceId(framed: Buffer): string {
-  return uuidAt(framed, traceOffset);
+  return readUuidAt(framed, traceOffset);
 }
 export function readProjectId(framed: Buffer): string {
-  return uuidAt(framed, projectOffset);
+  return readUuidAt(framed, projectOffset);
 }
 export function readTraceTimeMicros(framed: Buffer): number {
-  return timeMicrosAt(framed, traceTimeOffset);
+  return readTimeMicrosAt(framed, traceTimeOffset);
 }
 /** Tenant, trace and run as one string, as a key for caches. */
 export function readRunKey(framed: Buffer): string {
@@ -177,10 +177,10 @@ export function runKey(tenantId: string, traceId: string, runId: string): string
   return `${traceKey(tenantId, traceId)}H${runId}`;
 }
 export function readRunId(framed: Buffer): string {
-  return uuidAt(framed, idOffset);
+  return readUuidAt(framed, idOffset);
 }
 export function readStartTimeMicros(framed: Buffer): number {
-  return timeMicrosAt(framed, startTimeOffset);
+  return readTimeMicrosAt(framed, startTimeOffset);
 }
 
 export function isPatch(framed: Buffer): boolean {
@@ -190,7 +190,7 @@ export function isPatch(framed: Buffer): boolean {
 /** Acceptance time of the event, in microseconds since 1970; `undefined` if the time cannot be read in place. */
 export function readReceivedAtMicros(framed: Buffer): number | undefined {
   if (framed.length < receivedAtOffset + 8 || !isEightByteLong(framed, receivedAtOffset)) return undefined;
-  return timeMicrosAt(framed, receivedAtOffset);
+  return readTimeMicrosAt(framed, receivedAtOffset);
 }
 
 const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
@@ -242,11 +242,11 @@ export function toDeletion(framed: Buffer, wirePrefix: Buffer): Buffer {
     traceId: readTraceId(framed),
     runId: readRunId(framed),
     projectId: readProjectId(framed),
-    startTimeMicros: timeMicrosAt(framed, startTimeOffset),
+    startTimeMicros: readTimeMicrosAt(framed, startTimeOffset),
     traceTimeMicros: readTraceTimeMicros(framed),
     receivedAtMicros,
-    userId: acceptedMicros === undefined ? nilUuid : uuidAt(framed, senderAt),
-    keyId: acceptedMicros === undefined ? nilUuid : uuidAt(framed, senderAt + fixedWidthBytes.uuid),
+    userId: acceptedMicros === undefined ? nilUuid : readUuidAt(framed, senderAt),
+    keyId: acceptedMicros === undefined ? nilUuid : readUuidAt(framed, senderAt + fixedWidthBytes.uuid),
     deletedAtMicros: receivedAtMicros,
     values: {},
   });

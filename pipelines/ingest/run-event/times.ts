@@ -18,7 +18,7 @@ function formatDate(days: number): string {
 const twoDigits: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, '0'));
 
 /** Parses `count` decimal digits of `text` from `at` on; -1 if one of them is not a digit. */
-export function digitsAt(text: string, at: number, count: number): number {
+export function parseDigits(text: string, at: number, count: number): number {
   let value = 0;
   for (let index = at; index < at + count; index++) {
     const digit = text.charCodeAt(index) - 0x30;
@@ -58,18 +58,18 @@ export function parseTime(value: string | number): number | undefined {
     return Number.isInteger(value) && value >= earliestMs && value <= latestMs ? value * 1_000 : undefined;
   }
   if (value[4] !== '-' || value[7] !== '-') return undefined;
-  const days = daysSince1970(digitsAt(value, 0, 4), digitsAt(value, 5, 2), digitsAt(value, 8, 2));
+  const days = daysSince1970(parseDigits(value, 0, 4), parseDigits(value, 5, 2), parseDigits(value, 8, 2));
   if (days === undefined) return undefined;
   if (value.length === 10) return days * dayMicros;
   const separator = value[10];
   if ((separator !== 'T' && separator !== ' ' && separator !== 't') || value[13] !== ':') return undefined;
-  const hour = digitsAt(value, 11, 2);
-  const minute = digitsAt(value, 14, 2);
+  const hour = parseDigits(value, 11, 2);
+  const minute = parseDigits(value, 14, 2);
   let second = 0;
   let fraction = 0;
   let at = 16;
   if (value[at] === ':') {
-    second = digitsAt(value, at + 1, 2);
+    second = parseDigits(value, at + 1, 2);
     at += 3;
     if (value[at] === '.' || value[at] === ',') {
       const end = skipDigits(value, at + 1);
@@ -96,7 +96,7 @@ function skipDigits(text: string, from: number): number {
 function parseFractionMicros(text: string, from: number, end: number): number {
   const count = end - from;
   if (count === 0 || count > maxFractionDigits) return -1;
-  return count >= 6 ? digitsAt(text, from, 6) : digitsAt(text, from, count) * 10 ** (6 - count);
+  return count >= 6 ? parseDigits(text, from, 6) : parseDigits(text, from, count) * 10 ** (6 - count);
 }
 
 /** Offset from UTC in minutes of the zone at `at`: `Z`, `+02`, `+02:00` or `+0200`, at the end of the text. */
@@ -104,10 +104,10 @@ function parseOffsetMinutes(text: string, at: number): number | undefined {
   const sign = text[at];
   if (sign === 'Z' || sign === 'z') return text.length === at + 1 ? 0 : undefined;
   if (sign !== '+' && sign !== '-') return undefined;
-  const hours = digitsAt(text, at + 1, 2);
+  const hours = parseDigits(text, at + 1, 2);
   const rest = text.length - at - 3;
   const minutes =
-    rest === 0 ? 0 : rest === 2 || (rest === 3 && text[at + 3] === ':') ? digitsAt(text, text.length - 2, 2) : -1;
+    rest === 0 ? 0 : rest === 2 || (rest === 3 && text[at + 3] === ':') ? parseDigits(text, text.length - 2, 2) : -1;
   if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59) return undefined;
   return (sign === '-' ? -1 : 1) * (hours * 60 + minutes);
 }

@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { type Lifetime, longerLifetime, tierOfNumber } from '../../retention/lifetimes.ts';
+import { type Lifetime, longerLifetime, parseTierNumber } from '../../retention/lifetimes.ts';
 import {
   nilUuid,
   readProjectId,
@@ -149,7 +149,7 @@ export async function readLocations(
   const found = new Map<string, { key: string; trace: TraceOfTenant; locations: TraceLocation[] }>();
   for (const { tenant_id: tenantId, trace_id: traceId, session_id: projectId, micros, lowest, ...life } of rows) {
     const key = traceKey(tenantId, traceId);
-    const lifetime = { tier: tierOfNumber(life.tier), expiresAtSeconds: life.expires };
+    const lifetime = { tier: parseTierNumber(life.tier), expiresAtSeconds: life.expires };
     const location = { projectId, traceTimeMicros: micros, version: BigInt(lowest), lifetime };
     const known = found.get(key);
     if (known === undefined) found.set(key, { key, trace: { tenantId, traceId }, locations: [location] });

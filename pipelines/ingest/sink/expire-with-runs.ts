@@ -1,6 +1,6 @@
 /** Lifetimes of attachments and feedback: they expire with the trace of their run. */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { fieldOffset, uuidAt } from '../../../infra/event-log/avro.ts';
+import { fieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { attachmentEvents, feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import { readTraceHeaders } from '../../attachments/encode-attachment.ts';
@@ -8,8 +8,8 @@ import {
   computeLifetime,
   type Lifetime,
   type ProjectTiers,
+  parseTierNumber,
   type RetentionConfig,
-  tierOfNumber,
 } from '../../retention/lifetimes.ts';
 import type { TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
 import { nilUuid } from '../run-event/run-event.ts';
@@ -57,7 +57,7 @@ export async function expireWithRuns(
 async function dropDeleted(events: readonly ValidRecord[], marks: TraceMarks): Promise<readonly ValidRecord[]> {
   const tenantAt = fieldOffset(attachmentEvents, 'tenant_id');
   const traceOf = ({ record }: ValidRecord) => ({
-    tenantId: uuidAt(record.value, tenantAt),
+    tenantId: readUuidAt(record.value, tenantAt),
     traceId: readTraceHeaders(record.headers)?.traceId ?? nilUuid,
   });
   const key = ({ tenantId, traceId }: Pick<TraceMark, 'tenantId' | 'traceId'>) => `${tenantId} ${traceId}`;
@@ -68,7 +68,7 @@ async function dropDeleted(events: readonly ValidRecord[], marks: TraceMarks): P
 
 /** Tenant and run, as one key. */
 function readTenantRunKey(topic: Topic, value: Buffer): string {
-  return `${uuidAt(value, fieldOffset(topic, 'tenant_id'))} ${uuidAt(value, fieldOffset(topic, 'run_id'))}`;
+  return `${readUuidAt(value, fieldOffset(topic, 'tenant_id'))} ${readUuidAt(value, fieldOffset(topic, 'run_id'))}`;
 }
 
 async function readLifetimes(
@@ -87,7 +87,7 @@ async function readLifetimes(
   return new Map(
     rows.map(({ tenant_id, id, tier, expires }) => [
       `${tenant_id} ${id}`,
-      { tier: tierOfNumber(tier), expiresAtSeconds: expires },
+      { tier: parseTierNumber(tier), expiresAtSeconds: expires },
     ]),
   );
 }

@@ -15,7 +15,7 @@ import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { endInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { avroContainer, fieldOffset, timeMicrosAt, uuidAt } from '../../../infra/event-log/avro.ts';
+import { avroContainer, fieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { DirtyHour, EventLog, InFlightInserts, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -33,8 +33,8 @@ function listDirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHou
   const timeAt = fieldOffset(topic, topic.usageHour.time);
   const hours = new Map<string, DirtyHour>();
   for (const { record } of records) {
-    const tenantId = uuidAt(record.value, tenantAt);
-    const hour = hourSeconds(timeMicrosAt(record.value, timeAt));
+    const tenantId = readUuidAt(record.value, tenantAt);
+    const hour = hourSeconds(readTimeMicrosAt(record.value, timeAt));
     hours.set(`${tenantId}${hour}`, { tenantId, hourSeconds: hour });
   }
   return [...hours.values()];

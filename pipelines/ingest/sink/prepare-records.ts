@@ -3,12 +3,12 @@ import {
   earliestKeyTimeMicros,
   fieldOffset,
   fixedFieldsError,
-  flagAt,
+  readFlagAt,
   readSchemaId,
   type TimeBounds,
   writePosition,
 } from '../../../infra/event-log/avro.ts';
-import { type AvroWalk, compileAvroWalk, listColumns } from '../../../infra/event-log/avro-schema.ts';
+import { compileRecordValidator, listColumns, type RecordValidator } from '../../../infra/event-log/avro-schema.ts';
 import type { EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { maxRunAheadHours } from '../accept/draft.ts';
@@ -26,7 +26,7 @@ export function prepareRecords(topic: Topic, records: readonly ValidRecord[]): r
 function dropUnstored(topic: Topic, records: readonly ValidRecord[]): readonly ValidRecord[] {
   if (topic.storedIf === undefined) return records;
   const at = fieldOffset(topic, topic.storedIf);
-  const kept = records.filter(({ record }) => flagAt(record.value, at));
+  const kept = records.filter(({ record }) => readFlagAt(record.value, at));
   transientEvents.inc({ topic: topic.name }, records.length - kept.length);
   return kept;
 }
@@ -48,7 +48,7 @@ function stampPositions(topic: Topic, records: readonly ValidRecord[]): readonly
 export interface RecordSchema {
   /** Schema of the containers of such records, as JSON text. */
   readonly containerSchema: string;
-  readonly walk: AvroWalk;
+  readonly walk: RecordValidator;
   /** Fields of a container, which are the columns of the insert; ClickHouse fills other columns with their defaults. */
   readonly columns: readonly string[];
 }
@@ -94,7 +94,7 @@ function compileSchema(topic: Topic, schema: string): RecordSchema | undefined {
   return {
     containerSchema: containerSchema(schema, topic.prefix),
     columns: [...topic.prefix, ...columns],
-    walk: compileAvroWalk(schema),
+    walk: compileRecordValidator(schema),
   };
 }
 

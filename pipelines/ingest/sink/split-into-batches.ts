@@ -1,4 +1,4 @@
-import { fieldOffset, timeMicrosAt } from '../../../infra/event-log/avro.ts';
+import { fieldOffset, readTimeMicrosAt } from '../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Lifetime } from '../../retention/lifetimes.ts';
@@ -66,5 +66,5 @@ function createTablePartitionReader(topic: Topic): (valid: ValidRecord) => numbe
   const partitionOf = (micros: number) => Math.floor((micros + shiftDays * dayMicros) / (days * dayMicros));
   if (time === undefined) return ({ lifetime }) => partitionOf((lifetime?.expiresAtSeconds ?? 0) * 1_000_000);
   const at = fieldOffset(topic, time);
-  return ({ record }) => partitionOf(timeMicrosAt(record.value, at));
+  return ({ record }) => partitionOf(readTimeMicrosAt(record.value, at));
 }

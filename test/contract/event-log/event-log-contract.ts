@@ -286,7 +286,10 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       expect([[], ['first', 'second']]).toContainEqual(back.texts().toSorted());
       expect(now.texts()).toEqual([]);
       const position = await under.log.position(topic);
-      await until('both to have passed it', () => back.follower.passed(position) && now.follower.passed(position));
+      await until(
+        'both to have passed it',
+        () => back.follower.hasDelivered(position) && now.follower.hasDelivered(position),
+      );
       await until('the rest to be stored', () => under.log.isStored(topic, now.follower.from));
       await back.follower.close();
       const before = back.records.length;

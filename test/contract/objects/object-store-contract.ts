@@ -45,7 +45,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
     });
 
     it('is reachable', async () => {
-      await store.reach();
+      await store.ping();
     });
 
     it('returns the stored object, and after a second put the new one', async () => {
@@ -55,7 +55,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect((await read('a/b/object.json')).toString()).toBe('2');
       await store.put('empty', new Uint8Array());
       expect((await read('empty')).length).toBe(0);
-      expect(store.pathOf('a/b/object.json')).toMatch(new RegExp(`${prefix}/a/b/object\\.json$`));
+      expect(store.resolvePath('a/b/object.json')).toMatch(new RegExp(`${prefix}/a/b/object\\.json$`));
     });
 
     it('reads at most the requested number of bytes', async () => {
@@ -172,7 +172,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
     it('does nothing if the signal is aborted already', async () => {
       const signal = AbortSignal.abort(new Error('over'));
       const calls = [
-        () => store.reach({ signal }),
+        () => store.ping({ signal }),
         () => store.put('aborted', Buffer.from('x'), { signal }),
         () => store.get('a/b/object.json', { maxBytes: 1, signal }),
         () => store.delete('a/b/object.json', { signal }),
@@ -212,7 +212,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
         expect(sha256(await other.get(key, { maxBytes: 64 * MIB }))).toBe(sha256(body));
         // The same object under another prefix.
         expect((await store.get(`${part}/${key}.json`, { maxBytes: 9 })).toString()).toBe('{}');
-        expect(other.pathOf(key).endsWith(`${unusual}/${key}`)).toBe(true);
+        expect(other.resolvePath(key).endsWith(`${unusual}/${key}`)).toBe(true);
       } finally {
         await other.close();
       }

@@ -4,8 +4,8 @@ import { FairSlots, type Slot } from '../../../infra/fairness/fair-slots.ts';
 
 const longWait = { maxWaitMs: 60_000 };
 
-function openSlots(slots: number, overdraft = 0, maxWaiting = 1_000): FairSlots {
-  return new FairSlots({ name: 'test', slots, overdraft, maxWaiting });
+function openSlots(slots: number, extraSlots = 0, maxWaiting = 1_000): FairSlots {
+  return new FairSlots({ name: 'test', slots, extraSlots, maxWaiting });
 }
 
 /** Starts to acquire; `slot` or `error` is set once the microtasks have run. */

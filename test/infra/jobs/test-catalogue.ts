@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import type { JobEntry } from '../../../schemas/jobs/catalogue.ts';
 
-const rules = { timeoutMs: 5_000, attempts: 3, retryDelayMs: 20, growing: false, concurrency: 2 };
+const rules = { timeoutMs: 5_000, attempts: 3, retryDelayMs: 20, exponentialBackoff: false, concurrency: 2 };
 
 /** Kinds of jobs with delays that are short enough for tests. */
 export const testCatalogue = {

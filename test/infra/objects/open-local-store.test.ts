@@ -78,11 +78,11 @@ describe('a local store', () => {
 
   it('reports what is wrong with its location', async () => {
     const without = openLocalStore({ root: join(parent, 'none'), prefix: '' });
-    for (const call of [() => without.reach(), () => without.put('a', body)]) {
+    for (const call of [() => without.ping(), () => without.put('a', body)]) {
       await expect(call()).rejects.toMatchObject({ ...refused, message: expect.stringContaining('does not exist') });
     }
     const file = openLocalStore({ root: join(parent, 'outside/secret'), prefix: '' });
-    await expect(file.reach()).rejects.toMatchObject(refused);
+    await expect(file.ping()).rejects.toMatchObject(refused);
     const store = openLocalStore({ root, prefix: '' });
     await store.put('a', body);
     await expect(store.put('a/b', body)).rejects.toMatchObject(refused);

@@ -22,7 +22,7 @@ beforeEach(() => {
   const { database } = under.stores;
   deps = {
     database,
-    schemaOf: async (id) => topics[id - 1]?.schema,
+    getSchema: async (id) => topics[id - 1]?.schema,
     publish: async (deadLetter) => {
       published.push(deadLetter);
       const topic = topics.find(({ name }) => name === deadLetter.topic) as Topic;

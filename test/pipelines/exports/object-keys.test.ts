@@ -70,8 +70,8 @@ describe.each([
     expect(run.prefix).toBe(`${expectedPrefix}${of}`);
     const store = await openDestination(shop.destinations, { workspaceId: shop.workspaceId, destinationId });
     try {
-      expect(store.pathOf(keyOfPart(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
-      expect(store.pathOf(buildManifestKey(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
+      expect(store.resolvePath(keyOfPart(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
+      expect(store.resolvePath(buildManifestKey(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
     } finally {
       await store.close();
     }

@@ -101,7 +101,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
       const part = of.part++;
       const key = keyOfPart(claimed.of, claimed.run, part);
       await store.put(key, Buffer.from('content'.repeat(rows)));
-      const file = { part, path: store.pathOf(key), rows, bytes: rows * 7, sha256: 's', etag: null };
+      const file = { part, path: store.resolvePath(key), rows, bytes: rows * 7, sha256: 's', etag: null };
       await checkpointOf(claimed).recordFile(file, cursor);
       of.written += rows;
     },

@@ -77,7 +77,7 @@ it('identical posts without a start time that reach two API processes at once ar
   await acceptSingle(sender, request, accept);
   letContinue();
   await second;
-  const patch = { kind: 'patch', idOutside: id, body: Buffer.from('{"outputs":{"done":true}}') } as const;
+  const patch = { kind: 'patch', pathId: id, body: Buffer.from('{"outputs":{"done":true}}') } as const;
   await acceptSingle(sender, patch, { ...accept, runLocations: slow });
   await api.settled();
 

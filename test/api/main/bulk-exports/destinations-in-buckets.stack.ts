@@ -71,7 +71,7 @@ describe.runIf(stack)('destinations in buckets', () => {
 
     const store = await opened(body.id);
     try {
-      expect(store.pathOf('key')).toBe(`${s3.bucket}/${prefix}/key`);
+      expect(store.resolvePath('key')).toBe(`${s3.bucket}/${prefix}/key`);
       await store.put('key', Buffer.from('x'));
       expect(await stored()).toEqual([`${prefix}/key`]);
       await store.delete('key');
@@ -92,7 +92,7 @@ describe.runIf(stack)('destinations in buckets', () => {
     const { status, body } = await ask('POST', routes, bucket(config));
     expect(status).toBe(200);
     const store = await opened(body.id);
-    expect(store.pathOf('key')).toBe(`${prefix}/key`);
+    expect(store.resolvePath('key')).toBe(`${prefix}/key`);
     await store.close();
   });
 

@@ -61,7 +61,7 @@ describe.runIf(servers)('TopicFollower', () => {
     await until('all records', () => records.length >= 11, 60_000);
     const ends = await under.admin.fetchTopicOffsets(topic);
     await until('the follower to pass the log-end offsets', () =>
-      follower.passed(Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]))),
+      follower.hasDelivered(Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]))),
     );
     const seenIn = (of: number) =>
       records.flatMap(({ partition, offset, value }) => (partition === of ? [`${offset}: ${value}`] : []));

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import kafkajs, { type Admin, type ITopicConfig } from 'kafkajs';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { isAway } from '../../../../api/command-line/start-role.ts';
+import { isUnavailable } from '../../../../api/command-line/start-role.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { kafkaError } from '../../../../infra/event-log/kafka/client.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
@@ -87,7 +87,7 @@ describe('while Kafka elects leaders', () => {
     const { admin } = adminOf({ failures: { fetchTopicOffsets: [electing()] } });
     const error = await ensureTopics(admin, [topic], config, logger).catch((raw) => kafkaError(raw, 'brokers'));
     expect(error).toMatchObject({ code: 'KAFKA_UNAVAILABLE', retryable: true });
-    expect(isAway(error)).toBe(true);
+    expect(isUnavailable(error)).toBe(true);
   });
 
   it('topics that another process creates at the same time are no error', async () => {

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
-import { certificatesIn } from '../../../../infra/tls/trusted-authorities.ts';
+import { parseCertificates } from '../../../../infra/tls/trusted-authorities.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
 import { authorityFile, serverCertificate } from '../../tls/certificates.ts';
 
@@ -169,7 +169,7 @@ describe('an endpoint with', () => {
         afterRequest((_request, response) => response.end()),
       );
     const endpoint = `https://localhost:${await listen(secure('server'))}`;
-    const authorities = certificatesIn(authorityFile);
+    const authorities = parseCertificates(authorityFile);
     expect(await checked(endpoint)).toMatchObject({ ...invalid, message: expect.stringContaining('not trusted') });
     expect(await checked(endpoint, { authorities })).toMatchObject({
       ...invalid,

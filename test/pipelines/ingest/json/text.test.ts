@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseRange, textOfString } from '../../../../pipelines/ingest/json/text.ts';
+import { decodeStringBytes, parseRange } from '../../../../pipelines/ingest/json/text.ts';
 
 describe('the text of a JSON string', () => {
   it.each(['""', '"a"', '"größe"', '"\\u0000\\n\\/"', '"\\ud800"', '"\\ud83d\\ude00"', '"a\\\\"'])(
     'is decoded like %s',
     (json) => {
       const bytes = Buffer.from(`[${json}]`);
-      expect(textOfString(bytes, 1, bytes.length - 1)).toBe(JSON.parse(json));
+      expect(decodeStringBytes(bytes, 1, bytes.length - 1)).toBe(JSON.parse(json));
     },
   );
 
@@ -15,7 +15,7 @@ describe('the text of a JSON string', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         const bytes = Buffer.from(JSON.stringify(text));
-        expect(textOfString(bytes, 0, bytes.length)).toBe(text);
+        expect(decodeStringBytes(bytes, 0, bytes.length)).toBe(text);
       }),
     );
   });
